@@ -1,0 +1,44 @@
+/* bytes.h - sizes that cannot overflow silently, and the constants that sizes are rounded to. */
+#ifndef COH_BASE_BYTES_H
+#define COH_BASE_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+/* 4 KiB: the block of O_DIRECT on every drive seen, and the page. Slots, chunks in memory and chunks
+ * in files begin and end on it. */
+#define COH_PAGE_BYTES 4096u
+
+/* 16 Ki elements: the unit of norm partials, hashes and RNG counters, counted from a tensor's
+ * start. Chunks end at grain or tensor ends, so no partial result depends on chunking. */
+#define COH_GRAIN_ELEMENTS 16384u
+
+/* Checked arithmetic. Fails: COH_ERR_FULL, "size overflows". */
+static inline coh_status coh_bytes_mul(uint64_t a, uint64_t b, uint64_t *out_product)
+{
+    if (__builtin_mul_overflow(a, b, out_product))
+        return coh_fail(COH_ERR_FULL, "a size overflows 64 bits: the model or batch is too large");
+    return COH_OK;
+}
+
+static inline coh_status coh_bytes_add(uint64_t a, uint64_t b, uint64_t *out_sum)
+{
+    if (__builtin_add_overflow(a, b, out_sum))
+        return coh_fail(COH_ERR_FULL, "a size overflows 64 bits: the model or batch is too large");
+    return COH_OK;
+}
+
+/* The next multiple of a power of two. Callers hold sizes below 2^62 (checked where they enter). */
+static inline uint64_t coh_bytes_round_up(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) & ~(alignment - 1);
+}
+
+static inline uint64_t coh_bytes_round_page(uint64_t bytes)
+{
+    return coh_bytes_round_up(bytes, COH_PAGE_BYTES);
+}
+
+#endif

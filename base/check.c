@@ -1,0 +1,96 @@
+#include "base/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coh_config.h"
+#include "cohobate/cohobate.h"
+
+static _Thread_local char error_text[COH_ERROR_TEXT_BYTES];
+
+const char *coh_last_error(void)
+{
+    return error_text;
+}
+
+coh_status coh_fail(coh_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_text, sizeof(error_text), format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+coh_status coh_fail_prefix(coh_status status, const char *format, ...)
+{
+    char rest[COH_ERROR_TEXT_BYTES];
+    memcpy(rest, error_text, sizeof(rest));
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(error_text, sizeof(error_text), format, arguments);
+    va_end(arguments);
+    size_t used = written < 0 ? 0 : (size_t)written;
+    if (used < sizeof(error_text) - 1)
+        snprintf(error_text + used, sizeof(error_text) - used, ": %s", rest);
+    return status;
+}
+
+coh_status coh_kind_fail(coh_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error_text, sizeof(error_text), format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+void coh_error_save(char *text)
+{
+    memcpy(text, error_text, sizeof(error_text));
+}
+
+void coh_error_restore(const char *text)
+{
+    memcpy(error_text, text, sizeof(error_text));
+}
+
+int coh_status_exit_code(coh_status status)
+{
+    switch (status) {
+    case COH_OK:
+        return 0;
+    case COH_ERR_ARGUMENT:
+    case COH_ERR_SHAPE:
+        return 2;
+    case COH_ERR_FULL:
+        return 3;
+    case COH_ERR_CORRUPT:
+        return 4;
+    case COH_ERR_IO:
+    case COH_ERR_DEVICE:
+        return 5;
+    case COH_ERR_STOPPED:
+        return 75;
+    case COH_ERR_MEMORY:
+    case COH_ERR_NUMBER:
+    case COH_ERR_INTERNAL:
+        return 1;
+    }
+    return 1;
+}
+
+const char *coh_status_name(coh_status status)
+{
+    static const char *const names[] = { "COH_OK",          "COH_ERR_ARGUMENT", "COH_ERR_SHAPE",
+                                         "COH_ERR_MEMORY",  "COH_ERR_FULL",     "COH_ERR_IO",
+                                         "COH_ERR_CORRUPT", "COH_ERR_DEVICE",   "COH_ERR_NUMBER",
+                                         "COH_ERR_STOPPED", "COH_ERR_INTERNAL" };
+    return (unsigned)status < sizeof(names) / sizeof(names[0]) ? names[status] : "unknown status";
+}
+
+const char *coh_version(void)
+{
+    return COH_VERSION;
+}

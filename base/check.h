@@ -1,0 +1,44 @@
+/* check.h - failing with a sentence: the inside of cohobate/status.h.
+ *
+ *     if (bytes > limit)
+ *         return coh_fail(COH_ERR_FULL, "plan needs %" PRIu64 " bytes ...: raise --device-memory");
+ *     COH_TRY(inner());                        // returns at once
+ *     COH_TRY_GOTO(status, inner(), done);     // where something must be released
+ *
+ * The innermost failure writes the text; callers pass the status on. Nothing here allocates. */
+#ifndef COH_BASE_CHECK_H
+#define COH_BASE_CHECK_H
+
+#include "cohobate/status.h"
+
+#define COH_ERROR_TEXT_BYTES 1024
+
+/* Sets this thread's error text (cut at COH_ERROR_TEXT_BYTES - 1) and returns `status`. */
+coh_status coh_fail(coh_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Puts "<prefix>: " before this thread's error text, to add the place a caller knows. Returns
+ * `status`. */
+coh_status coh_fail_prefix(coh_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Carry a failure from one thread to another: the text is copied into / set from `text`, a buffer of
+ * COH_ERROR_TEXT_BYTES. */
+void coh_error_save(char *text);
+void coh_error_restore(const char *text);
+
+#define COH_TRY(call)                                                                              \
+    do {                                                                                           \
+        coh_status coh_try_status_ = (call);                                                       \
+        if (coh_try_status_ != COH_OK)                                                             \
+            return coh_try_status_;                                                                \
+    } while (0)
+
+#define COH_TRY_GOTO(status, call, label)                                                          \
+    do {                                                                                           \
+        (status) = (call);                                                                         \
+        if ((status) != COH_OK)                                                                    \
+            goto label;                                                                            \
+    } while (0)
+
+#endif

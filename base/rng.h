@@ -1,0 +1,50 @@
+/* rng.h - random numbers that are a pure function of (seed, stream, counter): the same whatever the
+ * order, chunking or number of threads in which they are asked for.
+ *
+ * SplitMix64's finaliser (Steele, Lea, Flood 2014) over a Weyl sequence keyed by seed and stream. */
+#ifndef COH_BASE_RNG_H
+#define COH_BASE_RNG_H
+
+#include <math.h>
+#include <stdint.h>
+
+static inline uint64_t coh_rng_mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* 64 uniform bits. */
+static inline uint64_t coh_rng_u64(uint64_t seed, uint64_t stream, uint64_t counter)
+{
+    uint64_t key = coh_rng_mix(seed + 0x9e3779b97f4a7c15u * (stream + 1));
+    return coh_rng_mix(key + 0x9e3779b97f4a7c15u * (counter + 1));
+}
+
+/* Uniform in [0, 1), 53 bits. */
+static inline double coh_rng_uniform(uint64_t seed, uint64_t stream, uint64_t counter)
+{
+    return (double)(coh_rng_u64(seed, stream, counter) >> 11) * 0x1p-53;
+}
+
+/* Uniform in [0, bound). Multiply-shift (Lemire 2019); its bias is below 2^-32 for bound < 2^32. */
+static inline uint64_t coh_rng_below(uint64_t seed, uint64_t stream, uint64_t counter,
+                                     uint64_t bound)
+{
+    return (uint64_t)(((unsigned __int128)coh_rng_u64(seed, stream, counter) * bound) >> 64);
+}
+
+/* Standard normal (Box and Muller 1958): counter pairs share a draw, so element i is a pure function
+ * of i. */
+static inline double coh_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter)
+{
+    uint64_t pair = counter / 2;
+    double u = 1.0 - coh_rng_uniform(seed, stream, 2 * pair); /* (0, 1] */
+    double v = coh_rng_uniform(seed, stream, 2 * pair + 1);
+    double radius = sqrt(-2.0 * log(u));
+    double angle = 6.283185307179586 * v;
+    return (counter & 1) ? radius * sin(angle) : radius * cos(angle);
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* cohobate.h - everything public. Start with model.h (what to compute), then plan.h (where and when), then
+ * engine.h (run it). */
+#ifndef COHOBATE_COHOBATE_H
+#define COHOBATE_COHOBATE_H
+
+#include "cohobate/checkpoint.h"
+#include "cohobate/engine.h"
+#include "cohobate/kinds.h"
+#include "cohobate/machine.h"
+#include "cohobate/model.h"
+#include "cohobate/models.h"
+#include "cohobate/plan.h"
+#include "cohobate/status.h"
+#include "cohobate/text.h"
+
+/* "0.1.0". */
+COH_API const char *coh_version(void);
+
+#endif

@@ -1,0 +1,153 @@
+/* engine.h - run a plan.
+ *
+ *     coh_engine_create(plan) ──> coh_engine_init or coh_engine_load ──> coh_engine_step ... ──>
+ *     coh_engine_save / _hash / _evaluate ... ──> coh_engine_destroy
+ *
+ * Everything a call does is a program of the plan: the engine has no other way to compute. After the
+ * second step nothing is allocated or mapped.
+ *
+ * Threads: an engine belongs to the thread that created it. It starts one thread per lane
+ * (coh-compute, coh-read, ...) and a pool of workers. */
+#ifndef COHOBATE_ENGINE_H
+#define COHOBATE_ENGINE_H
+
+#include "cohobate/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct coh_engine coh_engine;
+
+typedef struct coh_engine_options {
+    uint32_t struct_bytes;
+    const char *disk_folder; /* of the working store; needed if the plan has a disk tier */
+    uint64_t disk_bytes;     /* most the store may take; UINT64_MAX: no limit of ours */
+    int32_t thread_count;    /* compute threads, >= 1 */
+    /* AdamW (Loshchilov and Hutter 2019, decoupled decay) */
+    float beta1, beta2, epsilon, weight_decay;
+    /* Test modes. poison: NaN into every released extent. delay_seed != 0: random waits of up to
+     * delay_most_us before lines. */
+    int32_t poison;
+    uint64_t delay_seed;
+    uint32_t delay_most_us;
+    /* 0: choose (io_uring, posix). Else "uring", "posix", "mem". */
+    const char *store;
+    /* Where a sentence for people goes (rungs stepped down, ...): may be NULL. */
+    void (*log)(void *context, const char *sentence);
+    void *log_context;
+} coh_engine_options;
+
+/* Defaults: beta 0.9, 0.95, epsilon 1e-8, decay 0.1, one thread. */
+COH_API void coh_engine_options_init(coh_engine_options *out_options);
+
+/* Takes the arenas, opens the store, starts the threads. The plan (and its graph) must outlive it.
+ * Fails: COH_ERR_MEMORY with bytes asked and what would fit, COH_ERR_FULL (disk), COH_ERR_DEVICE. */
+COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
+                                     coh_engine **out_engine);
+COH_API void coh_engine_destroy(coh_engine *engine); /* accepts NULL; stops what runs */
+
+/* Parameters from their kinds' initialisation and `seed`, states zero. */
+COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
+
+/* One optimizer step's inputs. inputs[i]: graph input i for all micro-batches, one after the other.
+ * Copied before the call returns. */
+typedef struct coh_step_input {
+    uint64_t step; /* from 0 */
+    uint64_t seed;
+    float learning_rate;
+    float clip; /* global gradient norm; 0: off (needs a plan with deferred_update 0) */
+    const void *inputs[COH_PORT_MAX];
+} coh_step_input;
+
+typedef struct coh_step_result {
+    uint64_t step;
+    double loss;       /* mean over micro-batches */
+    double grad_norm;  /* before clipping */
+    int32_t finite;    /* 0: nothing was updated (deferred) or broken values went out (not deferred) */
+    uint64_t applied_count;
+    uint64_t step_ns;
+    uint64_t exposed_ns[COH_PLAN_LANES]; /* compute stood still for this lane */
+    uint64_t link_bytes[COH_PLAN_LANES];
+    uint64_t peak_bytes[COH_PLAN_TIERS]; /* counted so far in this run */
+} coh_step_result;
+
+/* Starts one body. Up to two may be under way: the second one's transfers overlap the first's end. */
+COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input);
+/* Waits for the oldest body under way. Fails: the first failure of any line, with its sentence; the
+ * engine then only accepts destroy. COH_ERR_ARGUMENT when nothing is under way. */
+COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
+/* Submit and wait. */
+COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
+                                   coh_step_result *out_result);
+
+/* After a result with finite == 0 and no body under way: runs that step's body again on the same
+ * inputs, looking at every value each line writes. `discard` first takes back a later body whose
+ * gradients wait (it must be submitted again). Names the first operator and tensor that is not finite in
+ * `out_sentence` (at least 256 bytes). Leaves nothing pending. */
+COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input,
+                                   uint64_t applied_count, char *out_sentence);
+
+/* Applies what waits (deferred updates), so that parameters are those after the last step. Does nothing
+ * if nothing waits. evaluate, save and hash call it. */
+COH_API coh_status coh_engine_drain(coh_engine *engine);
+
+/* Forward of one micro-batch: mean loss over its items. In a plan of COH_PLAN_INFER this is the body,
+ * and coh_engine_output gives its outputs. */
+COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input,
+                                       double *out_loss);
+
+/* The bytes of a tensor named by coh_graph_output, as the last run left them. Valid until the next call
+ * on the engine. */
+COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
+                                     size_t *out_bytes);
+
+/* One hash of the logical parameters and optimizer states, in tensor order by grains: the same whatever
+ * the placement. */
+COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
+
+/* What a checkpoint says beside the tensors. Sizes in the manifest are checked on load. */
+typedef struct coh_checkpoint_note {
+    uint64_t step;         /* optimizer steps done (batches consumed) */
+    const char *json;      /* the caller's own object: model, schedule, data identity and position;
+                              copied into the manifest; "{}" if none */
+} coh_checkpoint_note;
+
+/* Streams parameters and states through one chunk into folder `path`, atomically and durably: written
+ * under a temporary name, flushed, renamed. An existing `path` is refused.
+ * Fails: COH_ERR_IO, COH_ERR_NUMBER (never saves a broken number). Nothing is left behind then. */
+COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
+                                   const coh_checkpoint_note *note);
+
+/* Parameters and states from checkpoint `path`; parameters are matched by name and shape. With
+ * COH_PLAN_INFER states are not read. Every grain's hash is checked.
+ * `numeric_changed` (may be NULL) gets 1 when the checkpoint was made under another numeric plan.
+ * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO. */
+COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed);
+
+/* One parameter's values, or its gradient of the last body (before it is applied): for tests and export.
+ * `data` takes coh_shape_elements floats. Quiet point; runs a program. */
+typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_FETCH_V } coh_fetch;
+COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
+                                    float *data);
+/* Sets one parameter's values (states untouched). */
+COH_API coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, const float *data);
+
+/* What the machine gave: for the one start-up paragraph. */
+typedef struct coh_engine_facts {
+    uint64_t arena_bytes[COH_PLAN_TIERS];
+    uint64_t overhead_bytes;       /* of the process beside the arenas, measured now (VmRSS) */
+    const char *store_rung;        /* "io_uring fixed", ..., "none" */
+    int32_t store_direct;          /* 1: O_DIRECT, 0: page cache, -1: no store */
+    uint64_t store_read_bytes_per_s, store_write_bytes_per_s;
+    char kernel_path[128];
+} coh_engine_facts;
+COH_API coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts);
+
+/* Instruction set and BLAS core type in use, as it goes into the numeric plan. */
+COH_API const char *coh_kernel_path(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

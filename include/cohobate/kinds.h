@@ -1,0 +1,86 @@
+/* kinds.h - the operator kinds that come with the library: tables like any user's (model.h).
+ *
+ * Shapes: B sequences, T tokens, C channels, O outputs, H heads, D = C / H, V vocabulary. All f32 but
+ * token ids (i32). Weights are [outputs, inputs], row-major. Every kind states its formula; the
+ * backward pass is its exact derivative. */
+#ifndef COHOBATE_KINDS_H
+#define COHOBATE_KINDS_H
+
+#include "cohobate/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tokens i32 [B,T] -> y [B,T,C]; weight [V,C]: y[b,t,:] = weight[tokens[b,t],:]. Row-split. A token
+ * outside 0..V-1 fails with COH_ERR_CORRUPT. */
+typedef struct coh_embedding_attributes {
+    int64_t vocabulary, channels;
+    float init_std;
+} coh_embedding_attributes;
+extern COH_API const coh_op_kind coh_kind_embedding;
+
+/* x [B,T,C] -> y = x + weight[t,:]; weight [positions, C], T <= positions. */
+typedef struct coh_position_attributes {
+    int64_t positions;
+    float init_std;
+} coh_position_attributes;
+extern COH_API const coh_op_kind coh_kind_position;
+
+/* x [B,1,C], position i32 [1] -> y = x + weight[position,:]: one step of a decoder. Forward only. */
+extern COH_API const coh_op_kind coh_kind_position_at;
+
+/* x [..,C] -> y = (x - mean) / sqrt(var + epsilon) * weight + bias, over the last axis, biased
+ * variance (Ba et al. 2016). Saves mean and 1/std. */
+typedef struct coh_layernorm_attributes {
+    float epsilon;
+} coh_layernorm_attributes;
+extern COH_API const coh_op_kind coh_kind_layernorm;
+
+/* x [..,I] -> y [..,O] = x weightᵀ + bias; weight [O,I], bias [O] (absent unless has_bias). */
+typedef struct coh_linear_attributes {
+    int64_t outputs;
+    int32_t has_bias;
+    float init_std;
+} coh_linear_attributes;
+extern COH_API const coh_op_kind coh_kind_linear;
+
+/* x [..,I], residual [..,O] -> y = residual + x weightᵀ + bias, in one pass. */
+extern COH_API const coh_op_kind coh_kind_linear_residual;
+
+/* x -> y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, the tanh
+ * form, GPT-2's). */
+extern COH_API const coh_op_kind coh_kind_gelu;
+
+/* qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head, never holding T x T for the
+ * whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al. 2022). Saves log-sum-exp
+ * [B,H,T]. */
+typedef struct coh_attention_attributes {
+    int64_t heads;
+} coh_attention_attributes;
+extern COH_API const coh_op_kind coh_kind_attention;
+
+/* qkv [B,1,3C], position i32 [1] -> y [B,1,C], with states keys and values [B,positions,C]: writes
+ * row `position` of both, attends over rows 0..position. Forward only. */
+typedef struct coh_attention_decode_attributes {
+    int64_t heads, positions;
+} coh_attention_decode_attributes;
+extern COH_API const coh_op_kind coh_kind_attention_decode;
+
+/* x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all B*T items of -log softmax(x weightᵀ)[target];
+ * a target of -1 counts as 0 loss. weight [V,C], row-split: passes over ranges of vocabulary rows,
+ * so logits are never held for batch x tokens x vocabulary. Saves running max, sum and the target's
+ * logit per token. */
+typedef struct coh_classifier_attributes {
+    int64_t vocabulary;
+    float init_std;
+} coh_classifier_attributes;
+extern COH_API const coh_op_kind coh_kind_classifier;
+
+/* x [B,T,C] -> logits [B,T,V] = x weightᵀ; weight [V,C], row-split. Forward only. */
+extern COH_API const coh_op_kind coh_kind_logits;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

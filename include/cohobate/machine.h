@@ -1,0 +1,44 @@
+/* machine.h - what this machine has, what that costs, and what to do about it. */
+#ifndef COHOBATE_MACHINE_H
+#define COHOBATE_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cohobate/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum coh_finding_level { COH_FINDING_OK, COH_FINDING_NOTE, COH_FINDING_WARN } coh_finding_level;
+
+/* One line of `cohobate doctor`: what is there, what it costs, what to do ("" where nothing is). */
+typedef struct coh_finding {
+    char subject[32]; /* "cores", "instruction set", "BLAS", "memory", "memlock", "io_uring", ... */
+    coh_finding_level level;
+    char found[256], cost[256], remedy[256];
+} coh_finding;
+
+/* Looks at cores, instruction set, BLAS core type (and preset variables that slow it), memory and cgroup,
+ * huge pages, NUMA, memlock, io_uring, O_DIRECT in `folder`, CUDA. Fills at most `most`. */
+COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
+                                       size_t *out_count);
+
+/* Bytes that may be taken now: MemAvailable and the cgroup's limit, the smaller, minus a reserve of
+ * 256 MiB or 1/16, the larger. */
+COH_API uint64_t coh_machine_free_bytes(void);
+/* Cores this process may use (affinity and cgroup quota, rounded up). */
+COH_API int coh_machine_core_count(void);
+/* Free bytes of the file system that holds `folder`, for this user. */
+COH_API coh_status coh_machine_disk_free(const char *folder, uint64_t *out_bytes);
+
+/* Sizes: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A bare number is refused. Fails: COH_ERR_ARGUMENT. */
+COH_API coh_status coh_size_parse(const char *text, uint64_t *out_bytes);
+/* "1.50 GiB". Returns `text`. */
+COH_API const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,239 @@
+/* model.h - describe what is computed; say nothing of where or when.
+ *
+ * A model is a graph of operators. An operator is one use of a *kind*; a kind is a table of
+ * functions with a declaration of what they touch. The library's own kinds (kinds.h) and yours are
+ * the same struct: there is no private door.
+ *
+ *      tokens ──> embedding ──> norm ──> linear ──> ... ──> classifier ──> loss
+ *                    │ table                                   │ table   (tied: two uses)
+ *
+ * The one idea: the planner moves your data while you compute, so everything a function reads or
+ * writes must be declared, arrives as an argument, and is only valid during the call. Never keep a
+ * pointer from one call to the next: between forward and backward the bytes may have been on disk,
+ * and come back elsewhere.
+ *
+ * Threads: a graph belongs to the thread that builds it. Kernels are called from the compute lane. */
+#ifndef COHOBATE_MODEL_H
+#define COHOBATE_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cohobate/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum coh_dtype { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16, COH_DTYPE_I32 } coh_dtype;
+
+#define COH_RANK_MAX 5
+#define COH_PORT_MAX 8 /* inputs, outputs, parameters and states of one operator, each */
+
+/* rank 0 stands for "not present" where a port is optional; a scalar is rank 1 with dim 1. */
+typedef struct coh_shape {
+    coh_dtype dtype;
+    int32_t rank;
+    int64_t dim[COH_RANK_MAX]; /* dim[rank - 1] is contiguous in a whole tensor */
+} coh_shape;
+
+/* A piece of a tensor, resolved: what a kernel sees. `data` is NULL for a port that was not
+ * declared, or is absent. */
+typedef struct coh_view {
+    void *data;
+    coh_shape shape;              /* of this piece */
+    int64_t stride[COH_RANK_MAX]; /* elements */
+    /* where the piece begins in the whole tensor: row ranges, RNG counters */
+    int64_t origin[COH_RANK_MAX];
+} coh_view;
+
+/* ---- kinds ---- */
+
+typedef enum coh_phase { COH_PHASE_FORWARD, COH_PHASE_BACKWARD, COH_PHASE_COUNT } coh_phase;
+
+typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL } coh_init;
+
+typedef struct coh_parameter_facts {
+    const char *name; /* "weight": the parameter is called "<operator>.weight"; static storage */
+    coh_shape shape;  /* rank 0: this operator has no such parameter (a linear without bias) */
+    coh_init init;
+    float init_std;
+    int32_t decays;   /* weight decay applies: matrices and embeddings, not norms and biases */
+    /* Only for a parameter in row_split_parameters: ranges are multiples of so many rows (but for
+     * the last). Fixed by the shape alone, never by a budget: the kernel works block by block in
+     * this size whatever range a call brings, so that ranges do not change a bit. 0: not split. */
+    int64_t row_block;
+} coh_parameter_facts;
+
+/* What a kind tells about one operator once the input shapes are known. Zeroed before `infer` is
+ * called. */
+typedef struct coh_op_facts {
+    coh_shape output[COH_PORT_MAX];
+    coh_parameter_facts parameter[COH_PORT_MAX];
+    /* kept from one step to the next, read and written by forward, not trained: keys and values of
+     * a decoder. Zero at the start. */
+    coh_shape state[COH_PORT_MAX];
+    /* one contiguous object from forward to backward; 0: none */
+    size_t saved_bytes;
+    size_t workspace_bytes[COH_PHASE_COUNT]; /* scratch, garbage on entry and after */
+    double flops[COH_PHASE_COUNT];
+    double bytes[COH_PHASE_COUNT]; /* memory traffic; 0: the sum of its ports */
+} coh_op_facts;
+
+/* One execution of one operator on one micro-batch (or on one range of rows of a parameter). Valid
+ * only during the call. */
+typedef struct coh_call {
+    /* the operator's own copy of what the graph was given */
+    const void *attributes;
+    /* forward: all. backward: those in backward_reads.inputs */
+    coh_view input[COH_PORT_MAX];
+    /* forward: written. backward: those in backward_reads.outputs */
+    coh_view output[COH_PORT_MAX];
+    coh_view parameter[COH_PORT_MAX];      /* backward: those in backward_reads.parameters */
+    coh_view state[COH_PORT_MAX];          /* forward: read and written */
+    coh_view output_grad[COH_PORT_MAX];    /* backward: read; NULL data for a loss */
+    /* backward: written, or added to; NULL only if can_skip_grad (or integer) */
+    coh_view input_grad[COH_PORT_MAX];
+    coh_view parameter_grad[COH_PORT_MAX]; /* likewise, frozen parameters */
+    uint32_t input_grad_adds;     /* bit i: add to input_grad[i] instead of writing it */
+    uint32_t parameter_grad_adds; /* bit i: likewise */
+    void *saved;
+    void *workspace;
+    /* counter-based RNG: mix with origin; equal in recompute */
+    const uint64_t *seed_cell;
+    const int64_t *count_cell; /* NULL, or how many leading rows are real (experts) */
+    /* loss kinds only: 1 / micro-batches, so that the sum is the mean */
+    float loss_scale;
+    /* Row-split parameters: this call is for rows [row_begin, row_end) of row_count. Calls come in
+     * rising order and cover all rows; the one with row_begin 0 initialises outputs, saved and
+     * input_grad, the one with row_end == row_count finishes them. 0, 0, 0 when nothing is split. */
+    int64_t row_begin, row_end, row_count;
+    int32_t microbatch;
+    /* device queue; on the host the worker pool, see coh_parallel */
+    void *queue;
+} coh_call;
+
+typedef struct coh_port_mask {
+    uint32_t inputs, outputs, parameters; /* bit i stands for port i */
+} coh_port_mask;
+
+typedef struct coh_in_place {
+    int8_t from, to; /* forward: input -> output. backward: output_grad -> input_grad */
+} coh_in_place;
+
+#define COH_KIND_ABI 1u
+
+/* Fields may be added at the end; `struct_bytes` says how many the author knew, the rest counts as
+ * zero. */
+typedef struct coh_op_kind {
+    uint32_t struct_bytes; /* sizeof(coh_op_kind) */
+    uint32_t abi_version;  /* COH_KIND_ABI */
+    /* "yours.gated_norm"; part of the numeric plan's fingerprint, with `revision` */
+    const char *name;
+    uint32_t revision; /* raise it when the numbers change */
+    int32_t input_count, output_count, parameter_count, state_count;
+
+    /* What backward reads again. A port not named here is not held in memory for it, so an honest
+     * small mask saves bytes and a forgotten bit gives NULL data. A linear layer names its input
+     * and its weight, saves nothing. */
+    coh_port_mask backward_reads;
+
+    /* Gradients that `backward` can add to. For the others the planner gives a scratch tensor and
+     * adds afterwards: wrapped layers that only overwrite need not be changed (cost: one more pass
+     * over that gradient). */
+    coh_port_mask can_add_grad; /* .outputs is unused */
+    /* Gradients that `backward` leaves out when their data is NULL (frozen, or an input that needs
+     * none). The others always get somewhere to write, scratch if need be. */
+    coh_port_mask can_skip_grad;
+
+    /* Pairs that may share bytes; the planner decides whether they do. */
+    coh_in_place forward_in_place[2], backward_in_place[2];
+    int32_t in_place_count[COH_PHASE_COUNT];
+
+    /* Axes of input 0 along which a call may be cut without changing a bit of the result, as
+     * bits. */
+    uint32_t split_axes;
+    /* Bit i: parameter i may arrive as a range of its rows (dim 0), several calls giving the whole:
+     * lets a huge embedding be streamed through less memory than itself. At most one bit. */
+    uint32_t row_split_parameters;
+    /* 1: output 0 is the loss, a scalar f32: sum over this micro-batch's items / items, unscaled;
+     * backward scales by loss_scale and reads no output_grad. */
+    int32_t is_loss;
+
+    /* Pure: same arguments, same facts; called while planning. Fails: COH_ERR_SHAPE with a
+     * sentence (coh_kind_fail). */
+    coh_status (*infer)(const void *attributes, const coh_shape *inputs, coh_op_facts *out_facts);
+    /* Allocate nothing, wait for nothing. The same bits for the same bytes, whatever the number of
+     * threads. */
+    coh_status (*forward)(const coh_call *call);
+    coh_status (*backward)(const coh_call *call);
+    /* NULL: the operator runs on the host device only */
+    coh_status (*forward_cuda)(const coh_call *call);
+    coh_status (*backward_cuda)(const coh_call *call);
+} coh_op_kind;
+
+/* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are
+ * done. The pieces must not depend on the number of threads: cut by shape, fold partial sums in
+ * index order. */
+COH_API void coh_parallel(void *queue, int64_t piece_count,
+                          void (*piece)(void *argument, int64_t index), void *argument);
+
+/* Set the sentence of a failure from inside a kind and return `status`. printf-like. */
+COH_API coh_status coh_kind_fail(coh_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Elements of a shape; 0 for rank 0. Shapes that a graph accepted never overflow. */
+COH_API int64_t coh_shape_elements(const coh_shape *shape);
+
+/* Bytes of one element. */
+COH_API size_t coh_dtype_bytes(coh_dtype dtype);
+
+/* ---- graphs ---- */
+
+typedef struct coh_graph coh_graph;
+typedef struct coh_tensor { int32_t index; } coh_tensor;
+typedef struct coh_parameter { int32_t index; } coh_parameter;
+#define COH_PARAMETER_NEW ((coh_parameter){ -1 })
+
+COH_API coh_status coh_graph_create(coh_graph **out_graph);
+COH_API void coh_graph_destroy(coh_graph *graph); /* accepts NULL */
+
+/* Fed anew for every micro-batch; dim[0] is the micro-batch's sequences. Integer inputs get no
+ * gradient. Fails: COH_ERR_ARGUMENT (name taken), COH_ERR_SHAPE. */
+COH_API coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *shape,
+                                   coh_tensor *out_tensor);
+
+typedef struct coh_op_args {
+    const char *name;       /* unique; parameters are named "<name>.<parameter name>" unless tied */
+    const void *attributes; /* copied */
+    size_t attribute_bytes;
+    /* kind->input_count of them, each made before: the order of calls is the order of forward */
+    const coh_tensor *inputs;
+    /* NULL, or parameter_count handles, COH_PARAMETER_NEW where new. Shapes must agree. */
+    const coh_parameter *tied;
+    /* bit i: parameter i is frozen: no gradient, no states, no update */
+    uint32_t frozen_parameters;
+    /* operators of one block are kept, recomputed or moved together; -1: none. The operators of a
+     * block follow one another. */
+    int32_t block;
+} coh_op_args;
+
+/* Add one operator. `out_outputs` takes output_count handles, `out_parameters` (may be NULL)
+ * parameter_count.
+ * Owns: keeps a copy of `kind`; the functions it points to must outlive the graph.
+ * Fails: COH_ERR_ARGUMENT (abi, counts, name taken), COH_ERR_SHAPE (infer's sentence, with the
+ * operator's name). */
+COH_API coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_args *args,
+                                coh_tensor *out_outputs, coh_parameter *out_parameters);
+
+/* The scalar to minimise: output 0 of a kind with is_loss. Once per graph; it ends the graph. */
+COH_API coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss);
+
+/* A tensor that the caller reads after each run (logits of a decoder): kept in place, never
+ * moved. */
+COH_API coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,123 @@
+/* plan.h - decide everything before anything runs: placements, schedule, addresses, predicted time.
+ *
+ *     graph + options ──> coh_plan_create ──> coh_plan ──> coh_engine_create (engine.h)
+ *
+ * A plan has two halves. The *numeric plan* is what may change bits: micro-batch, accumulation, kinds,
+ * shapes, dtypes, kernel path. The *placement plan* is the rest: budgets, chunk size, tiers,
+ * recomputation, threads. Same numeric plan, same bits, whatever the placement plan. */
+#ifndef COHOBATE_PLAN_H
+#define COHOBATE_PLAN_H
+
+#include "cohobate/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum coh_recompute { COH_RECOMPUTE_AUTO, COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL } coh_recompute;
+
+typedef enum coh_plan_mode {
+    COH_PLAN_TRAIN, /* body = one optimizer step */
+    COH_PLAN_INFER  /* body = forward only; parameters are read, states of kinds kept */
+} coh_plan_mode;
+
+typedef struct coh_plan_options {
+    uint32_t struct_bytes;       /* sizeof(coh_plan_options); coh_plan_options_init sets it */
+    coh_plan_mode mode;
+    uint64_t device_memory_bytes; /* the RAM budget; UINT64_MAX: no limit (in memory) */
+    uint64_t emulate_host_bytes;  /* > 0: an emulated far tier of at most so many bytes */
+    uint64_t disk_bytes;          /* far tier on disk of at most so many bytes; 0: none;
+                                     UINT64_MAX: as much as needed */
+    double link_bytes_per_s;      /* throttle of the emulated far tier; 0: memory speed */
+    uint64_t wear_bytes;          /* most bytes written to disk per step; 0: no limit */
+    int32_t thread_count;         /* >= 1 */
+    uint64_t chunk_bytes;         /* largest chunk; 0: the planner chooses */
+    coh_recompute recompute;
+    int32_t microbatch_count;     /* per optimizer step, >= 1 */
+    /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward.
+     * 0: clipping off, updates go out in backward. */
+    int32_t deferred_update;
+    char kernel_path[128];        /* instruction set and BLAS core: goes into the numeric plan */
+} coh_plan_options;
+
+/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path is set to
+ * this machine's. */
+COH_API void coh_plan_options_init(coh_plan_options *out_options);
+
+typedef struct coh_plan coh_plan;
+
+/* Writes, verifies and prices all programs for `graph`. The graph must outlive the plan.
+ * Deterministic: same graph and options, same plan.
+ * Fails: COH_ERR_FULL: does not fit; the sentence names the tier, the bytes short and the smallest
+ * change that fits, and says whether that is proven or only not found. COH_ERR_ARGUMENT, COH_ERR_SHAPE,
+ * COH_ERR_MEMORY. */
+COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
+                                   coh_plan **out_plan);
+COH_API void coh_plan_destroy(coh_plan *plan); /* accepts NULL */
+
+enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 }; /* device host disk; compute h2d d2h read write ... */
+
+/* What is known before the run. */
+typedef struct coh_plan_summary {
+    uint64_t peak_bytes[COH_PLAN_TIERS];      /* arenas, to the byte; disk: the working store */
+    uint64_t smallest_device_bytes;           /* the smallest budget that plans, same other options */
+    int32_t smallest_is_proven;               /* no plan can be smaller (bound), else: none found */
+    uint64_t parameter_count, parameter_bytes;
+    uint64_t stream_bytes;                    /* work + gradient + states of all parameters */
+    uint64_t step_ns;                         /* predicted time of a settled body */
+    uint64_t bound_ns;                        /* no schedule on these resources can be faster */
+    uint64_t drain_ns, save_ns, evaluate_ns;
+    uint64_t busy_ns[COH_PLAN_LANES], exposed_ns[COH_PLAN_LANES];
+    uint64_t link_bytes[COH_PLAN_LANES];      /* per body */
+    /* of READ and WRITE (or LOAD and STORE without a disk) per body: parameter streams only */
+    uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
+    uint32_t line_count, program_count;       /* of the body; of all */
+    uint64_t numeric_fingerprint;             /* of the numeric plan */
+    uint64_t program_hash;                    /* of the body and its layout */
+    uint64_t chunk_bytes;
+    int32_t recomputes;                       /* blocks that are recomputed */
+    int32_t row_passes;                       /* passes over the rows of split parameters */
+    int32_t verified_lines;
+    double disk_bytes_written;                /* per body */
+} coh_plan_summary;
+
+COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
+
+/* Where one operator's things stand in this plan. */
+typedef struct coh_plan_operator {
+    const char *name, *kind;
+    int32_t block;
+    uint64_t parameter_bytes, activation_bytes, saved_bytes;
+    const char *activations; /* "keep", "recompute", "move" (some of it leaves the device) */
+    const char *parameters;  /* "device", "host", "disk": where they stand between steps; "-" */
+    const char *states;
+} coh_plan_operator;
+
+COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
+COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
+                                        coh_plan_operator *out_operator);
+
+/* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". */
+COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph,
+                                            const coh_plan_options *options, uint64_t *out_bytes);
+
+/* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan, same
+ * bytes. Written to `path` whole or not at all. */
+COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
+
+/* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options` gives
+ * budgets to hold it to (the plan's own peaks must fit) and thread count.
+ * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL. */
+COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
+                                 const char *path, coh_plan **out_plan);
+
+/* Writes the program list itself, a line an instruction, for people and diffs. */
+COH_API coh_status coh_plan_write_program(const coh_plan *plan, const char *path);
+
+/* Is `path` a whole and well-formed plan file? Fails: COH_ERR_CORRUPT, COH_ERR_IO. */
+COH_API coh_status coh_plan_check_file(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,87 @@
+/* text.h - from text to token ids, token files, and the windows that a training step is fed with. */
+#ifndef COHOBATE_TEXT_H
+#define COHOBATE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cohobate/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- tokenizers ---- */
+
+typedef struct coh_tokenizer coh_tokenizer;
+
+/* `what`: "bytes" (ids 0..255 are the bytes, 256 ends a text), or a folder with vocab.json and
+ * merges.txt (GPT-2's byte-level BPE: Sennrich et al. 2016, Radford et al. 2019).
+ * Fails: COH_ERR_IO (missing), COH_ERR_CORRUPT (file, line, what is wrong). */
+COH_API coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer);
+COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer); /* accepts NULL */
+COH_API int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer);
+COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer); /* -1: none */
+/* XXH3 of what decides ids: part of a token file's header. */
+COH_API uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer);
+
+/* Any bytes, UTF-8 or not; exact: decode(encode(x)) == x. *out_ids is the library's, release with
+ * coh_text_free. Not thread safe on one tokenizer. */
+COH_API coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text,
+                                        size_t text_bytes, int32_t **out_ids, size_t *out_count);
+/* Not NUL-terminated beyond *out_bytes (one is added after it for convenience). Fails: COH_ERR_CORRUPT
+ * for an id outside the vocabulary. */
+COH_API coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *ids,
+                                        size_t count, char **out_text, size_t *out_bytes);
+COH_API void coh_text_free(void *memory);
+
+/* ---- token files ---- */
+
+/* Header (magic, version, id width 2 or 4 bytes, count, vocabulary, tokenizer identity, XXH3 of the
+ * ids), then little-endian ids. Written under a temporary name, flushed, renamed. */
+
+/* Tokenizes `in_path` (a file, or a folder: every regular file under it in byte order of their paths,
+ * hidden ones and what is not text by its NUL bytes left out, end_of_text after each) into the token file
+ * `out_path`, streaming. `held_out` > 1: every held_out-th file (by index) goes to `held_out_path`
+ * instead; needs a folder. */
+COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path,
+                                        const char *out_path, int held_out,
+                                        const char *held_out_path, uint64_t *out_token_count);
+
+typedef struct coh_token_file coh_token_file;
+
+/* Opens by header; the size must agree. Read by windows with pread, never mapped.
+ * Fails: COH_ERR_CORRUPT for a truncated or foreign file. */
+COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_file);
+COH_API void coh_token_file_close(coh_token_file *file); /* accepts NULL */
+
+typedef struct coh_token_file_facts {
+    uint64_t token_count;
+    int64_t vocabulary;
+    uint64_t tokenizer_identity;
+    uint64_t hash; /* of the ids: the data's identity in checkpoints */
+} coh_token_file_facts;
+COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
+                                            coh_token_file_facts *out_facts);
+/* Reads all and compares the hash. */
+COH_API coh_status coh_token_file_check(coh_token_file *file);
+COH_API coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count,
+                                       int32_t *ids);
+/* Entropy of single tokens in nats: the loss of the best model without context. */
+COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats);
+
+/* ---- windows ---- */
+
+/* The windows of a file are its floor((count - 1) / tokens) disjoint stretches of tokens + 1 ids. Window
+ * number n of a run: pass n / windows through the data, a seeded permutation per pass (a keyed bijection:
+ * nothing is stored, any n is found at once, so a resumed run needs only the number).
+ * Writes tokens and targets (shifted by one), `tokens` each. Allocates nothing.
+ * Fails: COH_ERR_ARGUMENT when the file holds no window. */
+COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t window_number,
+                                         int64_t tokens, int32_t *out_tokens, int32_t *out_targets);
+COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,42 @@
+/* graph.h - the inside of a coh_graph: plain tables that the planner lowers and the engine binds. */
+#ifndef COH_PLANNER_GRAPH_H
+#define COH_PLANNER_GRAPH_H
+
+#include "cohobate/model.h"
+
+typedef struct coh_graph_tensor {
+    coh_shape shape;
+    char *name;       /* "<operator>.<port>" or the input's name */
+    int32_t producer; /* operator, or -1: graph input */
+    int32_t port;     /* output of the producer, or number of the graph input */
+    int32_t is_output;
+    int32_t needs_grad; /* some parameter that is not frozen lies upstream */
+} coh_graph_tensor;
+
+typedef struct coh_graph_parameter {
+    coh_parameter_facts facts; /* of the operator that brought it */
+    char *name;
+    int32_t op, port; /* that operator */
+    int32_t frozen;
+} coh_graph_parameter;
+
+typedef struct coh_graph_op {
+    coh_op_kind kind; /* a copy, fields the author did not know are zero */
+    char *name;
+    void *attributes; /* a copy */
+    size_t attribute_bytes;
+    int32_t input[COH_PORT_MAX], output[COH_PORT_MAX]; /* tensors */
+    int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
+    coh_op_facts facts;
+    int32_t block;
+} coh_graph_op_entry;
+
+struct coh_graph {
+    coh_graph_tensor *tensors;        size_t tensor_count, tensor_capacity;
+    coh_graph_parameter *parameters;  size_t parameter_count, parameter_capacity;
+    coh_graph_op_entry *ops;          size_t op_count, op_capacity;
+    int32_t *inputs;                  size_t input_count, input_capacity; /* tensors */
+    int32_t loss;                     /* tensor, or -1 */
+};
+
+#endif

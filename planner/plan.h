@@ -1,0 +1,34 @@
+/* plan.h (internal) - what a coh_plan is made of. Built by planner/plan.c, read by engine/. */
+#ifndef COH_PLANNER_PLAN_H
+#define COH_PLANNER_PLAN_H
+
+#include "cohobate/plan.h"
+#include "planner/graph.h"
+#include "planner/profile.h"
+#include "planner/program.h"
+#include "planner/simulate.h"
+
+/* The placement decisions that a schedule is built from; the portfolio varies them. */
+typedef struct coh_decisions {
+    uint64_t device_bytes, host_bytes; /* capacities the schedule was built for */
+    uint64_t chunk_bytes;
+    int32_t recompute;       /* 1: all blocks recompute */
+    int32_t row_passes;      /* most passes over the rows of a split parameter */
+    int32_t tie_break;       /* offset rule, planner/residency.h */
+} coh_decisions;
+
+struct coh_plan {
+    const coh_graph *graph;
+    coh_plan_options options;
+    coh_profile profile;
+    coh_decisions decisions;
+    coh_layout layout;
+    coh_program programs[COH_PROGRAM_KIND_COUNT]; /* line_count 0: this plan has no such program */
+    coh_simulation simulations[COH_PROGRAM_KIND_COUNT];
+    uint64_t numeric_fingerprint;
+    uint64_t program_hash;
+    uint64_t smallest_device_bytes;
+    int32_t smallest_is_proven;
+};
+
+#endif

@@ -1,0 +1,126 @@
+#include "planner/program.h"
+
+#include <xxhash.h>
+
+#include "base/alloc.h"
+
+void coh_program_fini(coh_program *program)
+{
+    coh_free(program->extents);
+    coh_free(program->lines);
+    coh_free(program->operands);
+    coh_free(program->touches);
+    coh_free(program->waits);
+    coh_free(program->calls);
+    coh_free(program->bindings);
+    *program = (coh_program){ 0 };
+}
+
+void coh_layout_fini(coh_layout *layout)
+{
+    coh_free(layout->objects);
+    coh_free(layout->chunks);
+    coh_free(layout->parameters);
+    coh_free(layout->groups);
+    coh_free(layout->residents);
+    coh_free(layout->input_objects);
+    *layout = (coh_layout){ 0 };
+}
+
+/* Folds one number into a running hash. */
+static uint64_t fold(uint64_t hash, uint64_t value)
+{
+    return XXH3_64bits_withSeed(&value, sizeof(value), hash);
+}
+
+static uint64_t hash_layout(const coh_layout *layout)
+{
+    uint64_t hash = fold(0, layout->object_count);
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        const coh_object *object = &layout->objects[i];
+        hash = fold(hash, object->bytes);
+        hash = fold(hash, ((uint64_t)object->chunk_count << 32) | object->stream);
+        hash = fold(hash, object->pinned ? object->pinned_offset + 1 : 0);
+    }
+    for (uint32_t i = 0; i < layout->chunk_count; i++) {
+        hash = fold(hash, layout->chunks[i].object_offset);
+        hash = fold(hash, layout->chunks[i].bytes);
+        hash = fold(hash, layout->chunks[i].file_offset);
+    }
+    for (uint32_t i = 0; i < layout->resident_count; i++) {
+        hash = fold(hash, ((uint64_t)layout->residents[i].chunk << 8) | layout->residents[i].tier);
+        hash = fold(hash, layout->residents[i].offset);
+    }
+    return hash;
+}
+
+static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_instruction *line)
+{
+    hash = fold(hash, ((uint64_t)line->opcode << 32) | ((uint64_t)line->lane << 16) |
+                          (uint8_t)line->predicate_cell);
+    hash = fold(hash, ((uint64_t)line->ordinal << 32) | line->position);
+    for (uint32_t i = 0; i < line->operand_count; i++) {
+        const coh_operand *operand = &program->operands[line->operand_begin + i];
+        hash = fold(hash, ((uint64_t)(uint32_t)operand->object << 32) |
+                              ((uint64_t)operand->tier << 16) | ((uint64_t)operand->access << 8) |
+                              operand->role);
+        hash = fold(hash, operand->object_offset);
+        hash = fold(hash, operand->bytes);
+        hash = fold(hash, operand->offset);
+        for (uint32_t t = 0; t < operand->touch_count; t++) {
+            const coh_touch *touch = &program->touches[operand->touch_begin + t];
+            hash = fold(hash, ((uint64_t)touch->chunk << 32) | touch->extent);
+            hash = fold(hash, (uint64_t)(uint32_t)touch->version);
+        }
+    }
+    for (uint32_t i = 0; i < line->wait_count; i++) {
+        const coh_wait *wait = &program->waits[line->wait_begin + i];
+        hash = fold(hash, ((uint64_t)wait->ordinal << 16) | ((uint64_t)wait->lane << 8) |
+                              wait->carry);
+    }
+    if (line->call < 0)
+        return fold(hash, 0);
+    const coh_line_call *call = &program->calls[line->call];
+    hash = fold(hash, ((uint64_t)(uint32_t)call->operator_index << 32) |
+                          (uint32_t)call->microbatch);
+    hash = fold(hash, (uint64_t)call->row_begin);
+    hash = fold(hash, (uint64_t)call->row_end);
+    return fold(hash, ((uint64_t)call->input_grad_adds << 32) | call->parameter_grad_adds);
+}
+
+uint64_t coh_program_hash(const coh_layout *layout, const coh_program *program)
+{
+    uint64_t hash = fold(hash_layout(layout), (uint64_t)program->kind);
+    for (uint32_t i = 0; i < program->line_count; i++)
+        hash = hash_line(hash, program, &program->lines[i]);
+    for (uint32_t i = 0; i < program->extent_count; i++)
+        hash = fold(hash, ((uint64_t)program->extents[i].use_count << 2) |
+                              (program->extents[i].at_begin ? 2u : 0u) |
+                              (program->extents[i].at_end ? 1u : 0u));
+    return hash;
+}
+
+const char *coh_opcode_name(coh_opcode opcode)
+{
+    static const char *const names[COH_OP_COUNT] = {
+        "FEED", "FORWARD", "RECOMPUTE", "BACKWARD", "ADD",    "NORM", "CLIP", "UPDATE", "LOAD",
+        "STORE", "READ",   "WRITE",     "INIT",     "IMPORT", "HASH", "SAVE", "SETTLE",
+    };
+    return (unsigned)opcode < COH_OP_COUNT ? names[opcode] : "unknown";
+}
+
+const char *coh_program_kind_name(coh_program_kind kind)
+{
+    static const char *const names[COH_PROGRAM_KIND_COUNT] = { "init", "body", "drain", "evaluate",
+                                                               "save", "hash", "import" };
+    return (unsigned)kind < COH_PROGRAM_KIND_COUNT ? names[kind] : "unknown";
+}
+
+const char *coh_stream_name(coh_stream stream)
+{
+    static const char *const names[COH_STREAM_COUNT] = {
+        "work", "grad", "state", "activation", "activation gradient", "saved", "scratch",
+        "kept", "cells", "partials", "input",  "loss",                "output",
+    };
+    return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
+}
