@@ -22,7 +22,8 @@ static int must_fail(void)
 coh_status coh_alloc(size_t count, size_t element_bytes, void **out_memory)
 {
     *out_memory = NULL;
-    void *memory = must_fail() ? NULL : calloc(count ? count : 1, element_bytes ? element_bytes : 1);
+    void *memory =
+        must_fail() ? NULL : calloc(count ? count : 1, element_bytes ? element_bytes : 1);
     if (memory == NULL)
         return coh_fail(COH_ERR_MEMORY, "out of memory for %zu x %zu bytes", count, element_bytes);
     *out_memory = memory;
@@ -43,7 +44,8 @@ coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t
     if (grown == NULL)
         return coh_fail(COH_ERR_MEMORY, "out of memory for %zu x %zu bytes", grown_capacity,
                         element_bytes);
-    memset((char *)grown + *capacity * element_bytes, 0, (grown_capacity - *capacity) * element_bytes);
+    memset((char *)grown + *capacity * element_bytes, 0,
+           (grown_capacity - *capacity) * element_bytes);
     *memory = grown;
     *capacity = grown_capacity;
     return COH_OK;

@@ -28,9 +28,9 @@ uint64_t coh_alloc_count(void);
 int coh_alloc_fault_was_hit(void);
 
 /* COH_ALLOC(count, &pointer): typed coh_alloc. */
-#define COH_ALLOC(count, out_pointer) \
+#define COH_ALLOC(count, out_pointer)                                                              \
     coh_alloc((size_t)(count), sizeof(**(out_pointer)), (void **)(out_pointer))
-#define COH_GROW(pointer, capacity, needed) \
+#define COH_GROW(pointer, capacity, needed)                                                        \
     coh_alloc_grow((void **)(pointer), (capacity), (size_t)(needed), sizeof(**(pointer)))
 
 #endif

@@ -9,12 +9,7 @@
 
 #include <stdint.h>
 
-typedef enum coh_tier {
-    COH_TIER_DEVICE,
-    COH_TIER_HOST,
-    COH_TIER_DISK,
-    COH_TIER_COUNT
-} coh_tier;
+typedef enum coh_tier { COH_TIER_DEVICE, COH_TIER_HOST, COH_TIER_DISK, COH_TIER_COUNT } coh_tier;
 
 typedef enum coh_lane {
     COH_LANE_COMPUTE,

@@ -26,16 +26,20 @@
 
 typedef struct coh_store coh_store;
 
-typedef enum coh_store_port { COH_STORE_READS, COH_STORE_WRITES, COH_STORE_PORT_COUNT } coh_store_port;
+typedef enum coh_store_port {
+    COH_STORE_READS,
+    COH_STORE_WRITES,
+    COH_STORE_PORT_COUNT
+} coh_store_port;
 
 typedef struct coh_store_facts {
-    size_t block_bytes;       /* memory, file offset and length are multiples of it: a page */
-    uint32_t queue_depth;     /* requests in flight inside the store per port, deepest that still
+    size_t block_bytes;   /* memory, file offset and length are multiples of it: a page */
+    uint32_t queue_depth; /* requests in flight inside the store per port, deepest that still
                                  gained when measured at open */
     uint64_t read_bytes_per_s, write_bytes_per_s; /* as measured at open; 0: not measured */
-    const char *rung;         /* "io_uring fixed", "io_uring", "posix", "mem" */
-    const char *reason;       /* NULL, or why a better rung was not taken: one sentence, print once */
-    int direct;               /* 0: through the page cache, memory outside every budget */
+    const char *rung;                             /* "io_uring fixed", "io_uring", "posix", "mem" */
+    const char *reason; /* NULL, or why a better rung was not taken: one sentence, print once */
+    int direct;         /* 0: through the page cache, memory outside every budget */
 } coh_store_facts;
 
 /* What a chunk is. Mixed into the checksum, which the store keeps in RAM: so a stale, torn or
@@ -47,11 +51,11 @@ typedef struct coh_chunk_id {
 } coh_chunk_id;
 
 typedef struct coh_store_request {
-    void *memory;          /* inside a registered arena; page aligned */
+    void *memory; /* inside a registered arena; page aligned */
     uint64_t file_offset;
     size_t bytes;
     coh_chunk_id id;
-    uint64_t number;       /* comes back with the completion */
+    uint64_t number; /* comes back with the completion */
 } coh_store_request;
 
 typedef struct coh_store_completion {
@@ -62,11 +66,11 @@ typedef struct coh_store_completion {
 } coh_store_completion;
 
 typedef struct coh_store_config {
-    const char *folder;    /* the unnamed file is made here (O_TMPFILE, or create and unlink) */
+    const char *folder; /* the unnamed file is made here (O_TMPFILE, or create and unlink) */
     uint64_t bytes;
-    uint32_t chunk_count;  /* checksums kept */
-    uint32_t port_depth;   /* requests in flight per port: the lane depth of the program */
-    uint32_t queue_depth;  /* pieces in flight inside; 0: measure */
+    uint32_t chunk_count; /* checksums kept */
+    uint32_t port_depth;  /* requests in flight per port: the lane depth of the program */
+    uint32_t queue_depth; /* pieces in flight inside; 0: measure */
 } coh_store_config;
 
 typedef struct coh_store_ops {
@@ -105,10 +109,10 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
  * reads and writes together from 0. */
 typedef struct coh_fault_plan {
     uint64_t seed;
-    int64_t fail_at;        /* -1: never. The operation fails with `fail_errno` (EIO, ENOSPC) */
-    int64_t short_at;       /* -1: never. The first transfer of it is cut short; must be continued */
-    int64_t flip_at;        /* -1: never. One bit of what this operation transfers is flipped */
-    int64_t late_at;        /* -1: never. It completes after all others in flight */
+    int64_t fail_at;  /* -1: never. The operation fails with `fail_errno` (EIO, ENOSPC) */
+    int64_t short_at; /* -1: never. The first transfer of it is cut short; must be continued */
+    int64_t flip_at;  /* -1: never. One bit of what this operation transfers is flipped */
+    int64_t late_at;  /* -1: never. It completes after all others in flight */
     int fail_errno;
     uint32_t delay_most_us; /* each operation takes a random time up to this */
     int reorder;            /* complete in random order within the depth */

@@ -32,11 +32,15 @@ typedef struct coh_graph_op {
 } coh_graph_op_entry;
 
 struct coh_graph {
-    coh_graph_tensor *tensors;        size_t tensor_count, tensor_capacity;
-    coh_graph_parameter *parameters;  size_t parameter_count, parameter_capacity;
-    coh_graph_op_entry *ops;          size_t op_count, op_capacity;
-    int32_t *inputs;                  size_t input_count, input_capacity; /* tensors */
-    int32_t loss;                     /* tensor, or -1 */
+    coh_graph_tensor *tensors;
+    size_t tensor_count, tensor_capacity;
+    coh_graph_parameter *parameters;
+    size_t parameter_count, parameter_capacity;
+    coh_graph_op_entry *ops;
+    size_t op_count, op_capacity;
+    int32_t *inputs;
+    size_t input_count, input_capacity; /* tensors */
+    int32_t loss;                       /* tensor, or -1 */
 };
 
 #endif

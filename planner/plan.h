@@ -12,9 +12,9 @@
 typedef struct coh_decisions {
     uint64_t device_bytes, host_bytes; /* capacities the schedule was built for */
     uint64_t chunk_bytes;
-    int32_t recompute;       /* 1: all blocks recompute */
-    int32_t row_passes;      /* most passes over the rows of a split parameter */
-    int32_t tie_break;       /* offset rule, planner/residency.h */
+    int32_t recompute;  /* 1: all blocks recompute */
+    int32_t row_passes; /* most passes over the rows of a split parameter */
+    int32_t tie_break;  /* offset rule, planner/residency.h */
 } coh_decisions;
 
 struct coh_plan {

@@ -8,17 +8,18 @@
 typedef struct coh_link_profile {
     uint64_t latency_ns;
     double bytes_per_s;
-    double core_demand; /* cores kept busy while the link is: copies need one, disk DMA nearly none */
-    uint32_t depth;     /* lines in flight */
+    double
+        core_demand; /* cores kept busy while the link is: copies need one, disk DMA nearly none */
+    uint32_t depth;  /* lines in flight */
 } coh_link_profile;
 
 typedef struct coh_profile {
     char name[64];
-    double flops_per_s;         /* matmul, all threads */
-    double memory_bytes_per_s;  /* streaming passes, all threads */
-    uint64_t line_ns;           /* cost of an empty compute line */
-    double cores;               /* shared by compute threads and link demands */
-    double compute_core_demand; /* = threads */
+    double flops_per_s;                    /* matmul, all threads */
+    double memory_bytes_per_s;             /* streaming passes, all threads */
+    uint64_t line_ns;                      /* cost of an empty compute line */
+    double cores;                          /* shared by compute threads and link demands */
+    double compute_core_demand;            /* = threads */
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
 } coh_profile;
 

@@ -75,14 +75,14 @@ static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_i
     }
     for (uint32_t i = 0; i < line->wait_count; i++) {
         const coh_wait *wait = &program->waits[line->wait_begin + i];
-        hash = fold(hash, ((uint64_t)wait->ordinal << 16) | ((uint64_t)wait->lane << 8) |
-                              wait->carry);
+        hash =
+            fold(hash, ((uint64_t)wait->ordinal << 16) | ((uint64_t)wait->lane << 8) | wait->carry);
     }
     if (line->call < 0)
         return fold(hash, 0);
     const coh_line_call *call = &program->calls[line->call];
-    hash = fold(hash, ((uint64_t)(uint32_t)call->operator_index << 32) |
-                          (uint32_t)call->microbatch);
+    hash =
+        fold(hash, ((uint64_t)(uint32_t)call->operator_index << 32) | (uint32_t)call->microbatch);
     hash = fold(hash, (uint64_t)call->row_begin);
     hash = fold(hash, (uint64_t)call->row_end);
     return fold(hash, ((uint64_t)call->input_grad_adds << 32) | call->parameter_grad_adds);
@@ -103,8 +103,8 @@ uint64_t coh_program_hash(const coh_layout *layout, const coh_program *program)
 const char *coh_opcode_name(coh_opcode opcode)
 {
     static const char *const names[COH_OP_COUNT] = {
-        "FEED", "FORWARD", "RECOMPUTE", "BACKWARD", "ADD",    "NORM", "CLIP", "UPDATE", "LOAD",
-        "STORE", "READ",   "WRITE",     "INIT",     "IMPORT", "HASH", "SAVE", "SETTLE",
+        "FEED",  "FORWARD", "RECOMPUTE", "BACKWARD", "ADD",    "NORM", "CLIP", "UPDATE", "LOAD",
+        "STORE", "READ",    "WRITE",     "INIT",     "IMPORT", "HASH", "SAVE", "SETTLE",
     };
     return (unsigned)opcode < COH_OP_COUNT ? names[opcode] : "unknown";
 }
@@ -119,8 +119,9 @@ const char *coh_program_kind_name(coh_program_kind kind)
 const char *coh_stream_name(coh_stream stream)
 {
     static const char *const names[COH_STREAM_COUNT] = {
-        "work", "grad", "state", "activation", "activation gradient", "saved", "scratch",
-        "kept", "cells", "partials", "input",  "loss",                "output",
+        "work",  "grad",    "state",  "activation", "activation gradient",
+        "saved", "scratch", "kept",   "cells",      "partials",
+        "input", "loss",    "output",
     };
     return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
 }

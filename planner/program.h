@@ -27,15 +27,15 @@
 /* ---- the layout: what exists, shared by all programs of one plan ---- */
 
 typedef enum coh_stream {
-    COH_STREAM_WORK,  /* parameters as compute reads them; f32: also the master */
+    COH_STREAM_WORK, /* parameters as compute reads them; f32: also the master */
     COH_STREAM_GRAD,
     COH_STREAM_STATE, /* what only the optimizer reads: per chunk [m][v], moving together */
     COH_STREAM_ACTIVATION,
     COH_STREAM_ACTIVATION_GRAD,
-    COH_STREAM_SAVED, /* from an operator's forward to its backward */
+    COH_STREAM_SAVED,   /* from an operator's forward to its backward */
     COH_STREAM_SCRATCH, /* workspaces; gradients on their way to an ADD */
-    COH_STREAM_KEPT,  /* states of a kind: keys and values */
-    COH_STREAM_CELLS, /* pinned from here on */
+    COH_STREAM_KEPT,    /* states of a kind: keys and values */
+    COH_STREAM_CELLS,   /* pinned from here on */
     COH_STREAM_PARTIALS,
     COH_STREAM_INPUT,
     COH_STREAM_LOSS,
@@ -50,12 +50,12 @@ typedef enum coh_stream {
  * `survives`: it has a value between programs. Anything else is dead at a program's end, and reading
  * it before writing it is an error even if bytes are there. */
 typedef struct coh_object {
-    uint64_t bytes;         /* sum of its chunks: a multiple of a page */
+    uint64_t bytes; /* sum of its chunks: a multiple of a page */
     uint32_t chunk_begin, chunk_count;
-    int32_t owner;          /* streams of parameters: group. Others: operator or tensor index */
-    uint8_t stream;         /* coh_stream */
+    int32_t owner;  /* streams of parameters: group. Others: operator or tensor index */
+    uint8_t stream; /* coh_stream */
     uint8_t survives;
-    uint8_t pinned;         /* stands at device offset `pinned_offset` for the whole run; one chunk */
+    uint8_t pinned; /* stands at device offset `pinned_offset` for the whole run; one chunk */
     uint64_t pinned_offset;
 } coh_object;
 
@@ -70,9 +70,9 @@ typedef struct coh_chunk {
 /* A parameter in its group's objects: elements [0, elements) at byte `offset` of WORK and GRAD. Grain
  * g of it has norm partial `partial_begin + g`. */
 typedef struct coh_parameter_layout {
-    int32_t parameter;       /* of the graph */
+    int32_t parameter; /* of the graph */
     int32_t group;
-    uint64_t offset;         /* in bytes: a multiple of a page */
+    uint64_t offset; /* in bytes: a multiple of a page */
     uint64_t elements;
     uint32_t partial_begin, grain_count;
     int32_t decays, frozen;
@@ -97,18 +97,24 @@ typedef struct coh_resident {
 } coh_resident;
 
 typedef struct coh_layout {
-    coh_object *objects;                 uint32_t object_count;
-    coh_chunk *chunks;                   uint32_t chunk_count;
-    coh_parameter_layout *parameters;    uint32_t parameter_count; /* in tensor order */
-    coh_group_layout *groups;            uint32_t group_count;
-    coh_resident *residents;             uint32_t resident_count;  /* sorted by tier, then chunk */
-    int32_t cells, partials, losses;     /* objects; -1: none */
-    int32_t *input_objects;              uint32_t input_count;     /* by graph input */
-    uint32_t microbatch_count;           /* per optimizer step */
+    coh_object *objects;
+    uint32_t object_count;
+    coh_chunk *chunks;
+    uint32_t chunk_count;
+    coh_parameter_layout *parameters;
+    uint32_t parameter_count; /* in tensor order */
+    coh_group_layout *groups;
+    uint32_t group_count;
+    coh_resident *residents;
+    uint32_t resident_count;         /* sorted by tier, then chunk */
+    int32_t cells, partials, losses; /* objects; -1: none */
+    int32_t *input_objects;
+    uint32_t input_count;      /* by graph input */
+    uint32_t microbatch_count; /* per optimizer step */
     uint32_t partial_count;
-    uint64_t pinned_bytes;               /* [0, pinned_bytes) of the device arena */
-    uint64_t file_bytes;                 /* working store; 0: no disk tier */
-    uint64_t arena_bytes[COH_TIER_COUNT];/* device, host: the peak over all programs */
+    uint64_t pinned_bytes;                /* [0, pinned_bytes) of the device arena */
+    uint64_t file_bytes;                  /* working store; 0: no disk tier */
+    uint64_t arena_bytes[COH_TIER_COUNT]; /* device, host: the peak over all programs */
     coh_access_matrix access;
 } coh_layout;
 
@@ -137,35 +143,46 @@ enum { COH_CELL_NONE = -1, COH_CELL_PENDING = 0 };
 /* ---- lines ---- */
 
 typedef enum coh_opcode {
-    COH_OP_FEED,      /* host ring -> cells and inputs of this step; the body's first line */
+    COH_OP_FEED, /* host ring -> cells and inputs of this step; the body's first line */
     COH_OP_FORWARD,
     COH_OP_RECOMPUTE, /* forward again, same inputs, versions and seed */
     COH_OP_BACKWARD,
-    COH_OP_ADD,       /* scratch gradient -> gradient, for kinds that cannot add */
-    COH_OP_NORM,      /* final gradient chunk -> one partial per grain */
-    COH_OP_CLIP,      /* partials, losses -> latched cells; loss and norm to the host ring */
-    COH_OP_UPDATE,    /* work, grad, states of one chunk -> the next version */
-    COH_OP_LOAD,      /* host -> device */
-    COH_OP_STORE,     /* device -> host */
-    COH_OP_READ,      /* disk -> device or host */
-    COH_OP_WRITE,     /* device or host -> disk */
-    COH_OP_INIT,      /* a chunk of work (its init), grad or state (zeros) */
-    COH_OP_IMPORT,    /* a chunk of work or state from a checkpoint; others zeros */
-    COH_OP_HASH,      /* a chunk of work or state -> its grain hashes */
-    COH_OP_SAVE,      /* a chunk of work or state -> the checkpoint, with its grain hashes */
-    COH_OP_SETTLE,    /* ends a drain: clears `pending` */
+    COH_OP_ADD,    /* scratch gradient -> gradient, for kinds that cannot add */
+    COH_OP_NORM,   /* final gradient chunk -> one partial per grain */
+    COH_OP_CLIP,   /* partials, losses -> latched cells; loss and norm to the host ring */
+    COH_OP_UPDATE, /* work, grad, states of one chunk -> the next version */
+    COH_OP_LOAD,   /* host -> device */
+    COH_OP_STORE,  /* device -> host */
+    COH_OP_READ,   /* disk -> device or host */
+    COH_OP_WRITE,  /* device or host -> disk */
+    COH_OP_INIT,   /* a chunk of work (its init), grad or state (zeros) */
+    COH_OP_IMPORT, /* a chunk of work or state from a checkpoint; others zeros */
+    COH_OP_HASH,   /* a chunk of work or state -> its grain hashes */
+    COH_OP_SAVE,   /* a chunk of work or state -> the checkpoint, with its grain hashes */
+    COH_OP_SETTLE, /* ends a drain: clears `pending` */
     COH_OP_COUNT
 } coh_opcode;
 
 enum { COH_ACCESS_READ = 1, COH_ACCESS_WRITE = 2, COH_ACCESS_BOTH = 3 };
 
 typedef enum coh_role {
-    COH_ROLE_INPUT, COH_ROLE_OUTPUT, COH_ROLE_PARAMETER, COH_ROLE_STATE,
-    COH_ROLE_OUTPUT_GRAD, COH_ROLE_INPUT_GRAD, COH_ROLE_PARAMETER_GRAD,
-    COH_ROLE_SAVED, COH_ROLE_WORKSPACE,
-    COH_ROLE_CELLS, COH_ROLE_PARTIALS, COH_ROLE_LOSS,
-    COH_ROLE_WORK, COH_ROLE_GRAD, COH_ROLE_OPTIMIZER_STATE, /* of UPDATE, NORM, INIT, ... */
-    COH_ROLE_FROM, COH_ROLE_TO                              /* of movers and ADD */
+    COH_ROLE_INPUT,
+    COH_ROLE_OUTPUT,
+    COH_ROLE_PARAMETER,
+    COH_ROLE_STATE,
+    COH_ROLE_OUTPUT_GRAD,
+    COH_ROLE_INPUT_GRAD,
+    COH_ROLE_PARAMETER_GRAD,
+    COH_ROLE_SAVED,
+    COH_ROLE_WORKSPACE,
+    COH_ROLE_CELLS,
+    COH_ROLE_PARTIALS,
+    COH_ROLE_LOSS,
+    COH_ROLE_WORK,
+    COH_ROLE_GRAD,
+    COH_ROLE_OPTIMIZER_STATE, /* of UPDATE, NORM, INIT, ... */
+    COH_ROLE_FROM,
+    COH_ROLE_TO /* of movers and ADD */
 } coh_role;
 
 /* The lifetime of one chunk's bytes in one arena: the unit that is entered and left. Not a slot: a
@@ -233,14 +250,14 @@ typedef struct coh_line_call {
 
 typedef struct coh_instruction {
     uint8_t opcode, lane;
-    uint8_t before_after;   /* 0: before the compute line at `position`, 1: it is it, 2: after */
-    int8_t predicate_cell;  /* COH_CELL_NONE: always. A false line still waits, enters, leaves and
+    uint8_t before_after;  /* 0: before the compute line at `position`, 1: it is it, 2: after */
+    int8_t predicate_cell; /* COH_CELL_NONE: always. A false line still waits, enters, leaves and
                                retires; the cells are one of its read operands */
-    uint32_t ordinal;       /* in its lane, from 1 */
+    uint32_t ordinal;      /* in its lane, from 1 */
     uint32_t position;
     uint32_t operand_begin, operand_count, wait_begin, wait_count;
-    int32_t call;           /* or -1 */
-    uint64_t bytes;         /* movers: over the link. Compute: memory traffic, for the simulator */
+    int32_t call;   /* or -1 */
+    uint64_t bytes; /* movers: over the link. Compute: memory traffic, for the simulator */
     double flops;
 } coh_instruction;
 
@@ -257,17 +274,25 @@ typedef enum coh_program_kind {
 
 typedef struct coh_program {
     coh_program_kind kind;
-    coh_extent *extents;           uint32_t extent_count;
-    coh_instruction *lines;        uint32_t line_count; /* in issue order */
-    coh_operand *operands;         uint32_t operand_count;
-    coh_touch *touches;            uint32_t touch_count;
-    coh_wait *waits;               uint32_t wait_count;
-    coh_line_call *calls;          uint32_t call_count;
-    coh_binding *bindings;         uint32_t binding_count;
+    coh_extent *extents;
+    uint32_t extent_count;
+    coh_instruction *lines;
+    uint32_t line_count; /* in issue order */
+    coh_operand *operands;
+    uint32_t operand_count;
+    coh_touch *touches;
+    uint32_t touch_count;
+    coh_wait *waits;
+    uint32_t wait_count;
+    coh_line_call *calls;
+    uint32_t call_count;
+    coh_binding *bindings;
+    uint32_t binding_count;
     uint32_t lane_length[COH_LANE_COUNT];
     /* lines issued and not retired; part of the program: waits depend on it */
     uint32_t lane_depth[COH_LANE_COUNT];
-    uint64_t peak_bytes[COH_TIER_COUNT]; /* highest occupied end offset, pinned and padding included */
+    /* highest occupied end offset, pinned and padding included */
+    uint64_t peak_bytes[COH_TIER_COUNT];
 } coh_program;
 
 /* Releases the tables; accepts a zeroed struct. */

@@ -12,16 +12,16 @@
 #include "planner/program.h"
 
 typedef struct coh_simulation {
-    uint64_t period_ns;  /* body: from one run to the next once settled. Others: the whole */
-    uint64_t first_ns;   /* duration of a first run */
+    uint64_t period_ns; /* body: from one run to the next once settled. Others: the whole */
+    uint64_t first_ns;  /* duration of a first run */
     uint64_t busy_ns[COH_LANE_COUNT];
     /* time in which the compute lane stands still waiting for this lane */
     uint64_t exposed_ns[COH_LANE_COUNT];
     uint64_t link_bytes[COH_LANE_COUNT];
     uint64_t peak_bytes[COH_TIER_COUNT]; /* counted from extents as they are entered and left */
-    uint64_t bound_ns;   /* no schedule on these resources can be faster */
-    coh_lane bound_lane; /* the resource that sets it; COH_LANE_COUNT: cores */
-    uint64_t core_ns;    /* sum of core-seconds / cores, one of the bounds */
+    uint64_t bound_ns;                   /* no schedule on these resources can be faster */
+    coh_lane bound_lane;                 /* the resource that sets it; COH_LANE_COUNT: cores */
+    uint64_t core_ns;                    /* sum of core-seconds / cores, one of the bounds */
 } coh_simulation;
 
 /* `out_line_ns`: NULL, or 2 * line_count numbers: start and end of each line in the settled run.

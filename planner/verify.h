@@ -9,20 +9,20 @@
 
 /* The rules, numbered as in docs/verifier.md. */
 typedef enum coh_rule {
-    COH_RULE_FORM = 1,        /* opcodes, lanes, tiers of the access matrix, sizes, indices */
-    COH_RULE_DEADLOCK,        /* issue order is topological: every wait points to an earlier line */
-    COH_RULE_READ,            /* RAW: each read finds the (chunk, version) it names, written before */
-    COH_RULE_OVERWRITE,       /* WAR: every reader happens before the overwrite */
-    COH_RULE_WRITE_ORDER,     /* WAW */
-    COH_RULE_OVERLAP,         /* extents with common bytes have ordered lifetimes; use counts true */
-    COH_RULE_CAPACITY,        /* highest end <= budget, and peak_bytes is what the extents say */
-    COH_RULE_ALIGNMENT,       /* pages, and inside the arena */
-    COH_RULE_LOST_DATA,       /* what is read later, or survives, is written back before reuse */
-    COH_RULE_EXACTLY_ONCE,    /* gradient contributions and updates: each once, in order */
-    COH_RULE_RECOMPUTE,       /* same inputs, versions and microbatch as the forward */
-    COH_RULE_CLOSURE,         /* end map = boundary map; survivors whole; may follow itself */
-    COH_RULE_COMM,            /* several ranks: not yet built */
-    COH_RULE_WEAR,            /* disk bytes written per run of the program <= limit */
+    COH_RULE_FORM = 1,     /* opcodes, lanes, tiers of the access matrix, sizes, indices */
+    COH_RULE_DEADLOCK,     /* issue order is topological: every wait points to an earlier line */
+    COH_RULE_READ,         /* RAW: each read finds the (chunk, version) it names, written before */
+    COH_RULE_OVERWRITE,    /* WAR: every reader happens before the overwrite */
+    COH_RULE_WRITE_ORDER,  /* WAW */
+    COH_RULE_OVERLAP,      /* extents with common bytes have ordered lifetimes; use counts true */
+    COH_RULE_CAPACITY,     /* highest end <= budget, and peak_bytes is what the extents say */
+    COH_RULE_ALIGNMENT,    /* pages, and inside the arena */
+    COH_RULE_LOST_DATA,    /* what is read later, or survives, is written back before reuse */
+    COH_RULE_EXACTLY_ONCE, /* gradient contributions and updates: each once, in order */
+    COH_RULE_RECOMPUTE,    /* same inputs, versions and microbatch as the forward */
+    COH_RULE_CLOSURE,      /* end map = boundary map; survivors whole; may follow itself */
+    COH_RULE_COMM,         /* several ranks: not yet built */
+    COH_RULE_WEAR,         /* disk bytes written per run of the program <= limit */
     COH_RULE_CONSISTENT_SAVE, /* all that a SAVE or HASH reads is of one step */
     COH_RULE_COUNT
 } coh_rule;
@@ -34,8 +34,8 @@ typedef struct coh_verify_options {
 } coh_verify_options;
 
 typedef struct coh_verify_result {
-    coh_rule rule;      /* the first rule broken */
-    uint32_t line;      /* index of the line, or UINT32_MAX */
+    coh_rule rule; /* the first rule broken */
+    uint32_t line; /* index of the line, or UINT32_MAX */
 } coh_verify_result;
 
 /* Three runs of a body, one of another kind, starting from: residents hold version 0, their copies

@@ -22,15 +22,15 @@ COH_API coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_ch
 COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint); /* accepts NULL */
 
 typedef struct coh_checkpoint_facts {
-    const char *path;        /* the folder opened */
+    const char *path; /* the folder opened */
     uint64_t step, applied_count;
     uint64_t numeric_fingerprint;
-    uint64_t hash;           /* as saved: that of coh_engine_hash */
+    uint64_t hash; /* as saved: that of coh_engine_hash */
     int32_t tensor_count;
     uint64_t parameter_count;
     uint64_t bytes;
     int32_t has_states;
-    const char *note_json;   /* the caller's note */
+    const char *note_json; /* the caller's note */
 } coh_checkpoint_facts;
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
                                             coh_checkpoint_facts *out_facts);

@@ -62,9 +62,9 @@ typedef struct coh_step_input {
 
 typedef struct coh_step_result {
     uint64_t step;
-    double loss;       /* mean over micro-batches */
-    double grad_norm;  /* before clipping */
-    int32_t finite;    /* 0: nothing was updated (deferred) or broken values went out (not deferred) */
+    double loss;      /* mean over micro-batches */
+    double grad_norm; /* before clipping */
+    int32_t finite; /* 0: nothing was updated (deferred) or broken values went out (not deferred) */
     uint64_t applied_count;
     uint64_t step_ns;
     uint64_t exposed_ns[COH_PLAN_LANES]; /* compute stood still for this lane */
@@ -108,8 +108,8 @@ COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* What a checkpoint says beside the tensors. Sizes in the manifest are checked on load. */
 typedef struct coh_checkpoint_note {
-    uint64_t step;         /* optimizer steps done (batches consumed) */
-    const char *json;      /* the caller's own object: model, schedule, data identity and position;
+    uint64_t step;    /* optimizer steps done (batches consumed) */
+    const char *json; /* the caller's own object: model, schedule, data identity and position;
                               copied into the manifest; "{}" if none */
 } coh_checkpoint_note;
 
@@ -136,9 +136,9 @@ COH_API coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, c
 /* What the machine gave: for the one start-up paragraph. */
 typedef struct coh_engine_facts {
     uint64_t arena_bytes[COH_PLAN_TIERS];
-    uint64_t overhead_bytes;       /* of the process beside the arenas, measured now (VmRSS) */
-    const char *store_rung;        /* "io_uring fixed", ..., "none" */
-    int32_t store_direct;          /* 1: O_DIRECT, 0: page cache, -1: no store */
+    uint64_t overhead_bytes; /* of the process beside the arenas, measured now (VmRSS) */
+    const char *store_rung;  /* "io_uring fixed", ..., "none" */
+    int32_t store_direct;    /* 1: O_DIRECT, 0: page cache, -1: no store */
     uint64_t store_read_bytes_per_s, store_write_bytes_per_s;
     char kernel_path[128];
 } coh_engine_facts;

@@ -11,7 +11,11 @@
 extern "C" {
 #endif
 
-typedef enum coh_finding_level { COH_FINDING_OK, COH_FINDING_NOTE, COH_FINDING_WARN } coh_finding_level;
+typedef enum coh_finding_level {
+    COH_FINDING_OK,
+    COH_FINDING_NOTE,
+    COH_FINDING_WARN
+} coh_finding_level;
 
 /* One line of `cohobate doctor`: what is there, what it costs, what to do ("" where nothing is). */
 typedef struct coh_finding {

@@ -58,7 +58,7 @@ typedef struct coh_parameter_facts {
     coh_shape shape;  /* rank 0: this operator has no such parameter (a linear without bias) */
     coh_init init;
     float init_std;
-    int32_t decays;   /* weight decay applies: matrices and embeddings, not norms and biases */
+    int32_t decays; /* weight decay applies: matrices and embeddings, not norms and biases */
     /* Only for a parameter in row_split_parameters: ranges are multiples of so many rows (but for
      * the last). Fixed by the shape alone, never by a budget: the kernel works block by block in
      * this size whatever range a call brings, so that ranges do not change a bit. 0: not split. */
@@ -89,14 +89,14 @@ typedef struct coh_call {
     coh_view input[COH_PORT_MAX];
     /* forward: written. backward: those in backward_reads.outputs */
     coh_view output[COH_PORT_MAX];
-    coh_view parameter[COH_PORT_MAX];      /* backward: those in backward_reads.parameters */
-    coh_view state[COH_PORT_MAX];          /* forward: read and written */
-    coh_view output_grad[COH_PORT_MAX];    /* backward: read; NULL data for a loss */
+    coh_view parameter[COH_PORT_MAX];   /* backward: those in backward_reads.parameters */
+    coh_view state[COH_PORT_MAX];       /* forward: read and written */
+    coh_view output_grad[COH_PORT_MAX]; /* backward: read; NULL data for a loss */
     /* backward: written, or added to; NULL only if can_skip_grad (or integer) */
     coh_view input_grad[COH_PORT_MAX];
     coh_view parameter_grad[COH_PORT_MAX]; /* likewise, frozen parameters */
-    uint32_t input_grad_adds;     /* bit i: add to input_grad[i] instead of writing it */
-    uint32_t parameter_grad_adds; /* bit i: likewise */
+    uint32_t input_grad_adds;              /* bit i: add to input_grad[i] instead of writing it */
+    uint32_t parameter_grad_adds;          /* bit i: likewise */
     void *saved;
     void *workspace;
     /* counter-based RNG: mix with origin; equal in recompute */
@@ -191,8 +191,12 @@ COH_API size_t coh_dtype_bytes(coh_dtype dtype);
 /* ---- graphs ---- */
 
 typedef struct coh_graph coh_graph;
-typedef struct coh_tensor { int32_t index; } coh_tensor;
-typedef struct coh_parameter { int32_t index; } coh_parameter;
+typedef struct coh_tensor {
+    int32_t index;
+} coh_tensor;
+typedef struct coh_parameter {
+    int32_t index;
+} coh_parameter;
 #define COH_PARAMETER_NEW ((coh_parameter){ -1 })
 
 COH_API coh_status coh_graph_create(coh_graph **out_graph);

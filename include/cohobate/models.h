@@ -33,9 +33,9 @@ COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t 
 
 /* What a MODEL argument resolved to. */
 typedef struct coh_model {
-    char name[128];           /* preset or folder name, for run folders */
+    char name[128]; /* preset or folder name, for run folders */
     coh_gpt2_config gpt2;
-    char checkpoint[4096];    /* "" for a preset: parameters come from initialisation */
+    char checkpoint[4096]; /* "" for a preset: parameters come from initialisation */
 } coh_model;
 
 /* `what`: a preset's name, or the path of a checkpoint or run folder. `vocabulary` as for presets.

@@ -14,7 +14,11 @@
 extern "C" {
 #endif
 
-typedef enum coh_recompute { COH_RECOMPUTE_AUTO, COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL } coh_recompute;
+typedef enum coh_recompute {
+    COH_RECOMPUTE_AUTO,
+    COH_RECOMPUTE_NONE,
+    COH_RECOMPUTE_ALL
+} coh_recompute;
 
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
@@ -22,7 +26,7 @@ typedef enum coh_plan_mode {
 } coh_plan_mode;
 
 typedef struct coh_plan_options {
-    uint32_t struct_bytes;       /* sizeof(coh_plan_options); coh_plan_options_init sets it */
+    uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
     uint64_t device_memory_bytes; /* the RAM budget; UINT64_MAX: no limit (in memory) */
     uint64_t emulate_host_bytes;  /* > 0: an emulated far tier of at most so many bytes */
@@ -33,11 +37,11 @@ typedef struct coh_plan_options {
     int32_t thread_count;         /* >= 1 */
     uint64_t chunk_bytes;         /* largest chunk; 0: the planner chooses */
     coh_recompute recompute;
-    int32_t microbatch_count;     /* per optimizer step, >= 1 */
+    int32_t microbatch_count; /* per optimizer step, >= 1 */
     /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward.
      * 0: clipping off, updates go out in backward. */
     int32_t deferred_update;
-    char kernel_path[128];        /* instruction set and BLAS core: goes into the numeric plan */
+    char kernel_path[128]; /* instruction set and BLAS core: goes into the numeric plan */
 } coh_plan_options;
 
 /* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path is set to
@@ -55,30 +59,31 @@ COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_option
                                    coh_plan **out_plan);
 COH_API void coh_plan_destroy(coh_plan *plan); /* accepts NULL */
 
-enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 }; /* device host disk; compute h2d d2h read write ... */
+/* device host disk; compute h2d d2h read write ... */
+enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 };
 
 /* What is known before the run. */
 typedef struct coh_plan_summary {
-    uint64_t peak_bytes[COH_PLAN_TIERS];      /* arenas, to the byte; disk: the working store */
-    uint64_t smallest_device_bytes;           /* the smallest budget that plans, same other options */
-    int32_t smallest_is_proven;               /* no plan can be smaller (bound), else: none found */
+    uint64_t peak_bytes[COH_PLAN_TIERS]; /* arenas, to the byte; disk: the working store */
+    uint64_t smallest_device_bytes;      /* the smallest budget that plans, same other options */
+    int32_t smallest_is_proven;          /* no plan can be smaller (bound), else: none found */
     uint64_t parameter_count, parameter_bytes;
-    uint64_t stream_bytes;                    /* work + gradient + states of all parameters */
-    uint64_t step_ns;                         /* predicted time of a settled body */
-    uint64_t bound_ns;                        /* no schedule on these resources can be faster */
+    uint64_t stream_bytes; /* work + gradient + states of all parameters */
+    uint64_t step_ns;      /* predicted time of a settled body */
+    uint64_t bound_ns;     /* no schedule on these resources can be faster */
     uint64_t drain_ns, save_ns, evaluate_ns;
     uint64_t busy_ns[COH_PLAN_LANES], exposed_ns[COH_PLAN_LANES];
-    uint64_t link_bytes[COH_PLAN_LANES];      /* per body */
+    uint64_t link_bytes[COH_PLAN_LANES]; /* per body */
     /* of READ and WRITE (or LOAD and STORE without a disk) per body: parameter streams only */
     uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
-    uint32_t line_count, program_count;       /* of the body; of all */
-    uint64_t numeric_fingerprint;             /* of the numeric plan */
-    uint64_t program_hash;                    /* of the body and its layout */
+    uint32_t line_count, program_count; /* of the body; of all */
+    uint64_t numeric_fingerprint;       /* of the numeric plan */
+    uint64_t program_hash;              /* of the body and its layout */
     uint64_t chunk_bytes;
-    int32_t recomputes;                       /* blocks that are recomputed */
-    int32_t row_passes;                       /* passes over the rows of split parameters */
+    int32_t recomputes; /* blocks that are recomputed */
+    int32_t row_passes; /* passes over the rows of split parameters */
     int32_t verified_lines;
-    double disk_bytes_written;                /* per body */
+    double disk_bytes_written; /* per body */
 } coh_plan_summary;
 
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
@@ -98,8 +103,8 @@ COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
 
 /* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". */
-COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph,
-                                            const coh_plan_options *options, uint64_t *out_bytes);
+COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
+                                            uint64_t *out_bytes);
 
 /* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan, same
  * bytes. Written to `path` whole or not at all. */

@@ -77,8 +77,9 @@ COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *
  * nothing is stored, any n is found at once, so a resumed run needs only the number).
  * Writes tokens and targets (shifted by one), `tokens` each. Allocates nothing.
  * Fails: COH_ERR_ARGUMENT when the file holds no window. */
-COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t window_number,
-                                         int64_t tokens, int32_t *out_tokens, int32_t *out_targets);
+COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
+                                         uint64_t window_number, int64_t tokens,
+                                         int32_t *out_tokens, int32_t *out_targets);
 COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
 
 #ifdef __cplusplus
