@@ -9,7 +9,7 @@
  *   - Fresh memory costs 0.3-2.5 GB/s at its first touch, so it is touched here, by several threads,
  *     and not inside the first step.
  *   - Linux promises more than it has, and kills the process later. So what is available (MemAvailable,
- *     the cgroup's limit, RLIMIT_AS) is asked for first, and an absurd size is refused with a sentence
+ *     the cgroup's limit, RLIMIT_AS: memory/available.h) is asked for first, and an absurd size is refused with a sentence
  *     that says what would fit.
  *
  * Several NUMA nodes: pages are interleaved over the nodes this process may use, since every thread
@@ -44,16 +44,10 @@ uint64_t coh_arena_bytes(const coh_arena *arena);
 
 /* How it came out, for reports. */
 typedef struct coh_arena_facts {
-    int huge_pages;        /* the kernel took the advice (it may still use small ones) */
-    int node_count;        /* nodes the pages were spread over; 1: not bound */
-    uint64_t touch_ns;     /* what the first touch took */
+    int huge_pages;    /* the kernel took the advice (it may still use small ones) */
+    int node_count;    /* nodes the pages were spread over; 1: not bound */
+    uint64_t touch_ns; /* what the first touch took */
 } coh_arena_facts;
 void coh_arena_read_facts(const coh_arena *arena, coh_arena_facts *out_facts);
-
-/* Bytes that this process could still take without being killed: the least of MemAvailable, what is
- * left below each cgroup limit above us (memory v1 and v2, reclaimable file pages counted as free) and
- * RLIMIT_AS. Where nothing can be read: UINT64_MAX. Never fails; allocates nothing. `out_source` (may be
- * NULL) gets the name of the one that binds, a static text. */
-uint64_t coh_memory_available_bytes(const char **out_source);
 
 #endif

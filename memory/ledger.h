@@ -68,10 +68,6 @@ void coh_ledger_read(const coh_ledger *ledger, coh_tier tier, coh_ledger_sums *o
 void coh_ledger_read_stream(const coh_ledger *ledger, coh_tier tier, uint32_t stream,
                             uint64_t *out_live_bytes, uint64_t *out_live_peak_bytes);
 
-/* Forget the peaks of the extents: each becomes what is live now, and end_peak_bytes 0. At a quiet
- * point, to take the peak of one program; extents that stay must be entered again or known. */
-void coh_ledger_restart_peaks(coh_ledger *ledger);
-
 /* Reserved plus live bytes over all tiers: 0 exactly when nobody holds anything. */
 uint64_t coh_ledger_total_bytes(const coh_ledger *ledger);
 

@@ -1,0 +1,81 @@
+#include "memory/topology.h"
+
+#include <hwloc.h>
+#include <stdio.h>
+#include <string.h>
+
+/* hwloc's default filters leave PCI and other I/O devices out, which is what takes time. */
+static int load(hwloc_topology_t *out_topology)
+{
+    if (hwloc_topology_init(out_topology) != 0)
+        return 0;
+    if (hwloc_topology_load(*out_topology) != 0) {
+        hwloc_topology_destroy(*out_topology);
+        return 0;
+    }
+    return 1;
+}
+
+/* Objects of a kind among the CPUs that this process may run on (taskset, cpuset). */
+static int count_usable(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, hwloc_obj_type_t type)
+{
+    int count = 0;
+    for (hwloc_obj_t object = hwloc_get_next_obj_by_type(topology, type, NULL); object != NULL;
+         object = hwloc_get_next_obj_by_type(topology, type, object))
+        count += object->cpuset != NULL && hwloc_bitmap_intersects(object->cpuset, cpus);
+    return count;
+}
+
+static uint64_t last_cache_bytes(hwloc_topology_t topology)
+{
+    static const hwloc_obj_type_t caches[] = { HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE };
+    for (size_t i = 0; i < sizeof(caches) / sizeof(caches[0]); i++) {
+        hwloc_obj_t cache = hwloc_get_next_obj_by_type(topology, caches[i], NULL);
+        if (cache != NULL)
+            return cache->attr->cache.size;
+    }
+    return 0;
+}
+
+coh_status coh_topology_read(coh_topology *out_topology)
+{
+    *out_topology = (coh_topology){ .core_count = 1, .thread_count = 1, .node_count = 1 };
+    hwloc_topology_t topology;
+    if (!load(&topology))
+        return coh_fail(COH_ERR_DEVICE, "hwloc cannot read this machine's topology: one core and "
+                                        "one memory node are assumed");
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    if (cpus != NULL) {
+        if (hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) != 0)
+            hwloc_bitmap_copy(cpus, hwloc_topology_get_allowed_cpuset(topology));
+        int core_count = count_usable(topology, cpus, HWLOC_OBJ_CORE);
+        int thread_count = count_usable(topology, cpus, HWLOC_OBJ_PU);
+        out_topology->thread_count = thread_count > 0 ? thread_count : 1;
+        out_topology->core_count = core_count > 0 ? core_count : out_topology->thread_count;
+        hwloc_bitmap_free(cpus);
+    }
+    int node_count = hwloc_bitmap_weight(hwloc_topology_get_allowed_nodeset(topology));
+    out_topology->node_count = node_count > 0 ? node_count : 1;
+    out_topology->last_cache_bytes = last_cache_bytes(topology);
+    hwloc_obj_t package = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, NULL);
+    const char *name = package == NULL ? NULL : hwloc_obj_get_info_by_name(package, "CPUModel");
+    if (name != NULL)
+        snprintf(out_topology->cpu_name, sizeof(out_topology->cpu_name), "%s", name);
+    hwloc_topology_destroy(topology);
+    return COH_OK;
+}
+
+int coh_topology_interleave(void *base, uint64_t bytes)
+{
+    hwloc_topology_t topology;
+    if (!load(&topology))
+        return 1;
+    hwloc_const_nodeset_t nodes = hwloc_topology_get_allowed_nodeset(topology);
+    int node_count = hwloc_bitmap_weight(nodes);
+    if (node_count > 1 &&
+        hwloc_set_area_membind(topology, base, bytes, nodes, HWLOC_MEMBIND_INTERLEAVE,
+                               HWLOC_MEMBIND_BYNODESET) != 0)
+        node_count = 1;
+    hwloc_topology_destroy(topology);
+    return node_count > 1 ? node_count : 1;
+}

@@ -1,0 +1,247 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "memory/arena.h"
+#include "memory/available.h"
+#include "memory/topology.h"
+
+/* Odd sizes: one page, just below and above a huge page, more than one piece of the first touch. */
+static const uint64_t sizes[] = { 4096, (2 << 20) - 4096, (2 << 20) + 4096, (40 << 20) + 12288 };
+
+static void every_page_is_resident_zero_and_writable_after_create(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            coh_arena *arena;
+            uint64_t bytes = sizes[i];
+            assert_int_equal(
+                coh_arena_create(bytes, "test arena", COH_TIER_DEVICE, NULL, threads, &arena),
+                COH_OK);
+            unsigned char *base = coh_arena_base(arena);
+            assert_int_equal((uintptr_t)base % COH_PAGE_BYTES, 0);
+            assert_int_equal(coh_arena_bytes(arena), bytes);
+            unsigned char *resident = malloc(bytes / COH_PAGE_BYTES);
+            assert_int_equal(mincore(base, bytes, resident), 0);
+            for (uint64_t page = 0; page < bytes / COH_PAGE_BYTES; page++) {
+                assert_true(resident[page] & 1);
+                assert_int_equal(base[page * COH_PAGE_BYTES], 0);
+            }
+            free(resident);
+            base[0] = 1;
+            base[bytes - 1] = 2;
+            coh_arena_destroy(arena);
+        }
+}
+
+static void an_arena_is_in_the_ledger_from_create_to_destroy(void **state)
+{
+    (void)state;
+    coh_ledger *ledger;
+    coh_arena *arena;
+    coh_ledger_sums sums;
+    assert_int_equal(coh_ledger_create(&ledger), COH_OK);
+    assert_int_equal(coh_arena_create(1 << 20, "host arena", COH_TIER_HOST, ledger, 2, &arena),
+                     COH_OK);
+    coh_ledger_read(ledger, COH_TIER_HOST, &sums);
+    assert_int_equal(sums.reserved_bytes, 1 << 20);
+    coh_arena_destroy(arena);
+    coh_arena_destroy(NULL);
+    assert_int_equal(coh_ledger_total_bytes(ledger), 0);
+    coh_ledger_destroy(ledger);
+}
+
+static void asking_for_more_than_there_is_is_refused_with_what_would_fit(void **state)
+{
+    (void)state;
+    coh_arena *arena = (coh_arena *)(uintptr_t)1;
+    coh_ledger *ledger;
+    assert_int_equal(coh_ledger_create(&ledger), COH_OK);
+    uint64_t available = coh_memory_available_bytes(NULL);
+    assert_true(available > 0 && available < UINT64_MAX);
+    uint64_t absurd = coh_bytes_round_page(available) * 4;
+    assert_int_equal(coh_arena_create(absurd, "device arena", COH_TIER_DEVICE, ledger, 1, &arena),
+                     COH_ERR_MEMORY);
+    assert_null(arena);
+    char asked[32];
+    snprintf(asked, sizeof(asked), "%llu", (unsigned long long)absurd);
+    assert_non_null(strstr(coh_last_error(), asked));
+    assert_non_null(strstr(coh_last_error(), "would fit"));
+    assert_int_equal(coh_ledger_total_bytes(ledger), 0);
+    coh_ledger_destroy(ledger);
+}
+
+static void sizes_that_are_no_pages_are_a_callers_mistake(void **state)
+{
+    (void)state;
+    coh_arena *arena;
+    assert_int_equal(coh_arena_create(0, "a", COH_TIER_DEVICE, NULL, 1, &arena), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_arena_create(4097, "a", COH_TIER_DEVICE, NULL, 1, &arena),
+                     COH_ERR_ARGUMENT);
+    assert_int_equal(coh_arena_create(4096, "a", COH_TIER_DEVICE, NULL, 0, &arena),
+                     COH_ERR_ARGUMENT);
+}
+
+static void every_failing_allocation_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    coh_ledger *ledger;
+    assert_int_equal(coh_ledger_create(&ledger), COH_OK);
+    for (uint64_t n = 1;; n++) {
+        coh_arena *arena = NULL;
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_arena_create(1 << 20, "arena", COH_TIER_DEVICE, ledger, 2, &arena);
+        int hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        if (!hit) {
+            assert_int_equal(status, COH_OK);
+            coh_arena_destroy(arena);
+            break;
+        }
+        assert_int_equal(status, COH_ERR_MEMORY);
+        assert_null(arena);
+        assert_int_equal(coh_ledger_total_bytes(ledger), 0);
+    }
+    coh_ledger_destroy(ledger);
+}
+
+static void a_full_ledger_refuses_the_arena(void **state)
+{
+    (void)state;
+    coh_ledger *ledger;
+    coh_arena *arena;
+    char owner[COH_LEDGER_NAME_BYTES];
+    assert_int_equal(coh_ledger_create(&ledger), COH_OK);
+    for (int i = 0; i < COH_LEDGER_ENTRY_COUNT; i++) {
+        snprintf(owner, sizeof(owner), "%d", i);
+        assert_int_equal(coh_ledger_add(ledger, COH_TIER_HOST, "x", owner, 0), COH_OK);
+    }
+    assert_int_equal(coh_arena_create(1 << 20, "arena", COH_TIER_DEVICE, ledger, 1, &arena),
+                     COH_ERR_FULL);
+    assert_null(arena);
+    coh_ledger_destroy(ledger);
+}
+
+/* ---- what is available, on machines made of files ---- */
+
+typedef struct tree {
+    char root[256];
+} tree;
+
+static void put_file(const tree *made, const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof(full), "%s%s", made->root, path);
+    for (char *slash = strchr(full + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(full, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void tree_make(tree *made)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(made->root, sizeof(made->root), "%s/coh-arena-XXXXXX", folder ? folder : "/tmp");
+    assert_non_null(mkdtemp(made->root));
+    put_file(made, "/proc/meminfo",
+             "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    4000 kB\n");
+}
+
+static void tree_remove(tree *made)
+{
+    char command[320];
+    snprintf(command, sizeof(command), "rm -rf '%s'", made->root);
+    assert_int_equal(system(command), 0);
+}
+
+static void without_a_cgroup_limit_the_machine_is_the_wall(void **state)
+{
+    (void)state;
+    tree made;
+    const char *source;
+    tree_make(&made);
+    assert_int_equal(coh_memory_available_under(made.root, &source), 4000 * 1024);
+    assert_string_equal(source, "MemAvailable");
+    put_file(&made, "/proc/self/cgroup", "0::/a\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.max", "max\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.current", "100\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 4000 * 1024);
+    tree_remove(&made);
+}
+
+static void the_limit_of_a_group_above_us_binds_too(void **state)
+{
+    (void)state;
+    tree made;
+    const char *source;
+    tree_make(&made);
+    put_file(&made, "/proc/self/cgroup", "0::/a/b\n");
+    put_file(&made, "/sys/fs/cgroup/a/b/memory.max", "3000000\n");
+    put_file(&made, "/sys/fs/cgroup/a/b/memory.current", "100000\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.max", "2000000\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.current", "500000\n");
+    put_file(&made, "/sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 200000\n");
+    assert_int_equal(coh_memory_available_under(made.root, &source), 1700000);
+    assert_string_equal(source, "the memory cgroup");
+    tree_remove(&made);
+}
+
+static void version_1_groups_and_paths_that_are_not_there_are_understood(void **state)
+{
+    (void)state;
+    tree made;
+    tree_make(&made);
+    put_file(&made, "/proc/self/cgroup", "5:cpu,memory:/not/visible/here\n4:pids:/\n");
+    put_file(&made, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "1000000\n");
+    put_file(&made, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "1200000\n");
+    put_file(&made, "/sys/fs/cgroup/memory/memory.stat",
+             "inactive_file 1\ntotal_inactive_file 300000\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 100000);
+    put_file(&made, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_int_equal(coh_memory_available_under(made.root, NULL), 4000 * 1024);
+    tree_remove(&made);
+}
+
+static void a_topology_has_a_core_and_a_node(void **state)
+{
+    (void)state;
+    coh_topology topology;
+    assert_int_equal(coh_topology_read(&topology), COH_OK);
+    assert_true(topology.core_count >= 1 && topology.node_count >= 1);
+    assert_true(topology.thread_count >= topology.core_count);
+    assert_true(topology.thread_count <= sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_page_is_resident_zero_and_writable_after_create),
+        cmocka_unit_test(an_arena_is_in_the_ledger_from_create_to_destroy),
+        cmocka_unit_test(asking_for_more_than_there_is_is_refused_with_what_would_fit),
+        cmocka_unit_test(sizes_that_are_no_pages_are_a_callers_mistake),
+        cmocka_unit_test(every_failing_allocation_leaves_nothing_behind),
+        cmocka_unit_test(a_full_ledger_refuses_the_arena),
+        cmocka_unit_test(without_a_cgroup_limit_the_machine_is_the_wall),
+        cmocka_unit_test(the_limit_of_a_group_above_us_binds_too),
+        cmocka_unit_test(version_1_groups_and_paths_that_are_not_there_are_understood),
+        cmocka_unit_test(a_topology_has_a_core_and_a_node),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
