@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdint.h>
 
+__extension__ typedef unsigned __int128 coh_u128; /* -Wpedantic lets it pass with the keyword */
+
 static inline uint64_t coh_rng_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -32,7 +34,7 @@ static inline double coh_rng_uniform(uint64_t seed, uint64_t stream, uint64_t co
 static inline uint64_t coh_rng_below(uint64_t seed, uint64_t stream, uint64_t counter,
                                      uint64_t bound)
 {
-    return (uint64_t)(((unsigned __int128)coh_rng_u64(seed, stream, counter) * bound) >> 64);
+    return (uint64_t)(((coh_u128)coh_rng_u64(seed, stream, counter) * bound) >> 64);
 }
 
 /* Standard normal (Box and Muller 1958): counter pairs share a draw, so element i is a pure function
