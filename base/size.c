@@ -1,0 +1,129 @@
+/* size.c - sizes as people write them. Integers all the way: a size is exact or refused. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/check.h"
+#include "cohobate/machine.h"
+
+__extension__ typedef unsigned __int128 wide;
+
+typedef struct unit {
+    const char *name;
+    uint64_t bytes;
+} unit;
+
+static const unit units[] = {
+    { "B", 1 },
+    { "KB", 1000 },
+    { "MB", 1000000 },
+    { "GB", 1000000000 },
+    { "TB", 1000000000000 },
+    { "KiB", (uint64_t)1 << 10 },
+    { "MiB", (uint64_t)1 << 20 },
+    { "GiB", (uint64_t)1 << 30 },
+    { "TiB", (uint64_t)1 << 40 },
+};
+
+/* "kB" is how it is written by the book; a small b would be bits. */
+static uint64_t unit_bytes(const char *name)
+{
+    size_t length = strlen(name);
+    if (length == 0 || name[length - 1] != 'B')
+        return 0;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcasecmp(name, units[i].name) == 0)
+            return units[i].bytes;
+    return 0;
+}
+
+/* Digits at *text as a number; moves *text past them. Returns how many there were, -1 beyond 64
+ * bits. */
+static int digits_read(const char **text, uint64_t *out_value)
+{
+    int count = 0;
+    uint64_t value = 0;
+    for (; **text >= '0' && **text <= '9'; (*text)++, count++)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(**text - '0'), &value))
+            return -1;
+    *out_value = value;
+    return count;
+}
+
+/* unit_count * 0.fraction, rounded down. Digits beyond the 18th are below a byte of a TiB. */
+static uint64_t fraction_bytes(const char *digits, int count, uint64_t unit_count)
+{
+    uint64_t fraction = 0, scale = 1;
+    for (int i = 0; i < count && i < 18; i++) {
+        fraction = fraction * 10 + (uint64_t)(digits[i] - '0');
+        scale *= 10;
+    }
+    return (uint64_t)((wide)fraction * unit_count / scale);
+}
+
+static coh_status refuse_overflow(const char *text)
+{
+    return coh_fail(COH_ERR_ARGUMENT, "'%.40s' is more than 64 bits can count", text);
+}
+
+coh_status coh_size_parse(const char *text, uint64_t *out_bytes)
+{
+    *out_bytes = 0;
+    if (text == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "no size given: write one as 64MiB or 40GB");
+
+    const char *at = text;
+    uint64_t whole = 0, bytes = 0;
+    int digit_count = digits_read(&at, &whole);
+    if (digit_count < 0)
+        return refuse_overflow(text);
+    const char *fraction = *at == '.' ? at + 1 : at;
+    int fraction_digits = *at == '.' ? (int)strspn(fraction, "0123456789") : 0;
+    if (digit_count == 0 || (*at == '.' && fraction_digits == 0))
+        return coh_fail(COH_ERR_ARGUMENT, "'%.40s' is not a size: write one as 64MiB or 40GB",
+                        text);
+    at = fraction + fraction_digits;
+    if (*at == '\0')
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "'%.40s' has no unit: write %.40sMB (10^6 bytes), %.40sMiB (2^20 bytes) or "
+                        "another of B KB KiB MB MiB GB GiB TB TiB",
+                        text, text, text);
+    uint64_t one = unit_bytes(*at == ' ' ? at + 1 : at);
+    if (one == 0)
+        return coh_fail(
+            COH_ERR_ARGUMENT,
+            "'%.40s' ends in '%.40s', which is no unit: use B KB KiB MB MiB GB GiB TB TiB "
+            "(GB = 10^9, GiB = 2^30)",
+            text, at);
+    if (__builtin_mul_overflow(whole, one, &bytes) ||
+        __builtin_add_overflow(bytes, fraction_bytes(fraction, fraction_digits, one), &bytes))
+        return refuse_overflow(text);
+    *out_bytes = bytes;
+    return COH_OK;
+}
+
+const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes)
+{
+    static const char *const names[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    if (text_bytes == 0)
+        return text;
+    if (bytes < 1024) {
+        snprintf(text, text_bytes, "%" PRIu64 " B", bytes);
+        return text;
+    }
+    /* Hundredths, rounded; what rounds up to 1024 belongs to the next unit. */
+    size_t unit_index = 0;
+    uint64_t hundredths = 0;
+    for (;; unit_index++) {
+        unsigned shift = 10 * ((unsigned)unit_index + 1);
+        wide scaled = (wide)bytes * 100 + ((uint64_t)1 << (shift - 1));
+        hundredths = (uint64_t)(scaled >> shift);
+        if (hundredths < 1024 * 100 || unit_index + 1 == sizeof(names) / sizeof(names[0]))
+            break;
+    }
+    snprintf(text, text_bytes, "%" PRIu64 ".%02u %s", hundredths / 100,
+             (unsigned)(hundredths % 100), names[unit_index]);
+    return text;
+}

@@ -1,0 +1,142 @@
+/* Sizes as people write them (cohobate/machine.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cohobate/machine.h"
+
+static void a_size_is_read_to_the_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {
+        { "0B", 0 },
+        { "64MiB", 67108864 },
+        { "40GB", 40000000000 },
+        { "40 GB", 40000000000 }, /* as coh_size_format writes it */
+        { "1kB", 1000 },
+        { "1kiB", 1024 },
+        { "1.5GiB", 1610612736 },
+        { "0.1KB", 100 },
+        { "1.0005KB", 1000 }, /* below a byte: rounded down */
+        { "2TiB", 2199023255552 },
+        { "3TB", 3000000000000 },
+        { "18446744073709551615B", UINT64_MAX },
+        { "16777215.999999TiB", 18446744073708452104u }, /* floor(2^40 * that) by big integers */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t bytes = 1;
+        assert_int_equal(coh_size_parse(cases[i].text, &bytes), COH_OK);
+        if (bytes != cases[i].bytes)
+            fail_msg("%s read as %llu", cases[i].text, (unsigned long long)bytes);
+    }
+}
+
+static void what_is_no_size_is_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        NULL,
+        "",
+        "64",
+        "1.5",
+        "MiB",
+        "-1MiB",
+        "+1MiB",
+        " 1MiB",
+        "1 ",
+        "1  MiB",
+        "1MiB ",
+        "1Mi",
+        "1M",
+        "1mb",
+        "1e9B",
+        "0x10B",
+        "1.MiB",
+        ".5MiB",
+        "1,5MiB",
+        "1PB",
+        "1.2.3MB",
+        "nan",
+        "infMiB",
+        "1MiBs",
+        "1Kib" /* a small b is a bit */,
+        "18446744073709551616B",
+        "16777216TiB",
+        "99999999999999999999999GB",
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t bytes = 1;
+        if (coh_size_parse(cases[i], &bytes) != COH_ERR_ARGUMENT)
+            fail_msg("'%s' was taken", cases[i]);
+        assert_int_equal(bytes, 0);
+        assert_true(strlen(coh_last_error()) > 20);
+    }
+    /* The remedy repeats the number. */
+    uint64_t bytes = 0;
+    assert_int_equal(coh_size_parse("64", &bytes), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "64MiB"));
+}
+
+static void a_size_is_written_with_its_unit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        { 0, "0 B" },
+        { 1023, "1023 B" },
+        { 1024, "1.00 KiB" },
+        { 1536 << 20, "1.50 GiB" },
+        { 1048575, "1.00 MiB" }, /* 1023.999 KiB rounds into the next unit */
+        { UINT64_MAX, "16.00 EiB" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[16];
+        assert_ptr_equal(coh_size_format(cases[i].bytes, text, sizeof(text)), text);
+        assert_string_equal(text, cases[i].text);
+    }
+    char small[4] = "xyz";
+    coh_size_format(1024, small, sizeof(small));
+    assert_string_equal(small, "1.0"); /* cut, and ended */
+    coh_size_format(1024, small, 0);
+    assert_string_equal(small, "1.0");
+}
+
+static void what_is_written_reads_back_within_half_a_hundredth(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 10000; i++) {
+        /* Below 2^49: from 1 PiB on they are written in units that are not read. */
+        uint64_t bytes = coh_rng_u64(2, 0, i) >> (15 + coh_rng_below(2, 1, i, 49));
+        char text[24];
+        uint64_t back = 0;
+        coh_size_format(bytes, text, sizeof(text));
+        assert_int_equal(coh_size_parse(text, &back), COH_OK);
+        double error = (double)back - (double)bytes;
+        /* Half of 0.01 unit, and a number of units is at least 1; one byte is lost to rounding. */
+        if (!(error <= 0.005 * (double)bytes + 1 && -error <= 0.005 * (double)bytes + 1))
+            fail_msg("seed 2, draw %llu: %llu written as %s, read as %llu", (unsigned long long)i,
+                     (unsigned long long)bytes, text, (unsigned long long)back);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_size_is_read_to_the_byte),
+        cmocka_unit_test(what_is_no_size_is_refused_with_a_sentence),
+        cmocka_unit_test(a_size_is_written_with_its_unit),
+        cmocka_unit_test(what_is_written_reads_back_within_half_a_hundredth),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Walks every #include of the tree and fails on an arrow that points the wrong way.
+
+    check_includes.py ROOT          file:line of every wrong include; exit 1 where there is one
+    check_includes.py --self-test   plants wrong includes in a made-up tree and sees each one caught
+
+The arrows: base -> memory -> (kernels | offload | planner, never one another) -> engine; models and
+text see the public headers and base; cli and examples the public headers alone. Beyond the arrows:
+includes are written from the root, CUDA and NCCL headers stand where they may, and no header reaches
+itself."""
+
+import os
+import re
+import sys
+import tempfile
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
+SOURCES = (".c", ".h", ".cu", ".cuh")
+LIBRARY = {"cohobate", "coh_config.h", "base", "memory", "kernels", "offload", "planner", "engine"}
+
+# folder -> first path part of what its files may include
+ALLOWED = {
+    "include": {"cohobate"},
+    "base": {"cohobate", "coh_config.h", "base"},
+    "memory": {"cohobate", "coh_config.h", "base", "memory"},
+    "kernels": {"cohobate", "coh_config.h", "base", "memory", "kernels"},
+    "offload": {"cohobate", "coh_config.h", "base", "memory", "offload"},
+    "planner": {"cohobate", "coh_config.h", "base", "memory", "planner"},
+    "engine": LIBRARY,
+    "models": {"cohobate", "coh_config.h", "base", "models"},
+    "text": {"cohobate", "coh_config.h", "base", "text"},
+    "cli": {"cohobate", "coh_config.h", "cli"},
+    "examples": {"cohobate"},
+    "tests": LIBRARY | {"models", "text", "cli", "tests"},
+    "benchmarks": LIBRARY | {"models", "text", "benchmarks"},
+}
+OURS = set().union(*ALLOWED.values()) | set(ALLOWED)
+
+CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
+CUDA_PLACES = re.compile(r"(^|/)(device_cuda|comm_nccl)\.c$|^kernels/cuda/")
+
+
+def wrong(path, quote, target):
+    """The sentence that says why `path` may not include `target`, or None."""
+    folder, first = path.split("/", 1)[0], target.split("/", 1)[0]
+    if first in ("..", "."):
+        return "includes are written from the root"
+    if CUDA_HEADER.match(target) and not CUDA_PLACES.search(path):
+        return "CUDA headers stand in device_cuda.c, comm_nccl.c and kernels/cuda/ only"
+    if quote == "<" and first not in OURS:
+        return None
+    if first not in ALLOWED[folder]:
+        return f"{folder}/ may include {', '.join(sorted(ALLOWED[folder]))} only"
+    return None
+
+
+def sources(root):
+    for folder in sorted(ALLOWED):
+        for at, folders, names in os.walk(os.path.join(root, folder)):
+            folders.sort()
+            for name in sorted(names):
+                if name.endswith(SOURCES):
+                    yield os.path.relpath(os.path.join(at, name), root)
+
+
+def cycles(edges):
+    """A sentence for every header that reaches itself."""
+    found, state = [], {}
+
+    def visit(header, way):
+        if state.get(header) == "done":
+            return
+        if header in way:
+            found.append(f"{header}: includes itself through {' -> '.join(way[way.index(header):])}")
+            return
+        for target in edges.get(header, ()):
+            visit(target, way + [header])
+        state[header] = "done"
+
+    for header in sorted(edges):
+        visit(header, [])
+    return found
+
+
+def check(root):
+    """Every wrong include as file:line: reason, and how many files and includes were read."""
+    errors, edges, file_count, include_count = [], {}, 0, 0
+    for path in sources(root):
+        file_count += 1
+        edges[path] = []
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                match = INCLUDE.match(line)
+                if not match:
+                    continue
+                include_count += 1
+                reason = wrong(path, match[1], match[2])
+                if reason:
+                    errors.append(f"{path}:{number}: includes {match[2]}: {reason}")
+                public = match[2].startswith("cohobate/")
+                edges[path].append("include/" + match[2] if public else match[2])
+    return errors + cycles(edges), file_count, include_count
+
+
+# path, text, what the check must answer for it ("" for a right one)
+PLANTED = [
+    ("base/good.c", '#include "base/good.h"\n#include <stdio.h>\n#include "cohobate/status.h"\n', ""),
+    ("base/up.c", '\n#include "memory/arena.h"\n', "base/up.c:2: includes memory/arena.h"),
+    ("memory/up.h", '  #  include "planner/plan.h"\n', "memory/up.h:1: includes planner/plan.h"),
+    ("kernels/beside.c", '#include "offload/store.h"\n', "kernels/beside.c:1:"),
+    ("offload/beside.c", '#include "planner/program.h"\n', "offload/beside.c:1:"),
+    ("planner/beside.c", '#include "kernels/kernels.h"\n', "planner/beside.c:1:"),
+    ("planner/angle.c", "#include <kernels/kernels.h>\n", "planner/angle.c:1:"),
+    ("models/deep.c", '#include "engine/step.h"\n', "models/deep.c:1:"),
+    ("text/deep.c", '#include "memory/arena.h"\n', "text/deep.c:1:"),
+    ("cli/deep.c", '#include "base/alloc.h"\n', "cli/deep.c:1:"),
+    ("examples/deep.c", '#include "coh_config.h"\n', "examples/deep.c:1:"),
+    ("include/cohobate/deep.h", '#include "base/check.h"\n', "include/cohobate/deep.h:1:"),
+    ("engine/good.c", '#include "kernels/kernels.h"\n#include "offload/store.h"\n', ""),
+    ("engine/dots.c", '#include "../base/check.h"\n', "engine/dots.c:1:"),
+    ("engine/gpu.c", "#include <cuda_runtime.h>\n", "engine/gpu.c:1:"),
+    ("memory/device_cuda.c", "#include <cuda_runtime.h>\n", ""),
+    ("base/ring_a.h", '#include "base/ring_b.h"\n', "base/ring_a.h: includes itself"),
+    ("base/ring_b.h", '#include "base/ring_a.h"\n', "base/ring_a.h: includes itself"),
+]
+
+
+def self_test():
+    failures = 0
+    with tempfile.TemporaryDirectory() as root:
+        for path, text, _ in PLANTED:
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        errors, _, _ = check(root)
+    for path, _, answer in PLANTED:
+        caught = any(error.startswith(answer) for error in errors) if answer else False
+        clean = not any(error.startswith(path) for error in errors)
+        if not (caught if answer else clean):
+            failures += 1
+            print(f"self-test: {path} should {'be caught as ' + answer if answer else 'pass'}")
+    expected = len({answer for _, _, answer in PLANTED if answer})
+    if len(errors) != expected:
+        failures += 1
+        print(f"self-test: {len(errors)} errors where {expected} were planted: {errors}")
+    print(f"self-test: {expected} wrong includes planted, {failures} misjudged")
+    return 1 if failures else 0
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    errors, file_count, include_count = check(sys.argv[1])
+    for error in errors:
+        print(error)
+    print(f"{include_count} includes in {file_count} files, {len(errors)} wrong")
+    return 1 if errors or file_count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

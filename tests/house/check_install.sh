@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# check_install.sh BUILD CONSUMER.c: installs into a temporary folder and builds a program there by
+# pkg-config, shared and static, with each C compiler at hand.
+set -eu
+build=$1 consumer=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+DESTDIR=$folder/root "$MESON_COMMAND" install -C "$build" --no-rebuild --quiet
+pc=$(find "$folder/root" -name cohobate.pc)
+[ -n "$pc" ] || { echo "no cohobate.pc was installed" >&2; exit 1; }
+prefix=$(sed -n 's/^prefix=//p' "$pc")
+root=$folder/root$prefix
+export PKG_CONFIG_PATH=${pc%/*}
+where=(--define-variable=prefix="$root")
+libraries=$root/$COH_LIBRARY_FOLDER
+
+# Whatever is exported begins with coh_: nothing of ours can clash with a user's names.
+if nm -D --defined-only "$libraries/libcohobate.so" | awk '{print $3}' | grep -v '^coh_' >&2; then
+    echo "the shared library exports names that do not begin with coh_" >&2
+    exit 1
+fi
+
+built=0
+for compiler in gcc clang; do
+    command -v "$compiler" >/dev/null || continue
+    for flavour in shared static; do
+        program=$folder/$compiler-$flavour
+        if [ "$flavour" = shared ]; then
+            flags=$(pkg-config "${where[@]}" --cflags --libs cohobate)
+        else
+            # The archive by its path: -lcohobate would find the shared library first.
+            flags="$(pkg-config "${where[@]}" --cflags --libs --static cohobate)"
+            flags=${flags/-lcohobate/$libraries/libcohobate.a}
+        fi
+        # shellcheck disable=SC2086 # one word per flag is meant
+        "$compiler" -std=c17 -Wall -Wextra -Werror "$consumer" -o "$program" $flags
+        LD_LIBRARY_PATH=$libraries "$program"
+        built=$((built + 1))
+    done
+done
+echo "$built programs built against the installed library and run"
+[ "$built" -gt 0 ]
