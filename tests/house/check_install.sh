@@ -29,9 +29,12 @@ for compiler in gcc clang; do
         if [ "$flavour" = shared ]; then
             flags=$(pkg-config "${where[@]}" --cflags --libs cohobate)
         else
-            # The archive by its path: -lcohobate would find the shared library first.
-            flags="$(pkg-config "${where[@]}" --cflags --libs --static cohobate)"
-            flags=${flags/-lcohobate/$libraries/libcohobate.a}
+            # Our archive, by its path (-lcohobate would find the shared library first), over the
+            # shared libraries it needs: --static would ask for theirs as archives, too.
+            needs=$(pkg-config "${where[@]}" --print-requires-private cohobate)
+            # shellcheck disable=SC2086
+            flags="$(pkg-config "${where[@]}" --cflags cohobate) $libraries/libcohobate.a
+                $(pkg-config --libs $needs) -lm -pthread"
         fi
         # shellcheck disable=SC2086 # one word per flag is meant
         "$compiler" -std=c17 -Wall -Wextra -Werror "$consumer" -o "$program" $flags
