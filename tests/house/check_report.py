@@ -53,7 +53,11 @@ def main():
     if lines[0] != "skipped: q: no torch here":
         wrong += 1
         print(f"a skip's reason is printed: {lines}")
-    print(f"{len(CASES) + 1} made-up logs, {wrong} misread")
+    missing = subprocess.run([sys.executable, REPORT, "/nowhere.json"], capture_output=True, text=True, check=False)
+    if missing.returncode != 1 or missing.stdout.splitlines()[-1] != "0 passed, 0 failed":
+        wrong += 1
+        print(f"a log that is not there is no success: {missing.stdout} {missing.stderr}")
+    print(f"{len(CASES) + 2} made-up logs, {wrong} misread")
     return 1 if wrong else 0
 
 
