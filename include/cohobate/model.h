@@ -199,6 +199,7 @@ typedef struct coh_parameter {
 } coh_parameter;
 #define COH_PARAMETER_NEW ((coh_parameter){ -1 })
 
+/* An empty graph. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_graph_create(coh_graph **out_graph);
 COH_API void coh_graph_destroy(coh_graph *graph); /* accepts NULL */
 

@@ -86,6 +86,7 @@ typedef struct coh_plan_summary {
     double disk_bytes_written; /* per body */
 } coh_plan_summary;
 
+/* Copies what the planner found out; texts in it live as long as the plan. */
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
 
 /* Where one operator's things stand in this plan. */
@@ -98,6 +99,7 @@ typedef struct coh_plan_operator {
     const char *states;
 } coh_plan_operator;
 
+/* By index in the order of the graph. Fails: COH_ERR_ARGUMENT when there is no such operator. */
 COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
 COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
