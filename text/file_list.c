@@ -1,0 +1,80 @@
+/* The files under a folder, in an order that does not depend on the file system. */
+#include "text/token_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+
+/* Deeper than any source tree; ends what a file system that loops would not. */
+#define DEPTH_MAX 64
+
+static coh_status list_folder(coh_file_list *list, const char *folder, int depth);
+
+static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+        return coh_fail(COH_ERR_ARGUMENT, "a path under %.200s is longer than %d bytes", folder,
+                        PATH_MAX - 1);
+    struct stat facts;
+    if (lstat(path, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
+    if (S_ISDIR(facts.st_mode))
+        return list_folder(list, path, depth + 1);
+    if (!S_ISREG(facts.st_mode))
+        return COH_OK;
+    COH_TRY(COH_GROW(&list->paths, &list->capacity, list->count + 1));
+    COH_TRY(coh_alloc_text(path, &list->paths[list->count]));
+    list->count++;
+    return COH_OK;
+}
+
+static coh_status list_folder(coh_file_list *list, const char *folder, int depth)
+{
+    if (depth > DEPTH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "%.200s lies deeper than %d folders", folder, DEPTH_MAX);
+    DIR *directory = opendir(folder);
+    if (!directory)
+        return coh_fail(COH_ERR_IO, "cannot open folder %s: %s", folder, strerror(errno));
+    coh_status status = COH_OK;
+    while (status == COH_OK) {
+        errno = 0;
+        struct dirent *entry = readdir(directory);
+        if (!entry && errno != 0)
+            status = coh_fail(COH_ERR_IO, "reading folder %s failed: %s", folder, strerror(errno));
+        if (!entry)
+            break;
+        if (entry->d_name[0] != '.')
+            status = list_entry(list, folder, entry->d_name, depth);
+    }
+    closedir(directory);
+    return status;
+}
+
+static int compare_paths(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+coh_status coh_file_list_fill(coh_file_list *list, const char *folder)
+{
+    /* All begin with "<folder>/", so that comparing whole paths compares what follows it. */
+    COH_TRY(list_folder(list, folder, 0));
+    if (list->count > 1)
+        qsort(list->paths, list->count, sizeof(*list->paths), compare_paths);
+    return COH_OK;
+}
+
+void coh_file_list_free(coh_file_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        coh_free(list->paths[i]);
+    coh_free(list->paths);
+    *list = (coh_file_list){ 0 };
+}

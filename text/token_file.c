@@ -1,0 +1,281 @@
+/* Reading token files: header, ranges of ids, windows, and passes over all of it. */
+#include "text/token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_STATIC_LINKING_ONLY /* a hash state that needs no allocation */
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "text/permute.h"
+
+static const char magic[8] = "COHTOKEN";
+#define VERSION 1u
+
+/* What passes over a whole file read at once: 64 KiB on the stack. */
+#define PASS_IDS 16384u
+
+/* ---- header ---- */
+
+static void put(uint8_t *bytes, uint64_t value, int byte_count)
+{
+    for (int i = 0; i < byte_count; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get(const uint8_t *bytes, int byte_count)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < byte_count; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
+uint32_t coh_token_id_bytes(int64_t vocabulary)
+{
+    return vocabulary <= 65536 ? 2 : 4;
+}
+
+void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TOKEN_HEADER_BYTES])
+{
+    memset(bytes, 0, COH_TOKEN_HEADER_BYTES);
+    memcpy(bytes, magic, sizeof(magic));
+    put(bytes + 8, VERSION, 4);
+    put(bytes + 12, header->id_bytes, 4);
+    put(bytes + 16, header->count, 8);
+    put(bytes + 24, header->vocabulary, 8);
+    put(bytes + 32, header->identity, 8);
+    put(bytes + 40, header->hash, 8);
+    put(bytes + 56, XXH3_64bits(bytes, 56), 8);
+}
+
+coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
+                                 coh_token_header *out_header)
+{
+    if (memcmp(bytes, magic, sizeof(magic)) != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s is not a token file: make one with `cohobate tokenize`", path);
+    if (get(bytes + 56, 8) != XXH3_64bits(bytes, 56))
+        return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it anew",
+                        path);
+    if (get(bytes + 8, 4) != VERSION)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "token file %s has version %" PRIu64
+                        ", this program reads %u: make it anew",
+                        path, get(bytes + 8, 4), VERSION);
+    coh_token_header header = { .id_bytes = (uint32_t)get(bytes + 12, 4),
+                                .count = get(bytes + 16, 8),
+                                .vocabulary = get(bytes + 24, 8),
+                                .identity = get(bytes + 32, 8),
+                                .hash = get(bytes + 40, 8) };
+    if (header.vocabulary < 1 || header.vocabulary > INT32_MAX ||
+        header.id_bytes != coh_token_id_bytes((int64_t)header.vocabulary) ||
+        header.count > INT64_MAX / 8 || get(bytes + 48, 8) != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "token file %s has a header that none was written with: %" PRIu64
+                        " ids of %" PRIu32 " bytes, vocabulary %" PRIu64,
+                        path, header.count, header.id_bytes, header.vocabulary);
+    *out_header = header;
+    return COH_OK;
+}
+
+/* ---- open ---- */
+
+static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
+                             size_t byte_count)
+{
+    for (size_t done = 0; done < byte_count;) {
+        ssize_t got = pread(fd, (uint8_t *)bytes + done, byte_count - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return coh_fail(COH_ERR_IO, "reading %zu bytes at %" PRIu64 " of %s failed: %s",
+                            byte_count, offset, path, strerror(errno));
+        if (got == 0)
+            return coh_fail(COH_ERR_CORRUPT, "%s ends at byte %" PRIu64 ", %zu bytes too early",
+                            path, offset + done, byte_count - done);
+        done += (size_t)got;
+    }
+    return COH_OK;
+}
+
+static coh_status open_and_check(coh_token_file *file)
+{
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0)
+        return coh_fail(COH_ERR_IO, "cannot open token file %s: %s", file->path, strerror(errno));
+    struct stat facts;
+    if (fstat(file->fd, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_IO, "%s is not a regular file", file->path);
+    if (facts.st_size < COH_TOKEN_HEADER_BYTES)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %lld bytes, less than the %d of a token file's header: not one, or "
+                        "cut off",
+                        file->path, (long long)facts.st_size, COH_TOKEN_HEADER_BYTES);
+    uint8_t bytes[COH_TOKEN_HEADER_BYTES];
+    COH_TRY(read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
+    COH_TRY(coh_token_header_read(bytes, file->path, &file->header));
+    uint64_t expected = COH_TOKEN_HEADER_BYTES + file->header.count * file->header.id_bytes;
+    if ((uint64_t)facts.st_size != expected)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "token file %s has %lld bytes where its %" PRIu64 " ids need %" PRIu64
+                        ": it was cut off or added to, make it anew",
+                        file->path, (long long)facts.st_size, file->header.count, expected);
+    return COH_OK;
+}
+
+coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
+{
+    if (!path || !path[0] || !out_file)
+        return coh_fail(COH_ERR_ARGUMENT, "opening a token file needs its path");
+    *out_file = NULL;
+    coh_token_file *file;
+    COH_TRY(COH_ALLOC(1, &file));
+    file->fd = -1;
+    coh_status status = coh_alloc_text(path, &file->path);
+    if (status == COH_OK)
+        status = open_and_check(file);
+    if (status != COH_OK)
+        coh_token_file_close(file);
+    else
+        *out_file = file;
+    return status;
+}
+
+void coh_token_file_close(coh_token_file *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    coh_free(file->path);
+    coh_free(file);
+}
+
+coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_facts *out_facts)
+{
+    if (!file || !out_facts)
+        return coh_fail(COH_ERR_ARGUMENT, "facts need an open token file and a place for them");
+    *out_facts = (coh_token_file_facts){ .token_count = file->header.count,
+                                         .vocabulary = (int64_t)file->header.vocabulary,
+                                         .tokenizer_identity = file->header.identity,
+                                         .hash = file->header.hash };
+    return COH_OK;
+}
+
+/* ---- ids ---- */
+
+coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
+{
+    if (!file || (!ids && count))
+        return coh_fail(COH_ERR_ARGUMENT, "reading ids needs an open token file and a place");
+    if (begin > file->header.count || count > file->header.count - begin)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%zu ids from %" PRIu64 " on are beyond the %" PRIu64 " of %s", count,
+                        begin, file->header.count, file->path);
+    size_t id_bytes = file->header.id_bytes;
+    /* Narrow ids go to the end of the room for wide ones and are widened from the front: id i is
+     * written to bytes 4i.. when only bytes 2(count + i).. are still to be read. */
+    uint8_t *raw = (uint8_t *)ids + count * (sizeof(int32_t) - id_bytes);
+    COH_TRY(read_bytes(file->fd, file->path, COH_TOKEN_HEADER_BYTES + begin * id_bytes, raw,
+                       count * id_bytes));
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = (uint32_t)get(raw + i * id_bytes, (int)id_bytes);
+        if (id >= file->header.vocabulary)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "id %" PRIu32 " at position %" PRIu64
+                            " of %s is outside its vocabulary "
+                            "of %" PRIu64 ": the file is damaged, make it anew",
+                            id, begin + i, file->path, file->header.vocabulary);
+        ids[i] = (int32_t)id;
+    }
+    return COH_OK;
+}
+
+coh_status coh_token_file_check(coh_token_file *file)
+{
+    if (!file)
+        return coh_fail(COH_ERR_ARGUMENT, "checking needs an open token file");
+    int32_t ids[PASS_IDS];
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
+        uint64_t left = file->header.count - begin;
+        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
+        COH_TRY(coh_token_file_read(file, begin, count, ids));
+        /* Narrowed again in place: what was written is what is hashed. */
+        uint8_t *raw = (uint8_t *)ids;
+        for (size_t i = 0; i < count; i++)
+            put(raw + i * file->header.id_bytes, (uint32_t)ids[i], (int)file->header.id_bytes);
+        XXH3_64bits_update(&hash, raw, count * file->header.id_bytes);
+    }
+    uint64_t found = XXH3_64bits_digest(&hash);
+    if (found != file->header.hash)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "the ids of token file %s hash to %016" PRIx64
+                        ", its header says %016" PRIx64 ": the file is damaged, make it anew",
+                        file->path, found, file->header.hash);
+    return COH_OK;
+}
+
+coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats)
+{
+    if (!file || !out_nats)
+        return coh_fail(COH_ERR_ARGUMENT, "entropy needs an open token file and a place for it");
+    uint64_t *id_count;
+    coh_status status = COH_OK;
+    int32_t ids[PASS_IDS];
+    COH_TRY(COH_ALLOC(file->header.vocabulary, &id_count));
+    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
+        uint64_t left = file->header.count - begin;
+        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
+        COH_TRY_GOTO(status, coh_token_file_read(file, begin, count, ids), done);
+        for (size_t i = 0; i < count; i++)
+            id_count[ids[i]]++;
+    }
+    /* -sum p log p with p = c / N, as log N - (sum c log c) / N. */
+    double total = (double)file->header.count, sum = 0;
+    for (uint64_t id = 0; id < file->header.vocabulary; id++) {
+        if (id_count[id])
+            sum += (double)id_count[id] * log((double)id_count[id]);
+    }
+    *out_nats = total > 0 ? fmax(0.0, log(total) - sum / total) : 0.0;
+done:
+    coh_free(id_count);
+    return status;
+}
+
+/* ---- windows ---- */
+
+uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens)
+{
+    if (!file || tokens < 1 || file->header.count == 0)
+        return 0;
+    return (file->header.count - 1) / (uint64_t)tokens;
+}
+
+coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t window_number,
+                                 int64_t tokens, int32_t *out_tokens, int32_t *out_targets)
+{
+    if (!file || !out_tokens || !out_targets)
+        return coh_fail(COH_ERR_ARGUMENT, "a window needs an open token file and two places");
+    uint64_t window_count = coh_token_file_window_count(file, tokens);
+    if (window_count == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s has %" PRIu64 " ids: no window of %" PRId64
+                        " tokens and the one after them; use more text or a shorter sequence",
+                        file->path, file->header.count, tokens);
+    uint64_t window =
+        coh_permute(seed, window_number / window_count, window_count, window_number % window_count);
+    uint64_t begin = window * (uint64_t)tokens;
+    size_t count = (size_t)tokens;
+    COH_TRY(coh_token_file_read(file, begin, count, out_tokens));
+    memcpy(out_targets, out_tokens + 1, (count - 1) * sizeof(int32_t));
+    return coh_token_file_read(file, begin + count, 1, out_targets + count - 1);
+}

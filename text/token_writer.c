@@ -1,0 +1,168 @@
+/* Writing token files whole or not at all: a temporary name beside the final one, flushed, renamed. */
+#include "text/token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_STATIC_LINKING_ONLY /* a hash state that needs no allocation */
+#include <xxhash.h>
+
+#include "base/alloc.h"
+
+#define BUFFER_BYTES (1u << 20)
+
+struct coh_token_writer {
+    XXH3_state_t *hash;
+    void *hash_memory; /* the state asks for more alignment than memory comes with */
+    coh_token_header header;
+    int fd, is_published;
+    char *path;
+    char temporary[PATH_MAX];
+    uint8_t *buffer;
+    size_t buffered_bytes;
+    uint64_t written_bytes; /* header included */
+};
+
+static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const uint8_t *bytes,
+                              size_t byte_count)
+{
+    for (size_t done = 0; done < byte_count;) {
+        ssize_t put = pwrite(writer->fd, bytes + done, byte_count - done, (off_t)(offset + done));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return coh_fail(put < 0 && errno == ENOSPC ? COH_ERR_FULL : COH_ERR_IO,
+                            "writing %zu bytes at %" PRIu64 " of %s failed: %s", byte_count, offset,
+                            writer->temporary, put < 0 ? strerror(errno) : "nothing was taken");
+        done += (size_t)put;
+    }
+    return COH_OK;
+}
+
+static coh_status flush_buffer(coh_token_writer *writer)
+{
+    XXH3_64bits_update(writer->hash, writer->buffer, writer->buffered_bytes);
+    COH_TRY(write_bytes(writer, writer->written_bytes, writer->buffer, writer->buffered_bytes));
+    writer->written_bytes += writer->buffered_bytes;
+    writer->buffered_bytes = 0;
+    return COH_OK;
+}
+
+static coh_status prepare(coh_token_writer *writer, const char *path)
+{
+    COH_TRY(coh_alloc_text(path, &writer->path));
+    COH_TRY(coh_alloc(BUFFER_BYTES, 1, (void **)&writer->buffer));
+    COH_TRY(coh_alloc(sizeof(XXH3_state_t) + 64, 1, &writer->hash_memory));
+    writer->hash = (XXH3_state_t *)(((uintptr_t)writer->hash_memory + 63) & ~(uintptr_t)63);
+    XXH3_64bits_reset(writer->hash);
+    int length = snprintf(writer->temporary, PATH_MAX, "%s.partial-%ld", path, (long)getpid());
+    if (length >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a token file's path of %zu bytes is too long",
+                        strlen(path));
+    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (writer->fd < 0)
+        return coh_fail(COH_ERR_IO, "cannot create %s: %s", writer->temporary, strerror(errno));
+    writer->written_bytes = COH_TOKEN_HEADER_BYTES;
+    return COH_OK;
+}
+
+coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_t identity,
+                                   coh_token_writer **out_writer)
+{
+    *out_writer = NULL;
+    coh_token_writer *writer;
+    COH_TRY(COH_ALLOC(1, &writer));
+    writer->fd = -1;
+    writer->header = (coh_token_header){ .id_bytes = coh_token_id_bytes(vocabulary),
+                                         .vocabulary = (uint64_t)vocabulary,
+                                         .identity = identity };
+    coh_status status = prepare(writer, path);
+    if (status != COH_OK)
+        coh_token_writer_destroy(writer);
+    else
+        *out_writer = writer;
+    return status;
+}
+
+coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, size_t count)
+{
+    size_t id_bytes = writer->header.id_bytes;
+    for (size_t i = 0; i < count; i++) {
+        if (writer->buffered_bytes + id_bytes > BUFFER_BYTES)
+            COH_TRY(flush_buffer(writer));
+        uint8_t *bytes = writer->buffer + writer->buffered_bytes;
+        for (size_t k = 0; k < id_bytes; k++)
+            bytes[k] = (uint8_t)((uint32_t)ids[i] >> (8 * k));
+        writer->buffered_bytes += id_bytes;
+    }
+    writer->header.count += count;
+    return COH_OK;
+}
+
+coh_status coh_token_writer_finish(coh_token_writer *writer)
+{
+    COH_TRY(flush_buffer(writer));
+    writer->header.hash = XXH3_64bits_digest(writer->hash);
+    uint8_t bytes[COH_TOKEN_HEADER_BYTES];
+    coh_token_header_write(&writer->header, bytes);
+    COH_TRY(write_bytes(writer, 0, bytes, sizeof(bytes)));
+    if (fsync(writer->fd) != 0)
+        return coh_fail(COH_ERR_IO, "flushing %s failed: %s", writer->temporary, strerror(errno));
+    int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) != 0)
+        return coh_fail(COH_ERR_IO, "closing %s failed: %s", writer->temporary, strerror(errno));
+    return COH_OK;
+}
+
+/* The folder of `path` to disk, so that a new name in it survives a power cut. */
+static coh_status flush_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        snprintf(folder, sizeof(folder), ".");
+    else
+        snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* EINVAL: a file system that has no notion of it. */
+    coh_status status = COH_OK;
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+        status = coh_fail(COH_ERR_IO, "flushing folder %s failed: %s", folder, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+coh_status coh_token_writer_publish(coh_token_writer *writer)
+{
+    if (rename(writer->temporary, writer->path) != 0)
+        return coh_fail(COH_ERR_IO, "renaming %s to %s failed: %s", writer->temporary, writer->path,
+                        strerror(errno));
+    writer->is_published = 1;
+    return flush_folder(writer->path);
+}
+
+uint64_t coh_token_writer_count(const coh_token_writer *writer)
+{
+    return writer->header.count;
+}
+
+void coh_token_writer_destroy(coh_token_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->temporary[0] && !writer->is_published)
+        unlink(writer->temporary);
+    coh_free(writer->hash_memory);
+    coh_free(writer->buffer);
+    coh_free(writer->path);
+    coh_free(writer);
+}
