@@ -5,7 +5,7 @@
  *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc -> act
  *                             -> c_proj(+) ] x layers -> ln_f -> lm_head (table of wte)
  */
-#include "cohobate/models.h"
+#include "models/config.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,7 +67,7 @@ typedef struct builder {
     coh_parameter table; /* wte.weight, used again by lm_head */
 } builder;
 
-static coh_status check_config(const coh_gpt2_config *config, int64_t tokens)
+coh_status coh_gpt2_config_check(const coh_gpt2_config *config)
 {
     if (config->layers < 1 || config->heads < 1 || config->channels < 1 || config->positions < 1 ||
         config->vocabulary < 1)
@@ -91,6 +91,11 @@ static coh_status check_config(const coh_gpt2_config *config, int64_t tokens)
     if (!(config->layernorm_epsilon > 0) || !isfinite(config->layernorm_epsilon))
         return coh_fail(COH_ERR_ARGUMENT, "layernorm_epsilon is %g, must be positive and finite",
                         (double)config->layernorm_epsilon);
+    return COH_OK;
+}
+
+static coh_status check_tokens(const coh_gpt2_config *config, int64_t tokens)
+{
     if (tokens < 1 || tokens > config->positions)
         return coh_fail(COH_ERR_SHAPE,
                         "%" PRId64 " tokens do not fit the model's %" PRId64
@@ -219,7 +224,8 @@ coh_status coh_gpt2_train_graph(const coh_gpt2_config *config, int64_t sequences
     if (!config || !out_graph)
         return coh_fail(COH_ERR_ARGUMENT, "a graph needs a configuration and a place for itself");
     *out_graph = NULL;
-    COH_TRY(check_config(config, tokens));
+    COH_TRY(coh_gpt2_config_check(config));
+    COH_TRY(check_tokens(config, tokens));
     if (sequences < 1)
         return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
                         sequences);
@@ -248,7 +254,8 @@ coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t tokens,
         return coh_fail(COH_ERR_ARGUMENT,
                         "a decoder needs a configuration and places for itself and its logits");
     *out_graph = NULL;
-    COH_TRY(check_config(config, tokens));
+    COH_TRY(coh_gpt2_config_check(config));
+    COH_TRY(check_tokens(config, tokens));
     builder b = { .config = config, .decode = 1, .tokens = tokens };
     coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
     coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };

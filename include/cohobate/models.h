@@ -22,7 +22,8 @@ COH_API coh_status coh_gpt2_preset(const char *name, int64_t vocabulary,
 
 /* Training graph for micro-batches of `sequences` x `tokens`: inputs "tokens" and "targets". Parameter
  * names are Hugging Face's ("h.0.attn.c_attn.weight"), weights [outputs, inputs]. Initialisation: normal
- * 0.02, residual projections 0.02 / sqrt(2 layers) (Radford et al. 2019). Each layer is a block. */
+ * 0.02, positions 0.01, residual projections 0.02 / sqrt(2 layers) (Radford et al. 2019), biases zero.
+ * Each layer is a block. */
 COH_API coh_status coh_gpt2_train_graph(const coh_gpt2_config *config, int64_t sequences,
                                         int64_t tokens, coh_graph **out_graph);
 
