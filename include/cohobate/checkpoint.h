@@ -50,6 +50,11 @@ COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *ou
 COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int stream,
                                        uint64_t begin, uint64_t count, float *data);
 
+/* Removes checkpoint folder `path`: the manifest first, so that what a crash leaves is never taken for
+ * whole. Touches only files of a checkpoint; allocates nothing (for keeping the newest N while training).
+ * Fails: COH_ERR_IO, also when the folder holds anything else (that stays). */
+COH_API coh_status coh_checkpoint_remove(const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,415 @@
+#include "cohobate/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "engine/checkpoint_manifest.h"
+
+/* 1 MiB of whole grains per read when everything is read. */
+enum { CHECK_GRAINS = 16 };
+
+struct coh_checkpoint {
+    char path[PATH_MAX];
+    coh_manifest manifest;
+    coh_logical_hash *hashes; /* as read from hashes.bin */
+    int fd[COH_FILE_COUNT];
+    uint64_t *offset[COH_PART_COUNT];
+    uint64_t bytes; /* of all files */
+    float *grain;   /* scratch: CHECK_GRAINS grains */
+};
+
+/* ---- files ---- */
+
+static coh_status file_open(coh_checkpoint *checkpoint, coh_checkpoint_file file,
+                            uint64_t *out_bytes)
+{
+    char name[PATH_MAX + 16];
+    struct stat facts;
+    snprintf(name, sizeof(name), "%s/%s", checkpoint->path, coh_checkpoint_file_name(file));
+    /* O_NONBLOCK: a pipe of that name must not hang us. */
+    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return coh_fail(COH_ERR_CORRUPT, "checkpoint %s is not whole: %s is missing",
+                        checkpoint->path, coh_checkpoint_file_name(file));
+    if (fd < 0)
+        return coh_file_fail(-errno, "open", name);
+    checkpoint->fd[file] = fd;
+    if (fstat(fd, &facts) != 0)
+        return coh_file_fail(-errno, "look at", name);
+    if (!S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_CORRUPT, "%s is not a file", name);
+    *out_bytes = (uint64_t)facts.st_size;
+    checkpoint->bytes += *out_bytes;
+    return COH_OK;
+}
+
+/* All of [offset, offset + bytes); less is a truncated file. */
+static coh_status file_read(const coh_checkpoint *checkpoint, coh_checkpoint_file file,
+                            uint64_t offset, uint64_t bytes, void *data)
+{
+    char *to = data;
+    while (bytes > 0) {
+        ssize_t moved = pread(checkpoint->fd[file], to, bytes, (off_t)offset);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved < 0)
+            return coh_fail_prefix(coh_file_fail(-errno, "read", coh_checkpoint_file_name(file)),
+                                   "checkpoint %s", checkpoint->path);
+        if (moved == 0)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "checkpoint %s: %s ends at byte %" PRIu64 ", it was cut while open",
+                            checkpoint->path, coh_checkpoint_file_name(file), offset);
+        to += moved;
+        offset += (uint64_t)moved;
+        bytes -= (uint64_t)moved;
+    }
+    return COH_OK;
+}
+
+static coh_status manifest_load(coh_checkpoint *checkpoint)
+{
+    uint64_t bytes;
+    char *text = NULL;
+    coh_status status = file_open(checkpoint, COH_FILE_MANIFEST, &bytes);
+    if (status != COH_OK)
+        return status;
+    if (bytes > COH_MANIFEST_BYTES_MOST)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "checkpoint %s: manifest.json has %" PRIu64 " bytes, none is that large",
+                        checkpoint->path, bytes);
+    COH_TRY(COH_ALLOC(bytes, &text));
+    COH_TRY_GOTO(status, file_read(checkpoint, COH_FILE_MANIFEST, 0, bytes, text), done);
+    status = coh_manifest_parse(text, bytes, &checkpoint->manifest);
+    if (status != COH_OK)
+        coh_fail_prefix(status, "checkpoint %s", checkpoint->path);
+done:
+    coh_free(text);
+    return status;
+}
+
+static coh_status data_files_open(coh_checkpoint *checkpoint)
+{
+    const coh_manifest *manifest = &checkpoint->manifest;
+    for (int file = 0; file < COH_FILE_MANIFEST; file++) {
+        uint64_t bytes;
+        if (file != COH_FILE_HASHES && file >= manifest->part_count)
+            continue;
+        COH_TRY(file_open(checkpoint, (coh_checkpoint_file)file, &bytes));
+        if (bytes != manifest->file_bytes[file])
+            return coh_fail(COH_ERR_CORRUPT,
+                            "checkpoint %s: %s has %" PRIu64 " bytes, must have %" PRIu64,
+                            checkpoint->path, coh_checkpoint_file_name((coh_checkpoint_file)file),
+                            bytes, manifest->file_bytes[file]);
+    }
+    return COH_OK;
+}
+
+/* The table of grain hashes must fold to the manifest's hash: from here on it is a trusted witness. */
+static coh_status hashes_load(coh_checkpoint *checkpoint)
+{
+    const coh_manifest *manifest = &checkpoint->manifest;
+    uint64_t bytes = manifest->file_bytes[COH_FILE_HASHES], total;
+    uint64_t *table = NULL;
+    coh_status status = COH_OK;
+    COH_TRY(
+        coh_logical_hash_create(manifest->tensors, manifest->tensor_count, &checkpoint->hashes));
+    COH_TRY(COH_ALLOC(bytes / sizeof(*table), &table));
+    COH_TRY_GOTO(status, file_read(checkpoint, COH_FILE_HASHES, 0, bytes, table), done);
+    status = coh_logical_hash_take(checkpoint->hashes, table);
+    if (status != COH_OK) {
+        coh_fail_prefix(status, "checkpoint %s: hashes.bin is damaged", checkpoint->path);
+        goto done;
+    }
+    COH_TRY_GOTO(
+        status, coh_logical_hash_finish(checkpoint->hashes, manifest->applied_count, &total), done);
+    if (total != manifest->hash)
+        status = coh_fail(COH_ERR_CORRUPT,
+                          "checkpoint %s: hashes.bin is damaged: it gives %016" PRIx64
+                          ", the manifest says %016" PRIx64,
+                          checkpoint->path, total, manifest->hash);
+done:
+    coh_free(table);
+    return status;
+}
+
+/* ---- open ---- */
+
+static coh_status open_folder(const char *path, coh_checkpoint **out_checkpoint)
+{
+    coh_checkpoint *checkpoint = NULL;
+    coh_status status = COH_OK;
+    COH_TRY(COH_ALLOC(1, &checkpoint));
+    for (int file = 0; file < COH_FILE_COUNT; file++)
+        checkpoint->fd[file] = -1;
+    snprintf(checkpoint->path, sizeof(checkpoint->path), "%s", path);
+    COH_TRY_GOTO(status, manifest_load(checkpoint), done);
+    COH_TRY_GOTO(status, data_files_open(checkpoint), done);
+    COH_TRY_GOTO(status, hashes_load(checkpoint), done);
+    const coh_manifest *manifest = &checkpoint->manifest;
+    for (int part = 0; part < manifest->part_count; part++) {
+        uint64_t bytes;
+        COH_TRY_GOTO(status, COH_ALLOC(manifest->tensor_count, &checkpoint->offset[part]), done);
+        COH_TRY_GOTO(status,
+                     coh_checkpoint_offsets(manifest->tensors, manifest->tensor_count,
+                                            (coh_part)part, checkpoint->offset[part], &bytes),
+                     done);
+    }
+    COH_TRY_GOTO(status, COH_ALLOC(CHECK_GRAINS * COH_GRAIN_ELEMENTS, &checkpoint->grain), done);
+    *out_checkpoint = checkpoint;
+    checkpoint = NULL;
+done:
+    coh_checkpoint_close(checkpoint);
+    return status;
+}
+
+typedef struct step_folder {
+    uint64_t step;
+    char name[32];
+} step_folder;
+
+/* "step-<digits>" and nothing behind: a save under way is called step-<n>.partial. */
+static int step_folder_parse(const char *name, step_folder *out_folder)
+{
+    size_t length = strlen(name);
+    if (length < 6 || length > 23 || strncmp(name, "step-", 5) != 0 ||
+        strspn(name + 5, "0123456789") != length - 5)
+        return 0;
+    out_folder->step = strtoull(name + 5, NULL, 10);
+    memcpy(out_folder->name, name, length + 1);
+    return 1;
+}
+
+/* Newest first; the name settles ties (step-7, step-07), so that the order is always the same. */
+static int newer_first(const void *a, const void *b)
+{
+    const step_folder *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step < y->step ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static coh_status step_folders_list(const char *path, step_folder **out_folders, size_t *out_count)
+{
+    coh_status status = COH_OK;
+    size_t capacity = 0, count = 0;
+    step_folder *folders = NULL;
+    struct dirent *entry;
+    DIR *folder = opendir(path);
+    if (!folder)
+        return coh_file_fail(-errno, "open", path);
+    while ((entry = readdir(folder))) {
+        step_folder found;
+        if (!step_folder_parse(entry->d_name, &found))
+            continue;
+        status = coh_alloc_grow((void **)&folders, &capacity, count + 1, sizeof(*folders));
+        if (status != COH_OK)
+            break;
+        folders[count++] = found;
+    }
+    closedir(folder);
+    if (status != COH_OK) {
+        coh_free(folders);
+        return status;
+    }
+    if (count)
+        qsort(folders, count, sizeof(*folders), newer_first);
+    *out_folders = folders;
+    *out_count = count;
+    return COH_OK;
+}
+
+static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
+{
+    step_folder *folders = NULL;
+    size_t count = 0;
+    char name[PATH_MAX + 32], newest_text[COH_ERROR_TEXT_BYTES];
+    coh_status status;
+    COH_TRY(step_folders_list(path, &folders, &count));
+    status = COH_ERR_CORRUPT;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(name, sizeof(name), "%s/%s", path, folders[i].name);
+        status = open_folder(name, out_checkpoint);
+        if (status == COH_OK || status == COH_ERR_MEMORY)
+            break;
+        if (i == 0)
+            coh_error_save(newest_text);
+    }
+    coh_free(folders);
+    if (status == COH_OK || status == COH_ERR_MEMORY)
+        return status;
+    if (count == 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>",
+                        path);
+    return coh_fail(COH_ERR_CORRUPT, "none of the %zu checkpoints in %s is whole; the newest: %s",
+                    count, path, newest_text);
+}
+
+coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint)
+{
+    char name[PATH_MAX + 16];
+    struct stat facts;
+    *out_checkpoint = NULL;
+    if (strlen(path) >= PATH_MAX - 32)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint path: %zu characters are too many",
+                        strlen(path));
+    if (stat(path, &facts) != 0)
+        return coh_file_fail(-errno, "open checkpoint", path);
+    if (!S_ISDIR(facts.st_mode))
+        return coh_fail(COH_ERR_CORRUPT, "%s is no checkpoint: a checkpoint is a folder", path);
+    for (int file = COH_FILE_COUNT - 1; file >= 0; file--) {
+        snprintf(name, sizeof(name), "%s/%s", path,
+                 coh_checkpoint_file_name((coh_checkpoint_file)file));
+        if (lstat(name, &facts) == 0)
+            return open_folder(path, out_checkpoint);
+    }
+    return open_newest(path, out_checkpoint);
+}
+
+void coh_checkpoint_close(coh_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    for (int file = 0; file < COH_FILE_COUNT; file++)
+        if (checkpoint->fd[file] >= 0)
+            close(checkpoint->fd[file]);
+    for (int part = 0; part < COH_PART_COUNT; part++)
+        coh_free(checkpoint->offset[part]);
+    coh_logical_hash_destroy(checkpoint->hashes);
+    coh_manifest_fini(&checkpoint->manifest);
+    coh_free(checkpoint->grain);
+    coh_free(checkpoint);
+}
+
+/* ---- look ---- */
+
+coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
+                                    coh_checkpoint_facts *out_facts)
+{
+    const coh_manifest *manifest = &checkpoint->manifest;
+    *out_facts = (coh_checkpoint_facts){
+        .path = checkpoint->path,
+        .step = manifest->step,
+        .applied_count = manifest->applied_count,
+        .numeric_fingerprint = manifest->numeric_fingerprint,
+        .hash = manifest->hash,
+        .tensor_count = (int32_t)manifest->tensor_count,
+        .parameter_count = manifest->parameter_count,
+        .bytes = checkpoint->bytes,
+        .has_states = manifest->part_count > 1,
+        .note_json = manifest->note_json,
+    };
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t index,
+                                    coh_checkpoint_tensor *out_tensor)
+{
+    if (index < 0 || (uint32_t)index >= checkpoint->manifest.tensor_count)
+        return coh_fail(COH_ERR_ARGUMENT, "tensor %" PRId32 " of a checkpoint of %" PRIu32, index,
+                        checkpoint->manifest.tensor_count);
+    const coh_logical_tensor *tensor = &checkpoint->manifest.tensors[index];
+    *out_tensor = (coh_checkpoint_tensor){ .name = tensor->name, .shape = tensor->shape };
+    return COH_OK;
+}
+
+/* ---- read ---- */
+
+/* Reads whole grains [begin, end) and compares each with its hash. */
+static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, coh_part part,
+                              uint64_t begin, uint64_t end, float *data)
+{
+    const coh_logical_tensor *tensor = &checkpoint->manifest.tensors[index];
+    COH_TRY(file_read(checkpoint, (coh_checkpoint_file)part,
+                      checkpoint->offset[part][index] + begin * sizeof(*data),
+                      (end - begin) * sizeof(*data), data));
+    for (uint64_t at = begin; at < end; at += COH_GRAIN_ELEMENTS) {
+        uint64_t count = end - at < COH_GRAIN_ELEMENTS ? end - at : COH_GRAIN_ELEMENTS;
+        uint64_t grain = at / COH_GRAIN_ELEMENTS;
+        uint64_t found = coh_grain_hash(data + (at - begin), count);
+        uint64_t expected = coh_logical_hash_grain(checkpoint->hashes, part, index, grain);
+        if (found != expected)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "checkpoint %s: %s, tensor %s, grain %" PRIu64 " (elements %" PRIu64
+                            " to %" PRIu64 ") is damaged: hash %016" PRIx64
+                            ", saved was %016" PRIx64,
+                            checkpoint->path, coh_checkpoint_file_name((coh_checkpoint_file)part),
+                            tensor->name, grain, at, at + count - 1, found, expected);
+    }
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int stream,
+                               uint64_t begin, uint64_t count, float *data)
+{
+    const coh_manifest *manifest = &checkpoint->manifest;
+    if (index < 0 || (uint32_t)index >= manifest->tensor_count || stream < 0 ||
+        stream >= COH_PART_COUNT)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint: no tensor %" PRId32 ", stream %d", index,
+                        stream);
+    const coh_logical_tensor *tensor = &manifest->tensors[index];
+    uint64_t end = begin + count;
+    if (stream != COH_PART_WORK && !tensor->has_states)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint %s holds no optimizer states of tensor %s",
+                        checkpoint->path, tensor->name);
+    if (end < begin || end > tensor->elements)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "tensor %s has %" PRIu64 " elements: [%" PRIu64 ", %" PRIu64
+                        ") is not among them",
+                        tensor->name, tensor->elements, begin, end);
+    while (begin < end) {
+        uint64_t grain_begin = begin - begin % COH_GRAIN_ELEMENTS;
+        uint64_t grain_end = grain_begin + COH_GRAIN_ELEMENTS;
+        uint64_t whole_end = end == tensor->elements ? end : end - end % COH_GRAIN_ELEMENTS;
+        if (grain_end > tensor->elements)
+            grain_end = tensor->elements;
+        if (begin == grain_begin && whole_end > begin) {
+            COH_TRY(
+                grains_read(checkpoint, (uint32_t)index, (coh_part)stream, begin, whole_end, data));
+            grain_end = whole_end;
+        } else { /* part of a grain: the hash needs all of it */
+            COH_TRY(grains_read(checkpoint, (uint32_t)index, (coh_part)stream, grain_begin,
+                                grain_end, checkpoint->grain));
+            if (grain_end > end)
+                grain_end = end;
+            memcpy(data, checkpoint->grain + (begin - grain_begin),
+                   (grain_end - begin) * sizeof(*data));
+        }
+        data += grain_end - begin;
+        begin = grain_end;
+    }
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash)
+{
+    const coh_manifest *manifest = &checkpoint->manifest;
+    const uint64_t run = (uint64_t)CHECK_GRAINS * COH_GRAIN_ELEMENTS;
+    for (uint32_t i = 0; i < manifest->tensor_count; i++) {
+        uint64_t elements = manifest->tensors[i].elements;
+        int part_count = manifest->tensors[i].has_states ? COH_PART_COUNT : 1;
+        for (int part = 0; part < part_count; part++)
+            for (uint64_t at = 0; at < elements; at += run)
+                COH_TRY(grains_read(checkpoint, i, (coh_part)part, at,
+                                    elements - at < run ? elements : at + run, checkpoint->grain));
+    }
+    /* Every grain has the hash of the table, and open found that the table folds to the total. */
+    uint64_t total;
+    COH_TRY(coh_logical_hash_finish(checkpoint->hashes, manifest->applied_count, &total));
+    if (total != manifest->hash)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "checkpoint %s: hash %016" PRIx64 ", the manifest says %016" PRIx64,
+                        checkpoint->path, total, manifest->hash);
+    if (out_hash)
+        *out_hash = total;
+    return COH_OK;
+}

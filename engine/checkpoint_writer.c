@@ -1,0 +1,407 @@
+#include "engine/checkpoint_writer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "engine/checkpoint_files.h"
+#include "engine/checkpoint_note.h"
+
+struct coh_checkpoint_writer {
+    coh_logical_hash *hash;
+    coh_file_ops ops;
+    uint64_t *offset[COH_PART_COUNT]; /* of each tensor in the part's file */
+    uint64_t file_bytes[COH_FILE_MANIFEST];
+    int part_count; /* 1: no states at all */
+    int fd[COH_FILE_COUNT];
+    int under_way;
+    char path[PATH_MAX], parent[PATH_MAX], partial[PATH_MAX];
+    char name[PATH_MAX + 16]; /* scratch: one file's */
+    char *note;
+    char *manifest;
+    size_t manifest_capacity, manifest_bytes;
+    int manifest_overflow;
+};
+
+/* ---- text ---- */
+
+static void text_add(coh_checkpoint_writer *writer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void text_add(coh_checkpoint_writer *writer, const char *format, ...)
+{
+    size_t left = writer->manifest_capacity - writer->manifest_bytes;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(writer->manifest + writer->manifest_bytes, left, format, arguments);
+    va_end(arguments);
+    if (length < 0 || (size_t)length >= left)
+        writer->manifest_overflow = 1;
+    else
+        writer->manifest_bytes += (size_t)length;
+}
+
+static void text_add_string(coh_checkpoint_writer *writer, const char *string)
+{
+    text_add(writer, "\"");
+    for (const char *at = string; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            text_add(writer, "\\%c", *at);
+        else if ((unsigned char)*at < 0x20)
+            text_add(writer, "\\u%04x", (unsigned)*at);
+        else
+            text_add(writer, "%c", *at);
+    }
+    text_add(writer, "\"");
+}
+
+static void manifest_add_tensors(coh_checkpoint_writer *writer)
+{
+    uint32_t tensor_count = coh_logical_hash_tensor_count(writer->hash);
+    text_add(writer, "  \"tensors\": [");
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        const coh_logical_tensor *tensor = coh_logical_hash_tensor(writer->hash, i);
+        text_add(writer, "%s\n    {\"name\": ", i ? "," : "");
+        text_add_string(writer, tensor->name);
+        text_add(writer, ", \"shape\": [");
+        for (int d = 0; d < tensor->shape.rank; d++)
+            text_add(writer, "%s%" PRId64, d ? ", " : "", tensor->shape.dim[d]);
+        text_add(writer, "], \"states\": %s}", tensor->has_states ? "true" : "false");
+    }
+    text_add(writer, "\n  ]");
+}
+
+static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkpoint_seal *seal,
+                                 uint64_t hash)
+{
+    writer->manifest_bytes = 0;
+    writer->manifest_overflow = 0;
+    text_add(writer, "{\n  \"format\": \"" COH_CHECKPOINT_FORMAT "\",\n  \"version\": %d,\n",
+             COH_CHECKPOINT_VERSION);
+    text_add(writer, "  \"step\": %" PRIu64 ",\n  \"applied_count\": %" PRIu64 ",\n", seal->step,
+             seal->applied_count);
+    text_add(writer,
+             "  \"numeric_fingerprint\": \"%016" PRIx64 "\",\n  \"hash\": \"%016" PRIx64 "\",\n",
+             seal->numeric_fingerprint, hash);
+    text_add(writer, "  \"grain_elements\": %u,\n  \"files\": {", COH_GRAIN_ELEMENTS);
+    for (int file = 0; file < COH_FILE_MANIFEST; file++)
+        if (file == COH_FILE_HASHES || file < writer->part_count)
+            text_add(writer, "%s\"%s\": %" PRIu64, file ? ", " : "",
+                     coh_checkpoint_file_name((coh_checkpoint_file)file), writer->file_bytes[file]);
+    text_add(writer, "},\n");
+    manifest_add_tensors(writer);
+    text_add(writer, ",\n  \"note\": %s", writer->note);
+    text_add(writer, COH_MANIFEST_SEAL,
+             coh_manifest_hash(writer->manifest, writer->manifest_bytes));
+    if (writer->manifest_overflow)
+        return coh_fail(COH_ERR_INTERNAL, "the manifest outgrew the %zu bytes set aside for it",
+                        writer->manifest_capacity);
+    return COH_OK;
+}
+
+/* ---- life ---- */
+
+/* Names must come back from the reader's library as they went in. */
+static coh_status names_check(coh_checkpoint_writer *writer)
+{
+    for (uint32_t i = 0; i < coh_logical_hash_tensor_count(writer->hash); i++) {
+        const char *name = coh_logical_hash_tensor(writer->hash, i)->name;
+        writer->manifest_bytes = 0;
+        text_add(writer, "{\"name\": ");
+        text_add_string(writer, name);
+        text_add(writer, "}");
+        if (coh_checkpoint_note_check(writer->manifest) != COH_OK)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "tensor %" PRIu32 ": its name is not UTF-8: rename it", i);
+    }
+    return COH_OK;
+}
+
+static coh_status writer_fill(coh_checkpoint_writer *writer)
+{
+    uint32_t tensor_count = coh_logical_hash_tensor_count(writer->hash);
+    writer->part_count = coh_logical_hash_has_states(writer->hash) ? COH_PART_COUNT : 1;
+    for (int part = 0; part < writer->part_count; part++) {
+        COH_TRY(COH_ALLOC(tensor_count, &writer->offset[part]));
+        COH_TRY(coh_checkpoint_offsets(coh_logical_hash_tensor(writer->hash, 0), tensor_count,
+                                       (coh_part)part, writer->offset[part],
+                                       &writer->file_bytes[part]));
+    }
+    coh_logical_hash_table(writer->hash, &writer->file_bytes[COH_FILE_HASHES]);
+    /* 160: a tensor's line without its name: five dimensions of 20 characters, words and commas. A
+     * character of a name may become six (\u001f). 1024: the rest. */
+    writer->manifest_capacity = 1024 + COH_CHECKPOINT_NOTE_BYTES;
+    for (uint32_t i = 0; i < tensor_count; i++)
+        writer->manifest_capacity +=
+            160 + 6 * strlen(coh_logical_hash_tensor(writer->hash, i)->name);
+    COH_TRY(COH_ALLOC(writer->manifest_capacity, &writer->manifest));
+    COH_TRY(COH_ALLOC(COH_CHECKPOINT_NOTE_BYTES, &writer->note));
+    return names_check(writer);
+}
+
+coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
+                                        coh_checkpoint_writer **out_writer)
+{
+    coh_status status = COH_OK;
+    coh_checkpoint_writer *writer = NULL;
+    *out_writer = NULL;
+    COH_TRY(COH_ALLOC(1, &writer));
+    for (int file = 0; file < COH_FILE_COUNT; file++)
+        writer->fd[file] = -1;
+    coh_file_ops_init(&writer->ops);
+    if (tensor_count == 0)
+        COH_TRY_GOTO(status, coh_fail(COH_ERR_ARGUMENT, "a checkpoint of no tensors"), done);
+    COH_TRY_GOTO(status, coh_logical_hash_create(tensors, tensor_count, &writer->hash), done);
+    COH_TRY_GOTO(status, writer_fill(writer), done);
+    *out_writer = writer;
+    writer = NULL;
+done:
+    coh_checkpoint_writer_destroy(writer);
+    return status;
+}
+
+void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer)
+{
+    if (!writer)
+        return;
+    coh_checkpoint_writer_abort(writer);
+    coh_logical_hash_destroy(writer->hash);
+    for (int part = 0; part < COH_PART_COUNT; part++)
+        coh_free(writer->offset[part]);
+    coh_free(writer->note);
+    coh_free(writer->manifest);
+    coh_free(writer);
+}
+
+uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer)
+{
+    uint64_t total = coh_bytes_round_page(writer->manifest_capacity) + COH_PAGE_BYTES; /* folder */
+    for (int file = 0; file < COH_FILE_MANIFEST; file++)
+        total += coh_bytes_round_page(writer->file_bytes[file]);
+    return total;
+}
+
+/* ---- a save ---- */
+
+static const char *file_path(coh_checkpoint_writer *writer, coh_checkpoint_file file)
+{
+    snprintf(writer->name, sizeof(writer->name), "%s/%s", writer->partial,
+             coh_checkpoint_file_name(file));
+    return writer->name;
+}
+
+static coh_status paths_set(coh_checkpoint_writer *writer, const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (length == 0 || length + sizeof(".partial") > sizeof(writer->path))
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint path: %zu characters, must be 1 to %zu",
+                        length, sizeof(writer->path) - sizeof(".partial"));
+    memcpy(writer->path, path, length);
+    writer->path[length] = '\0';
+    memcpy(writer->partial, writer->path, length);
+    strcpy(writer->partial + length, ".partial");
+    const char *slash = strrchr(writer->path, '/');
+    size_t parent_length = slash ? (size_t)(slash - writer->path) : 0;
+    memcpy(writer->parent, writer->path, parent_length);
+    writer->parent[parent_length] = '\0';
+    if (parent_length == 0)
+        strcpy(writer->parent, slash ? "/" : ".");
+    struct stat facts;
+    if (lstat(writer->path, &facts) == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "checkpoint %s exists already: remove it or save under another name",
+                        writer->path);
+    return COH_OK;
+}
+
+static coh_status files_create(coh_checkpoint_writer *writer)
+{
+    int error = coh_checkpoint_unlink(&writer->ops, writer->partial);
+    if (error)
+        return coh_file_fail(error, "remove the rest of an earlier save,", writer->partial);
+    if ((error = coh_file_mkdir(&writer->ops, writer->partial)))
+        return coh_file_fail(error, "make folder", writer->partial);
+    writer->under_way = 1;
+    for (int file = 0; file < COH_FILE_MANIFEST; file++) {
+        if (file != COH_FILE_HASHES && file >= writer->part_count)
+            continue;
+        const char *name = file_path(writer, (coh_checkpoint_file)file);
+        int fd = coh_file_create(&writer->ops, name);
+        if (fd < 0)
+            return coh_file_fail(fd, "create", name);
+        writer->fd[file] = fd;
+        if ((error = coh_file_reserve(&writer->ops, fd, writer->file_bytes[file]))) {
+            coh_status status = coh_file_fail(error, "reserve space for", name);
+            return coh_fail_prefix(status, "the checkpoint needs %" PRIu64 " bytes",
+                                   coh_checkpoint_writer_bytes(writer));
+        }
+    }
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char *path,
+                                       const char *note_json)
+{
+    if (writer->under_way)
+        return coh_fail(COH_ERR_INTERNAL, "a save to %s is under way already", writer->path);
+    const char *note = note_json ? note_json : "{}";
+    if (strlen(note) >= COH_CHECKPOINT_NOTE_BYTES)
+        return coh_fail(COH_ERR_ARGUMENT, "the checkpoint's note has %zu bytes, the most is %u",
+                        strlen(note), COH_CHECKPOINT_NOTE_BYTES - 1);
+    COH_TRY(coh_checkpoint_note_check(note));
+    strcpy(writer->note, note);
+    COH_TRY(paths_set(writer, path));
+    coh_logical_hash_begin(writer->hash);
+    coh_status status = files_create(writer);
+    if (status != COH_OK)
+        coh_checkpoint_writer_abort(writer);
+    return status;
+}
+
+/* Index of the first value that is NaN or infinite, or `count`. */
+static uint64_t first_broken(const float *data, uint64_t count)
+{
+    uint64_t block = 0;
+    for (; block < count; block += 4096) {
+        uint64_t end = count - block < 4096 ? count : block + 4096;
+        uint32_t broken = 0;
+        for (uint64_t i = block; i < end; i++) {
+            uint32_t bits;
+            memcpy(&bits, &data[i], sizeof(bits));
+            broken |= (bits & 0x7f800000u) == 0x7f800000u;
+        }
+        if (broken)
+            break;
+    }
+    for (uint64_t i = block; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &data[i], sizeof(bits));
+        if ((bits & 0x7f800000u) == 0x7f800000u)
+            return i;
+    }
+    return count;
+}
+
+coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
+                                     uint64_t element_begin, uint64_t count, const float *data)
+{
+    if (!writer->under_way)
+        return coh_fail(COH_ERR_INTERNAL, "checkpoint: put without begin");
+    COH_TRY(coh_logical_hash_put(writer->hash, part, tensor, element_begin, count, data));
+    uint64_t broken = first_broken(data, count);
+    if (broken < count)
+        return coh_fail(COH_ERR_NUMBER, "%s of tensor %s, element %" PRIu64 " is %s: not saved",
+                        part == COH_PART_WORK ? "value"
+                        : part == COH_PART_M  ? "m"
+                                              : "v",
+                        coh_logical_hash_tensor(writer->hash, tensor)->name, element_begin + broken,
+                        data[broken] != data[broken] ? "NaN" : "infinite");
+    int error = coh_file_write(&writer->ops, writer->fd[part], data, count * sizeof(*data),
+                               writer->offset[part][tensor] + element_begin * sizeof(*data));
+    return error ? coh_file_fail(error, "write", file_path(writer, (coh_checkpoint_file)part))
+                 : COH_OK;
+}
+
+/* Flushes and closes. */
+static coh_status file_seal(coh_checkpoint_writer *writer, coh_checkpoint_file file)
+{
+    int error = coh_file_sync(&writer->ops, writer->fd[file]);
+    if (error)
+        return coh_file_fail(error, "flush", file_path(writer, file));
+    error = coh_file_close(&writer->ops, writer->fd[file]);
+    writer->fd[file] = -1;
+    return error ? coh_file_fail(error, "close", file_path(writer, file)) : COH_OK;
+}
+
+static coh_status data_seal(coh_checkpoint_writer *writer)
+{
+    uint64_t bytes;
+    const uint64_t *table = coh_logical_hash_table(writer->hash, &bytes);
+    int error = coh_file_write(&writer->ops, writer->fd[COH_FILE_HASHES], table, bytes, 0);
+    if (error)
+        return coh_file_fail(error, "write", file_path(writer, COH_FILE_HASHES));
+    for (int file = 0; file < COH_FILE_MANIFEST; file++)
+        if (writer->fd[file] >= 0)
+            COH_TRY(file_seal(writer, (coh_checkpoint_file)file));
+    return COH_OK;
+}
+
+static coh_status manifest_seal(coh_checkpoint_writer *writer)
+{
+    const char *name = file_path(writer, COH_FILE_MANIFEST);
+    int fd = coh_file_create(&writer->ops, name);
+    if (fd < 0)
+        return coh_file_fail(fd, "create", name);
+    writer->fd[COH_FILE_MANIFEST] = fd;
+    int error = coh_file_write(&writer->ops, fd, writer->manifest, writer->manifest_bytes, 0);
+    if (error)
+        return coh_file_fail(error, "write", name);
+    return file_seal(writer, COH_FILE_MANIFEST);
+}
+
+/* The moment at which the checkpoint comes to exist. */
+static coh_status publish(coh_checkpoint_writer *writer)
+{
+    int error = coh_file_sync_folder(&writer->ops, writer->partial);
+    if (error)
+        return coh_file_fail(error, "flush folder", writer->partial);
+    error = coh_file_rename(&writer->ops, writer->partial, writer->path);
+    if (error == -EEXIST)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint %s has come to exist meanwhile",
+                        writer->path);
+    if (error)
+        return coh_file_fail(error, "rename to", writer->path);
+    error = coh_file_sync_folder(&writer->ops, writer->parent);
+    if (error) {
+        /* It is there but may not outlive a power cut: take it back rather than promise. */
+        coh_checkpoint_unlink(&writer->ops, writer->path);
+        return coh_file_fail(error, "flush folder", writer->parent);
+    }
+    writer->under_way = 0;
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_writer_finish(coh_checkpoint_writer *writer,
+                                        const coh_checkpoint_seal *seal, uint64_t *out_hash)
+{
+    uint64_t hash = 0;
+    coh_status status = COH_OK;
+    if (!writer->under_way)
+        return coh_fail(COH_ERR_INTERNAL, "checkpoint: finish without begin");
+    if (seal->step > INT64_MAX || seal->applied_count > INT64_MAX)
+        status = coh_fail(COH_ERR_INTERNAL, "checkpoint: a counter is above 2^63");
+    if (status == COH_OK)
+        status = coh_logical_hash_finish(writer->hash, seal->applied_count, &hash);
+    if (status == COH_OK)
+        status = data_seal(writer);
+    if (status == COH_OK)
+        status = manifest_write(writer, seal, hash);
+    if (status == COH_OK)
+        status = manifest_seal(writer);
+    if (status == COH_OK)
+        status = publish(writer);
+    if (status != COH_OK)
+        coh_checkpoint_writer_abort(writer);
+    else if (out_hash)
+        *out_hash = hash;
+    return status;
+}
+
+void coh_checkpoint_writer_abort(coh_checkpoint_writer *writer)
+{
+    for (int file = 0; file < COH_FILE_COUNT; file++) {
+        coh_file_close(&writer->ops, writer->fd[file]);
+        writer->fd[file] = -1;
+    }
+    if (writer->under_way)
+        coh_checkpoint_unlink(&writer->ops, writer->partial);
+    writer->under_way = 0;
+}

@@ -1,0 +1,49 @@
+/* file_ops.h - the file operations of a save, one by one, so that a test can break each of them.
+ *
+ * The one idea: a save must survive dying between any two operations, so every operation that changes
+ * the disk passes through this table and gets a number, from 1. Two variables in the environment, read
+ * once by coh_file_ops_init:
+ *
+ *     COH_TEST_EXIT_AT=<n>          _exit(86) in place of operation n; of a write the first half is done
+ *     COH_TEST_FAIL_AT=<n>[:errno]  operation n fails with that number (default 5, EIO), once
+ *     COH_TEST_FAIL_AT=<n>:short    if operation n is a write, it moves only half of its bytes
+ *
+ * Operations that only undo (unlink, rmdir, close after a failure) are counted too.
+ *
+ * Every call returns 0 (or a descriptor) or -errno, and allocates nothing. Names are of at most
+ * PATH_MAX bytes. Threads: one at a time per struct. */
+#ifndef COH_ENGINE_FILE_OPS_H
+#define COH_ENGINE_FILE_OPS_H
+
+#include <stdint.h>
+
+#define COH_FILE_OPS_EXIT_CODE 86
+
+typedef struct coh_file_ops {
+    uint64_t count;   /* operations so far */
+    uint64_t exit_at; /* 0: never */
+    uint64_t fail_at; /* 0: never */
+    int fail_errno;   /* 0: a short write */
+} coh_file_ops;
+
+/* Zeroes *ops and reads the environment. Malformed variables count as absent. */
+void coh_file_ops_init(coh_file_ops *ops);
+
+int coh_file_mkdir(coh_file_ops *ops, const char *path);
+/* A new file for writing; refuses an existing one. */
+int coh_file_create(coh_file_ops *ops, const char *path);
+/* Space for [0, bytes), so that later writes cannot meet a full disk. 0 bytes: does nothing. */
+int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes);
+/* All bytes, whatever the system moves at a time; each piece is one operation. */
+int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, uint64_t offset);
+int coh_file_sync(coh_file_ops *ops, int fd);
+/* Flushes the entries of a folder. */
+int coh_file_sync_folder(coh_file_ops *ops, const char *path);
+/* Closes; the descriptor is gone even on failure. Accepts -1. */
+int coh_file_close(coh_file_ops *ops, int fd);
+/* Refuses an existing target with -EEXIST. */
+int coh_file_rename(coh_file_ops *ops, const char *from, const char *to);
+int coh_file_unlink(coh_file_ops *ops, const char *path);
+int coh_file_rmdir(coh_file_ops *ops, const char *path);
+
+#endif

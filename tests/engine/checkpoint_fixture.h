@@ -1,0 +1,119 @@
+/* checkpoint_fixture.h - a small model's tensors at awkward sizes, and a folder to save them in.
+ *
+ * Sizes: one element, a prime, one grain exactly, a grain and one, several grains less one, and a
+ * frozen tensor (no states) of more than a grain. */
+#ifndef COH_TESTS_ENGINE_CHECKPOINT_FIXTURE_H
+#define COH_TESTS_ENGINE_CHECKPOINT_FIXTURE_H
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "cohobate/checkpoint.h"
+#include "engine/checkpoint_writer.h"
+
+#define FIXTURE_TENSORS  6
+#define FIXTURE_ELEMENTS (4 * COH_GRAIN_ELEMENTS)
+
+static const coh_logical_tensor fixture_tensors[FIXTURE_TENSORS] = {
+    { "scale", { COH_DTYPE_F32, 1, { 1 } }, 1, 1 },
+    { "norm \"odd\"\t\xc3\xa9.bias", { COH_DTYPE_F32, 1, { 1009 } }, 1009, 1 },
+    { "square.weight", { COH_DTYPE_F32, 2, { 128, 128 } }, 16384, 1 },
+    { "one_more.weight", { COH_DTYPE_F32, 3, { 5, 29, 113 } }, 16385, 1 },
+    { "frozen.weight", { COH_DTYPE_F32, 2, { 200, 101 } }, 20200, 0 },
+    { "long.weight", { COH_DTYPE_F32, 2, { 257, 255 } }, 65535, 1 },
+};
+
+static inline int fixture_parts(uint32_t tensor)
+{
+    return fixture_tensors[tensor].has_states ? COH_PART_COUNT : 1;
+}
+
+/* The value of one element: what any reader must find. */
+static inline float fixture_value(uint64_t seed, int part, uint32_t tensor, uint64_t element)
+{
+    return (float)coh_rng_uniform(seed, 16 * tensor + (uint64_t)part, element) - 0.5f;
+}
+
+/* Elements [begin, begin + count) into `data`. */
+static inline void fixture_fill(uint64_t seed, int part, uint32_t tensor, uint64_t begin,
+                                uint64_t count, float *data)
+{
+    for (uint64_t i = 0; i < count; i++)
+        data[i] = fixture_value(seed, part, tensor, begin + i);
+}
+
+static float fixture_buffer[FIXTURE_ELEMENTS];
+
+/* Puts everything, tensor by tensor in one piece each. */
+static inline coh_status fixture_put_all(coh_checkpoint_writer *writer, uint64_t seed)
+{
+    for (uint32_t t = 0; t < FIXTURE_TENSORS; t++)
+        for (int part = 0; part < fixture_parts(t); part++) {
+            fixture_fill(seed, part, t, 0, fixture_tensors[t].elements, fixture_buffer);
+            coh_status status = coh_checkpoint_writer_put(
+                writer, (coh_part)part, t, 0, fixture_tensors[t].elements, fixture_buffer);
+            if (status != COH_OK)
+                return status;
+        }
+    return COH_OK;
+}
+
+/* One whole save with a writer of its own. */
+static inline coh_status fixture_save(const char *path, uint64_t seed, const char *note,
+                                      uint64_t *out_hash)
+{
+    coh_checkpoint_seal seal = { .step = seed, .applied_count = seed, .numeric_fingerprint = 77 };
+    coh_checkpoint_writer *writer = NULL;
+    coh_status status = coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer);
+    if (status == COH_OK)
+        status = coh_checkpoint_writer_begin(writer, path, note);
+    if (status == COH_OK)
+        status = fixture_put_all(writer, seed);
+    if (status == COH_OK)
+        status = coh_checkpoint_writer_finish(writer, &seal, out_hash);
+    coh_checkpoint_writer_destroy(writer);
+    return status;
+}
+
+/* An empty folder, `path` of PATH_MAX bytes. */
+static inline void fixture_folder(char *path)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(path, PATH_MAX, "%s/coh-checkpoint-XXXXXX", parent ? parent : P_tmpdir);
+    if (!mkdtemp(path)) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* Removes a folder and all in it, two levels deep. */
+static inline void fixture_folder_remove(const char *path)
+{
+    char name[2 * PATH_MAX];
+    struct dirent *entry;
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(name, sizeof(name), "%.4000s/%s", path, entry->d_name);
+        if (unlink(name) != 0)
+            fixture_folder_remove(name);
+    }
+    if (folder)
+        closedir(folder);
+    rmdir(path);
+}
+
+static inline int fixture_exists(const char *path)
+{
+    struct stat facts;
+    return lstat(path, &facts) == 0;
+}
+
+#endif
