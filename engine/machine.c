@@ -1,0 +1,282 @@
+#include "cohobate/machine.h"
+
+#include <cblas.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/small_file.h"
+#include "cohobate/engine.h"
+#include "engine/cpu_quota.h"
+#include "engine/machine_findings.h"
+#include "memory/available.h"
+#include "memory/topology.h"
+
+#define SIZE_TEXT_BYTES 32
+
+/* What the process takes beside the arenas (code, stacks, library buffers) stays below 128 MiB; the
+ * other half is for the rest of the machine. */
+#define RESERVE_LEAST_BYTES (UINT64_C(256) << 20)
+
+uint64_t coh_machine_free_bytes(void)
+{
+    uint64_t available = coh_memory_available_bytes(NULL);
+    if (available == UINT64_MAX) /* no /proc: what the C library knows */
+        available = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t reserve = available / 16;
+    if (reserve < RESERVE_LEAST_BYTES)
+        reserve = RESERVE_LEAST_BYTES;
+    return available > reserve ? available - reserve : 0;
+}
+
+static int core_count_of(const coh_topology *topology, double quota_cores)
+{
+    if (quota_cores > 0 && quota_cores < topology->core_count)
+        return (int)ceil(quota_cores);
+    return topology->core_count;
+}
+
+int coh_machine_core_count(void)
+{
+    coh_topology topology;
+    (void)coh_topology_read(&topology); /* one core is its answer where it cannot look */
+    return core_count_of(&topology, coh_cpu_quota_cores(""));
+}
+
+coh_status coh_machine_disk_free(const char *folder, uint64_t *out_bytes)
+{
+    struct statvfs facts;
+    *out_bytes = 0;
+    if (statvfs(folder, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot ask for the free space of %s: %s", folder,
+                        strerror(errno));
+    if (__builtin_mul_overflow((uint64_t)facts.f_bavail, (uint64_t)facts.f_frsize, out_bytes))
+        *out_bytes = UINT64_MAX;
+    return COH_OK;
+}
+
+coh_finding *coh_finding_next(coh_finding_list *list, const char *subject)
+{
+    coh_finding *finding = list->count < list->most ? &list->findings[list->count++] : &list->spare;
+    *finding = (coh_finding){ .level = COH_FINDING_OK };
+    COH_FINDING_SAY(finding->subject, "%s", subject);
+    return finding;
+}
+
+void coh_finding_print(char *text, size_t text_bytes, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, text_bytes, format, arguments);
+    va_end(arguments);
+}
+
+static void examine_cores(coh_finding_list *list, const coh_topology *topology)
+{
+    coh_finding *finding = coh_finding_next(list, "cores");
+    double quota = coh_cpu_quota_cores("");
+    char cache[SIZE_TEXT_BYTES];
+    COH_FINDING_SAY(finding->found, "%d cores, %d hardware threads (%s), last-level cache %s",
+                    topology->core_count, topology->thread_count,
+                    topology->cpu_name[0] != '\0' ? topology->cpu_name : "unknown processor",
+                    coh_size_format(topology->last_cache_bytes, cache, sizeof(cache)));
+    if (quota <= 0 || quota >= topology->core_count)
+        return;
+    finding->level = COH_FINDING_NOTE;
+    size_t used = strlen(finding->found);
+    coh_finding_print(finding->found + used, sizeof(finding->found) - used,
+                      ", of which the control group grants %.2f", quota);
+    COH_FINDING_SAY(finding->cost, "all threads are stopped for the rest of a period once the "
+                                   "quota is used up");
+    COH_FINDING_SAY(finding->remedy,
+                    "raise the container's processor limit; --threads is %d by "
+                    "default",
+                    core_count_of(topology, quota));
+}
+
+static void examine_instruction_set(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "instruction set");
+    const char *path = coh_kernel_path();
+    int length = (int)strcspn(path, "+");
+    COH_FINDING_SAY(finding->found, "kernels run on the %.*s path", length, path);
+    if (strncmp(path, "plain", 5) != 0)
+        return;
+    finding->level = COH_FINDING_NOTE;
+    COH_FINDING_SAY(finding->cost, "norms, attention and updates run on plain C");
+    COH_FINDING_SAY(finding->remedy, "%s",
+                    getenv("COH_ISA") != NULL ? "unset COH_ISA"
+                                              : "a processor with AVX2 or AVX-512 is faster");
+}
+
+/* Core types of OpenBLAS that leave AVX-512 unused. */
+static int is_narrow_core(const char *core)
+{
+    static const char *const narrow[] = { "Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott" };
+    for (size_t i = 0; i < sizeof(narrow) / sizeof(narrow[0]); i++)
+        if (strcasecmp(core, narrow[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static int has_avx512(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+#else
+    return 0;
+#endif
+}
+
+/* Preset on some machines without anybody's knowledge: they decide over half of the speed. */
+static void examine_blas(coh_finding_list *list)
+{
+    static const char *const variables[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
+                                             "COH_PLAIN_MATMUL" };
+    coh_finding *finding = coh_finding_next(list, "BLAS");
+    const char *core = openblas_get_corename();
+    char preset[128] = "";
+    char unset[96] = "";
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        const char *value = getenv(variables[i]);
+        if (value == NULL)
+            continue;
+        size_t used = strlen(preset), unset_used = strlen(unset);
+        coh_finding_print(preset + used, sizeof(preset) - used, " %s=%.20s", variables[i], value);
+        coh_finding_print(unset + unset_used, sizeof(unset) - unset_used, " %s", variables[i]);
+    }
+    COH_FINDING_SAY(finding->found, "core type %s of %s%s%s", core, openblas_get_config(),
+                    preset[0] != '\0' ? "; preset:" : "", preset);
+    if (preset[0] == '\0')
+        return;
+    int slow = getenv("COH_PLAIN_MATMUL") != NULL || (has_avx512() && is_narrow_core(core));
+    finding->level = slow ? COH_FINDING_WARN : COH_FINDING_NOTE;
+    COH_FINDING_SAY(finding->cost, "%s",
+                    slow ? "about half the speed of matrix products: 250 instead of 450 to 490 "
+                           "GFLOP/s were measured on two cores with AVX-512"
+                         : "the bits of a run depend on the core type: another machine without "
+                           "these variables may round otherwise");
+    COH_FINDING_SAY(finding->remedy, "unset%s", unset);
+}
+
+static void examine_memory(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "memory");
+    const char *wall = "";
+    char total[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], free_text[SIZE_TEXT_BYTES];
+    uint64_t total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t free_bytes = coh_machine_free_bytes();
+    coh_size_format(coh_memory_available_bytes(&wall), available, sizeof(available));
+    coh_size_format(free_bytes, free_text, sizeof(free_text));
+    COH_FINDING_SAY(finding->found, "%s in all, %s available (%s), %s of it without the reserve",
+                    coh_size_format(total_bytes, total, sizeof(total)), available, wall, free_text);
+    if (free_bytes >= RESERVE_LEAST_BYTES)
+        return;
+    finding->level = COH_FINDING_WARN;
+    COH_FINDING_SAY(finding->cost, "the default budget is %s: most models do not plan in it",
+                    free_text);
+    COH_FINDING_SAY(finding->remedy, "end other programs, or give the container more memory");
+}
+
+static void examine_cgroup(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "cgroup");
+    uint64_t limit = coh_memory_limit_bytes();
+    char text[SIZE_TEXT_BYTES];
+    if (limit == UINT64_MAX) {
+        COH_FINDING_SAY(finding->found, "no memory limit");
+        return;
+    }
+    COH_FINDING_SAY(finding->found, "memory limit of %s",
+                    coh_size_format(limit, text, sizeof(text)));
+    COH_FINDING_SAY(finding->cost, "beyond it the kernel kills the process; page cache of the "
+                                   "files it reads counts, too");
+    COH_FINDING_SAY(finding->remedy, "keep --device-memory and 128 MiB of overhead below it");
+}
+
+static void examine_huge_pages(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "huge pages");
+    char text[128];
+    if (!coh_small_file_read("", "/sys/kernel/mm/transparent_hugepage/enabled", "", text,
+                             sizeof(text))) {
+        COH_FINDING_SAY(finding->found, "this kernel has no transparent huge pages");
+        finding->level = COH_FINDING_NOTE;
+    } else if (strstr(text, "[never]") != NULL) {
+        COH_FINDING_SAY(finding->found, "transparent huge pages are switched off");
+        finding->level = COH_FINDING_NOTE;
+    } else {
+        COH_FINDING_SAY(finding->found, "transparent huge pages: %s",
+                        strstr(text, "[always]") != NULL ? "always" : "for those who ask (arenas)");
+        return;
+    }
+    COH_FINDING_SAY(finding->cost, "arenas are touched and translated in pages of 4 KiB: a slower "
+                                   "start, more misses in the translation cache");
+    COH_FINDING_SAY(finding->remedy,
+                    "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+static void examine_numa(coh_finding_list *list, const coh_topology *topology)
+{
+    coh_finding *finding = coh_finding_next(list, "NUMA");
+    COH_FINDING_SAY(finding->found, "%d memory node%s", topology->node_count,
+                    topology->node_count == 1 ? "" : "s");
+    if (topology->node_count == 1)
+        return;
+    finding->level = COH_FINDING_NOTE;
+    COH_FINDING_SAY(finding->cost, "arenas are spread over the nodes; part of every access crosses "
+                                   "between them");
+    COH_FINDING_SAY(finding->remedy,
+                    "a model that fits one node: numactl --cpunodebind=0 --membind=0 cohobate ...");
+}
+
+/* Device code for CUDA is not part of this build; a GPU that idles is still worth a line. */
+static void examine_cuda(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "CUDA");
+    int driver = access("/dev/nvidiactl", F_OK) == 0;
+    int gpu_count = 0;
+    for (int i = 0; i < 16; i++) {
+        char path[32];
+        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+        gpu_count += access(path, F_OK) == 0;
+    }
+    COH_FINDING_SAY(finding->found,
+                    "this build has no CUDA device code; %d NVIDIA device%s %s here", gpu_count,
+                    gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
+    if (gpu_count == 0 && !driver)
+        return;
+    finding->level = COH_FINDING_NOTE;
+    COH_FINDING_SAY(finding->cost, "the GPU stays idle: everything is computed on the processor");
+}
+
+coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
+                               size_t *out_count)
+{
+    *out_count = 0;
+    if (folder == NULL || (out_findings == NULL && most > 0))
+        return coh_fail(COH_ERR_ARGUMENT, "no folder or no room for findings was given");
+    coh_finding_list list = { .findings = out_findings, .most = most };
+    coh_topology topology;
+    (void)coh_topology_read(&topology);
+    examine_cores(&list, &topology);
+    examine_instruction_set(&list);
+    examine_blas(&list);
+    examine_memory(&list);
+    examine_cgroup(&list);
+    examine_huge_pages(&list);
+    examine_numa(&list, &topology);
+    coh_examine_memlock(&list);
+    coh_examine_uring(&list);
+    coh_examine_direct(&list, folder);
+    coh_examine_disk(&list, folder);
+    examine_cuda(&list);
+    *out_count = list.count;
+    return COH_OK;
+}

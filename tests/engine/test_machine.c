@@ -1,0 +1,269 @@
+/* What the machine has (cohobate/machine.h, engine/cpu_quota.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cohobate/machine.h"
+#include "engine/cpu_quota.h"
+
+#define FINDINGS_MOST 32
+
+static char folder[128];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *place = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/coh-test-machine-XXXXXX", place != NULL ? place : "/tmp");
+    return mkdtemp(folder) == NULL;
+}
+
+static void shell(const char *format, const char *argument)
+{
+    char command[256];
+    snprintf(command, sizeof(command), format, argument);
+    assert_int_equal(system(command), 0);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    shell("rm -rf %s", folder);
+    return 0;
+}
+
+/* A file below `folder`, with the folders above it. */
+static void plant(const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof(full), "%s%s", folder, path);
+    for (char *at = full + strlen(folder) + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        mkdir(full, 0700);
+        *at = '/';
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void the_smallest_quota_on_the_way_up_counts(void **state)
+{
+    (void)state;
+    assert_true(coh_cpu_quota_cores(folder) == 0); /* nothing is there */
+    plant("/proc/self/cgroup", "0::/slice/unit\n");
+    plant("/sys/fs/cgroup/slice/unit/cpu.max", "400000 100000\n");
+    assert_true(coh_cpu_quota_cores(folder) == 4);
+    plant("/sys/fs/cgroup/slice/cpu.max", "150000 100000\n");
+    assert_true(coh_cpu_quota_cores(folder) == 1.5);
+    plant("/sys/fs/cgroup/slice/cpu.max", "max 100000\n");
+    assert_true(coh_cpu_quota_cores(folder) == 4);
+    plant("/sys/fs/cgroup/slice/unit/cpu.max", "max 100000\n");
+    assert_true(coh_cpu_quota_cores(folder) == 0);
+}
+
+static void a_group_that_is_not_visible_falls_back_to_the_mount(void **state)
+{
+    (void)state;
+    plant("/proc/self/cgroup", "0::/docker/0123abc\n");
+    plant("/sys/fs/cgroup/cpu.max", "250000 100000\n");
+    assert_true(coh_cpu_quota_cores(folder) == 2.5);
+}
+
+static void version_1_groups_are_read_by_controller(void **state)
+{
+    (void)state;
+    plant("/proc/self/cgroup", "5:cpuset:/other\n4:cpu,cpuacct:/a\n1:memory:/a\n");
+    plant("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "300000\n");
+    plant("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    plant("/sys/fs/cgroup/cpuset/other/cpu.cfs_quota_us", "100000\n"); /* not a cpu group */
+    plant("/sys/fs/cgroup/cpuset/other/cpu.cfs_period_us", "100000\n");
+    assert_true(coh_cpu_quota_cores(folder) == 3);
+    plant("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
+    assert_true(coh_cpu_quota_cores(folder) == 0);
+}
+
+static void cores_are_those_this_process_may_run_on(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    assert_in_range(coh_machine_core_count(), 1, CPU_COUNT(&before));
+    int first = 0;
+    while (!CPU_ISSET(first, &before))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    /* In a child: there no thread of OpenBLAS is left that may run elsewhere. */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(sched_setaffinity(0, sizeof(one), &one) == 0 ? coh_machine_core_count() : 100);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+}
+
+static void free_bytes_leave_a_reserve(void **state)
+{
+    (void)state;
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "r");
+    assert_non_null(file);
+    while (kib == 0 && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "MemTotal: %llu kB", &kib) != 1)
+            kib = 0;
+    fclose(file);
+    uint64_t total = (uint64_t)kib * 1024;
+    assert_true(total > 0);
+    uint64_t reserve = total / 16 > (256u << 20) ? 0 : 256u << 20; /* 1/16 is of what is free */
+    assert_true(coh_machine_free_bytes() + reserve <= total);
+}
+
+static void disk_free_is_what_this_user_may_write(void **state)
+{
+    (void)state;
+    struct statvfs facts;
+    uint64_t bytes = 0;
+    assert_int_equal(coh_machine_disk_free(folder, &bytes), COH_OK);
+    assert_int_equal(statvfs(folder, &facts), 0);
+    double expected = (double)facts.f_bavail * (double)facts.f_frsize;
+    double moved = expected - (double)bytes; /* others write meanwhile */
+    assert_true(moved < 0.05 * expected + 1e9 && moved > -0.05 * expected - 1e9);
+    assert_int_equal(coh_machine_disk_free("/no/such/folder", &bytes), COH_ERR_IO);
+    assert_int_equal(bytes, 0);
+    assert_non_null(strstr(coh_last_error(), "/no/such/folder"));
+}
+
+static const coh_finding *find(const coh_finding *findings, size_t count, const char *subject)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(findings[i].subject, subject) == 0)
+            return &findings[i];
+    return NULL;
+}
+
+static void every_subject_is_examined_and_a_warning_says_what_to_do(void **state)
+{
+    (void)state;
+    static const char *const subjects[] = { "cores",    "instruction set", "BLAS", "memory",
+                                            "cgroup",   "huge pages",      "NUMA", "memlock",
+                                            "io_uring", "O_DIRECT",        "disk", "CUDA" };
+    coh_finding findings[FINDINGS_MOST];
+    size_t count = 0;
+    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
+        if (find(findings, count, subjects[i]) == NULL)
+            fail_msg("nothing is said about %s", subjects[i]);
+    for (size_t i = 0; i < count; i++) {
+        const coh_finding *finding = &findings[i];
+        assert_true(finding->found[0] != '\0');
+        if (finding->level != COH_FINDING_OK && finding->cost[0] == '\0')
+            fail_msg("%s: '%s' without what it costs", finding->subject, finding->found);
+        if (finding->level == COH_FINDING_WARN && finding->remedy[0] == '\0')
+            fail_msg("%s: '%s' without what to do", finding->subject, finding->found);
+    }
+}
+
+static void no_more_findings_are_written_than_there_is_room_for(void **state)
+{
+    (void)state;
+    coh_finding findings[4];
+    memset(findings, 0x77, sizeof(findings));
+    size_t count = 0;
+    assert_int_equal(coh_machine_examine(folder, findings, 3, &count), COH_OK);
+    assert_int_equal(count, 3);
+    for (size_t i = 0; i < sizeof(findings[3]); i++)
+        assert_int_equal(((unsigned char *)&findings[3])[i], 0x77);
+    assert_int_equal(coh_machine_examine(folder, NULL, 0, &count), COH_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(coh_machine_examine(NULL, findings, 3, &count), COH_ERR_ARGUMENT);
+}
+
+static void the_probe_of_a_folder_leaves_nothing_in_it(void **state)
+{
+    (void)state;
+    coh_finding findings[FINDINGS_MOST];
+    size_t count = 0;
+    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    DIR *open_folder = opendir(folder);
+    assert_non_null(open_folder);
+    int entry_count = 0;
+    while (readdir(open_folder) != NULL)
+        entry_count++;
+    closedir(open_folder);
+    assert_int_equal(entry_count, 2); /* . and .. */
+}
+
+static void a_folder_that_cannot_hold_files_is_a_finding_not_a_failure(void **state)
+{
+    (void)state;
+    static const char *const folders[] = { "/no/such/folder", "/proc" };
+    for (int i = 0; i < 2; i++) {
+        coh_finding findings[FINDINGS_MOST];
+        size_t count = 0;
+        assert_int_equal(coh_machine_examine(folders[i], findings, FINDINGS_MOST, &count), COH_OK);
+        const coh_finding *direct = find(findings, count, "O_DIRECT");
+        assert_non_null(direct);
+        assert_int_equal(direct->level, COH_FINDING_WARN);
+        assert_non_null(strstr(direct->remedy, "--disk"));
+    }
+}
+
+static void a_preset_blas_variable_is_named_with_its_remedy(void **state)
+{
+    (void)state;
+    coh_finding findings[FINDINGS_MOST];
+    size_t count = 0;
+    char *before = getenv("OPENBLAS_CORETYPE");
+    before = before == NULL ? NULL : strdup(before);
+    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    const coh_finding *blas = find(findings, count, "BLAS");
+    assert_non_null(blas);
+    assert_int_not_equal(blas->level, COH_FINDING_OK);
+    assert_non_null(strstr(blas->found, "OPENBLAS_CORETYPE=Haswell"));
+    assert_non_null(strstr(blas->remedy, "unset OPENBLAS_CORETYPE"));
+    unsetenv("OPENBLAS_CORETYPE");
+    unsetenv("OPENBLAS_L2_SIZE");
+    unsetenv("COH_PLAIN_MATMUL");
+    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    assert_null(strstr(find(findings, count, "BLAS")->found, "preset"));
+    if (before != NULL)
+        setenv("OPENBLAS_CORETYPE", before, 1);
+    free(before);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(the_smallest_quota_on_the_way_up_counts),
+        IN_FOLDER(a_group_that_is_not_visible_falls_back_to_the_mount),
+        IN_FOLDER(version_1_groups_are_read_by_controller),
+        IN_FOLDER(disk_free_is_what_this_user_may_write),
+        IN_FOLDER(every_subject_is_examined_and_a_warning_says_what_to_do),
+        IN_FOLDER(no_more_findings_are_written_than_there_is_room_for),
+        IN_FOLDER(the_probe_of_a_folder_leaves_nothing_in_it),
+        IN_FOLDER(a_folder_that_cannot_hold_files_is_a_finding_not_a_failure),
+        IN_FOLDER(a_preset_blas_variable_is_named_with_its_remedy),
+        cmocka_unit_test(cores_are_those_this_process_may_run_on),
+        cmocka_unit_test(free_bytes_leave_a_reserve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
