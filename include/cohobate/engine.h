@@ -47,8 +47,18 @@ COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_opti
                                      coh_engine **out_engine);
 COH_API void coh_engine_destroy(coh_engine *engine); /* accepts NULL; stops what runs */
 
-/* Parameters from their kinds' initialisation and `seed`, states zero. */
+/* Parameters from their kinds' initialisation and `seed`, states zero. No body may be under way. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
+
+/* May overwrite the first values of elements [element_begin, element_begin + count) of a parameter. Called
+ * from the compute lane, in any order of pieces; may not call the engine. */
+typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
+                                           uint64_t element_begin, uint64_t count, float *values);
+
+/* As coh_engine_init, then each piece goes past `source`: weights from elsewhere, streamed.
+ * Fails: with the source's failure; the engine then needs another init or load. */
+COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
+                                        coh_parameter_source source, void *context);
 
 /* One optimizer step's inputs. inputs[i]: graph input i for all micro-batches, one after the other.
  * Copied before the call returns. */
@@ -56,7 +66,7 @@ typedef struct coh_step_input {
     uint64_t step; /* from 0 */
     uint64_t seed;
     float learning_rate;
-    float clip; /* global gradient norm; 0: off (needs a plan with deferred_update 0) */
+    float clip; /* most global gradient norm; 0: off. Above 0 needs a plan with deferred_update */
     const void *inputs[COH_PORT_MAX];
 } coh_step_input;
 
@@ -82,9 +92,11 @@ COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *inp
                                    coh_step_result *out_result);
 
 /* After a result with finite == 0 and no body under way: runs that step's body again on the same
- * inputs, looking at every value each line writes. `discard` first takes back a later body whose
- * gradients wait (it must be submitted again). Names the first operator and tensor that is not finite in
- * `out_sentence` (at least 256 bytes). Leaves nothing pending. */
+ * inputs, looking at every value each operator writes, and names the first operator and tensor that is
+ * not finite in `out_sentence` (at least 256 bytes). A later body that ran on the same parameters is taken
+ * back (submit it again): `applied_count` is that of the broken step's result. Leaves nothing pending and
+ * no parameter changed.
+ * Fails: COH_ERR_ARGUMENT with updates in backward: the broken values have gone out already. */
 COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input,
                                    uint64_t applied_count, char *out_sentence);
 
@@ -125,13 +137,12 @@ COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
  * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO. */
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed);
 
-/* One parameter's values, or its gradient of the last body (before it is applied): for tests and export.
- * `data` takes coh_shape_elements floats. Quiet point; runs a program. */
+/* One parameter's values (or moments) after the last step, or its gradient as the last body left it
+ * (deferred updates only; before clipping): for tests and export. `data` takes coh_shape_elements floats.
+ * Values and moments drain first; a gradient does not. */
 typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_FETCH_V } coh_fetch;
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
-/* Sets one parameter's values (states untouched). */
-COH_API coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, const float *data);
 
 /* What the machine gave: for the one start-up paragraph. */
 typedef struct coh_engine_facts {
