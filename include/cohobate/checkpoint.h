@@ -39,6 +39,8 @@ typedef struct coh_checkpoint_tensor {
     const char *name;
     coh_shape shape;
 } coh_checkpoint_tensor;
+/* By index in tensor order; the name lives as long as the checkpoint is open. Fails:
+ * COH_ERR_ARGUMENT when there is no such tensor. */
 COH_API coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t index,
                                             coh_checkpoint_tensor *out_tensor);
 

@@ -10,6 +10,7 @@ int main(void)
         return 1;
     if (coh_size_parse("64", &bytes) == COH_OK || coh_last_error()[0] == '\0')
         return 1;
-    printf("a program of its own reads 64MiB and is told: %s\n", coh_last_error());
+    /* Reaches the kernels of every instruction set: none may be missing from the archive. */
+    printf("%s, kernel path %s; told: %s\n", coh_version(), coh_kernel_path(), coh_last_error());
     return 0;
 }
