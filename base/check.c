@@ -14,7 +14,7 @@ const char *coh_last_error(void)
     return error_text;
 }
 
-/* In brackets: to clang-tidy the name is a macro, too. */
+/* In brackets: the name is a macro, too. */
 coh_status(coh_fail)(coh_status status, const char *format, ...)
 {
     va_list arguments;

@@ -16,10 +16,14 @@
 /* Sets this thread's error text (cut at COH_ERROR_TEXT_BYTES - 1) and returns `status`. */
 coh_status coh_fail(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-#ifdef __clang_analyzer__
-/* clang-tidy cannot see that the status comes back: without it every failure might be a success. */
-#define coh_fail(status, ...) ((void)coh_fail((status), __VA_ARGS__), (status))
-#endif
+/* So that compilers and clang-tidy see which status comes back: else a failure might be a success, and
+ * what only a success writes looks unset. */
+#define coh_fail(status, ...)                                                                      \
+    __extension__({                                                                                \
+        const coh_status coh_fail_status_ = (status);                                              \
+        (void)coh_fail(coh_fail_status_, __VA_ARGS__);                                             \
+        coh_fail_status_;                                                                          \
+    })
 
 /* Puts "<prefix>: " before this thread's error text, to add the place a caller knows. Returns
  * `status`. */
