@@ -77,7 +77,7 @@ static coh_status file_read(const coh_checkpoint *checkpoint, coh_checkpoint_fil
 
 static coh_status manifest_load(coh_checkpoint *checkpoint)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     char *text = NULL;
     coh_status status = file_open(checkpoint, COH_FILE_MANIFEST, &bytes);
     if (status != COH_OK)
@@ -100,7 +100,7 @@ static coh_status data_files_open(coh_checkpoint *checkpoint)
 {
     const coh_manifest *manifest = &checkpoint->manifest;
     for (int file = 0; file < COH_FILE_MANIFEST; file++) {
-        uint64_t bytes;
+        uint64_t bytes = 0;
         if (file != COH_FILE_HASHES && file >= manifest->part_count)
             continue;
         COH_TRY(file_open(checkpoint, (coh_checkpoint_file)file, &bytes));

@@ -138,7 +138,7 @@ static void a_file_of_another_length_is_refused(void **state)
 {
     (void)state;
     for (int file = 0; file < 5; file++) {
-        char saved[PATH_MAX + 128];
+        char saved[2 * PATH_MAX + 128];
         uint64_t bytes = file_bytes(files[file]);
         const uint64_t lengths[] = { 0, 1, bytes / 2, bytes - 1, bytes + 1, bytes + 4096 };
         for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
