@@ -1,6 +1,6 @@
 /* step.h - the executor: walks a program on its lanes.
  *
- * It decides nothing. Lines go out in issue order; each lane runs its lines one after the other, waits
+ * It decides nothing. Lines go out in issue order; each lane takes its lines one after the other, waits
  * for the counters a line names, checks its predicate, enters the extents it touches, does it, leaves
  * the extents whose count is used up, and raises `retired`.
  *
@@ -8,29 +8,104 @@
  *   compute:           [ c1 ][ c2 ]           retired[compute] = 0 1 2
  *   read thread:   [ r1 .............. ]      its own; waits until retired[compute] >= n
  *
- * Line n of lane L in repetition r of a run has the number base[L] + r * length[L] + n. Programs of
- * different kinds meet at a quiet point (all lanes retired), so a first repetition's carried waits hold
- * already and are skipped. */
+ * One run of one program is a *ticket*. Tickets are numbered from 1 and taken up in order; each lane
+ * counts its lines from a base per ticket, so line n of a lane in a ticket has the number base + n, and
+ * a carried wait is one program's length lower. Up to two tickets of one program overlap: while the
+ * first one's last writes leave, the second one's first reads come. Tickets of different programs meet
+ * at a quiet point (all lanes retired); the carried waits of a first repetition hold there and are
+ * skipped.
+ *
+ * Failure: the first failing line of any lane wins. Its status and sentence are kept, every counter is
+ * closed, so every thread stops promptly; each later call returns that failure.
+ *
+ * Threads: all calls belong to the thread that created it. It starts coh-step and one thread per lane in
+ * use. Nothing is allocated after create. */
 #ifndef COH_ENGINE_STEP_H
 #define COH_ENGINE_STEP_H
 
 #include "base/check.h"
+#include "base/pool.h"
+#include "cohobate/engine.h"
+#include "memory/device.h"
+#include "memory/ledger.h"
 #include "memory/tier.h"
+#include "offload/store.h"
 #include "planner/plan.h"
 
-typedef struct coh_step_engine coh_step_engine;
+typedef struct coh_step coh_step;
 
-/* What a line of an opcode that only the engine knows does with the chunk it touches. Called on the
- * compute lane with resolved pointers. `first` and `first_bytes` are a chunk of stream `stream` of
- * `object` that begins at object_offset. */
+/* What an INIT, IMPORT, HASH or SAVE line does with the chunk it touches. Called on the compute lane. */
 typedef struct coh_chunk_visit {
     const coh_layout *layout;
     coh_opcode opcode;
-    coh_stream stream;
+    coh_stream stream; /* WORK, GRAD or STATE */
     int32_t group;
     uint64_t object_offset, bytes; /* in the object of its own stream */
     void *data;
 } coh_chunk_visit;
 typedef coh_status (*coh_chunk_visitor)(void *context, const coh_chunk_visit *visit);
+
+typedef struct coh_step_config {
+    /* Layout, programs, graph, microbatch count, deferred_update, link rate. Must outlive the step.
+     * `graph` may be NULL where no line runs a kind. */
+    const coh_plan *plan;
+    const coh_engine_options *options; /* read during create only */
+    const coh_device_ops *device_ops;
+    const coh_store_ops *store_ops; /* NULL: the best rung */
+    coh_pool *pool;                 /* for kernels of the compute lane; NULL: none */
+    coh_ledger *ledger;
+} coh_step_config;
+
+/* Arenas, store, threads, all calls resolved. Pinned objects are zero; with poison the rest is NaN.
+ * Fails: COH_ERR_MEMORY, COH_ERR_FULL (disk), COH_ERR_DEVICE, COH_ERR_IO, COH_ERR_INTERNAL (a program
+ * that no scheduler of ours writes). */
+coh_status coh_step_create(const coh_step_config *config, coh_step **out_step);
+/* Stops what runs. The ledger is then as before create. Accepts NULL. */
+void coh_step_destroy(coh_step *step);
+
+/* What one run is given. FEED copies seed, step, learning rate, clip and inputs; INIT uses the seed. */
+typedef struct coh_step_feed {
+    const coh_step_input *input; /* NULL: all zero */
+    uint64_t microbatch_count;   /* of the inputs: the plan's, 1 (evaluate), 0: there are none */
+    coh_chunk_visitor
+        visitor; /* for INIT (after its own values; may be NULL), IMPORT, HASH, SAVE */
+    void *visitor_context;
+    int32_t scan; /* 1: check every value that a kind's line writes */
+} coh_step_feed;
+
+/* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most one
+ * run is unfinished (of the same program), or none (of another). `out_ticket` may be NULL. */
+coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step_feed *feed,
+                           uint64_t *out_ticket);
+
+/* What CLIP found in a ticket; exposed and link figures since the CLIP before. Valid for the two newest
+ * tickets. For a program without CLIP: waits for the whole ticket, result all zero but the figures. */
+coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
+
+/* Waits until all lanes have retired everything submitted. */
+coh_status coh_step_quiet(coh_step *step);
+
+/* After a run with scan: operator and tensor of the first line that wrote a value that is not finite,
+ * or 0 when there was none. */
+typedef struct coh_scan_finding {
+    int32_t operator_index, microbatch;
+    coh_opcode opcode;
+    coh_role role;
+    int32_t port;
+} coh_scan_finding;
+int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding);
+
+/* At a quiet point only: the cells, and where an object stands (pinned ones). NULL: there is none. */
+coh_cells *coh_step_cells(coh_step *step);
+void *coh_step_pinned(coh_step *step, int32_t object);
+/* Zeroes all pinned objects: before parameters are made or loaded anew. */
+void coh_step_clear_pinned(coh_step *step);
+
+/* Mean of the losses of the first micro-batches, folded in their order; 0 without losses. CLIP's, or at a
+ * quiet point. */
+double coh_step_mean_loss(coh_step *step, uint64_t microbatch_count);
+
+/* The figures of the store; 0 when the plan has none. */
+int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts);
 
 #endif

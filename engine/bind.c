@@ -1,0 +1,267 @@
+/* Everything about a program that can be looked up once: which lines a lane has, which extents a line
+ * uses, how many versions a run makes, and every view of every call, resolved to pointers. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/step_state.h"
+
+const coh_operand *coh_line_operand(const coh_program *program, const coh_instruction *line,
+                                    coh_role role)
+{
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        if (program->operands[line->operand_begin + i].role == role)
+            return &program->operands[line->operand_begin + i];
+    return NULL;
+}
+
+/* ---- form: what the executor relies on ---- */
+
+static coh_status refuse(const coh_program *program, const coh_instruction *line, const char *what)
+{
+    return coh_fail(COH_ERR_INTERNAL, "program %s, line %u (%s on lane %s): %s",
+                    coh_program_kind_name(program->kind), (unsigned)(line - program->lines),
+                    coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane),
+                    what);
+}
+
+static int has_one_chunk(const coh_operand *operand)
+{
+    return operand != NULL && operand->touch_count == 1;
+}
+
+static coh_status check_disk_line(const coh_program *program, const coh_instruction *line)
+{
+    const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
+    const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
+    int is_read = line->opcode == COH_OP_READ;
+    if (line->lane != (is_read ? COH_LANE_READ : COH_LANE_WRITE))
+        return refuse(program, line, "the lane does not go that way");
+    if (!has_one_chunk(from) || !has_one_chunk(to))
+        return refuse(program, line, "a disk line moves one chunk");
+    if ((from->tier == COH_TIER_DISK) != is_read || (to->tier == COH_TIER_DISK) == is_read)
+        return refuse(program, line, "one end must be the file, the other an arena");
+    return COH_OK;
+}
+
+static coh_status check_line(const coh_step *step, const coh_program *program,
+                             const coh_instruction *line)
+{
+    coh_opcode opcode = (coh_opcode)line->opcode;
+    if (opcode == COH_OP_READ || opcode == COH_OP_WRITE)
+        return check_disk_line(program, line);
+    if (line->lane == COH_LANE_COMM0 || line->lane == COH_LANE_COMM1 ||
+        line->lane >= COH_LANE_COUNT)
+        return refuse(program, line, "this build has no such lane");
+    if (opcode == COH_OP_LOAD || opcode == COH_OP_STORE) {
+        if (coh_line_operand(program, line, COH_ROLE_FROM) == NULL ||
+            coh_line_operand(program, line, COH_ROLE_TO) == NULL)
+            return refuse(program, line, "a mover has two ends");
+        return COH_OK;
+    }
+    if (line->call >= 0 && line->lane != COH_LANE_COMPUTE)
+        return refuse(program, line, "kinds run on the compute lane");
+    int needs_cells = opcode == COH_OP_FEED || opcode == COH_OP_CLIP || opcode == COH_OP_UPDATE ||
+                      opcode == COH_OP_SETTLE || line->predicate_cell != COH_CELL_NONE;
+    if (needs_cells && step->layout->cells < 0)
+        return refuse(program, line, "the layout has no cells");
+    if (opcode == COH_OP_UPDATE &&
+        !(has_one_chunk(coh_line_operand(program, line, COH_ROLE_WORK)) &&
+          has_one_chunk(coh_line_operand(program, line, COH_ROLE_GRAD)) &&
+          has_one_chunk(coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE))))
+        return refuse(program, line, "an update takes one chunk of work, gradient and states");
+    if (opcode == COH_OP_NORM && coh_line_operand(program, line, COH_ROLE_GRAD) == NULL)
+        return refuse(program, line, "no gradient");
+    return COH_OK;
+}
+
+/* ---- lanes and uses ---- */
+
+static coh_status bind_lanes(const coh_step *step, coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        COH_TRY(COH_ALLOC(program->lane_length[lane], &bound->lane_lines[lane]));
+    uint32_t seen[COH_LANE_COUNT] = { 0 };
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        COH_TRY(check_line(step, program, line));
+        if (line->ordinal != ++seen[line->lane] || line->ordinal > program->lane_length[line->lane])
+            return refuse(program, line, "ordinals do not count the lane's lines");
+        bound->lane_lines[line->lane][line->ordinal - 1] = i;
+        if (line->opcode == COH_OP_CLIP)
+            bound->clip_ordinal = line->ordinal;
+    }
+    return COH_OK;
+}
+
+/* Adds extent `e` to the uses of the line whose uses begin at `begin`, once. */
+static void add_use(coh_bound *bound, uint32_t begin, uint32_t *count, uint32_t e)
+{
+    for (uint32_t i = begin; i < *count; i++)
+        if (bound->uses[i] == e)
+            return;
+    bound->uses[(*count)++] = e;
+}
+
+static coh_status bind_uses(coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(program->touch_count, &bound->uses));
+    COH_TRY(COH_ALLOC(program->line_count + 1, &bound->use_begin));
+    uint32_t count = 0;
+    for (uint32_t l = 0; l < program->line_count; l++) {
+        const coh_instruction *line = &program->lines[l];
+        bound->use_begin[l] = count;
+        for (uint32_t o = 0; o < line->operand_count; o++) {
+            const coh_operand *operand = &program->operands[line->operand_begin + o];
+            for (uint32_t t = 0; t < operand->touch_count; t++) {
+                uint32_t extent = program->touches[operand->touch_begin + t].extent;
+                if (extent != COH_EXTENT_FILE)
+                    add_use(bound, bound->use_begin[l], &count, extent);
+            }
+        }
+    }
+    bound->use_begin[program->line_count] = count;
+    return COH_OK;
+}
+
+static coh_status bind_extents(coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    for (int parity = 0; parity < 2; parity++) {
+        COH_TRY(COH_ALLOC(program->extent_count, &bound->extents[parity]));
+        for (uint32_t e = 0; e < program->extent_count; e++) {
+            atomic_init(&bound->extents[parity][e].remaining, program->extents[e].use_count);
+            atomic_init(&bound->extents[parity][e].entered, program->extents[e].at_begin);
+        }
+    }
+    return COH_OK;
+}
+
+/* A program that makes residents without having found them (INIT) replaces what stood there. */
+static coh_status bind_replaced(const coh_layout *layout, coh_bound *bound)
+{
+    enum { FOUND = 1, MADE = 2 };
+    const coh_program *program = bound->program;
+    uint8_t *seen = NULL;
+    COH_TRY(COH_ALLOC((size_t)layout->chunk_count * COH_TIER_COUNT, &seen));
+    coh_status status = COH_ALLOC(layout->resident_count, &bound->replaced);
+    for (uint32_t e = 0; status == COH_OK && e < program->extent_count; e++) {
+        const coh_extent *extent = &program->extents[e];
+        uint8_t *place = &seen[(size_t)extent->chunk * COH_TIER_COUNT + extent->tier];
+        *place |= (uint8_t)((extent->at_begin ? FOUND : 0) | (extent->at_end ? MADE : 0));
+    }
+    for (uint32_t i = 0; status == COH_OK && i < layout->resident_count; i++) {
+        const coh_resident *resident = &layout->residents[i];
+        if (seen[(size_t)resident->chunk * COH_TIER_COUNT + resident->tier] == MADE)
+            bound->replaced[bound->replaced_count++] = i;
+    }
+    coh_free(seen);
+    return status;
+}
+
+/* Compute lines (and host lines) that write make versions; movers copy them. */
+static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(layout->chunk_count, &bound->versions_per_run));
+    for (uint32_t l = 0; l < program->line_count; l++) {
+        const coh_instruction *line = &program->lines[l];
+        int moves = line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE;
+        for (uint32_t o = 0; o < line->operand_count; o++) {
+            const coh_operand *operand = &program->operands[line->operand_begin + o];
+            int32_t made = !moves && (operand->access & COH_ACCESS_WRITE) ? 1 : 0;
+            for (uint32_t t = 0; t < operand->touch_count; t++) {
+                const coh_touch *touch = &program->touches[operand->touch_begin + t];
+                uint32_t *most = &bound->versions_per_run[touch->chunk];
+                if (touch->version + made > 0 && (uint32_t)(touch->version + made) > *most)
+                    *most = (uint32_t)(touch->version + made);
+            }
+        }
+    }
+    return COH_OK;
+}
+
+/* ---- calls ---- */
+
+static void resolve_view(const coh_step *step, const coh_operand *operand,
+                         const coh_binding *binding, coh_view *view)
+{
+    view->data =
+        (char *)coh_operand_data(step, operand) + (binding->object_offset - operand->object_offset);
+    view->shape = binding->shape;
+    view->origin[0] = binding->origin[0];
+    view->origin[1] = binding->origin[1];
+    int64_t stride = 1;
+    for (int32_t d = binding->shape.rank; d-- > 0;) {
+        view->stride[d] = stride;
+        stride *= binding->shape.dim[d];
+    }
+}
+
+static coh_status bind_call(const coh_step *step, coh_bound *bound, const coh_instruction *line)
+{
+    const coh_program *program = bound->program;
+    const coh_line_call *call = &program->calls[line->call];
+    int is_add = line->opcode == COH_OP_ADD;
+    if (!is_add && (step->plan->graph == NULL || call->operator_index < 0 ||
+                    (size_t)call->operator_index >= step->plan->graph->op_count))
+        return refuse(program, line, "no such operator");
+    for (uint32_t i = 0; i < call->binding_count; i++) {
+        const coh_binding *binding = &program->bindings[call->binding_begin + i];
+        coh_bound_port *port = &bound->ports[call->binding_begin + i];
+        int is_end = binding->role == COH_ROLE_FROM || binding->role == COH_ROLE_TO;
+        int is_port = binding->role <= COH_ROLE_WORKSPACE || binding->role == COH_ROLE_LOSS;
+        if (binding->operand >= line->operand_count || binding->port >= COH_PORT_MAX ||
+            !(is_add ? is_end : is_port))
+            return refuse(program, line, "a binding names nothing that a call has");
+        const coh_operand *operand = &program->operands[line->operand_begin + binding->operand];
+        if (binding->object_offset < operand->object_offset)
+            return refuse(program, line, "a binding begins before its operand");
+        port->role = binding->role;
+        port->port = binding->port;
+        resolve_view(step, operand, binding, &port->view);
+    }
+    return COH_OK;
+}
+
+static coh_status bind_calls(const coh_step *step, coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(program->binding_count, &bound->ports));
+    for (uint32_t l = 0; l < program->line_count; l++) {
+        const coh_instruction *line = &program->lines[l];
+        int runs_kind = line->opcode == COH_OP_FORWARD || line->opcode == COH_OP_RECOMPUTE ||
+                        line->opcode == COH_OP_BACKWARD || line->opcode == COH_OP_ADD;
+        if (runs_kind != (line->call >= 0))
+            return refuse(program, line, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
+        if (runs_kind)
+            COH_TRY(bind_call(step, bound, line));
+    }
+    return COH_OK;
+}
+
+coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound)
+{
+    *out_bound = (coh_bound){ .program = program };
+    COH_TRY(bind_lanes(step, out_bound));
+    COH_TRY(bind_uses(out_bound));
+    COH_TRY(bind_extents(out_bound));
+    COH_TRY(bind_replaced(step->layout, out_bound));
+    COH_TRY(count_versions(step->layout, out_bound));
+    return bind_calls(step, out_bound);
+}
+
+void coh_bound_fini(coh_bound *bound)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        coh_free(bound->lane_lines[lane]);
+    coh_free(bound->ports);
+    coh_free(bound->uses);
+    coh_free(bound->use_begin);
+    coh_free(bound->extents[0]);
+    coh_free(bound->extents[1]);
+    coh_free(bound->versions_per_run);
+    coh_free(bound->replaced);
+    *bound = (coh_bound){ 0 };
+}

@@ -1,0 +1,377 @@
+/* The public engine: each call is a program of the plan, or several; the executor (step.c) runs them. */
+#include "cohobate/engine.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "engine/engine_state.h"
+#include "planner/verify.h"
+
+void coh_engine_options_init(coh_engine_options *out_options)
+{
+    *out_options = (coh_engine_options){ .struct_bytes = sizeof(*out_options),
+                                         .disk_bytes = UINT64_MAX,
+                                         .thread_count = 1,
+                                         .beta1 = 0.9f,
+                                         .beta2 = 0.95f,
+                                         .epsilon = 1e-8f,
+                                         .weight_decay = 0.1f };
+}
+
+/* ---- create ---- */
+
+static coh_status check_options(const coh_plan *plan, const coh_engine_options *options)
+{
+    if (options->thread_count < 1)
+        return coh_fail(COH_ERR_ARGUMENT, "%d compute threads: at least 1 is needed",
+                        options->thread_count);
+    if (!(options->beta1 >= 0 && options->beta1 < 1) ||
+        !(options->beta2 >= 0 && options->beta2 < 1) || !(options->epsilon > 0) ||
+        !(options->weight_decay >= 0))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "AdamW wants 0 <= beta < 1, epsilon > 0, decay >= 0; given %g, %g, %g, %g",
+                        (double)options->beta1, (double)options->beta2, (double)options->epsilon,
+                        (double)options->weight_decay);
+    if (plan->layout.file_bytes > 0 && options->disk_folder == NULL)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the plan has a working store of %" PRIu64 " bytes: name a disk folder",
+                        plan->layout.file_bytes);
+    if (plan->layout.input_count > COH_PORT_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "%u graph inputs: a step takes at most %d",
+                        plan->layout.input_count, COH_PORT_MAX);
+    return COH_OK;
+}
+
+static coh_status find_store(const char *name, const coh_store_ops **out_ops)
+{
+    static const coh_store_ops *const known[] = { &coh_store_uring, &coh_store_posix,
+                                                  &coh_store_mem };
+    static const char *const names[] = { "uring", "posix", "mem" };
+    *out_ops = NULL;
+    if (name == NULL)
+        return COH_OK;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out_ops = known[i];
+            return COH_OK;
+        }
+    return coh_fail(COH_ERR_ARGUMENT, "no store is called '%s': uring, posix or mem", name);
+}
+
+/* No program runs that was not proven, whoever made the plan. */
+static coh_status verify_all(const coh_plan *plan)
+{
+    coh_verify_options options = { 0 };
+    for (int tier = 0; tier < COH_TIER_DISK; tier++)
+        options.budget_bytes[tier] = plan->layout.arena_bytes[tier];
+    options.budget_bytes[COH_TIER_DISK] = plan->layout.file_bytes;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (plan->programs[kind].line_count > 0)
+            COH_TRY(coh_verify(&plan->layout, &plan->programs[kind], &options, NULL));
+    return COH_OK;
+}
+
+/* Steps down in the store's rungs are told once. */
+static void tell_store(const coh_engine *engine)
+{
+    coh_store_facts facts;
+    if (engine->options.log != NULL && coh_step_store_facts(engine->step, &facts) &&
+        facts.reason != NULL)
+        engine->options.log(engine->options.log_context, facts.reason);
+}
+
+static coh_status create_all(coh_engine *engine)
+{
+    const coh_store_ops *store_ops;
+    COH_TRY(check_options(engine->plan, &engine->options));
+    COH_TRY(find_store(engine->options.store, &store_ops));
+    COH_TRY(verify_all(engine->plan));
+    COH_TRY(coh_ledger_create(&engine->ledger));
+    COH_TRY(coh_pool_create(engine->options.thread_count, &engine->pool));
+    COH_TRY(coh_engine_create_tables(engine));
+    const coh_step_config config = { .plan = engine->plan,
+                                     .options = &engine->options,
+                                     .device_ops = &coh_device_host,
+                                     .store_ops = store_ops,
+                                     .pool = engine->pool,
+                                     .ledger = engine->ledger };
+    COH_TRY(coh_step_create(&config, &engine->step));
+    tell_store(engine);
+    return COH_OK;
+}
+
+coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
+                             coh_engine **out_engine)
+{
+    *out_engine = NULL;
+    coh_engine *engine;
+    COH_TRY(COH_ALLOC(1, &engine));
+    engine->plan = plan;
+    coh_engine_options_init(&engine->options);
+    size_t known =
+        options->struct_bytes < sizeof(*options) ? options->struct_bytes : sizeof(*options);
+    memcpy(&engine->options, options, known);
+    coh_status status = create_all(engine);
+    if (status != COH_OK) {
+        coh_engine_destroy(engine);
+        return status;
+    }
+    *out_engine = engine;
+    return COH_OK;
+}
+
+void coh_engine_destroy(coh_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    coh_step_destroy(engine->step);
+    coh_engine_destroy_tables(engine);
+    coh_pool_destroy(engine->pool);
+    coh_ledger_destroy(engine->ledger);
+    coh_free(engine);
+}
+
+/* ---- running ---- */
+
+coh_status coh_engine_check_ready(const coh_engine *engine, const char *what)
+{
+    if (!engine->is_ready)
+        return coh_fail(COH_ERR_ARGUMENT, "%s: parameters have no values: init or load first",
+                        what);
+    return COH_OK;
+}
+
+coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
+                                  const coh_step_feed *feed, coh_step_result *out_result)
+{
+    if (engine->under_way_count > 0)
+        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before '%s'",
+                        engine->under_way_count, coh_program_kind_name(kind));
+    uint64_t ticket;
+    coh_step_result result;
+    COH_TRY(coh_step_submit(engine->step, kind, feed, &ticket));
+    COH_TRY(coh_step_quiet(engine->step));
+    COH_TRY(coh_step_await(engine->step, ticket, &result));
+    if (out_result != NULL)
+        *out_result = result;
+    return COH_OK;
+}
+
+static coh_status check_input(const coh_engine *engine, const coh_step_input *input)
+{
+    for (uint32_t i = 0; i < engine->plan->layout.input_count; i++)
+        if (input->inputs[i] == NULL)
+            return coh_fail(COH_ERR_ARGUMENT, "step %" PRIu64 ": graph input %u is not given",
+                            input->step, i);
+    if (!(input->clip >= 0))
+        return coh_fail(COH_ERR_ARGUMENT, "clip %g: 0 is off, else a positive norm",
+                        (double)input->clip);
+    return COH_OK;
+}
+
+static coh_status check_training(const coh_engine *engine, const coh_step_input *input)
+{
+    COH_TRY(coh_engine_check_ready(engine, "step"));
+    if (engine->plan->options.mode != COH_PLAN_TRAIN)
+        return coh_fail(COH_ERR_ARGUMENT, "this plan does not train: use coh_engine_evaluate");
+    COH_TRY(check_input(engine, input));
+    if (input->clip > 0 && !engine->plan->options.deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT, "clip %g needs a plan with deferred updates",
+                        (double)input->clip);
+    return COH_OK;
+}
+
+coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
+{
+    COH_TRY(check_training(engine, input));
+    if (engine->under_way_count == COH_BODIES_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way already: wait for one",
+                        COH_BODIES_MOST);
+    const coh_step_feed feed = { .input = input,
+                                 .microbatch_count = engine->plan->layout.microbatch_count };
+    COH_TRY(coh_step_submit(engine->step, COH_PROGRAM_BODY, &feed,
+                            &engine->under_way[engine->under_way_count]));
+    engine->under_way_count++;
+    return COH_OK;
+}
+
+coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
+{
+    if (engine->under_way_count == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
+    COH_TRY(coh_step_await(engine->step, engine->under_way[0], out_result));
+    engine->under_way[0] = engine->under_way[1];
+    engine->under_way_count--;
+    return COH_OK;
+}
+
+coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
+                           coh_step_result *out_result)
+{
+    if (engine->under_way_count > 0)
+        return coh_fail(COH_ERR_ARGUMENT, "a step is under way: wait for it first");
+    COH_TRY(coh_engine_submit(engine, input));
+    return coh_engine_wait(engine, out_result);
+}
+
+coh_status coh_engine_drain(coh_engine *engine)
+{
+    if (engine->under_way_count > 0)
+        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before a drain",
+                        engine->under_way_count);
+    COH_TRY(coh_step_quiet(engine->step));
+    const coh_cells *cells = coh_step_cells(engine->step);
+    if (engine->plan->programs[COH_PROGRAM_DRAIN].line_count == 0 || !cells->pending)
+        return COH_OK;
+    return coh_engine_run_program(engine, COH_PROGRAM_DRAIN, &(coh_step_feed){ 0 }, NULL);
+}
+
+coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, double *out_loss)
+{
+    COH_TRY(coh_engine_check_ready(engine, "evaluate"));
+    COH_TRY(check_input(engine, input));
+    int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
+    if (trains)
+        COH_TRY(coh_engine_drain(engine));
+    const coh_step_feed feed = { .input = input, .microbatch_count = 1 };
+    COH_TRY(coh_engine_run_program(engine, trains ? COH_PROGRAM_EVALUATE : COH_PROGRAM_BODY, &feed,
+                                   NULL));
+    if (out_loss != NULL)
+        *out_loss = coh_step_mean_loss(engine->step, 1);
+    return COH_OK;
+}
+
+coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
+                             size_t *out_bytes)
+{
+    const coh_graph *graph = engine->plan->graph;
+    const coh_layout *layout = &engine->plan->layout;
+    *out_data = NULL;
+    *out_bytes = 0;
+    COH_TRY(coh_step_quiet(engine->step));
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        const coh_object *object = &layout->objects[i];
+        if (object->stream != COH_STREAM_OUTPUT || object->owner != tensor.index)
+            continue;
+        const coh_shape *shape = &graph->tensors[tensor.index].shape;
+        *out_data = coh_step_pinned(engine->step, (int32_t)i);
+        *out_bytes = (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+        return COH_OK;
+    }
+    return coh_fail(COH_ERR_ARGUMENT, "tensor %d was not named by coh_graph_output", tensor.index);
+}
+
+/* ---- scan ---- */
+
+/* "gradient of 'wte.weight'": what a finding is about. */
+static void name_finding(const coh_graph *graph, const coh_scan_finding *finding, char *text,
+                         size_t text_bytes)
+{
+    if (finding->operator_index < 0) {
+        snprintf(text, text_bytes, "a sum of gradients");
+        return;
+    }
+    const coh_graph_op_entry *op = &graph->ops[finding->operator_index];
+    if (finding->role == COH_ROLE_PARAMETER_GRAD)
+        snprintf(text, text_bytes, "the gradient of parameter '%s'",
+                 graph->parameters[op->parameter[finding->port]].name);
+    else if (finding->role == COH_ROLE_INPUT_GRAD)
+        snprintf(text, text_bytes, "the gradient of tensor '%s'",
+                 graph->tensors[op->input[finding->port]].name);
+    else
+        snprintf(text, text_bytes, "tensor '%s'", graph->tensors[op->output[finding->port]].name);
+}
+
+static void write_sentence(const coh_engine *engine, const coh_step_result *result,
+                           char *out_sentence)
+{
+    enum { SENTENCE_BYTES = 256 };
+    const coh_graph *graph = engine->plan->graph;
+    coh_scan_finding finding;
+    if (!coh_step_scan_finding(engine->step, &finding)) {
+        snprintf(out_sentence, SENTENCE_BYTES,
+                 result->finite ? "step %" PRIu64 ": run again, every value was finite"
+                                : "step %" PRIu64
+                                  ": every value is finite, but their norm or sum is not",
+                 result->step);
+        return;
+    }
+    char what[160];
+    name_finding(graph, &finding, what, sizeof(what));
+    snprintf(out_sentence, SENTENCE_BYTES,
+             "step %" PRIu64 ": first not finite: %.140s, written by operator '%.60s' (%s)",
+             result->step, what,
+             finding.operator_index < 0 ? "-" : graph->ops[finding.operator_index].name,
+             coh_opcode_name(finding.opcode));
+}
+
+coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint64_t applied_count,
+                           char *out_sentence)
+{
+    out_sentence[0] = '\0';
+    COH_TRY(check_training(engine, input));
+    if (!engine->plan->options.deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT, "with updates in backward the broken values have gone "
+                                          "out: resume from the last checkpoint");
+    if (engine->under_way_count > 0)
+        return coh_fail(COH_ERR_ARGUMENT, "a step is under way: wait for it before a scan");
+    COH_TRY(coh_step_quiet(engine->step));
+    coh_cells *cells = coh_step_cells(engine->step);
+    cells->pending = 0; /* a quiet point: no line runs */
+    cells->applied_count = applied_count;
+    const coh_step_feed feed = { .input = input,
+                                 .microbatch_count = engine->plan->layout.microbatch_count,
+                                 .scan = 1 };
+    coh_step_result result;
+    COH_TRY(coh_engine_run_program(engine, COH_PROGRAM_BODY, &feed, &result));
+    cells->pending = 0;
+    cells->applied_count = applied_count;
+    write_sentence(engine, &result, out_sentence);
+    return COH_OK;
+}
+
+/* ---- facts ---- */
+
+/* Resident bytes of this process; 0 where /proc does not say. */
+static uint64_t resident_bytes(void)
+{
+    char text[128];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (bytes <= 0)
+        return 0;
+    text[bytes] = '\0';
+    const char *second = strchr(text, ' ');
+    return second == NULL ? 0 : strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
+{
+    *out_facts = (coh_engine_facts){ .store_rung = "none", .store_direct = -1 };
+    uint64_t arenas = 0;
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+        out_facts->arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
+        if (tier != COH_TIER_DISK)
+            arenas += out_facts->arena_bytes[tier];
+    }
+    out_facts->arena_bytes[COH_TIER_DISK] = engine->plan->layout.file_bytes;
+    uint64_t resident = resident_bytes();
+    out_facts->overhead_bytes = resident > arenas ? resident - arenas : 0;
+    coh_store_facts store;
+    if (coh_step_store_facts(engine->step, &store)) {
+        out_facts->store_rung = store.rung;
+        out_facts->store_direct = store.direct;
+        out_facts->store_read_bytes_per_s = store.read_bytes_per_s;
+        out_facts->store_write_bytes_per_s = store.write_bytes_per_s;
+    }
+    snprintf(out_facts->kernel_path, sizeof(out_facts->kernel_path), "%s", coh_kernel_path());
+    return COH_OK;
+}

@@ -1,0 +1,41 @@
+/* engine_state.h - the inside of a coh_engine, shared by engine.c (training) and persist.c (what leaves and
+ * enters it). */
+#ifndef COH_ENGINE_ENGINE_STATE_H
+#define COH_ENGINE_ENGINE_STATE_H
+
+#include "cohobate/engine.h"
+#include "engine/checkpoint_writer.h"
+#include "engine/step.h"
+
+/* Bodies submitted and not yet waited for. */
+enum { COH_BODIES_MOST = 2 };
+
+struct coh_engine {
+    const coh_plan *plan;
+    coh_engine_options options;
+    coh_ledger *ledger;
+    coh_pool *pool;
+    coh_step *step;
+    int is_ready;                        /* parameters have values */
+    uint64_t under_way[COH_BODIES_MOST]; /* tickets, oldest first */
+    int under_way_count;
+
+    coh_logical_tensor *tensors; /* by layout parameter */
+    coh_logical_hash *hash;
+    coh_checkpoint_writer *writer; /* NULL: this plan does not save */
+};
+
+/* Runs one program at a quiet point, to its end. Fails: COH_ERR_ARGUMENT when bodies are under way. */
+coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
+                                  const coh_step_feed *feed, coh_step_result *out_result);
+
+/* COH_ERR_ARGUMENT while parameters have no values. */
+coh_status coh_engine_check_ready(const coh_engine *engine, const char *what);
+
+/* ---- persist.c ---- */
+
+/* Tables for hash and checkpoints. Fails: COH_ERR_MEMORY. */
+coh_status coh_engine_create_tables(coh_engine *engine);
+void coh_engine_destroy_tables(coh_engine *engine);
+
+#endif

@@ -1,0 +1,209 @@
+/* The lanes that have a thread of their own: read and write keep several requests in flight through
+ * the store and retire them in order; host does its lines one after the other.
+ *
+ *   submit r1 r2 r3 .... r4 waits for compute 7: first let go of r1 r2 r3, then sleep
+ *   store  |r1----|r2--|r3---|
+ *   retire        r1    r2r3
+ *
+ * A lane that sleeps on another lane's counter has nothing in flight: else that lane could be waiting
+ * for a request of ours that nobody retires. */
+#include <stdio.h>
+
+#include "engine/step_state.h"
+
+static coh_store_port lane_port(coh_lane lane)
+{
+    return lane == COH_LANE_READ ? COH_STORE_READS : COH_STORE_WRITES;
+}
+
+static coh_disk_request *request_at(coh_lane_thread *lane, uint64_t number)
+{
+    return &lane->ring[number % lane->depth];
+}
+
+static const coh_instruction *request_line(const coh_lane_thread *lane,
+                                           const coh_disk_request *request,
+                                           const coh_program **out_program)
+{
+    *out_program = coh_step_ticket(lane->step, request->ticket)->bound->program;
+    return &(*out_program)->lines[request->line];
+}
+
+/* The operand that stands in an arena, not in the file. */
+static const coh_operand *arena_operand(const coh_program *program, const coh_instruction *line)
+{
+    const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
+    const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
+    return from->tier == COH_TIER_DISK ? to : from;
+}
+
+static uint64_t in_flight(coh_lane_thread *lane)
+{
+    return lane->submitted - coh_counter_read(coh_step_retired(lane->step, lane->lane));
+}
+
+/* The store's sentence, and what the chunk was for. */
+static coh_status name_request(const coh_lane_thread *lane, const coh_disk_request *request,
+                               coh_status status)
+{
+    const coh_program *program;
+    const coh_instruction *line = request_line(lane, request, &program);
+    const coh_object *object = &lane->step->layout->objects[arena_operand(program, line)->object];
+    return coh_fail_prefix(status, "%s of a chunk of stream %s, owner %d",
+                           coh_opcode_name((coh_opcode)line->opcode),
+                           coh_stream_name((coh_stream)object->stream), object->owner);
+}
+
+/* From the oldest on, as far as they are done. */
+static void retire_front(coh_lane_thread *lane)
+{
+    coh_counter *retired = coh_step_retired(lane->step, lane->lane);
+    for (uint64_t number = coh_counter_read(retired) + 1;
+         number <= lane->submitted && request_at(lane, number)->is_done; number++) {
+        const coh_disk_request *request = request_at(lane, number);
+        coh_line_end(lane->step, request->ticket, request->line);
+        coh_counter_raise(retired, number);
+    }
+}
+
+/* Takes completions off the store, waits for at least `least`. */
+static coh_status reap(coh_lane_thread *lane, uint32_t least)
+{
+    coh_step *step = lane->step;
+    uint32_t count = 0;
+    COH_TRY(step->store_ops->reap(step->store, lane_port(lane->lane), lane->completions, least,
+                                  lane->depth, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        coh_disk_request *request = request_at(lane, lane->completions[i].number);
+        if (lane->completions[i].status != COH_OK)
+            return name_request(lane, request, lane->completions[i].status);
+        request->is_done = 1;
+    }
+    retire_front(lane);
+    return COH_OK;
+}
+
+/* 1: the counter is there. 0: stop. Lets go of what is in flight before it sleeps. */
+static int wait_for(coh_lane_thread *lane, coh_counter *counter, uint64_t value)
+{
+    while (!coh_counter_is_closed(counter)) {
+        if (coh_counter_read(counter) >= value)
+            return 1;
+        if (in_flight(lane) == 0)
+            return coh_counter_wait(counter, value);
+        coh_status status = reap(lane, 1);
+        if (status != COH_OK) {
+            coh_step_fail(lane->step, status);
+            return 0;
+        }
+    }
+    return 0;
+}
+
+static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
+                         const coh_instruction *line)
+{
+    coh_step *step = lane->step;
+    const coh_program *program = ticket->bound->program;
+    const coh_operand *memory = arena_operand(program, line);
+    const coh_operand *file =
+        coh_line_operand(program, line, lane->lane == COH_LANE_READ ? COH_ROLE_FROM : COH_ROLE_TO);
+    const coh_touch *touch = &program->touches[memory->touch_begin];
+    uint64_t generation = step->generations[touch->chunk] + (uint64_t)touch->version +
+                          ticket->repetition * ticket->bound->versions_per_run[touch->chunk];
+    const coh_store_request request = {
+        .memory = coh_operand_data(step, memory),
+        .file_offset = file->offset,
+        .bytes = (size_t)memory->bytes,
+        .id = { .chunk = touch->chunk, .generation = generation },
+        .number = lane->submitted,
+    };
+    return step->store_ops->submit(step->store, lane_port(lane->lane), &request);
+}
+
+/* A READ or WRITE line: to the store, or, with a false predicate, done at once. */
+static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
+{
+    const coh_instruction *line = &ticket->bound->program->lines[index];
+    const int32_t *predicate = coh_line_predicate(lane->step, line);
+    coh_line_begin(lane->step, ticket->number, index);
+    lane->submitted++;
+    coh_disk_request *request = request_at(lane, lane->submitted);
+    *request = (coh_disk_request){ .ticket = ticket->number, .line = index };
+    if (predicate == NULL || *predicate != 0) {
+        COH_TRY(submit(lane, ticket, line));
+        return reap(lane, 0);
+    }
+    request->is_done = 1;
+    retire_front(lane);
+    return COH_OK;
+}
+
+static coh_status run_line(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
+{
+    coh_step *step = lane->step;
+    const coh_instruction *line = &ticket->bound->program->lines[index];
+    if (lane->lane != COH_LANE_HOST)
+        return start_request(lane, ticket, index);
+    const int32_t *predicate = coh_line_predicate(step, line);
+    coh_line_begin(step, ticket->number, index);
+    if (predicate == NULL || *predicate != 0)
+        coh_line_execute(step, ticket->number, index);
+    coh_line_end(step, ticket->number, index);
+    lane->submitted++;
+    coh_counter_raise(coh_step_retired(step, lane->lane), lane->submitted);
+    return COH_OK;
+}
+
+/* 1: the line may start. 0: stop. */
+static int wait_for_line(coh_lane_thread *lane, const coh_ticket *ticket,
+                         const coh_instruction *line)
+{
+    coh_step *step = lane->step;
+    const coh_program *program = ticket->bound->program;
+    uint64_t number = ticket->base[lane->lane] + line->ordinal;
+    if (number > lane->depth &&
+        !wait_for(lane, coh_step_retired(step, lane->lane), number - lane->depth))
+        return 0;
+    for (uint32_t i = 0; i < line->wait_count; i++) {
+        const coh_wait *wait = &program->waits[line->wait_begin + i];
+        uint64_t value = coh_wait_value(ticket, wait);
+        if (!wait_for(lane, coh_step_retired(step, (coh_lane)wait->lane), value))
+            return 0;
+    }
+    return 1;
+}
+
+static coh_status walk(coh_lane_thread *lane, const coh_ticket *ticket, int *out_go_on)
+{
+    const coh_bound *bound = ticket->bound;
+    *out_go_on = 0;
+    for (uint32_t n = 0; n < bound->program->lane_length[lane->lane]; n++) {
+        uint32_t index = bound->lane_lines[lane->lane][n];
+        if (!wait_for_line(lane, ticket, &bound->program->lines[index]))
+            return COH_OK;
+        COH_TRY(run_line(lane, ticket, index));
+    }
+    *out_go_on = 1;
+    return COH_OK;
+}
+
+void *coh_lane_main(void *argument)
+{
+    coh_lane_thread *lane = argument;
+    coh_step *step = lane->step;
+    char name[16];
+    snprintf(name, sizeof(name), "coh-%s", coh_lane_name(lane->lane));
+    pthread_setname_np(pthread_self(), name);
+    for (uint64_t number = 1;; number++) {
+        if (!wait_for(lane, &step->counters[COH_COUNTER_SUBMITTED], number))
+            return NULL;
+        int go_on = 0;
+        coh_status status = walk(lane, coh_step_ticket(step, number), &go_on);
+        if (status != COH_OK)
+            coh_step_fail(step, status);
+        if (!go_on)
+            return NULL;
+        coh_counter_raise(&step->counters[COH_COUNTER_WALKED + lane->lane], number);
+    }
+}

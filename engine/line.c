@@ -1,0 +1,272 @@
+/* What one line does when its turn has come on its lane. The order matters and is the same for every
+ * lane: (waits) enter, execute, leave, (retired). */
+#include "engine/step_state.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/bytes.h"
+#include "base/rng.h"
+#include "kernels/kernels.h"
+
+/* ---- enter and leave ---- */
+
+/* Test mode: a random pause, a function of seed, lane and line number only. */
+static void delay(const coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
+{
+    uint64_t most_us = step->options.delay_most_us;
+    if (step->options.delay_seed == 0 || most_us == 0)
+        return;
+    uint64_t number = ticket->base[line->lane] + line->ordinal;
+    uint64_t us = coh_rng_below(step->options.delay_seed, line->lane, number, most_us + 1);
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)(us / 1000000),
+                                  .tv_nsec = (long)(us % 1000000) * 1000 },
+              NULL);
+}
+
+void coh_line_begin(void *context, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_bound *bound = ticket->bound;
+    coh_extent_state *states = bound->extents[number % 2];
+    delay(step, ticket, &bound->program->lines[index]);
+    for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
+        const coh_extent *extent = &bound->program->extents[bound->uses[i]];
+        if (atomic_exchange_explicit(&states[bound->uses[i]].entered, 1, memory_order_acq_rel))
+            continue;
+        const coh_chunk *chunk = &step->layout->chunks[extent->chunk];
+        coh_ledger_enter(step->ledger, (coh_tier)extent->tier,
+                         step->layout->objects[chunk->object].stream, extent->offset,
+                         extent->bytes);
+    }
+}
+
+/* The last user has retired. The counts start over for the next ticket of this parity. */
+static void leave(coh_step *step, const coh_extent *extent, coh_extent_state *state)
+{
+    atomic_store_explicit(&state->remaining, extent->use_count, memory_order_relaxed);
+    atomic_store_explicit(&state->entered, extent->at_begin, memory_order_relaxed);
+    if (extent->at_end)
+        return;
+    const coh_chunk *chunk = &step->layout->chunks[extent->chunk];
+    coh_ledger_leave(step->ledger, (coh_tier)extent->tier,
+                     step->layout->objects[chunk->object].stream, extent->offset, extent->bytes);
+    if (step->options.poison)
+        memset((char *)step->arenas[extent->tier] + extent->offset, 0xff, extent->bytes);
+}
+
+void coh_line_end(void *context, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    const coh_bound *bound = coh_step_ticket(step, number)->bound;
+    const coh_instruction *line = &bound->program->lines[index];
+    coh_extent_state *states = bound->extents[number % 2];
+    for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
+        coh_extent_state *state = &states[bound->uses[i]];
+        if (atomic_fetch_sub_explicit(&state->remaining, 1, memory_order_acq_rel) == 1)
+            leave(step, &bound->program->extents[bound->uses[i]], state);
+    }
+    if (line->lane != COH_LANE_COMPUTE)
+        atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);
+}
+
+const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *line)
+{
+    if (line->predicate_cell != COH_CELL_PENDING)
+        return NULL;
+    const coh_object *cells = &step->layout->objects[step->layout->cells];
+    const char *base = (const char *)step->arenas[COH_TIER_DEVICE] + cells->pinned_offset;
+    return &((const coh_cells *)(const void *)base)->pending;
+}
+
+/* ---- lines that run a kind ---- */
+
+static void set_port(coh_call *call, const coh_bound_port *bound)
+{
+    switch ((coh_role)bound->role) {
+    case COH_ROLE_INPUT:
+        call->input[bound->port] = bound->view;
+        return;
+    case COH_ROLE_OUTPUT:
+    case COH_ROLE_LOSS:
+        call->output[bound->port] = bound->view;
+        return;
+    case COH_ROLE_PARAMETER:
+        call->parameter[bound->port] = bound->view;
+        return;
+    case COH_ROLE_STATE:
+        call->state[bound->port] = bound->view;
+        return;
+    case COH_ROLE_OUTPUT_GRAD:
+        call->output_grad[bound->port] = bound->view;
+        return;
+    case COH_ROLE_INPUT_GRAD:
+        call->input_grad[bound->port] = bound->view;
+        return;
+    case COH_ROLE_PARAMETER_GRAD:
+        call->parameter_grad[bound->port] = bound->view;
+        return;
+    case COH_ROLE_SAVED:
+        call->saved = bound->view.data;
+        return;
+    case COH_ROLE_WORKSPACE:
+        call->workspace = bound->view.data;
+        return;
+    case COH_ROLE_CELLS:
+    case COH_ROLE_PARTIALS:
+    case COH_ROLE_WORK:
+    case COH_ROLE_GRAD:
+    case COH_ROLE_OPTIMIZER_STATE:
+    case COH_ROLE_FROM:
+    case COH_ROLE_TO:
+        return; /* refused by bind.c */
+    }
+}
+
+static void fill_call(coh_step *step, const coh_bound *bound, const coh_line_call *line_call,
+                      coh_call *call)
+{
+    coh_cells *cells = coh_step_cells(step);
+    memset(call, 0, sizeof(*call));
+    for (uint32_t i = 0; i < line_call->binding_count; i++)
+        set_port(call, &bound->ports[line_call->binding_begin + i]);
+    call->attributes = step->plan->graph->ops[line_call->operator_index].attributes;
+    call->input_grad_adds = line_call->input_grad_adds;
+    call->parameter_grad_adds = line_call->parameter_grad_adds;
+    call->seed_cell = cells != NULL ? &cells->seed : NULL;
+    call->loss_scale = 1.0f / (float)step->layout->microbatch_count;
+    call->row_begin = line_call->row_begin;
+    call->row_end = line_call->row_end;
+    call->row_count = line_call->row_count;
+    call->microbatch = line_call->microbatch;
+    call->queue = step->pool;
+}
+
+/* Does a scan look at this port of a line? Rows of a split parameter leave outputs unfinished until
+ * the last call. */
+static int is_result(const coh_bound_port *port, const coh_line_call *call, coh_opcode opcode)
+{
+    int is_last = call->row_end == call->row_count;
+    if (port->view.data == NULL || port->view.shape.dtype != COH_DTYPE_F32)
+        return 0;
+    if (opcode == COH_OP_BACKWARD)
+        return port->role == COH_ROLE_PARAMETER_GRAD ||
+               (port->role == COH_ROLE_INPUT_GRAD && is_last);
+    if (opcode == COH_OP_ADD)
+        return port->role == COH_ROLE_TO;
+    return (port->role == COH_ROLE_OUTPUT || port->role == COH_ROLE_LOSS) && is_last;
+}
+
+static void scan_line(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+{
+    const coh_line_call *call = &bound->program->calls[line->call];
+    for (uint32_t i = 0; i < call->binding_count && !step->has_finding; i++) {
+        const coh_bound_port *port = &bound->ports[call->binding_begin + i];
+        if (!is_result(port, call, (coh_opcode)line->opcode) ||
+            coh_kernel_all_finite(port->view.data, coh_shape_elements(&port->view.shape)))
+            continue;
+        step->finding = (coh_scan_finding){ .operator_index = call->operator_index,
+                                            .microbatch = call->microbatch,
+                                            .opcode = (coh_opcode)line->opcode,
+                                            .role = (coh_role)port->role,
+                                            .port = port->port };
+        step->has_finding = 1;
+    }
+}
+
+static coh_status run_kind(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+{
+    const coh_line_call *line_call = &bound->program->calls[line->call];
+    const coh_graph_op_entry *op = &step->plan->graph->ops[line_call->operator_index];
+    fill_call(step, bound, line_call, &step->call);
+    coh_status status = line->opcode == COH_OP_BACKWARD ? op->kind.backward(&step->call)
+                                                        : op->kind.forward(&step->call);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "operator '%s', %s of micro-batch %d", op->name,
+                               coh_opcode_name((coh_opcode)line->opcode), line_call->microbatch);
+    return COH_OK;
+}
+
+typedef struct add_job {
+    float *to;
+    const float *from;
+    int64_t count;
+} add_job;
+
+static void add_piece(void *argument, int64_t index)
+{
+    const add_job *job = argument;
+    int64_t begin = index * (int64_t)COH_GRAIN_ELEMENTS;
+    int64_t left = job->count - begin;
+    int64_t count = left < (int64_t)COH_GRAIN_ELEMENTS ? left : (int64_t)COH_GRAIN_ELEMENTS;
+    coh_kernel_add(job->to + begin, job->from + begin, count);
+}
+
+static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+{
+    const coh_line_call *call = &bound->program->calls[line->call];
+    add_job job = { 0 };
+    for (uint32_t i = 0; i < call->binding_count; i++) {
+        const coh_bound_port *port = &bound->ports[call->binding_begin + i];
+        if (port->role == COH_ROLE_TO)
+            job.to = port->view.data;
+        else
+            job.from = port->view.data;
+        job.count = coh_shape_elements(&port->view.shape);
+    }
+    coh_pool_run(step->pool, (job.count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS, add_piece,
+                 &job);
+    return COH_OK;
+}
+
+/* ---- all opcodes ---- */
+
+static coh_status execute(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    const coh_bound *bound = ticket->bound;
+    switch ((coh_opcode)line->opcode) {
+    case COH_OP_FEED:
+        return coh_line_feed(step, ticket);
+    case COH_OP_FORWARD:
+    case COH_OP_RECOMPUTE:
+    case COH_OP_BACKWARD:
+        return run_kind(step, bound, line);
+    case COH_OP_ADD:
+        return run_add(step, bound, line);
+    case COH_OP_NORM:
+        return coh_line_norm(step, bound->program, line);
+    case COH_OP_CLIP:
+        return coh_line_clip(step, ticket);
+    case COH_OP_UPDATE:
+        return coh_line_update(step, bound->program, line);
+    case COH_OP_INIT:
+    case COH_OP_IMPORT:
+    case COH_OP_HASH:
+    case COH_OP_SAVE:
+        return coh_line_chunks(step, ticket, line);
+    case COH_OP_SETTLE:
+        coh_step_cells(step)->pending = 0;
+        return COH_OK;
+    case COH_OP_LOAD:
+    case COH_OP_STORE:
+    case COH_OP_READ:
+    case COH_OP_WRITE:
+    case COH_OP_COUNT:
+        break;
+    }
+    return coh_fail(COH_ERR_INTERNAL, "line %s on lane %s: no lane does that",
+                    coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane));
+}
+
+void coh_line_execute(void *context, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_instruction *line = &ticket->bound->program->lines[index];
+    coh_status status = execute(step, ticket, line);
+    if (status != COH_OK)
+        coh_step_fail(step, status);
+    else if (ticket->scan && line->call >= 0 && !step->has_finding)
+        scan_line(step, ticket->bound, line);
+}

@@ -1,0 +1,283 @@
+/* One training step, from here down:
+ *
+ *   coh_step_submit   the caller's batch becomes a ticket; `submitted` rises
+ *   issue_main        coh-step walks the program and hands each line to its lane's queue
+ *   issue_line        waits, enter, execute, leave, retire: five commands of one line
+ *   (line.c)          what the queue's thread then does
+ *   (lane_disk.c)     the disk lanes meanwhile walk their own lines of the same ticket
+ *   coh_step_await    the caller sleeps until CLIP has retired
+ */
+#include "engine/step.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/step_state.h"
+
+/* ---- failing ---- */
+
+static void close_all(coh_step *step)
+{
+    for (int i = 0; i < step->counter_count; i++)
+        coh_counter_close(&step->counters[i]);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (step->queues[lane] != NULL)
+            step->device_ops->queue_close(step->queues[lane]);
+}
+
+void coh_step_fail(coh_step *step, coh_status status)
+{
+    pthread_mutex_lock(&step->failure_mutex);
+    if (step->failure == COH_OK) {
+        step->failure = status;
+        coh_error_save(step->failure_text);
+        close_all(step); /* under the mutex: destroy takes it before it frees a queue */
+    }
+    pthread_mutex_unlock(&step->failure_mutex);
+}
+
+coh_status coh_step_failure(coh_step *step)
+{
+    pthread_mutex_lock(&step->failure_mutex);
+    coh_status status = step->failure;
+    if (status != COH_OK)
+        coh_error_restore(step->failure_text);
+    pthread_mutex_unlock(&step->failure_mutex);
+    return status;
+}
+
+/* ---- the step thread ---- */
+
+static void issue_waits(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
+{
+    const coh_program *program = ticket->bound->program;
+    coh_queue *queue = step->queues[line->lane];
+    for (uint32_t i = 0; i < line->wait_count; i++) {
+        const coh_wait *wait = &program->waits[line->wait_begin + i];
+        uint64_t value = coh_wait_value(ticket, wait);
+        if (wait->lane == line->lane)
+            continue; /* a queue does its lines one after the other */
+        _Atomic uint64_t *stall_ns =
+            line->lane == COH_LANE_COMPUTE ? &step->exposed_ns[wait->lane] : NULL;
+        if (coh_lane_is_queue(wait->lane))
+            step->device_ops->wait(queue, coh_step_retired(step, wait->lane), value, stall_ns);
+        else
+            step->device_ops->wait_host(queue, coh_step_retired(step, wait->lane), value, stall_ns);
+    }
+}
+
+static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
+{
+    const coh_device_ops *ops = step->device_ops;
+    const coh_program *program = ticket->bound->program;
+    const coh_instruction *line = &program->lines[index];
+    coh_queue *queue = step->queues[line->lane];
+    const int32_t *predicate = coh_line_predicate(step, line);
+
+    issue_waits(step, ticket, line);
+    ops->notify(queue, coh_line_begin, step, ticket->number, index);
+    if (line->opcode == COH_OP_LOAD || line->opcode == COH_OP_STORE) {
+        const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
+        const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
+        ops->copy(queue, coh_operand_data(step, to), coh_operand_data(step, from),
+                  (size_t)from->bytes, predicate);
+    } else {
+        ops->launch(queue, coh_line_execute, step, ticket->number, index, predicate);
+    }
+    ops->notify(queue, coh_line_end, step, ticket->number, index);
+    ops->signal(queue, coh_step_retired(step, line->lane),
+                ticket->base[line->lane] + line->ordinal);
+}
+
+void *coh_issue_main(void *argument)
+{
+    coh_step *step = argument;
+    pthread_setname_np(pthread_self(), "coh-step");
+    for (uint64_t number = 1; coh_counter_wait(&step->counters[COH_COUNTER_SUBMITTED], number);
+         number++) {
+        coh_ticket *ticket = coh_step_ticket(step, number);
+        const coh_program *program = ticket->bound->program;
+        for (uint32_t i = 0; i < program->line_count; i++)
+            if (coh_lane_is_queue(program->lines[i].lane))
+                issue_line(step, ticket, i);
+        coh_counter_raise(&step->counters[COH_COUNTER_ISSUED], number);
+    }
+    return NULL;
+}
+
+/* ---- waiting ---- */
+
+/* All lanes have retired all lines of ticket `number`, and no thread looks at it any more. */
+static coh_status wait_finished(coh_step *step, uint64_t number)
+{
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    int reached = coh_counter_wait(&step->counters[COH_COUNTER_ISSUED], number);
+    for (int lane = 0; lane < COH_LANE_COUNT && reached; lane++) {
+        uint64_t last = ticket->base[lane] + ticket->bound->program->lane_length[lane];
+        reached = coh_counter_wait(coh_step_retired(step, (coh_lane)lane), last);
+        if (reached && step->threads[lane].is_started)
+            reached = coh_counter_wait(&step->counters[COH_COUNTER_WALKED + lane], number);
+    }
+    return reached ? COH_OK : coh_step_failure(step);
+}
+
+static uint64_t submitted_count(const coh_step *step)
+{
+    return coh_counter_read(&step->counters[COH_COUNTER_SUBMITTED]);
+}
+
+coh_status coh_step_quiet(coh_step *step)
+{
+    COH_TRY(coh_step_failure(step));
+    uint64_t newest = submitted_count(step);
+    return newest == 0 ? COH_OK : wait_finished(step, newest);
+}
+
+/* Exposed time and link bytes since the CLIP before, from totals since create. */
+static void take_differences(coh_step *step, const coh_ticket *ticket, coh_step_result *result)
+{
+    *result = ticket->result;
+    uint64_t begin_ns = step->clip_ns > ticket->submitted_ns ? step->clip_ns : ticket->submitted_ns;
+    result->step_ns = ticket->clip_ns - begin_ns;
+    step->clip_ns = ticket->clip_ns;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        result->exposed_ns[lane] -= step->clip_exposed_ns[lane];
+        result->link_bytes[lane] -= step->clip_link_bytes[lane];
+        step->clip_exposed_ns[lane] = ticket->result.exposed_ns[lane];
+        step->clip_link_bytes[lane] = ticket->result.link_bytes[lane];
+    }
+    for (int tier = 0; tier < COH_TIER_DISK; tier++) {
+        coh_ledger_sums sums = { 0 };
+        if (step->ledger != NULL)
+            coh_ledger_read(step->ledger, (coh_tier)tier, &sums);
+        result->peak_bytes[tier] = sums.end_peak_bytes;
+    }
+    result->peak_bytes[COH_TIER_DISK] = step->layout->file_bytes;
+}
+
+coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_result *out_result)
+{
+    COH_TRY(coh_step_failure(step));
+    coh_ticket *ticket = coh_step_ticket(step, ticket_number);
+    if (ticket->bound->clip_ordinal > 0) {
+        uint64_t clip = ticket->base[COH_LANE_COMPUTE] + ticket->bound->clip_ordinal;
+        if (!coh_counter_wait(coh_step_retired(step, COH_LANE_COMPUTE), clip))
+            return coh_step_failure(step);
+    } else {
+        COH_TRY(wait_finished(step, ticket_number));
+        coh_step_stamp(step, ticket);
+    }
+    take_differences(step, ticket, out_result);
+    return COH_OK;
+}
+
+void coh_step_stamp(coh_step *step, coh_ticket *ticket)
+{
+    ticket->clip_ns = coh_clock_ns();
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        ticket->result.exposed_ns[lane] =
+            atomic_load_explicit(&step->exposed_ns[lane], memory_order_relaxed);
+        ticket->result.link_bytes[lane] =
+            atomic_load_explicit(&step->link_bytes[lane], memory_order_relaxed);
+    }
+}
+
+/* ---- tickets ---- */
+
+/* At a quiet point: the runs of the last program count into the chunks' generations; the next one
+ * starts from repetition 0. */
+static void change_program(coh_step *step, coh_program_kind kind)
+{
+    const coh_bound *before = &step->bounds[step->running];
+    for (uint32_t chunk = 0; step->repetition_count > 0 && chunk < step->layout->chunk_count;
+         chunk++)
+        step->generations[chunk] += step->repetition_count * before->versions_per_run[chunk];
+    step->repetition_count = 0;
+    step->running = kind;
+    const coh_bound *bound = &step->bounds[kind];
+    for (uint32_t i = 0; i < bound->replaced_count; i++) {
+        const coh_resident *resident = &step->layout->residents[bound->replaced[i]];
+        const coh_chunk *chunk = &step->layout->chunks[resident->chunk];
+        coh_ledger_leave(step->ledger, (coh_tier)resident->tier,
+                         step->layout->objects[chunk->object].stream, resident->offset,
+                         chunk->bytes);
+    }
+}
+
+static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
+                        const coh_step_feed *feed)
+{
+    const coh_ticket *before = coh_step_ticket(step, number - 1);
+    ticket->bound = &step->bounds[step->running];
+    ticket->number = number;
+    ticket->repetition = step->repetition_count++;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        ticket->base[lane] =
+            number == 1 ? 0 : before->base[lane] + before->bound->program->lane_length[lane];
+    ticket->visitor = feed->visitor;
+    ticket->visitor_context = feed->visitor_context;
+    ticket->scan = feed->scan;
+    ticket->microbatch_count = feed->microbatch_count;
+    ticket->result = (coh_step_result){ 0 };
+    ticket->input = feed->input != NULL ? *feed->input : (coh_step_input){ 0 };
+    const coh_graph *graph = step->plan->graph;
+    for (uint32_t i = 0; feed->microbatch_count > 0 && i < step->layout->input_count; i++)
+        memcpy(ticket->input_bytes[i], feed->input->inputs[i],
+               coh_input_bytes(graph, i) * feed->microbatch_count);
+    ticket->submitted_ns = coh_clock_ns();
+}
+
+coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step_feed *feed,
+                           uint64_t *out_ticket)
+{
+    COH_TRY(coh_step_failure(step));
+    if (step->bounds[kind].program == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "this plan has no program '%s'",
+                        coh_program_kind_name(kind));
+    uint64_t number = submitted_count(step) + 1;
+    if (kind != COH_PROGRAM_BODY || step->running != COH_PROGRAM_BODY) {
+        COH_TRY(coh_step_quiet(step));
+        change_program(step, kind);
+    } else if (number > 2) {
+        COH_TRY(wait_finished(step, number - 2));
+    }
+    if (feed->scan)
+        step->has_finding = 0;
+    fill_ticket(step, coh_step_ticket(step, number), number, feed);
+    coh_counter_raise(&step->counters[COH_COUNTER_SUBMITTED], number);
+    if (out_ticket != NULL)
+        *out_ticket = number;
+    return COH_OK;
+}
+
+/* ---- at quiet points ---- */
+
+int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding)
+{
+    *out_finding = step->finding;
+    return step->has_finding;
+}
+
+void *coh_step_pinned(coh_step *step, int32_t object)
+{
+    if (object < 0 || !step->layout->objects[object].pinned)
+        return NULL;
+    return (char *)step->arenas[COH_TIER_DEVICE] + step->layout->objects[object].pinned_offset;
+}
+
+coh_cells *coh_step_cells(coh_step *step)
+{
+    return coh_step_pinned(step, step->layout->cells);
+}
+
+void coh_step_clear_pinned(coh_step *step)
+{
+    if (step->layout->pinned_bytes > 0)
+        memset(step->arenas[COH_TIER_DEVICE], 0, step->layout->pinned_bytes);
+}
+
+int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts)
+{
+    *out_facts = (coh_store_facts){ 0 };
+    return step->store != NULL && step->store_ops->facts(step->store, out_facts) == COH_OK;
+}

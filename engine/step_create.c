@@ -1,0 +1,282 @@
+/* Making and unmaking a step: arenas, store, bound programs, threads. Torn down in reverse order. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/step_state.h"
+
+/* ---- what stands in the arenas between programs ---- */
+
+typedef void (*coh_ledger_change)(coh_ledger *ledger, coh_tier tier, uint32_t stream,
+                                  uint64_t offset, uint64_t bytes);
+
+/* Pinned objects and residents: there at the begin and at the end of every program. */
+static void change_boundary(coh_step *step, coh_ledger_change change)
+{
+    const coh_layout *layout = step->layout;
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].pinned)
+            change(step->ledger, COH_TIER_DEVICE, layout->objects[i].stream,
+                   layout->objects[i].pinned_offset, layout->objects[i].bytes);
+    for (uint32_t i = 0; i < layout->resident_count; i++) {
+        const coh_chunk *chunk = &layout->chunks[layout->residents[i].chunk];
+        change(step->ledger, (coh_tier)layout->residents[i].tier,
+               layout->objects[chunk->object].stream, layout->residents[i].offset, chunk->bytes);
+    }
+}
+
+/* After a failure some extents are in and some out; the arenas go with all that is in them. */
+static void leave_everything(coh_step *step)
+{
+    for (int tier = 0; tier < COH_TIER_DISK; tier++)
+        for (uint32_t stream = 0; stream < COH_STREAM_COUNT; stream++) {
+            uint64_t live = 0, peak = 0;
+            coh_ledger_read_stream(step->ledger, (coh_tier)tier, stream, &live, &peak);
+            if (live > 0)
+                coh_ledger_leave(step->ledger, (coh_tier)tier, stream, 0, live);
+        }
+}
+
+static coh_status create_arenas(coh_step *step)
+{
+    const coh_layout *layout = step->layout;
+    for (int tier = 0; tier < COH_TIER_DISK; tier++)
+        if (layout->arena_bytes[tier] > 0)
+            COH_TRY(step->device_ops->arena_create(step->device, (coh_tier)tier,
+                                                   layout->arena_bytes[tier], &step->arenas[tier]));
+    if (step->options.poison)
+        for (int tier = 0; tier < COH_TIER_DISK; tier++) {
+            uint64_t kept = tier == COH_TIER_DEVICE ? layout->pinned_bytes : 0;
+            if (layout->arena_bytes[tier] > kept)
+                memset((char *)step->arenas[tier] + kept, 0xff, layout->arena_bytes[tier] - kept);
+        }
+    if (step->ledger != NULL)
+        change_boundary(step, coh_ledger_enter);
+    return COH_OK;
+}
+
+/* ---- the store ---- */
+
+static uint32_t deepest(const coh_step *step, coh_lane lane)
+{
+    uint32_t depth = 1;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        const coh_program *program = &step->plan->programs[kind];
+        if (program->line_count > 0 && program->lane_depth[lane] > depth)
+            depth = program->lane_depth[lane];
+    }
+    return depth;
+}
+
+static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
+{
+    const coh_layout *layout = step->layout;
+    if (layout->file_bytes == 0)
+        return COH_OK;
+    if (layout->file_bytes > step->options.disk_bytes)
+        return coh_fail(
+            COH_ERR_FULL, "the working store takes %llu bytes, the limit is %llu: allow more disk",
+            (unsigned long long)layout->file_bytes, (unsigned long long)step->options.disk_bytes);
+    uint32_t reads = deepest(step, COH_LANE_READ), writes = deepest(step, COH_LANE_WRITE);
+    const coh_store_config config = { .folder = step->options.disk_folder,
+                                      .bytes = layout->file_bytes,
+                                      .chunk_count = layout->chunk_count,
+                                      .port_depth = reads > writes ? reads : writes };
+    COH_TRY(coh_store_open(&config, wanted, &step->store_ops, &step->store));
+    for (int tier = 0; tier < COH_TIER_DISK; tier++) {
+        unsigned reach =
+            layout->access.reads[COH_LANE_WRITE] | layout->access.writes[COH_LANE_READ];
+        if (step->arenas[tier] != NULL && ((reach >> tier) & 1))
+            COH_TRY(step->store_ops->register_arena(step->store, step->arenas[tier],
+                                                    (size_t)layout->arena_bytes[tier]));
+    }
+    return COH_OK;
+}
+
+/* ---- programs, inputs ---- */
+
+static coh_status bind_programs(coh_step *step)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (step->plan->programs[kind].line_count > 0)
+            COH_TRY(coh_bound_init(step, &step->plan->programs[kind], &step->bounds[kind]));
+    return COH_ALLOC(step->layout->chunk_count, &step->generations);
+}
+
+uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input)
+{
+    const coh_shape *shape = &graph->tensors[graph->inputs[input]].shape;
+    return (uint64_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+}
+
+static coh_status allocate_inputs(coh_step *step)
+{
+    for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
+        for (uint32_t i = 0; i < step->layout->input_count; i++)
+            COH_TRY(coh_alloc(step->layout->microbatch_count,
+                              (size_t)coh_input_bytes(step->plan->graph, i),
+                              &step->tickets[slot].input_bytes[i]));
+    return COH_OK;
+}
+
+/* ---- threads ---- */
+
+static int lane_is_used(const coh_step *step, int lane)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (step->plan->programs[kind].line_count > 0 &&
+            step->plan->programs[kind].lane_length[lane] > 0)
+            return 1;
+    return 0;
+}
+
+static coh_status start_lane_thread(coh_step *step, coh_lane lane)
+{
+    coh_lane_thread *thread = &step->threads[lane];
+    thread->step = step;
+    thread->lane = lane;
+    thread->depth = deepest(step, lane);
+    COH_TRY(COH_ALLOC(thread->depth, &thread->ring));
+    COH_TRY(COH_ALLOC(thread->depth, &thread->completions));
+    int error = pthread_create(&thread->thread, NULL, coh_lane_main, thread);
+    if (error != 0)
+        return coh_fail(COH_ERR_MEMORY, "no thread for lane %s: %s", coh_lane_name(lane),
+                        strerror(error));
+    thread->is_started = 1;
+    return COH_OK;
+}
+
+static coh_status start_threads(coh_step *step)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        if (!lane_is_used(step, lane))
+            continue;
+        if (coh_lane_is_queue((coh_lane)lane))
+            COH_TRY(
+                step->device_ops->queue_create(step->device, (coh_lane)lane, &step->queues[lane]));
+        else
+            COH_TRY(start_lane_thread(step, (coh_lane)lane));
+    }
+    int error = pthread_create(&step->issuer, NULL, coh_issue_main, step);
+    if (error != 0)
+        return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
+    step->issuer_is_started = 1;
+    return COH_OK;
+}
+
+/* ---- create, destroy ---- */
+
+static coh_status create_all(coh_step *step, const coh_step_config *config)
+{
+    if (pthread_mutex_init(&step->failure_mutex, NULL) != 0)
+        return coh_fail(COH_ERR_MEMORY, "the system gives no mutex");
+    step->mutex_is_made = 1;
+    for (; step->counter_count < COH_COUNTER_COUNT; step->counter_count++)
+        COH_TRY(coh_counter_init(&step->counters[step->counter_count]));
+    const coh_device_config device_config = {
+        .thread_count = step->options.thread_count,
+        .ledger = step->ledger,
+        .link_bytes_per_s = step->plan->options.link_bytes_per_s,
+    };
+    COH_TRY(step->device_ops->create(&device_config, &step->device));
+    COH_TRY(create_arenas(step));
+    COH_TRY(bind_programs(step));
+    COH_TRY(allocate_inputs(step));
+    COH_TRY(open_store(step, config->store_ops));
+    return start_threads(step);
+}
+
+coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
+{
+    *out_step = NULL;
+    coh_step *step;
+    COH_TRY(COH_ALLOC(1, &step));
+    step->plan = config->plan;
+    step->layout = &config->plan->layout;
+    step->options = *config->options;
+    step->device_ops = config->device_ops;
+    step->pool = config->pool;
+    step->ledger = config->ledger;
+    coh_status status = create_all(step, config);
+    if (status != COH_OK) {
+        coh_step_destroy(step);
+        return status;
+    }
+    *out_step = step;
+    return COH_OK;
+}
+
+/* Nothing failed and nothing runs. */
+static int is_at_rest(coh_step *step)
+{
+    pthread_mutex_lock(&step->failure_mutex);
+    coh_status failure = step->failure;
+    pthread_mutex_unlock(&step->failure_mutex);
+    if (failure != COH_OK)
+        return 0;
+    uint64_t newest = coh_counter_read(&step->counters[COH_COUNTER_SUBMITTED]);
+    if (newest == 0)
+        return 1;
+    const coh_ticket *ticket = coh_step_ticket(step, newest);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (coh_counter_read(coh_step_retired(step, (coh_lane)lane)) <
+            ticket->base[lane] + ticket->bound->program->lane_length[lane])
+            return 0;
+    return 1;
+}
+
+static void stop_threads(coh_step *step)
+{
+    char text[COH_ERROR_TEXT_BYTES];
+    coh_error_save(text);
+    coh_fail(COH_ERR_STOPPED, "the engine was destroyed");
+    coh_step_fail(step, COH_ERR_STOPPED);
+    coh_error_restore(text);
+    if (step->issuer_is_started)
+        pthread_join(step->issuer, NULL);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_lane_thread *thread = &step->threads[lane];
+        if (thread->is_started)
+            pthread_join(thread->thread, NULL);
+        coh_free(thread->ring);
+        coh_free(thread->completions);
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (step->queues[lane] != NULL)
+            step->device_ops->queue_destroy(step->queues[lane]);
+}
+
+static void release_arenas(coh_step *step, int is_orderly)
+{
+    if (step->ledger != NULL && is_orderly)
+        change_boundary(step, coh_ledger_leave);
+    else if (step->ledger != NULL)
+        leave_everything(step);
+    for (int tier = 0; tier < COH_TIER_DISK; tier++)
+        if (step->arenas[tier] != NULL)
+            step->device_ops->arena_destroy(step->device, (coh_tier)tier);
+    step->device_ops->destroy(step->device);
+}
+
+void coh_step_destroy(coh_step *step)
+{
+    if (step == NULL)
+        return;
+    int is_orderly = step->issuer_is_started && is_at_rest(step);
+    if (step->mutex_is_made)
+        stop_threads(step);
+    if (step->store != NULL)
+        step->store_ops->close(step->store);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_bound_fini(&step->bounds[kind]);
+    for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
+        for (int i = 0; i < COH_PORT_MAX; i++)
+            coh_free(step->tickets[slot].input_bytes[i]);
+    coh_free(step->generations);
+    if (step->device != NULL)
+        release_arenas(step, is_orderly);
+    for (int i = 0; i < step->counter_count; i++)
+        coh_counter_fini(&step->counters[i]);
+    if (step->mutex_is_made)
+        pthread_mutex_destroy(&step->failure_mutex);
+    coh_free(step);
+}

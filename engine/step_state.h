@@ -1,0 +1,226 @@
+/* step_state.h - the inside of a coh_step, shared by the files that make up the executor:
+ *
+ *   step.c       tickets, the step thread that issues device lanes, waiting, failing
+ *   step_create.c  arenas, store, threads: made and unmade
+ *   lane_disk.c  the threads of the disk lanes and of the host lane
+ *   line.c       what one line does on its lane: enter, execute, leave
+ *   line_optimizer.c  FEED, NORM, CLIP, UPDATE; line_chunk.c: INIT and the visited lines
+ *   bind.c       everything that can be looked up before the first step: views, lanes, uses */
+#ifndef COH_ENGINE_STEP_STATE_H
+#define COH_ENGINE_STEP_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/step.h"
+
+/* ---- a program, bound to the arenas (bind.c) ---- */
+
+/* One binding of a call: a view that only needs to be copied into the call. */
+typedef struct coh_bound_port {
+    coh_view view;
+    uint8_t role, port;
+} coh_bound_port;
+
+/* Extents are counted twice over, by the parity of the ticket: two tickets of one program overlap. */
+typedef struct coh_extent_state {
+    _Atomic uint32_t remaining; /* uses left; lanes take off (acquire-release) */
+    _Atomic uint32_t entered;   /* the first user sets it, the last one clears it */
+} coh_extent_state;
+
+typedef struct coh_bound {
+    const coh_program *program;
+    uint32_t *lane_lines[COH_LANE_COUNT]; /* line of ordinal n at [n - 1] */
+    coh_bound_port *ports;                /* by binding */
+    uint32_t *uses, *use_begin;           /* distinct extents of line i: [use_begin[i], [i + 1]) */
+    coh_extent_state *extents[2];
+    /* By chunk: versions one run makes. A chunk's generation in the store is what all runs before made,
+     * plus this per repetition, plus the line's version. */
+    uint32_t *versions_per_run;
+    uint32_t clip_ordinal; /* in the compute lane; 0: none */
+    /* Residents that this program makes anew without having found them (INIT, IMPORT): indices. */
+    uint32_t *replaced, replaced_count;
+} coh_bound;
+
+/* ---- tickets ---- */
+
+/* Tickets live at the same time: the two that may overlap; their results and inputs stay readable for
+ * two more. */
+enum { COH_TICKET_SLOTS = 4 };
+
+typedef struct coh_ticket {
+    coh_bound *bound;
+    uint64_t number;
+    uint64_t repetition; /* of the same program without a quiet point between; 0: the first */
+    uint64_t base[COH_LANE_COUNT];
+    uint64_t submitted_ns;
+
+    /* FEED */
+    coh_step_input input;
+    uint64_t microbatch_count;
+    void *input_bytes[COH_PORT_MAX]; /* ours, by graph input */
+
+    coh_chunk_visitor visitor;
+    void *visitor_context;
+    int32_t scan;
+
+    /* CLIP writes, coh_step_await reads after CLIP has retired. Exposed and links: since create. */
+    uint64_t clip_ns;
+    coh_step_result result;
+} coh_ticket;
+
+/* ---- the executor ---- */
+
+/* The counters of a step, in one table so that a failure can close them all. */
+enum {
+    COH_COUNTER_RETIRED = 0,                    /* + lane: lines retired */
+    COH_COUNTER_WALKED = COH_LANE_COUNT,        /* + lane: tickets its own thread is through */
+    COH_COUNTER_SUBMITTED = 2 * COH_LANE_COUNT, /* tickets; the creating thread raises */
+    COH_COUNTER_ISSUED,                         /* tickets; coh-step raises */
+    COH_COUNTER_COUNT
+};
+
+/* A request of a disk lane that is not retired. */
+typedef struct coh_disk_request {
+    uint64_t ticket;
+    uint32_t line;
+    int is_done;
+} coh_disk_request;
+
+/* A thread that walks the lines of one lane itself: read, write or host. */
+typedef struct coh_lane_thread {
+    struct coh_step *step;
+    coh_lane lane;
+    pthread_t thread;
+    int is_started;
+    /* The lane's own: lines (retired, submitted] are in flight, line n at ring[n % depth]. */
+    uint64_t submitted;
+    uint32_t depth;
+    coh_disk_request *ring;
+    coh_store_completion *completions;
+} coh_lane_thread;
+
+struct coh_step {
+    const coh_plan *plan;
+    const coh_layout *layout;
+    coh_engine_options options;
+    const coh_device_ops *device_ops;
+    coh_device *device;
+    coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
+    void *arenas[COH_TIER_COUNT];
+    const coh_store_ops *store_ops;
+    coh_store *store;
+    coh_pool *pool;
+    coh_ledger *ledger;
+    coh_bound bounds[COH_PROGRAM_KIND_COUNT];
+    coh_call call; /* compute lane: put together for each line that runs a kind */
+
+    /* The creating thread writes a ticket, then raises `submitted`; the others then read it. */
+    coh_ticket tickets[COH_TICKET_SLOTS];
+    coh_counter counters[COH_COUNTER_COUNT];
+    int counter_count;         /* that were made */
+    coh_program_kind running;  /* of the newest ticket; creating thread only */
+    uint64_t repetition_count; /* of `running` since its quiet point */
+    uint64_t *generations;     /* by chunk; changed at quiet points only */
+
+    pthread_t issuer;
+    int issuer_is_started;
+    coh_lane_thread threads[COH_LANE_COUNT];
+
+    _Atomic uint64_t exposed_ns[COH_LANE_COUNT]; /* compute's queue adds */
+    _Atomic uint64_t link_bytes[COH_LANE_COUNT]; /* each lane adds its own */
+    uint64_t clip_ns, clip_exposed_ns[COH_LANE_COUNT], clip_link_bytes[COH_LANE_COUNT];
+
+    /* First failure: any thread, under the mutex. */
+    pthread_mutex_t failure_mutex;
+    int mutex_is_made;
+    coh_status failure;
+    char failure_text[COH_ERROR_TEXT_BYTES];
+
+    coh_scan_finding finding; /* compute lane writes, read at quiet points */
+    int has_finding;
+};
+
+static inline coh_ticket *coh_step_ticket(coh_step *step, uint64_t number)
+{
+    return &step->tickets[number % COH_TICKET_SLOTS];
+}
+
+/* Lanes that the step thread issues. The others have a thread of their own. */
+static inline int coh_lane_is_queue(coh_lane lane)
+{
+    return lane == COH_LANE_COMPUTE || lane == COH_LANE_H2D || lane == COH_LANE_D2H;
+}
+
+static inline coh_counter *coh_step_retired(coh_step *step, coh_lane lane)
+{
+    return &step->counters[COH_COUNTER_RETIRED + lane];
+}
+
+/* Where a wait of a line in `ticket` is reached on its lane's `retired`; 0: it holds already. */
+static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *wait)
+{
+    uint64_t base = ticket->base[wait->lane];
+    if (!wait->carry)
+        return base + wait->ordinal;
+    if (ticket->repetition == 0)
+        return 0;
+    return base - ticket->bound->program->lane_length[wait->lane] + wait->ordinal;
+}
+
+/* ---- step.c ---- */
+
+/* Records this thread's last error as the step's failure, if it is the first, and stops everything.
+ * Any thread. */
+void coh_step_fail(coh_step *step, coh_status status);
+/* That failure, its sentence made this thread's last error; or COH_OK. */
+coh_status coh_step_failure(coh_step *step);
+/* Takes time and totals into the ticket's result: CLIP, at its end. */
+void coh_step_stamp(coh_step *step, coh_ticket *ticket);
+/* The thread coh-step. */
+void *coh_issue_main(void *step);
+
+/* ---- step_create.c ---- */
+
+/* Bytes of a graph input for one micro-batch. */
+uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input);
+
+/* ---- bind.c ---- */
+
+/* Looks up all that the lines of `program` need. Fails: COH_ERR_MEMORY, COH_ERR_INTERNAL. */
+coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound);
+void coh_bound_fini(coh_bound *bound); /* accepts a zeroed struct */
+
+/* The bytes of an operand in its arena. Not for files. */
+static inline void *coh_operand_data(const coh_step *step, const coh_operand *operand)
+{
+    return (char *)step->arenas[operand->tier] + operand->offset;
+}
+
+/* The line's first operand of `role`, or NULL. */
+const coh_operand *coh_line_operand(const coh_program *program, const coh_instruction *line,
+                                    coh_role role);
+
+/* ---- line.c: coh_device_work of (step, ticket number, line index) ---- */
+
+void coh_line_begin(void *step, uint64_t number, uint32_t index);   /* delay, enter extents */
+void coh_line_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
+void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, leave extents */
+
+/* The value of the line's predicate, or NULL: always. */
+const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *line);
+
+/* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
+
+coh_status coh_line_feed(coh_step *step, coh_ticket *ticket);
+coh_status coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line);
+coh_status coh_line_clip(coh_step *step, coh_ticket *ticket);
+coh_status coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line);
+coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
+
+/* ---- lane_disk.c ---- */
+
+/* The thread of a lane that walks its lines itself. */
+void *coh_lane_main(void *lane_thread);
+
+#endif

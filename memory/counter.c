@@ -1,0 +1,76 @@
+#include "memory/counter.h"
+
+#include <assert.h>
+
+/* Looks at the value this often before sleeping: 1-2 us, about what a wake-up costs. */
+#define SPIN_COUNT 64
+
+coh_status coh_counter_init(coh_counter *counter)
+{
+    atomic_init(&counter->value, 0);
+    atomic_init(&counter->sleeper_count, 0);
+    atomic_init(&counter->closed, 0);
+    if (pthread_mutex_init(&counter->mutex, NULL) != 0)
+        return coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a counter");
+    if (pthread_cond_init(&counter->condition, NULL) != 0) {
+        pthread_mutex_destroy(&counter->mutex);
+        return coh_fail(COH_ERR_MEMORY, "the system gives no condition variable for a counter");
+    }
+    return COH_OK;
+}
+
+void coh_counter_fini(coh_counter *counter)
+{
+    pthread_cond_destroy(&counter->condition);
+    pthread_mutex_destroy(&counter->mutex);
+}
+
+static void wake_all(coh_counter *counter)
+{
+    pthread_mutex_lock(&counter->mutex);
+    pthread_cond_broadcast(&counter->condition);
+    pthread_mutex_unlock(&counter->mutex);
+}
+
+/* The value is stored before the sleepers are counted, and a waiter counts itself before it looks at
+ * the value; both in one total order, so one of the two sees the other. */
+void coh_counter_raise(coh_counter *counter, uint64_t value)
+{
+    assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);
+    atomic_store(&counter->value, value);
+    if (atomic_load(&counter->sleeper_count) > 0)
+        wake_all(counter);
+}
+
+void coh_counter_close(coh_counter *counter)
+{
+    atomic_store(&counter->closed, 1);
+    wake_all(counter);
+}
+
+static void rest(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+int coh_counter_wait(coh_counter *counter, uint64_t value)
+{
+    for (int spin = 0; spin < SPIN_COUNT; spin++) {
+        if (coh_counter_is_closed(counter))
+            return 0;
+        if (coh_counter_read(counter) >= value)
+            return 1;
+        rest();
+    }
+    pthread_mutex_lock(&counter->mutex);
+    atomic_fetch_add(&counter->sleeper_count, 1);
+    while (!atomic_load(&counter->closed) && atomic_load(&counter->value) < value)
+        pthread_cond_wait(&counter->condition, &counter->mutex);
+    atomic_fetch_sub(&counter->sleeper_count, 1);
+    pthread_mutex_unlock(&counter->mutex);
+    return !coh_counter_is_closed(counter);
+}

@@ -1,0 +1,53 @@
+/* counter.h - a number that only grows, and threads that sleep until it is large enough.
+ *
+ * The one idea: everything that one thread must know of another is "how far are you?". A lane's
+ * `retired`, a ring's `pushed` and `popped`, the number of submitted runs are all such numbers; there
+ * is no other way in which the step's threads wait for one another.
+ *
+ *   writer   ... write the data ... raise(n)          release
+ *   reader   wait(n) ... read the data ...            acquire
+ *
+ * A waiter spins for about a microsecond, then sleeps: it would otherwise take a core from compute.
+ * Closing wakes all waiters for good; that is how a failure stops every thread.
+ *
+ * Threads: one writer at a time, any number of readers. Nothing is allocated. */
+#ifndef COH_MEMORY_COUNTER_H
+#define COH_MEMORY_COUNTER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+typedef struct coh_counter {
+    _Atomic uint64_t value;         /* its writer raises (release), anyone reads (acquire) */
+    _Atomic uint32_t sleeper_count; /* waiters add and take off, raise reads */
+    _Atomic uint32_t closed;        /* close sets, waiters read */
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+} coh_counter;
+
+/* 0, open. Fails: COH_ERR_MEMORY. */
+coh_status coh_counter_init(coh_counter *counter);
+void coh_counter_fini(coh_counter *counter); /* nobody may wait any more */
+
+/* `value` is at least the present one. */
+void coh_counter_raise(coh_counter *counter, uint64_t value);
+
+/* 1 once the counter is at least `value`; 0 as soon as it is closed, however large it is. */
+int coh_counter_wait(coh_counter *counter, uint64_t value);
+
+void coh_counter_close(coh_counter *counter);
+
+static inline uint64_t coh_counter_read(const coh_counter *counter)
+{
+    return atomic_load_explicit(&counter->value, memory_order_acquire);
+}
+
+static inline int coh_counter_is_closed(const coh_counter *counter)
+{
+    return (int)atomic_load_explicit(&counter->closed, memory_order_acquire);
+}
+
+#endif

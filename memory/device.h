@@ -1,0 +1,95 @@
+/* device.h - the few things a device must do so that a step program can run on it.
+ *
+ * The one idea: a lane is a queue on which work is done in order, and counters say how far it is.
+ * What the host device does with threads and what a GPU does with streams and events is the same
+ * table; nothing else in the tree asks which it is.
+ *
+ *   step thread:   issue c1   issue c2 ...    issues all device lanes, in the program's order
+ *   compute:           [ c1 ][ c2 ]           retired[compute] = 0 1 2
+ *   read thread:   [ r1 .............. ]      its own; waits until retired[compute] >= n
+ *
+ * A trap of streams and events: to wait for an event that was not yet recorded is not to wait at all.
+ * So `wait` may only name a value whose `signal` was already enqueued, which holds because one step
+ * thread issues all device lanes in the program's order. What a host thread will raise (a disk lane's
+ * counter) is waited for by `wait_host`.
+ *
+ * The host device: the device tier is ordinary memory (the RAM budget), each queue is a thread
+ * coh-compute, coh-h2d, coh-d2h with a ring of commands. With an emulated far tier the copies between
+ * the two arenas are real, and can be throttled to the rate of a link.
+ *
+ * Threads: enqueuing belongs to the step thread. Nothing is allocated after queue_create. */
+#ifndef COH_MEMORY_DEVICE_H
+#define COH_MEMORY_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "memory/counter.h"
+#include "memory/ledger.h"
+#include "memory/tier.h"
+
+typedef struct coh_device coh_device;
+typedef struct coh_queue coh_queue;
+
+typedef struct coh_device_config {
+    int index;
+    int thread_count;   /* that touch the arenas at start */
+    coh_ledger *ledger; /* gets the arenas' reservations; must outlive the device. May be NULL */
+    double link_bytes_per_s; /* throttle of h2d and d2h, each; 0: memory speed. Host device only */
+} coh_device_config;
+
+typedef struct coh_device_facts {
+    char name[64];
+    size_t alignment;     /* of what stands in an arena */
+    int host_addressable; /* the host may read and write the device tier's arena */
+} coh_device_facts;
+
+/* Work that a queue does: `index` and `number` are the caller's. */
+typedef void (*coh_device_work)(void *context, uint64_t number, uint32_t index);
+
+typedef struct coh_device_ops {
+    uint32_t struct_bytes;
+    const char *name; /* "host", "cuda" */
+
+    /* Fails: COH_ERR_DEVICE, COH_ERR_MEMORY. */
+    coh_status (*create)(const coh_device_config *config, coh_device **out_device);
+    void (*destroy)(coh_device *device); /* accepts NULL; queues and arenas are gone by then */
+    void (*facts)(const coh_device *device, coh_device_facts *out_facts);
+
+    /* One arena per tier (device, host), zeroed and touched here, once.
+     * Fails: COH_ERR_MEMORY with bytes asked and what would fit. */
+    coh_status (*arena_create)(coh_device *device, coh_tier tier, uint64_t bytes, void **out_base);
+    void (*arena_destroy)(coh_device *device, coh_tier tier);
+
+    /* A lane of this device: compute, h2d or d2h. Fails: COH_ERR_MEMORY. */
+    coh_status (*queue_create)(coh_device *device, coh_lane lane, coh_queue **out_queue);
+    /* Drops what is enqueued: the command that runs ends, no later one begins. Any thread. */
+    void (*queue_close)(coh_queue *queue);
+    /* Closes and joins. Counters that its commands wait for must be closed. Accepts NULL. */
+    void (*queue_destroy)(coh_queue *queue);
+
+    /* All of these enqueue and return; done in the queue's order. When the queue is full they wait
+     * for room. On a closed queue they do nothing: whoever closed it knows why. */
+
+    /* `predicate`, here and below: read on the device when the command's turn has come; 0: skip.
+     * NULL: always. */
+    void (*copy)(coh_queue *queue, void *to, const void *from, size_t bytes,
+                 const int32_t *predicate);
+    /* Work of this lane. On the host device `work` runs on the queue's thread. */
+    void (*launch)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                   uint32_t index, const int32_t *predicate);
+    /* Bookkeeping on the host at this place in the queue's order; always runs. */
+    void (*notify)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                   uint32_t index);
+    void (*signal)(coh_queue *queue, coh_counter *counter, uint64_t value);
+    /* `stall_ns` (may be NULL): gets added the time that the queue stood still here. */
+    void (*wait)(coh_queue *queue, coh_counter *counter, uint64_t value,
+                 _Atomic uint64_t *stall_ns);
+    void (*wait_host)(coh_queue *queue, coh_counter *counter, uint64_t value,
+                      _Atomic uint64_t *stall_ns);
+} coh_device_ops;
+
+extern const coh_device_ops coh_device_host;
+
+#endif
