@@ -1,0 +1,24 @@
+#include "cohobate/model.h"
+
+int64_t coh_shape_elements(const coh_shape *shape)
+{
+    if (shape->rank <= 0)
+        return 0;
+    int64_t elements = 1;
+    for (int32_t axis = 0; axis < shape->rank; axis++)
+        elements *= shape->dim[axis];
+    return elements;
+}
+
+size_t coh_dtype_bytes(coh_dtype dtype)
+{
+    switch (dtype) {
+    case COH_DTYPE_F32:
+    case COH_DTYPE_I32:
+        return 4;
+    case COH_DTYPE_BF16:
+    case COH_DTYPE_F16:
+        return 2;
+    }
+    return 0;
+}

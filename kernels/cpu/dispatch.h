@@ -1,0 +1,30 @@
+/* dispatch.h - which inner loops and which matrix product this process uses, chosen once.
+ *
+ *     COH_ISA=plain|avx2|avx512    the highest instruction set to use (default: the CPU's)
+ *     COH_PLAIN_MATMUL=1           our own matrix product instead of OpenBLAS's
+ *
+ * Both change nothing but speed and, the second, bits: they are in coh_kernel_path, so in the
+ * numeric plan.
+ *
+ * Threads: all of it may be called from any thread; the first call chooses. */
+#ifndef COH_KERNELS_CPU_DISPATCH_H
+#define COH_KERNELS_CPU_DISPATCH_H
+
+#include "kernels/cpu/rows.h"
+
+extern const coh_rows coh_rows_plain;
+#if defined(__x86_64__)
+extern const coh_rows coh_rows_avx2, coh_rows_avx512;
+#endif
+
+/* The table in use. */
+const coh_rows *coh_rows_get(void);
+
+/* The table of an instruction set by name; NULL if it is unknown or this CPU lacks it. For tests. */
+const coh_rows *coh_rows_of(const char *name);
+
+/* One tile on the calling thread, by OpenBLAS or by the plain product. Allocates nothing once
+ * coh_kernels_start has run. Dimensions and strides are below 2^31 (infer checks). */
+void coh_tile_run(const coh_tile *tile);
+
+#endif

@@ -1,0 +1,124 @@
+#include "kernels/cpu/isa/isa.h"
+
+#include <math.h>
+
+#include "kernels/cpu/isa/lanes.h"
+
+/* Loops without sums are plain: any width the compiler chooses gives the same bits. */
+
+void ROW(adamw)(const coh_adamw *step, float *restrict work, const float *restrict grad,
+                float *restrict m, float *restrict v, int64_t count)
+{
+    const coh_adamw s = *step;
+    const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
+    for (int64_t i = 0; i < count; i++) {
+        float g = s.scale * grad[i];
+        float first = s.beta1 * m[i] + rest1 * g;
+        float second = s.beta2 * v[i] + rest2 * (g * g);
+        float direction = (first / s.bias1) / (sqrtf(second / s.bias2) + s.epsilon);
+        m[i] = first;
+        v[i] = second;
+        work[i] -= s.rate * (direction + s.decay * work[i]);
+    }
+}
+
+int ROW(all_finite)(const float *x, int64_t count)
+{
+    uint32_t broken = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        broken |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return broken == 0;
+}
+
+void ROW(add)(float *restrict to, const float *restrict from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+void ROW(sum)(float *to, const float *a, const float *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = a[i] + b[i];
+}
+
+void ROW(add_scaled)(float *restrict to, const float *restrict from, float factor, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += factor * from[i];
+}
+
+void ROW(scale)(float *x, float factor, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
+/* 0.5 (1 + tanh u) = 1 / (1 + e^-2u): one exponential, and no cancellation where gelu is tiny.
+ * Outside +-30 the quotient is 0 or 1 in float; x is held there so that x^3 cannot overflow. */
+#define GELU_ROOT 0.7978845608028654f /* sqrt(2 / pi) */
+#define GELU_CUBE 0.044715f
+
+LANES_INLINE vector gelu_hold(vector x)
+{
+    const vector bound = vector_all(30.0f);
+    x = vector_select((vector_bits)(x > bound), bound, x);
+    return vector_select((vector_bits)(x < -bound), -bound, x);
+}
+
+/* e^-2u, at most e^88 */
+LANES_INLINE vector gelu_decay(vector held)
+{
+    vector u = held * (vector_all(GELU_ROOT) + vector_all(GELU_ROOT * GELU_CUBE) * (held * held));
+    return vector_exp(vector_all(-2.0f) * u);
+}
+
+LANES_INLINE lanes gelu(lanes x)
+{
+    for (int k = 0; k < COH_VECTORS; k++)
+        x.part[k] = x.part[k] / (vector_all(1.0f) + gelu_decay(gelu_hold(x.part[k])));
+    return x;
+}
+
+/* With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2 + 6 cube x^2), and 1 - s
+ * as e^-2u s, which does not cancel. */
+LANES_INLINE lanes gelu_slope(lanes x)
+{
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector held = gelu_hold(x.part[k]), decay = gelu_decay(held);
+        vector s = vector_all(1.0f) / (vector_all(1.0f) + decay);
+        vector twice_slope =
+            vector_all(2.0f * GELU_ROOT) + vector_all(6.0f * GELU_ROOT * GELU_CUBE) * (held * held);
+        x.part[k] = s + held * (s * (decay * s)) * twice_slope;
+    }
+    return x;
+}
+
+void ROW(gelu)(float *y, const float *x, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        lanes_store(y + i, gelu(lanes_load(x + i)));
+    if (i < count)
+        lanes_store_part(y + i, count - i, gelu(lanes_load_part(x + i, count - i, 0.0f)));
+}
+
+void ROW(gelu_backward)(float *dx, const float *dy, const float *x, int64_t count, int adds)
+{
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES) {
+        lanes slope = lanes_multiply(lanes_load(dy + i), gelu_slope(lanes_load(x + i)));
+        lanes_store(dx + i, adds ? lanes_add(lanes_load(dx + i), slope) : slope);
+    }
+    int64_t rest = count - i;
+    if (rest > 0) {
+        lanes slope = lanes_multiply(lanes_load_part(dy + i, rest, 0.0f),
+                                     gelu_slope(lanes_load_part(x + i, rest, 0.0f)));
+        if (adds)
+            slope = lanes_add(lanes_load_part(dx + i, rest, 0.0f), slope);
+        lanes_store_part(dx + i, rest, slope);
+    }
+}

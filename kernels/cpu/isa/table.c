@@ -1,0 +1,12 @@
+#include "kernels/cpu/isa/isa.h"
+
+#include "kernels/cpu/dispatch.h"
+
+#define TEXT_OF(isa) #isa
+#define TEXT(isa)    TEXT_OF(isa)
+
+const coh_rows COH_ISA_EXPAND(coh_rows, COH_ISA) = { .name = TEXT(COH_ISA),
+#define FIELD(row) .row = ROW(row),
+                                                     COH_ROW_LIST(FIELD)
+#undef FIELD
+};

@@ -1,0 +1,100 @@
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+#include "cohobate/model.h"
+#include "kernels/cpu/dispatch.h"
+
+/* Bound by bytes: forward reads x twice out of the cache, backward reads x and dy once from memory.
+ * The sums over rows for weight and bias are kept per block of BLOCK_ROWS rows (`partials`: block by
+ * block, C of weight then C of bias), so that blocks run in any order, and folded in block order. */
+#define BLOCK_ROWS   64
+#define FOLD_COLUMNS 128
+
+static int64_t block_count(int64_t N)
+{
+    return (N + BLOCK_ROWS - 1) / BLOCK_ROWS;
+}
+
+int64_t coh_kernel_norm_partials(int64_t N, int64_t C)
+{
+    return block_count(N) * 2 * C;
+}
+
+static int64_t block_end(const coh_norm *norm, int64_t index)
+{
+    const int64_t end = (index + 1) * BLOCK_ROWS;
+    return end < norm->N ? end : norm->N;
+}
+
+static void norm_block(void *argument, int64_t index)
+{
+    const coh_norm *norm = argument;
+    const coh_rows *row = coh_rows_get();
+    const int64_t C = norm->C;
+    for (int64_t n = index * BLOCK_ROWS; n < block_end(norm, index); n++)
+        row->norm(norm->y + n * C, norm->x + n * C, norm->weight, norm->bias, C, norm->epsilon,
+                  &norm->mean[n], &norm->rstd[n]);
+}
+
+void coh_kernel_norm(void *queue, const coh_norm *norm)
+{
+    coh_parallel(queue, block_count(norm->N), norm_block, (void *)norm);
+}
+
+static void backward_block(void *argument, int64_t index)
+{
+    const coh_norm *norm = argument;
+    const coh_rows *row = coh_rows_get();
+    const int64_t C = norm->C;
+    float *partials = norm->partials + index * 2 * C;
+    memset(partials, 0, (size_t)(2 * C) * sizeof(float));
+    for (int64_t n = index * BLOCK_ROWS; n < block_end(norm, index); n++) {
+        coh_norm_row one = {
+            .dx = norm->dx == NULL ? NULL : norm->dx + n * C,
+            .dy = norm->dy + n * C,
+            .x = norm->x + n * C,
+            .weight = norm->weight,
+            .mean = norm->mean[n],
+            .rstd = norm->rstd[n],
+            .dweight = partials,
+            .dbias = partials + C,
+            .C = C,
+            .adds = norm->dx_adds,
+        };
+        row->norm_backward(&one);
+    }
+}
+
+static void fold_one(const coh_norm *norm, float *to, int adds, int64_t offset, int64_t width)
+{
+    const coh_rows *row = coh_rows_get();
+    float total[FOLD_COLUMNS] = { 0 };
+    if (to == NULL)
+        return;
+    for (int64_t block = 0; block < block_count(norm->N); block++)
+        row->add(total, norm->partials + block * 2 * norm->C + offset, width);
+    if (adds)
+        row->add(to, total, width);
+    else
+        memcpy(to, total, (size_t)width * sizeof(float));
+}
+
+static void fold_columns(void *argument, int64_t index)
+{
+    const coh_norm *norm = argument;
+    const int64_t begin = index * FOLD_COLUMNS, rest = norm->C - begin;
+    const int64_t width = rest < FOLD_COLUMNS ? rest : FOLD_COLUMNS;
+    fold_one(norm, norm->dweight == NULL ? NULL : norm->dweight + begin, norm->dweight_adds, begin,
+             width);
+    fold_one(norm, norm->dbias == NULL ? NULL : norm->dbias + begin, norm->dbias_adds,
+             norm->C + begin, width);
+}
+
+void coh_kernel_norm_backward(void *queue, const coh_norm *norm)
+{
+    coh_parallel(queue, block_count(norm->N), backward_block, (void *)norm);
+    if (norm->dweight != NULL || norm->dbias != NULL)
+        coh_parallel(queue, (norm->C + FOLD_COLUMNS - 1) / FOLD_COLUMNS, fold_columns,
+                     (void *)norm);
+}

@@ -1,0 +1,170 @@
+/* kernels.h - what computes: plain pointers, shapes and a queue; nothing is allocated, nothing waits.
+ *
+ * Shape letters, everywhere in this folder:
+ *
+ *     B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a linear layer
+ *     H heads       D = C / H head width     V vocabulary
+ *
+ * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed by
+ * the shape alone and sums are folded in index order: the same bits for any number of threads, and on
+ * every instruction set (kernels/cpu/rows.h). `adds` != 0: the result is added to what is there.
+ *
+ * Tensors are contiguous, row-major, f32 unless said otherwise. */
+#ifndef COH_KERNELS_KERNELS_H
+#define COH_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Chooses instruction set and BLAS, once; further calls do nothing. Any thread. The kernels call it
+ * themselves; call it at start-up so that the choice and its memory come then. */
+void coh_kernels_start(void);
+
+/* ---- element-wise: one thread, any range of elements ---- */
+
+/* AdamW (Loshchilov and Hutter 2019, alg. 2, decoupled decay):
+ *   g = scale * grad;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+ *   work -= rate * (m / bias1 / (sqrt(v / bias2) + epsilon) + decay * work)
+ * bias1 = 1 - beta1^t, bias2 = 1 - beta2^t at the t-th update, t from 1. */
+typedef struct coh_adamw {
+    float rate;
+    float scale; /* of the gradient: clipping, averaging */
+    float beta1, beta2, bias1, bias2, epsilon;
+    float decay; /* 0 for biases and norms */
+} coh_adamw;
+void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
+                      int64_t count);
+
+/* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). */
+double coh_kernel_square_sum(const float *x, int64_t count);
+
+/* to += from */
+void coh_kernel_add(float *to, const float *from, int64_t count);
+
+/* 1 if no element is NaN or infinite. */
+int coh_kernel_all_finite(const float *x, int64_t count);
+
+/* to = from, or to += from with `adds`, on the pool. to == from is allowed and then does nothing (a
+ * gradient passed on in place). */
+void coh_kernel_pass(void *queue, float *to, const float *from, int64_t count, int adds);
+
+/* ---- matrix products ---- */
+
+/* c [rows, columns] (= or +=) op(a) op(b), cut into tiles of c that depend on the shape only
+ * (Goto and van de Geijn 2008 for what a tile must hold to run at full rate):
+ *   COH_MATMUL_NT  a [rows, depth], b [columns, depth]    y = x weight^T
+ *   COH_MATMUL_NN  a [rows, depth], b [depth, columns]    dx = dy weight
+ *   COH_MATMUL_TN  a [depth, rows], b [depth, columns]    dweight = dy^T x
+ * Without `adds`, bias [columns] and residual (laid out as c; may be c) begin the sum where they are
+ * not NULL. Strides are row lengths in memory, in elements. */
+typedef enum coh_matmul_layout { COH_MATMUL_NT, COH_MATMUL_NN, COH_MATMUL_TN } coh_matmul_layout;
+typedef struct coh_matmul {
+    coh_matmul_layout layout;
+    int64_t rows, columns, depth;
+    const float *a, *b;
+    int64_t a_stride, b_stride, c_stride;
+    float *c;
+    const float *bias, *residual;
+    int adds;
+} coh_matmul;
+void coh_kernel_matmul(void *queue, const coh_matmul *matmul);
+
+/* sums [columns] (= or +=) the column sums of x [rows, columns]. */
+void coh_kernel_column_sum(void *queue, float *sums, const float *x, int64_t rows, int64_t columns,
+                           int adds);
+
+/* ---- embedding and position ---- */
+
+/* y [N,C] = weight[tokens[n], :] for the tokens in [row_begin, row_end); other rows of y stay as they
+ * are. `weight` points at row row_begin. */
+typedef struct coh_embedding {
+    int64_t N, C, row_begin, row_end;
+    const int32_t *tokens;
+} coh_embedding;
+void coh_kernel_embedding(void *queue, const coh_embedding *embedding, float *y,
+                          const float *weight);
+/* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's tokens, in token order. */
+void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, float *dweight,
+                                   const float *dy, int adds);
+
+/* y [B,T,C] = x + weight[t, :]; y may be x. */
+void coh_kernel_position(void *queue, float *y, const float *x, const float *weight, int64_t B,
+                         int64_t T, int64_t C);
+/* dweight [positions, C] (= or +=) the sum of dy over B; rows from T on get nothing. */
+void coh_kernel_position_backward(void *queue, float *dweight, const float *dy, int64_t B,
+                                  int64_t T, int64_t C, int64_t positions, int adds);
+
+/* ---- layer norm and gelu ---- */
+
+typedef struct coh_norm {
+    int64_t N, C;
+    float epsilon;
+    const float *x, *weight, *bias;
+    float *y;
+    float *mean, *rstd; /* [N] each: written by forward, read by backward */
+    /* backward; what is NULL is not wanted; dx may be dy when it does not add */
+    const float *dy;
+    float *dx, *dweight, *dbias;
+    int dx_adds, dweight_adds, dbias_adds;
+    float *partials; /* coh_kernel_norm_partials elements of scratch */
+} coh_norm;
+void coh_kernel_norm(void *queue, const coh_norm *norm);
+void coh_kernel_norm_backward(void *queue, const coh_norm *norm);
+int64_t coh_kernel_norm_partials(int64_t N, int64_t C);
+
+/* y may be x; dx may be dy when it does not add. */
+void coh_kernel_gelu(void *queue, float *y, const float *x, int64_t count);
+void coh_kernel_gelu_backward(void *queue, float *dx, const float *dy, const float *x,
+                              int64_t count, int adds);
+
+/* ---- attention ---- */
+
+/* Causal attention over qkv [B,T,3C] (q, then k, then v; head h is channels h*D .. h*D+D of each).
+ * Tiles of scores live on the stack: 64 KiB, twice that backward. */
+typedef struct coh_attention {
+    int64_t B, T, H, D;
+    const float *qkv;
+    float *y;   /* [B,T,C]: written by forward, read by backward */
+    float *lse; /* [B,H,T] log-sum-exp of the scores: likewise */
+    const float *dy;
+    float *dqkv;
+    int adds;
+} coh_attention;
+void coh_kernel_attention(void *queue, const coh_attention *attention);
+void coh_kernel_attention_backward(void *queue, const coh_attention *attention);
+
+/* One step of a decoder: keys and values [B,positions,C] get row `position`, y [B,C] attends over
+ * rows 0..position. */
+typedef struct coh_attention_decode {
+    int64_t B, H, D, positions, position;
+    const float *qkv;
+    float *keys, *values, *y;
+} coh_attention_decode;
+void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode);
+
+/* ---- classifier ---- */
+
+/* Rows of the table are taken COH_ROW_BLOCK at a time, tokens COH_TOKEN_CHUNK at a time: logits
+ * exist for one such tile only. 1024 rows of any width are whole pages. */
+#define COH_ROW_BLOCK   1024
+#define COH_TOKEN_CHUNK 512
+
+/* Softmax cross-entropy over x weight^T, rows [row_begin, row_end) of the table's V in this call;
+ * `weight` and `dweight` point at row row_begin. Calls come in rising order and cover 0..V. */
+typedef struct coh_classifier {
+    int64_t N, C, V, row_begin, row_end;
+    const float *x, *weight;
+    const int32_t *targets;          /* [N]; -1: no loss, no gradient */
+    float *max, *sum, *target_logit; /* [N] each, kept from call to call and to backward */
+    float *logits;                   /* coh_kernel_classifier_logits elements of scratch */
+    float *loss;                     /* [1], written by the last call: sum over items / N */
+    /* backward; NULL: not wanted */
+    float *dx, *dweight;
+    int dx_adds, dweight_adds;
+    float loss_scale;
+} coh_classifier;
+void coh_kernel_classifier(void *queue, const coh_classifier *classifier);
+void coh_kernel_classifier_backward(void *queue, const coh_classifier *classifier);
+int64_t coh_kernel_classifier_logits(int64_t N, int64_t V);
+
+#endif

@@ -1,0 +1,150 @@
+#include "cohobate/kinds.h"
+
+#include <inttypes.h>
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+/* qkv f32 [B,T,3C] with C a multiple of heads. */
+static coh_status check_qkv(const coh_shape *qkv, int64_t heads)
+{
+    coh_status status = coh_check_tensor("qkv", qkv, COH_DTYPE_F32, 3);
+    if (status == COH_OK)
+        status = coh_check_count("heads", heads);
+    if (status != COH_OK)
+        return status;
+    if (qkv->dim[2] % (3 * heads) != 0)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "qkv has %" PRId64 " channels: 3 times a multiple of %" PRId64
+                             " heads are needed",
+                             qkv->dim[2], heads);
+    return COH_OK;
+}
+
+static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_attention_attributes *a = attributes;
+    coh_status status = check_qkv(&inputs[0], a->heads);
+    if (status != COH_OK)
+        return status;
+    const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1], C = inputs[0].dim[2] / 3;
+    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, B, T, C);
+    facts->saved_bytes = (size_t)(B * a->heads * T) * sizeof(float);
+    /* two products forward, five backward, over half of T x T */
+    const double half = (double)B * (double)T * (double)T * (double)C;
+    facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
+    facts->flops[COH_PHASE_BACKWARD] = 5.0 * half;
+    return COH_OK;
+}
+
+static coh_attention attention_of(const coh_call *call)
+{
+    const coh_attention_attributes *a = call->attributes;
+    const int64_t *dim = call->input[0].shape.dim;
+    return (coh_attention){
+        .B = dim[0],
+        .T = dim[1],
+        .H = a->heads,
+        .D = dim[2] / 3 / a->heads,
+        .qkv = call->input[0].data,
+        .y = call->output[0].data,
+        .lse = call->saved,
+    };
+}
+
+static coh_status forward(const coh_call *call)
+{
+    coh_attention attention = attention_of(call);
+    coh_kernel_attention(call->queue, &attention);
+    return COH_OK;
+}
+
+static coh_status backward(const coh_call *call)
+{
+    coh_attention attention = attention_of(call);
+    attention.dy = call->output_grad[0].data;
+    attention.dqkv = call->input_grad[0].data;
+    attention.adds = (call->input_grad_adds & 1u) != 0;
+    if (attention.dqkv != NULL)
+        coh_kernel_attention_backward(call->queue, &attention);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_attention = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.attention",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .backward_reads = { .inputs = 1u, .outputs = 1u },
+    .can_add_grad = { .inputs = 1u },
+    .can_skip_grad = { .inputs = 1u },
+    .split_axes = 1u,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+/* ---- one step of a decoder ---- */
+
+static coh_status infer_decode(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_attention_decode_attributes *a = attributes;
+    coh_status status = check_qkv(&inputs[0], a->heads);
+    if (status == COH_OK)
+        status = coh_check_count("positions", a->positions);
+    if (status == COH_OK)
+        status = coh_check_tensor("position", &inputs[1], COH_DTYPE_I32, 1);
+    if (status != COH_OK)
+        return status;
+    const int64_t B = inputs[0].dim[0], C = inputs[0].dim[2] / 3;
+    if (inputs[0].dim[1] != 1 || inputs[1].dim[0] != 1)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "a decoder takes one token at one position, got %" PRId64
+                             " tokens and %" PRId64 " positions",
+                             inputs[0].dim[1], inputs[1].dim[0]);
+    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, B, 1, C);
+    for (int state = 0; state < 2; state++) {
+        facts->state[state] = coh_shape_make(COH_DTYPE_F32, 3, B, a->positions, C);
+        status = coh_check_tensor(state == 0 ? "keys" : "values", &facts->state[state],
+                                  COH_DTYPE_F32, 3);
+        if (status != COH_OK)
+            return status;
+    }
+    facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)B * (double)a->positions * (double)C;
+    return COH_OK;
+}
+
+static coh_status forward_decode(const coh_call *call)
+{
+    const coh_attention_decode_attributes *a = call->attributes;
+    coh_status status = coh_check_position(&call->input[1], a->positions);
+    if (status != COH_OK)
+        return status;
+    coh_attention_decode decode = {
+        .B = call->input[0].shape.dim[0],
+        .H = a->heads,
+        .D = call->input[0].shape.dim[2] / 3 / a->heads,
+        .positions = a->positions,
+        .position = *(const int32_t *)call->input[1].data,
+        .qkv = call->input[0].data,
+        .keys = call->state[0].data,
+        .values = call->state[1].data,
+        .y = call->output[0].data,
+    };
+    coh_kernel_attention_decode(call->queue, &decode);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_attention_decode = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.attention_decode",
+    .revision = 1,
+    .input_count = 2,
+    .output_count = 1,
+    .state_count = 2,
+    .infer = infer_decode,
+    .forward = forward_decode,
+};

@@ -1,0 +1,182 @@
+#include "cohobate/kinds.h"
+
+#include <inttypes.h>
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+static coh_status infer_table(const coh_classifier_attributes *a, const coh_shape *x,
+                              coh_op_facts *facts)
+{
+    coh_status status = coh_check_tensor("x", x, COH_DTYPE_F32, 3);
+    if (status == COH_OK)
+        status = coh_check_count("vocabulary", a->vocabulary);
+    if (status != COH_OK)
+        return status;
+    facts->parameter[0] = (coh_parameter_facts){
+        .name = "weight",
+        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->vocabulary, x->dim[2], 0),
+        .init = COH_INIT_NORMAL,
+        .init_std = a->init_std,
+        .decays = 1,
+        .row_block = COH_ROW_BLOCK,
+    };
+    return COH_OK;
+}
+
+static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_classifier_attributes *a = attributes;
+    coh_status status = infer_table(a, &inputs[0], facts);
+    if (status == COH_OK)
+        status = coh_check_tensor("targets", &inputs[1], COH_DTYPE_I32, 2);
+    if (status != COH_OK)
+        return status;
+    const coh_shape *x = &inputs[0];
+    if (inputs[1].dim[0] != x->dim[0] || inputs[1].dim[1] != x->dim[1]) {
+        char x_text[COH_SHAPE_TEXT_BYTES], targets_text[COH_SHAPE_TEXT_BYTES];
+        coh_shape_text(x, x_text);
+        coh_shape_text(&inputs[1], targets_text);
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "x is %s and targets is %s: one target per token is "
+                             "needed",
+                             x_text, targets_text);
+    }
+    const int64_t N = x->dim[0] * x->dim[1], C = x->dim[2], V = a->vocabulary;
+    const size_t logit_bytes = (size_t)coh_kernel_classifier_logits(N, V) * sizeof(float);
+    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 1, 1, 0, 0);
+    facts->saved_bytes = (size_t)N * 3 * sizeof(float);
+    facts->workspace_bytes[COH_PHASE_FORWARD] = logit_bytes;
+    facts->workspace_bytes[COH_PHASE_BACKWARD] = logit_bytes;
+    /* x is read for each block of rows, logits are written once and read once (forward) or read and
+     * written three times more (backward) */
+    const double blocks = (double)((V + COH_ROW_BLOCK - 1) / COH_ROW_BLOCK);
+    const double NC = (double)N * (double)C, VC = (double)V * (double)C;
+    const double NV = (double)N * (double)V;
+    facts->flops[COH_PHASE_FORWARD] = 2.0 * NC * (double)V;
+    facts->flops[COH_PHASE_BACKWARD] = 6.0 * NC * (double)V;
+    facts->bytes[COH_PHASE_FORWARD] = 4.0 * (blocks * NC + VC + 2.0 * NV);
+    facts->bytes[COH_PHASE_BACKWARD] = 4.0 * (4.0 * blocks * NC + 3.0 * VC + 5.0 * NV);
+    return COH_OK;
+}
+
+static coh_classifier classifier_of(const coh_call *call)
+{
+    const coh_classifier_attributes *a = call->attributes;
+    const coh_shape *x = &call->input[0].shape;
+    const int64_t N = x->dim[0] * x->dim[1];
+    coh_classifier classifier = {
+        .N = N,
+        .C = x->dim[2],
+        .V = a->vocabulary,
+        .x = call->input[0].data,
+        .weight = call->parameter[0].data,
+        .targets = call->input[1].data,
+        .max = call->saved,
+        .sum = (float *)call->saved + N,
+        .target_logit = (float *)call->saved + 2 * N,
+        .logits = call->workspace,
+    };
+    coh_call_rows(call, a->vocabulary, &classifier.row_begin, &classifier.row_end);
+    return classifier;
+}
+
+static coh_status forward(const coh_call *call)
+{
+    coh_classifier classifier = classifier_of(call);
+    for (int64_t n = 0; n < classifier.N && classifier.row_begin == 0; n++)
+        if (classifier.targets[n] < -1 || classifier.targets[n] >= classifier.V)
+            return coh_kind_fail(COH_ERR_CORRUPT,
+                                 "target %" PRId32 " at place %" PRId64 " is outside -1..%" PRId64
+                                 ": the data was made with another tokenizer",
+                                 classifier.targets[n], n, classifier.V - 1);
+    classifier.loss = call->output[0].data;
+    coh_kernel_classifier(call->queue, &classifier);
+    return COH_OK;
+}
+
+static coh_status backward(const coh_call *call)
+{
+    coh_classifier classifier = classifier_of(call);
+    classifier.dx = call->input_grad[0].data;
+    classifier.dweight = call->parameter_grad[0].data;
+    classifier.dx_adds = (call->input_grad_adds & 1u) != 0;
+    classifier.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
+    classifier.loss_scale = call->loss_scale;
+    if (classifier.dx != NULL || classifier.dweight != NULL)
+        coh_kernel_classifier_backward(call->queue, &classifier);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_classifier = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.classifier",
+    .revision = 1,
+    .input_count = 2,
+    .output_count = 1,
+    .parameter_count = 1,
+    .backward_reads = { .inputs = 3u, .parameters = 1u },
+    .can_add_grad = { .inputs = 1u, .parameters = 1u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 1u },
+    .row_split_parameters = 1u,
+    .is_loss = 1,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+/* ---- logits, for a decoder ---- */
+
+static coh_status infer_logits(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_classifier_attributes *a = attributes;
+    coh_status status = infer_table(a, &inputs[0], facts);
+    if (status != COH_OK)
+        return status;
+    const coh_shape *x = &inputs[0];
+    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, x->dim[0], x->dim[1], a->vocabulary);
+    facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)coh_shape_elements(x) * (double)a->vocabulary;
+    return coh_check_tensor("logits", &facts->output[0], COH_DTYPE_F32, 3);
+}
+
+/* Block by block, so that the product's tiles do not depend on the ranges of the calls. */
+static coh_status forward_logits(const coh_call *call)
+{
+    const coh_classifier_attributes *a = call->attributes;
+    const coh_shape *x = &call->input[0].shape;
+    const int64_t C = x->dim[2];
+    const float *weight = call->parameter[0].data;
+    float *logits = call->output[0].data;
+    int64_t begin, end;
+    coh_call_rows(call, a->vocabulary, &begin, &end);
+    for (int64_t v = begin; v < end; v += COH_ROW_BLOCK) {
+        coh_matmul product = {
+            .layout = COH_MATMUL_NT,
+            .rows = x->dim[0] * x->dim[1],
+            .columns = end - v < COH_ROW_BLOCK ? end - v : COH_ROW_BLOCK,
+            .depth = C,
+            .a = call->input[0].data,
+            .b = weight + (v - begin) * C,
+            .a_stride = C,
+            .b_stride = C,
+            .c_stride = a->vocabulary,
+            .c = logits + v,
+        };
+        coh_kernel_matmul(call->queue, &product);
+    }
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_logits = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.logits",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .row_split_parameters = 1u,
+    .infer = infer_logits,
+    .forward = forward_logits,
+};

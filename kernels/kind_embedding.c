@@ -1,0 +1,87 @@
+#include "cohobate/kinds.h"
+
+#include <inttypes.h>
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_embedding_attributes *a = attributes;
+    coh_status status = coh_check_tensor("tokens", &inputs[0], COH_DTYPE_I32, 2);
+    if (status == COH_OK)
+        status = coh_check_count("vocabulary", a->vocabulary);
+    if (status == COH_OK)
+        status = coh_check_count("channels", a->channels);
+    if (status != COH_OK)
+        return status;
+    const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1];
+    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, B, T, a->channels);
+    facts->parameter[0] = (coh_parameter_facts){
+        .name = "weight",
+        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->vocabulary, a->channels, 0),
+        .init = COH_INIT_NORMAL,
+        .init_std = a->init_std,
+        .decays = 1,
+        .row_block = COH_ROW_BLOCK,
+    };
+    const double NC = (double)(B * T) * (double)a->channels;
+    const double VC = (double)a->vocabulary * (double)a->channels;
+    facts->flops[COH_PHASE_BACKWARD] = NC;
+    facts->bytes[COH_PHASE_FORWARD] = 4.0 * (2.0 * NC); /* only the rows that tokens name */
+    facts->bytes[COH_PHASE_BACKWARD] = 4.0 * (VC + 3.0 * NC);
+    return COH_OK;
+}
+
+static coh_embedding embedding_of(const coh_call *call)
+{
+    const coh_embedding_attributes *a = call->attributes;
+    coh_embedding embedding = {
+        .N = coh_shape_elements(&call->input[0].shape),
+        .C = a->channels,
+        .tokens = call->input[0].data,
+    };
+    coh_call_rows(call, a->vocabulary, &embedding.row_begin, &embedding.row_end);
+    return embedding;
+}
+
+static coh_status forward(const coh_call *call)
+{
+    const coh_embedding_attributes *a = call->attributes;
+    const coh_embedding embedding = embedding_of(call);
+    for (int64_t n = 0; n < embedding.N && embedding.row_begin == 0; n++)
+        if (embedding.tokens[n] < 0 || embedding.tokens[n] >= a->vocabulary)
+            return coh_kind_fail(COH_ERR_CORRUPT,
+                                 "token %" PRId32 " at place %" PRId64 " is outside 0..%" PRId64
+                                 ": the data was made with another tokenizer",
+                                 embedding.tokens[n], n, a->vocabulary - 1);
+    coh_kernel_embedding(call->queue, &embedding, call->output[0].data, call->parameter[0].data);
+    return COH_OK;
+}
+
+static coh_status backward(const coh_call *call)
+{
+    const coh_embedding embedding = embedding_of(call);
+    if (call->parameter_grad[0].data != NULL)
+        coh_kernel_embedding_backward(call->queue, &embedding, call->parameter_grad[0].data,
+                                      call->output_grad[0].data,
+                                      (call->parameter_grad_adds & 1u) != 0);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_embedding = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.embedding",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .backward_reads = { .inputs = 1u },
+    .can_add_grad = { .parameters = 1u },
+    .can_skip_grad = { .parameters = 1u },
+    .row_split_parameters = 1u,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,163 @@
+#include "cohobate/kinds.h"
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+/* linear and linear_residual: input 1 is the residual where there is one. */
+
+static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_linear_attributes *a = attributes;
+    coh_status status = coh_check_tensor("x", &inputs[0], COH_DTYPE_F32, 0);
+    if (status == COH_OK)
+        status = coh_check_count("outputs", a->outputs);
+    if (status != COH_OK)
+        return status;
+    const int64_t I = inputs[0].dim[inputs[0].rank - 1], N = coh_shape_rows(&inputs[0]);
+    facts->output[0] = inputs[0];
+    facts->output[0].dim[inputs[0].rank - 1] = a->outputs;
+    status = coh_check_tensor("y", &facts->output[0], COH_DTYPE_F32, 0);
+    if (status != COH_OK)
+        return status;
+    facts->parameter[0] = (coh_parameter_facts){
+        .name = "weight",
+        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->outputs, I, 0),
+        .init = COH_INIT_NORMAL,
+        .init_std = a->init_std,
+        .decays = 1,
+    };
+    if (a->has_bias)
+        facts->parameter[1] = (coh_parameter_facts){
+            .name = "bias",
+            .shape = coh_shape_make(COH_DTYPE_F32, 1, a->outputs, 0, 0),
+            .init = COH_INIT_ZERO,
+        };
+    facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)N * (double)I * (double)a->outputs;
+    facts->flops[COH_PHASE_BACKWARD] = 2.0 * facts->flops[COH_PHASE_FORWARD];
+    return COH_OK;
+}
+
+static coh_status infer_residual(const void *attributes, const coh_shape *inputs,
+                                 coh_op_facts *facts)
+{
+    coh_status status = infer(attributes, inputs, facts);
+    if (status == COH_OK)
+        status = coh_check_tensor("residual", &inputs[1], COH_DTYPE_F32, 0);
+    if (status == COH_OK)
+        status = coh_check_leading("residual", &inputs[1], "y", &facts->output[0], 0);
+    return status;
+}
+
+static coh_status forward(const coh_call *call)
+{
+    const coh_linear_attributes *a = call->attributes;
+    const coh_shape *x = &call->input[0].shape;
+    const int64_t I = x->dim[x->rank - 1];
+    coh_matmul product = {
+        .layout = COH_MATMUL_NT,
+        .rows = coh_shape_rows(x),
+        .columns = a->outputs,
+        .depth = I,
+        .a = call->input[0].data,
+        .b = call->parameter[0].data,
+        .a_stride = I,
+        .b_stride = I,
+        .c_stride = a->outputs,
+        .c = call->output[0].data,
+        .bias = call->parameter[1].data,
+        .residual = call->input[1].data, /* NULL for linear: it has one input */
+    };
+    coh_kernel_matmul(call->queue, &product);
+    return COH_OK;
+}
+
+static void weight_gradient(const coh_call *call, int64_t N, int64_t I, int64_t O)
+{
+    coh_matmul product = {
+        .layout = COH_MATMUL_TN,
+        .rows = O,
+        .columns = I,
+        .depth = N,
+        .a = call->output_grad[0].data,
+        .b = call->input[0].data,
+        .a_stride = O,
+        .b_stride = I,
+        .c_stride = I,
+        .c = call->parameter_grad[0].data,
+        .adds = (call->parameter_grad_adds & 1u) != 0,
+    };
+    coh_kernel_matmul(call->queue, &product);
+}
+
+static void input_gradient(const coh_call *call, int64_t N, int64_t I, int64_t O)
+{
+    coh_matmul product = {
+        .layout = COH_MATMUL_NN,
+        .rows = N,
+        .columns = I,
+        .depth = O,
+        .a = call->output_grad[0].data,
+        .b = call->parameter[0].data,
+        .a_stride = O,
+        .b_stride = I,
+        .c_stride = I,
+        .c = call->input_grad[0].data,
+        .adds = (call->input_grad_adds & 1u) != 0,
+    };
+    coh_kernel_matmul(call->queue, &product);
+}
+
+static coh_status backward(const coh_call *call)
+{
+    const coh_shape *x = &call->input[0].shape;
+    const coh_linear_attributes *a = call->attributes;
+    const int64_t I = x->dim[x->rank - 1], N = coh_shape_rows(x), O = a->outputs;
+    if (call->parameter_grad[0].data != NULL)
+        weight_gradient(call, N, I, O);
+    if (call->parameter_grad[1].data != NULL)
+        coh_kernel_column_sum(call->queue, call->parameter_grad[1].data, call->output_grad[0].data,
+                              N, O, (call->parameter_grad_adds & 2u) != 0);
+    if (call->input_grad[0].data != NULL)
+        input_gradient(call, N, I, O);
+    if (call->input_grad[1].data != NULL)
+        coh_kernel_pass(call->queue, call->input_grad[1].data, call->output_grad[0].data, N * O,
+                        (call->input_grad_adds & 2u) != 0);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_linear = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.linear",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .can_add_grad = { .inputs = 1u, .parameters = 3u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+/* y may take the residual's bytes: each tile of y begins with its own part of it. dresidual may take
+ * dy's: it is dy, and is passed on last. */
+const coh_op_kind coh_kind_linear_residual = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.linear_residual",
+    .revision = 1,
+    .input_count = 2,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .can_add_grad = { .inputs = 3u, .parameters = 3u },
+    .can_skip_grad = { .inputs = 3u, .parameters = 3u },
+    .forward_in_place = { { 1, 0 } },
+    .backward_in_place = { { 0, 1 } },
+    .in_place_count = { 1, 1 },
+    .infer = infer_residual,
+    .forward = forward,
+    .backward = backward,
+};

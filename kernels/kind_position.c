@@ -1,0 +1,120 @@
+#include "cohobate/kinds.h"
+
+#include <inttypes.h>
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_position_attributes *a = attributes;
+    coh_status status = coh_check_tensor("x", &inputs[0], COH_DTYPE_F32, 3);
+    if (status == COH_OK)
+        status = coh_check_count("positions", a->positions);
+    if (status != COH_OK)
+        return status;
+    const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1], C = inputs[0].dim[2];
+    if (T > a->positions)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "a sequence of %" PRId64 " tokens needs as many positions, there are "
+                             "%" PRId64 ": lower --sequence",
+                             T, a->positions);
+    facts->output[0] = inputs[0];
+    facts->parameter[0] = (coh_parameter_facts){
+        .name = "weight",
+        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->positions, C, 0),
+        .init = COH_INIT_NORMAL,
+        .init_std = a->init_std,
+        .decays = 1,
+    };
+    const double NC = (double)(B * T) * (double)C, TC = (double)T * (double)C;
+    facts->flops[COH_PHASE_FORWARD] = NC;
+    facts->flops[COH_PHASE_BACKWARD] = NC;
+    facts->bytes[COH_PHASE_FORWARD] = 4.0 * (2.0 * NC + TC);
+    return COH_OK;
+}
+
+static coh_status forward(const coh_call *call)
+{
+    const int64_t *dim = call->input[0].shape.dim;
+    coh_kernel_position(call->queue, call->output[0].data, call->input[0].data,
+                        call->parameter[0].data, dim[0], dim[1], dim[2]);
+    return COH_OK;
+}
+
+static coh_status backward(const coh_call *call)
+{
+    const coh_position_attributes *a = call->attributes;
+    const int64_t *dim = call->output_grad[0].shape.dim;
+    const float *dy = call->output_grad[0].data;
+    if (call->parameter_grad[0].data != NULL)
+        coh_kernel_position_backward(call->queue, call->parameter_grad[0].data, dy, dim[0], dim[1],
+                                     dim[2], a->positions, (call->parameter_grad_adds & 1u) != 0);
+    if (call->input_grad[0].data != NULL)
+        coh_kernel_pass(call->queue, call->input_grad[0].data, dy, dim[0] * dim[1] * dim[2],
+                        (call->input_grad_adds & 1u) != 0);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_position = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.position",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .can_add_grad = { .inputs = 1u, .parameters = 1u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 1u },
+    .forward_in_place = { { 0, 0 } },
+    .backward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 1 },
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+/* ---- one step of a decoder ---- */
+
+static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    coh_status status = infer(attributes, inputs, facts);
+    if (status == COH_OK)
+        status = coh_check_tensor("position", &inputs[1], COH_DTYPE_I32, 1);
+    if (status != COH_OK)
+        return status;
+    if (inputs[0].dim[1] != 1 || inputs[1].dim[0] != 1)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "a decoder takes one token at one position, got %" PRId64
+                             " tokens and %" PRId64 " positions",
+                             inputs[0].dim[1], inputs[1].dim[0]);
+    return COH_OK;
+}
+
+static coh_status forward_at(const coh_call *call)
+{
+    const coh_position_attributes *a = call->attributes;
+    const int64_t *dim = call->input[0].shape.dim;
+    coh_status status = coh_check_position(&call->input[1], a->positions);
+    if (status != COH_OK)
+        return status;
+    const float *weight = call->parameter[0].data;
+    const int64_t position = *(const int32_t *)call->input[1].data;
+    coh_kernel_position(call->queue, call->output[0].data, call->input[0].data,
+                        weight + position * dim[2], dim[0], 1, dim[2]);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_position_at = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.position_at",
+    .revision = 1,
+    .input_count = 2,
+    .output_count = 1,
+    .parameter_count = 1,
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
+    .infer = infer_at,
+    .forward = forward_at,
+};

@@ -1,0 +1,100 @@
+#include "kernels/shape_check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *dtype_name(coh_dtype dtype)
+{
+    switch (dtype) {
+    case COH_DTYPE_F32:
+        return "f32";
+    case COH_DTYPE_BF16:
+        return "bf16";
+    case COH_DTYPE_F16:
+        return "f16";
+    case COH_DTYPE_I32:
+        return "i32";
+    }
+    return "unknown dtype";
+}
+
+void coh_shape_text(const coh_shape *shape, char out_text[COH_SHAPE_TEXT_BYTES])
+{
+    int used = snprintf(out_text, COH_SHAPE_TEXT_BYTES, "%s [", dtype_name(shape->dtype));
+    for (int32_t axis = 0; axis < shape->rank && axis < COH_RANK_MAX; axis++)
+        used += snprintf(out_text + used, (size_t)(COH_SHAPE_TEXT_BYTES - used), "%s%" PRId64,
+                         axis > 0 ? "," : "", shape->dim[axis]);
+    snprintf(out_text + used, (size_t)(COH_SHAPE_TEXT_BYTES - used), "]");
+}
+
+coh_status coh_check_tensor(const char *port, const coh_shape *shape, coh_dtype dtype, int32_t rank)
+{
+    char text[COH_SHAPE_TEXT_BYTES];
+    coh_shape_text(shape, text);
+    if (shape->dtype != dtype)
+        return coh_kind_fail(COH_ERR_SHAPE, "%s is %s: %s is needed", port, text,
+                             dtype_name(dtype));
+    if (shape->rank < 1 || shape->rank > COH_RANK_MAX || (rank > 0 && shape->rank != rank))
+        return coh_kind_fail(COH_ERR_SHAPE, "%s is %s: %d %s needed", port, text,
+                             rank > 0 ? rank : 1, rank > 0 ? "dimensions are" : "or more are");
+    int64_t bytes = (int64_t)coh_dtype_bytes(dtype);
+    for (int32_t axis = 0; axis < shape->rank; axis++) {
+        if (shape->dim[axis] < 1 || shape->dim[axis] > INT32_MAX)
+            return coh_kind_fail(COH_ERR_SHAPE, "%s is %s: every dimension must be 1 to %d", port,
+                                 text, INT32_MAX);
+        if (__builtin_mul_overflow(bytes, shape->dim[axis], &bytes) || bytes > INT64_MAX / 2)
+            return coh_kind_fail(COH_ERR_SHAPE, "%s is %s: its bytes do not fit 62 bits", port,
+                                 text);
+    }
+    return COH_OK;
+}
+
+coh_status coh_check_count(const char *attribute, int64_t count)
+{
+    if (count < 1 || count > INT32_MAX)
+        return coh_kind_fail(COH_ERR_SHAPE, "%s is %" PRId64 ": 1 to %d is possible", attribute,
+                             count, INT32_MAX);
+    return COH_OK;
+}
+
+coh_status coh_check_leading(const char *port, const coh_shape *shape, const char *other_port,
+                             const coh_shape *other, int32_t free_axes)
+{
+    int agree = shape->rank == other->rank;
+    for (int32_t axis = 0; agree && axis < shape->rank - free_axes; axis++)
+        agree = shape->dim[axis] == other->dim[axis];
+    if (agree)
+        return COH_OK;
+    char text[COH_SHAPE_TEXT_BYTES], other_text[COH_SHAPE_TEXT_BYTES];
+    coh_shape_text(shape, text);
+    coh_shape_text(other, other_text);
+    return coh_kind_fail(COH_ERR_SHAPE, "%s is %s and %s is %s: they must agree%s", port, text,
+                         other_port, other_text, free_axes > 0 ? " but for the last axis" : "");
+}
+
+coh_status coh_check_position(const coh_view *position, int64_t positions)
+{
+    const int64_t at = *(const int32_t *)position->data;
+    if (at < 0 || at >= positions)
+        return coh_kind_fail(COH_ERR_CORRUPT,
+                             "position %" PRId64 " is outside 0..%" PRId64
+                             ": the text is longer than the model's positions",
+                             at, positions - 1);
+    return COH_OK;
+}
+
+int64_t coh_shape_rows(const coh_shape *shape)
+{
+    return coh_shape_elements(shape) / shape->dim[shape->rank - 1];
+}
+
+coh_shape coh_shape_make(coh_dtype dtype, int32_t rank, int64_t d0, int64_t d1, int64_t d2)
+{
+    return (coh_shape){ .dtype = dtype, .rank = rank, .dim = { d0, d1, d2 } };
+}
+
+void coh_call_rows(const coh_call *call, int64_t row_count, int64_t *out_begin, int64_t *out_end)
+{
+    *out_begin = call->row_count == 0 ? 0 : call->row_begin;
+    *out_end = call->row_count == 0 ? row_count : call->row_end;
+}
