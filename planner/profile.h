@@ -24,7 +24,8 @@ typedef struct coh_profile {
 } coh_profile;
 
 /* The built-in profile for `thread_count` threads. link_bytes_per_s throttles the emulated far tier's
- * links (0: memory speed). `direct` 0: disk through the page cache. */
+ * links (0: memory speed). A pure function of its arguments: the disk is taken to be a drive behind O_DIRECT,
+ * the cores as many as threads. */
 void coh_profile_builtin(int thread_count, double link_bytes_per_s, coh_profile *out_profile);
 
 #endif

@@ -24,7 +24,8 @@ typedef struct coh_simulation {
     uint64_t core_ns;                    /* sum of core-seconds / cores, one of the bounds */
 } coh_simulation;
 
-/* `out_line_ns`: NULL, or 2 * line_count numbers: start and end of each line in the settled run.
+/* `out_line_ns`: NULL, or 2 * line_count numbers: start and end of each line in the settled run,
+ * counted from the earliest start among them.
  * Fails: COH_ERR_MEMORY. The program must be verified. */
 coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
                         const coh_profile *profile, coh_simulation *out_simulation,

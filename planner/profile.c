@@ -1,0 +1,54 @@
+#include "planner/profile.h"
+
+#include <stdio.h>
+
+/* One core of an AVX-512 server: 60 to 200 GFLOP/s of f32 matmul once attention, norms and tails are
+ * counted in; two such cores were seen to reach 430 on matmul alone. */
+#define CORE_FLOPS_PER_S 120e9
+/* A streaming pass, per core; and where the sockets of this class level off. */
+#define CORE_MEMORY_BYTES_PER_S 10e9
+#define MEMORY_BYTES_PER_S_MOST 100e9
+/* RAM to RAM by one core: what the emulated far tier's links do. */
+#define COPY_BYTES_PER_S 4e9
+
+static void links_set(double link_bytes_per_s, coh_profile *profile)
+{
+    double rate = COPY_BYTES_PER_S;
+    if (link_bytes_per_s > 0 && link_bytes_per_s < rate)
+        rate = link_bytes_per_s;
+    /* A throttled copy sleeps the rest of the time. */
+    coh_link_profile link = {
+        .latency_ns = 5000, .bytes_per_s = rate, .core_demand = rate / COPY_BYTES_PER_S, .depth = 4
+    };
+    profile->link[COH_LANE_H2D] = link;
+    profile->link[COH_LANE_D2H] = link;
+}
+
+/* A virtual NVMe drive with O_DIRECT: reads 1.0 to 1.7 GB/s, writes as fast or faster into the host's
+ * cache. The bytes arrive by DMA; cores only submit. */
+static void disk_set(coh_profile *profile)
+{
+    profile->link[COH_LANE_READ] = (coh_link_profile){
+        .latency_ns = 150000, .bytes_per_s = 1.2e9, .core_demand = 0.05, .depth = 8
+    };
+    profile->link[COH_LANE_WRITE] = (coh_link_profile){
+        .latency_ns = 150000, .bytes_per_s = 1.5e9, .core_demand = 0.05, .depth = 8
+    };
+}
+
+void coh_profile_builtin(int thread_count, double link_bytes_per_s, coh_profile *out_profile)
+{
+    double threads = thread_count < 1 ? 1 : thread_count;
+    double memory = threads * CORE_MEMORY_BYTES_PER_S;
+    *out_profile = (coh_profile){
+        .flops_per_s = threads * CORE_FLOPS_PER_S,
+        .memory_bytes_per_s = memory < MEMORY_BYTES_PER_S_MOST ? memory : MEMORY_BYTES_PER_S_MOST,
+        .line_ns = 5000, /* counters, waking the pool */
+        .cores = threads,
+        .compute_core_demand = threads,
+    };
+    links_set(link_bytes_per_s, out_profile);
+    disk_set(out_profile);
+    snprintf(out_profile->name, sizeof(out_profile->name), "built-in, %d thread%s", (int)threads,
+             threads > 1 ? "s" : "");
+}

@@ -1,0 +1,533 @@
+/* The clock of the simulator, on programs small enough to time by hand and against a walk that knows
+ * only the rules. Unit: flops_per_s and bytes_per_s are such that one flop or byte lasts one ns. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "planner/simulate.h"
+
+enum { LINES_MOST = 200, WAITS_MOST = 600 };
+
+typedef struct made {
+    coh_program program;
+    coh_instruction lines[LINES_MOST];
+    coh_wait waits[WAITS_MOST];
+} made;
+
+static const coh_layout no_layout;
+
+static void make(made *m, coh_program_kind kind)
+{
+    memset(m, 0, sizeof(*m));
+    m->program.kind = kind;
+    m->program.lines = m->lines;
+    m->program.waits = m->waits;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        m->program.lane_depth[lane] = 1;
+}
+
+/* A line of `amount` flops (compute, host) or bytes (links). Its ordinal. */
+static uint32_t add(made *m, coh_lane lane, uint64_t amount)
+{
+    coh_instruction *line = &m->lines[m->program.line_count++];
+    int is_link = lane >= COH_LANE_H2D && lane <= COH_LANE_WRITE;
+    *line = (coh_instruction){
+        .opcode = (uint8_t)(is_link ? COH_OP_READ : COH_OP_FORWARD),
+        .lane = (uint8_t)lane,
+        .ordinal = ++m->program.lane_length[lane],
+        .wait_begin = m->program.wait_count,
+        .call = -1,
+        .bytes = is_link ? amount : 0,
+        .flops = is_link ? 0 : (double)amount,
+    };
+    return line->ordinal;
+}
+
+/* The last line added waits for this. */
+static void wait_for(made *m, coh_lane lane, uint32_t ordinal, int carry)
+{
+    m->waits[m->program.wait_count++] =
+        (coh_wait){ .ordinal = ordinal, .lane = (uint8_t)lane, .carry = (uint8_t)carry };
+    m->lines[m->program.line_count - 1].wait_count++;
+}
+
+static coh_profile unit_profile(void)
+{
+    coh_profile profile = {
+        .flops_per_s = 1e9, .memory_bytes_per_s = 1e9, .cores = 1e6, .compute_core_demand = 1
+    };
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
+        profile.link[lane] = (coh_link_profile){ .bytes_per_s = 1e9 };
+    return profile;
+}
+
+static coh_simulation run(const made *m, const coh_profile *profile, uint64_t *times)
+{
+    coh_simulation simulation;
+    assert_int_equal(coh_simulate(&no_layout, &m->program, profile, &simulation, times), COH_OK);
+    return simulation;
+}
+
+static void a_chain_over_lanes_lasts_the_sum_and_is_exposed(void **state)
+{
+    (void)state;
+    made m;
+    uint64_t times[6];
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 100);
+    add(&m, COH_LANE_COMPUTE, 50);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    add(&m, COH_LANE_WRITE, 30);
+    wait_for(&m, COH_LANE_COMPUTE, 1, 0);
+    coh_simulation s = run(&m, &profile, times);
+    assert_int_equal(s.period_ns, 180);
+    assert_int_equal(s.first_ns, 180);
+    assert_int_equal(s.exposed_ns[COH_LANE_READ], 100);
+    assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 50);
+    assert_int_equal(s.link_bytes[COH_LANE_READ], 100);
+    assert_int_equal(s.link_bytes[COH_LANE_WRITE], 30);
+    assert_int_equal(s.bound_ns, 100);
+    assert_int_equal(s.bound_lane, COH_LANE_READ);
+    const uint64_t expected[] = { 0, 100, 100, 150, 150, 180 };
+    assert_memory_equal(times, expected, sizeof(times));
+}
+
+static void lines_of_other_lanes_overlap(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 40);
+    add(&m, COH_LANE_COMPUTE, 70);
+    add(&m, COH_LANE_READ, 40);
+    add(&m, COH_LANE_COMPUTE, 5);
+    wait_for(&m, COH_LANE_READ, 2, 0);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.period_ns, 85); /* reads 0-80, compute 0-70 and 80-85 */
+    assert_int_equal(s.exposed_ns[COH_LANE_READ], 10);
+}
+
+/* Four reads of 1000 bytes, latency 500, four under way: the link serves one after the other, so the
+ * last is there at 500 + 4000. Were each line to take latency + bytes / rate side by side, it would be
+ * there at 1500: a disk four times as fast as it is. */
+static void depth_hides_latency_but_not_bytes(void **state)
+{
+    (void)state;
+    made m;
+    uint64_t times[8];
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].latency_ns = 500;
+    make(&m, COH_PROGRAM_EVALUATE);
+    for (int i = 0; i < 4; i++)
+        add(&m, COH_LANE_READ, 1000);
+    m.program.lane_depth[COH_LANE_READ] = 4;
+    coh_simulation s = run(&m, &profile, times);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(times[2 * i], 0);
+        assert_int_equal(times[2 * i + 1], 500 + 1000 * (i + 1));
+    }
+    assert_int_equal(s.period_ns, 4500);
+    assert_int_equal(s.bound_ns, 4000);
+    /* one at a time: each pays its latency */
+    m.program.lane_depth[COH_LANE_READ] = 1;
+    s = run(&m, &profile, NULL);
+    assert_int_equal(s.period_ns, 6000);
+    assert_int_equal(s.bound_ns, 6000);
+    /* two at a time: pairs share a latency; the second pair begins as places become free */
+    m.program.lane_depth[COH_LANE_READ] = 2;
+    s = run(&m, &profile, times);
+    assert_int_equal(times[4], 1500);
+    assert_int_equal(times[6], 2500);
+    assert_int_equal(s.period_ns, 4500);
+}
+
+/* A line that waits holds up those behind it in its lane, ready as they may be. */
+static void a_lane_issues_in_order(void **state)
+{
+    (void)state;
+    made m;
+    uint64_t times[8];
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_EVALUATE);
+    m.program.lane_depth[COH_LANE_READ] = 8;
+    add(&m, COH_LANE_COMPUTE, 100);
+    add(&m, COH_LANE_READ, 10);
+    wait_for(&m, COH_LANE_COMPUTE, 1, 0);
+    add(&m, COH_LANE_READ, 10);
+    add(&m, COH_LANE_COMPUTE, 1);
+    wait_for(&m, COH_LANE_READ, 2, 0);
+    coh_simulation s = run(&m, &profile, times);
+    assert_int_equal(times[4], 100);
+    assert_int_equal(s.period_ns, 121);
+}
+
+/* compute 60, then a write of 30 that the next run's read of 50 waits for, which compute waits for:
+ * the cycle is 140 long and all that is exposed comes through the read. */
+static void a_body_has_the_period_of_its_carried_cycle(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_BODY);
+    add(&m, COH_LANE_READ, 50);
+    wait_for(&m, COH_LANE_WRITE, 1, 1);
+    add(&m, COH_LANE_COMPUTE, 60);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    add(&m, COH_LANE_WRITE, 30);
+    wait_for(&m, COH_LANE_COMPUTE, 1, 0);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.period_ns, 140);
+    assert_int_equal(s.exposed_ns[COH_LANE_READ], 80);
+    assert_int_equal(s.bound_ns, 60);
+}
+
+/* The same without the carried wait: reads run ahead and hide, the period is the longest lane. */
+static void a_body_without_a_cycle_has_the_period_of_its_busiest_lane(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_BODY);
+    add(&m, COH_LANE_READ, 50);
+    wait_for(&m, COH_LANE_COMPUTE, 1, 1); /* the slot: free when the run before has computed */
+    add(&m, COH_LANE_READ, 50);
+    add(&m, COH_LANE_COMPUTE, 60);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    add(&m, COH_LANE_COMPUTE, 60);
+    wait_for(&m, COH_LANE_READ, 2, 0);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.first_ns, 170); /* read 50, compute 60, 60 */
+    assert_int_equal(s.period_ns, 120);
+    assert_int_equal(s.exposed_ns[COH_LANE_READ], 0);
+    assert_int_equal(s.bound_ns, 120);
+    assert_int_equal(s.bound_lane, COH_LANE_COMPUTE);
+}
+
+static void waiting_is_charged_to_the_lane_that_came_last(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 20);
+    add(&m, COH_LANE_H2D, 35);
+    add(&m, COH_LANE_COMPUTE, 10);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    wait_for(&m, COH_LANE_H2D, 1, 0);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.exposed_ns[COH_LANE_H2D], 35);
+    assert_int_equal(s.exposed_ns[COH_LANE_READ], 0);
+}
+
+static void a_compute_line_costs_flops_or_bytes_whichever_is_more(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.line_ns = 7;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_COMPUTE, 100);
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 107);
+    m.lines[0].bytes = 250;
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 257);
+}
+
+/* Two cores, both computing for 1000; beside it a copy of 500 that takes one of them: work for two cores
+ * is 1000 + 250 long. */
+static void a_copy_takes_its_core_from_computing(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.cores = 2;
+    profile.compute_core_demand = 2;
+    profile.link[COH_LANE_H2D].core_demand = 1;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_H2D, 500);
+    add(&m, COH_LANE_COMPUTE, 1000);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.core_ns, 1250);
+    assert_int_equal(s.bound_ns, 1250);
+    assert_int_equal(s.bound_lane, COH_LANE_COUNT);
+    assert_int_equal(s.period_ns, 1250);
+    assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 1250);
+    /* with a core to spare nothing is slower */
+    profile.cores = 3;
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
+}
+
+static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
+{
+    (void)state;
+    made m;
+    coh_simulation s;
+    coh_profile profile = unit_profile();
+    coh_extent extents[] = {
+        { .offset = 8192, .bytes = 4096, .use_count = 1, .tier = COH_TIER_DEVICE },
+        { .offset = 0, .bytes = 4096, .tier = COH_TIER_HOST, .at_begin = 1, .at_end = 1 },
+        { .offset = 65536, .bytes = 4096, .tier = COH_TIER_DEVICE }, /* no line enters it */
+    };
+    coh_touch touches[] = { { .extent = 0 }, { .extent = COH_EXTENT_FILE } };
+    coh_layout layout = { .pinned_bytes = 4096, .file_bytes = 40960 };
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 4096);
+    m.program.extents = extents;
+    m.program.extent_count = 3;
+    m.program.touches = touches;
+    m.program.touch_count = 2;
+    assert_int_equal(coh_simulate(&layout, &m.program, &profile, &s, NULL), COH_OK);
+    assert_int_equal(s.peak_bytes[COH_TIER_DEVICE], 12288);
+    assert_int_equal(s.peak_bytes[COH_TIER_HOST], 4096);
+    assert_int_equal(s.peak_bytes[COH_TIER_DISK], 40960);
+}
+
+/* ---- against the rules alone ---- */
+
+/* A program of random lines; each waits for up to three earlier ones. */
+static void make_random(made *m, uint64_t seed, coh_program_kind kind)
+{
+    static const coh_lane lanes[] = { COH_LANE_COMPUTE, COH_LANE_COMPUTE, COH_LANE_READ,
+                                      COH_LANE_WRITE,   COH_LANE_H2D,     COH_LANE_HOST };
+    uint64_t draw = 0;
+    make(m, kind);
+    for (int i = 0; i < 40; i++) {
+        coh_lane lane = lanes[coh_rng_below(seed, 0, draw++, 6)];
+        add(m, lane, coh_rng_below(seed, 0, draw++, 1000));
+        uint64_t count = coh_rng_below(seed, 0, draw++, 4);
+        for (uint64_t k = 0; k < count && i > 0; k++) {
+            uint64_t j = coh_rng_below(seed, 0, draw++, (uint64_t)i);
+            wait_for(m, (coh_lane)m->lines[j].lane, m->lines[j].ordinal, 0);
+        }
+    }
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
+        m->program.lane_depth[lane] = 1 + (uint32_t)coh_rng_below(seed, 0, draw++, 5);
+}
+
+/* Raises *value to `least`; 1 if that changed it. */
+static int raise(uint64_t *value, uint64_t least)
+{
+    if (*value >= least)
+        return 0;
+    *value = least;
+    return 1;
+}
+
+/* The rules as inequalities over all pairs of lines, raised until all hold: the least times at which
+ * the program can run. Knows no order but that of each lane. */
+static uint64_t least_time(const made *m, const coh_profile *profile)
+{
+    static uint64_t start[LINES_MOST], served[LINES_MOST], retired[LINES_MOST];
+    uint32_t n = m->program.line_count;
+    memset(start, 0, sizeof(start));
+    memset(served, 0, sizeof(served));
+    memset(retired, 0, sizeof(retired));
+    for (int changed = 1; changed;) {
+        changed = 0;
+        for (uint32_t i = n; i-- > 0;) {
+            const coh_instruction *line = &m->lines[i];
+            const coh_link_profile *link = &profile->link[line->lane];
+            int is_link = link->bytes_per_s > 0;
+            uint64_t work = is_link ? line->bytes : (uint64_t)line->flops;
+            uint64_t depth = is_link ? m->program.lane_depth[line->lane] : 1;
+            changed |= raise(&served[i], start[i] + work);
+            changed |= raise(&retired[i], served[i] + link->latency_ns);
+            for (uint32_t j = 0; j < n; j++) {
+                const coh_instruction *other = &m->lines[j];
+                for (uint32_t k = 0; k < line->wait_count; k++) {
+                    const coh_wait *wait = &m->waits[line->wait_begin + k];
+                    if (other->lane == wait->lane && other->ordinal == wait->ordinal)
+                        changed |= raise(&start[i], retired[j]);
+                }
+                if (other->lane != line->lane || other->ordinal >= line->ordinal)
+                    continue;
+                changed |= raise(&start[i], start[j]);
+                changed |= raise(&retired[i], retired[j]);
+                changed |= raise(&served[i], served[j] + work);
+                if (line->ordinal - other->ordinal >= depth)
+                    changed |= raise(&start[i], retired[j]);
+            }
+        }
+    }
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < n; i++)
+        raise(&last, retired[i]);
+    return last;
+}
+
+static void any_program_takes_the_least_time_the_rules_allow(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].latency_ns = 300;
+    profile.link[COH_LANE_WRITE].latency_ns = 40;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        make_random(&m, seed, COH_PROGRAM_EVALUATE);
+        coh_simulation s = run(&m, &profile, NULL);
+        uint64_t least = least_time(&m, &profile);
+        if (s.period_ns != least || s.bound_ns > least)
+            fail_msg("seed %" PRIu64 ": %" PRIu64 ", least %" PRIu64 ", bound %" PRIu64, seed,
+                     s.period_ns, least, s.bound_ns);
+    }
+}
+
+static void a_shorter_line_never_lengthens_the_whole(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].latency_ns = 300;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        make_random(&m, seed, COH_PROGRAM_EVALUATE);
+        coh_simulation s = run(&m, &profile, NULL);
+        coh_instruction *line = &m.lines[coh_rng_below(seed, 9, 0, m.program.line_count)];
+        line->bytes /= 2;
+        line->flops /= 2;
+        coh_simulation shorter = run(&m, &profile, NULL);
+        if (shorter.period_ns > s.period_ns)
+            fail_msg("seed %" PRIu64, seed);
+    }
+}
+
+/* A body of 8 random lines on three lanes, two of which wait for some line of the run before. */
+static void make_random_body(made *m, uint64_t seed)
+{
+    static const coh_lane lanes[] = { COH_LANE_COMPUTE, COH_LANE_READ, COH_LANE_WRITE };
+    uint64_t draw = 0;
+    uint32_t ordinal[8], length[COH_LANE_COUNT] = { 0 };
+    coh_lane lane[8];
+    for (int i = 0; i < 8; i++) {
+        lane[i] = i < 3 ? lanes[i] : lanes[coh_rng_below(seed, 1, draw++, 3)];
+        ordinal[i] = ++length[lane[i]];
+    }
+    make(m, COH_PROGRAM_BODY);
+    for (int i = 0; i < 8; i++) {
+        add(m, lane[i], 1 + coh_rng_below(seed, 1, draw++, 1000));
+        uint64_t j = coh_rng_below(seed, 1, draw++, 8);
+        if (j < (uint64_t)i)
+            wait_for(m, lane[j], ordinal[j], 0);
+        if (i % 4 == 0) {
+            j = coh_rng_below(seed, 1, draw++, 8);
+            wait_for(m, lane[j], ordinal[j], 1);
+        }
+    }
+    m->program.lane_depth[COH_LANE_READ] = 3;
+}
+
+/* The body `runs` times over as one program: carried waits become plain ones. */
+static void unroll(const made *body, uint32_t runs, made *out)
+{
+    make(out, COH_PROGRAM_EVALUATE);
+    memcpy(out->program.lane_depth, body->program.lane_depth, sizeof(body->program.lane_depth));
+    for (uint32_t r = 0; r < runs; r++)
+        for (uint32_t i = 0; i < body->program.line_count; i++) {
+            const coh_instruction *line = &body->lines[i];
+            add(out, (coh_lane)line->lane, line->bytes + (uint64_t)line->flops);
+            for (uint32_t k = 0; k < line->wait_count; k++) {
+                const coh_wait *wait = &body->waits[line->wait_begin + k];
+                if (r >= wait->carry)
+                    wait_for(out, (coh_lane)wait->lane,
+                             wait->ordinal +
+                                 (r - wait->carry) * body->program.lane_length[wait->lane],
+                             0);
+            }
+        }
+}
+
+/* The period is how much later each further run ends, in the long run: 24 runs against 12. Where the
+ * pattern repeats only after several runs, or has not by the sixth, the simulator's is an average. */
+static void a_period_is_the_slope_of_the_body_run_many_times(void **state)
+{
+    (void)state;
+    static made body, long_run, longer_run;
+    int exact = 0;
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].latency_ns = 300;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        make_random_body(&body, seed);
+        unroll(&body, 12, &long_run);
+        unroll(&body, 24, &longer_run);
+        coh_simulation s = run(&body, &profile, NULL);
+        coh_simulation again = run(&body, &profile, NULL);
+        assert_memory_equal(&s, &again, sizeof(s));
+        double slope = (double)(run(&longer_run, &profile, NULL).period_ns -
+                                run(&long_run, &profile, NULL).period_ns) /
+                       12;
+        exact += (double)s.period_ns == slope;
+        if (!((double)s.period_ns >= 0.9 * slope && (double)s.period_ns <= 1.1 * slope))
+            fail_msg("seed %" PRIu64 ": period %" PRIu64 ", slope %.1f", seed, s.period_ns, slope);
+        if (s.period_ns < s.bound_ns || s.period_ns > s.first_ns)
+            fail_msg("seed %" PRIu64 ": bound %" PRIu64 " period %" PRIu64 " first %" PRIu64, seed,
+                     s.bound_ns, s.period_ns, s.first_ns);
+    }
+    printf("%d of 200 bodies have exactly their slope\n", exact);
+    assert_true(exact >= 180);
+}
+
+static void failing_allocations_are_reported(void **state)
+{
+    (void)state;
+    made m;
+    coh_simulation s;
+    coh_profile profile = unit_profile();
+    make_random(&m, 1, COH_PROGRAM_BODY);
+    for (uint64_t n = 1;; n++) {
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_simulate(&no_layout, &m.program, &profile, &s, NULL);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
+        if (!was_hit)
+            break;
+    }
+}
+
+static void the_built_in_profile_depends_on_its_arguments_alone(void **state)
+{
+    (void)state;
+    coh_profile a, b;
+    coh_profile_builtin(2, 0, &a);
+    memset(&b, 0xff, sizeof(b));
+    coh_profile_builtin(2, 0, &b);
+    assert_string_equal(a.name, b.name);
+    assert_true(a.flops_per_s == b.flops_per_s && a.cores == 2 && b.cores == 2);
+    assert_true(a.link[COH_LANE_READ].bytes_per_s == b.link[COH_LANE_READ].bytes_per_s);
+    coh_profile_builtin(4, 1e9, &b);
+    assert_true(b.flops_per_s == 2 * a.flops_per_s);
+    assert_true(b.link[COH_LANE_H2D].bytes_per_s == 1e9);
+    assert_true(b.link[COH_LANE_H2D].core_demand < a.link[COH_LANE_H2D].core_demand);
+    coh_profile_builtin(-3, 1e300, &b); /* as one thread; no link is faster than a copy */
+    assert_true(b.cores == 1 &&
+                b.link[COH_LANE_D2H].bytes_per_s == a.link[COH_LANE_D2H].bytes_per_s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chain_over_lanes_lasts_the_sum_and_is_exposed),
+        cmocka_unit_test(lines_of_other_lanes_overlap),
+        cmocka_unit_test(depth_hides_latency_but_not_bytes),
+        cmocka_unit_test(a_lane_issues_in_order),
+        cmocka_unit_test(a_body_has_the_period_of_its_carried_cycle),
+        cmocka_unit_test(a_body_without_a_cycle_has_the_period_of_its_busiest_lane),
+        cmocka_unit_test(waiting_is_charged_to_the_lane_that_came_last),
+        cmocka_unit_test(a_compute_line_costs_flops_or_bytes_whichever_is_more),
+        cmocka_unit_test(a_copy_takes_its_core_from_computing),
+        cmocka_unit_test(the_peak_is_the_highest_end_of_what_is_occupied),
+        cmocka_unit_test(any_program_takes_the_least_time_the_rules_allow),
+        cmocka_unit_test(a_shorter_line_never_lengthens_the_whole),
+        cmocka_unit_test(a_period_is_the_slope_of_the_body_run_many_times),
+        cmocka_unit_test(failing_allocations_are_reported),
+        cmocka_unit_test(the_built_in_profile_depends_on_its_arguments_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
