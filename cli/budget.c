@@ -1,0 +1,145 @@
+#include "cli/budget.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+coh_status cli_budget_check(const cli_options *options)
+{
+    if (strcmp(options->device, "cuda") == 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--device cuda: this build computes on the host only:"
+                                          " leave the flag out, or give --device host");
+    if (strcmp(options->device, "host") != 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--device takes host, not '%s': leave the flag out",
+                        options->device);
+    if (cli_given(options, CLI_FLAG_HOST_MEMORY))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--host-memory is the pinned memory beside a GPU, and the host device has"
+                        " none: its RAM budget is --device-memory (--emulate-host builds a second"
+                        " tier as a test-bed)");
+    if (cli_given(options, CLI_FLAG_LINK_RATE) && !cli_given(options, CLI_FLAG_EMULATE_HOST))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--link-rate throttles the emulated far tier, and there is"
+                        " none: add --emulate-host SIZE, or leave it out");
+    if (cli_given(options, CLI_FLAG_DISK)) {
+        struct stat facts;
+        if (stat(options->disk_folder, &facts) != 0)
+            return cli_fail(COH_ERR_ARGUMENT, "--disk %s: %s: give a folder that exists",
+                            options->disk_folder, strerror(errno));
+        if (!S_ISDIR(facts.st_mode))
+            return cli_fail(COH_ERR_ARGUMENT, "--disk %s is not a folder: give one",
+                            options->disk_folder);
+    }
+    return COH_OK;
+}
+
+static int32_t thread_count(const cli_options *options)
+{
+    return cli_given(options, CLI_FLAG_THREADS) ? (int32_t)options->threads
+                                                : (int32_t)coh_machine_core_count();
+}
+
+void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
+                             coh_plan_options *out_options)
+{
+    /* in the order of the flag's choices */
+    static const coh_recompute choices[] = { COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL,
+                                             COH_RECOMPUTE_AUTO };
+    coh_plan_options_init(out_options);
+    out_options->mode = mode;
+    out_options->device_memory_bytes = cli_given(options, CLI_FLAG_DEVICE_MEMORY)
+                                           ? options->device_memory_bytes
+                                           : coh_machine_free_bytes();
+    out_options->emulate_host_bytes = options->emulate_host_bytes;
+    out_options->disk_bytes = options->disk_folder[0] ? options->disk_bytes : 0;
+    out_options->link_bytes_per_s = (double)options->link_bytes_per_s;
+    out_options->thread_count = thread_count(options);
+    out_options->chunk_bytes = options->chunk_bytes;
+    out_options->recompute =
+        cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
+}
+
+coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
+                           const coh_plan_options *plan_options, coh_plan **out_plan)
+{
+    if (!options->plan_file)
+        return coh_plan_create(graph, plan_options, out_plan);
+    coh_plan_summary summary;
+    CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
+    CLI_TRY(coh_plan_summarize(*out_plan, &summary));
+    if (summary.peak_bytes[2] > 0 && !options->disk_folder[0]) {
+        coh_plan_destroy(*out_plan);
+        *out_plan = NULL;
+        return cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR",
+                        options->plan_file);
+    }
+    return COH_OK;
+}
+
+static void log_sentence(void *context, const char *sentence)
+{
+    (void)context;
+    cli_note("%s", sentence);
+}
+
+void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options)
+{
+    coh_engine_options_init(out_options);
+    out_options->disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
+    out_options->disk_bytes = options->disk_bytes;
+    out_options->thread_count = thread_count(options);
+    out_options->poison = (int32_t)options->test_poison;
+    out_options->delay_seed = (uint64_t)options->test_delay_seed;
+    out_options->delay_most_us = options->test_delay_seed ? 2000 : 0;
+    out_options->store = options->test_store;
+    out_options->log = log_sentence;
+}
+
+void cli_budget_add_flags(const cli_options *options, cli_line *line)
+{
+    if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
+        cli_line_add(line, " --device-memory %" PRIu64 "B", options->device_memory_bytes);
+    if (options->disk_folder[0] && options->disk_bytes == UINT64_MAX)
+        cli_line_add(line, " --disk %s", options->disk_folder);
+    else if (options->disk_folder[0])
+        cli_line_add(line, " --disk %s:%" PRIu64 "B", options->disk_folder, options->disk_bytes);
+    if (cli_given(options, CLI_FLAG_EMULATE_HOST))
+        cli_line_add(line, " --emulate-host %" PRIu64 "B", options->emulate_host_bytes);
+}
+
+/* ---- preflight ---- */
+
+static coh_status check_space(const char *folder, uint64_t wanted, const char *what)
+{
+    uint64_t free_bytes;
+    char wanted_text[32], free_text[32];
+    CLI_TRY(coh_machine_disk_free(folder, &free_bytes));
+    if (free_bytes >= wanted)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "%s needs %s on the file system of %s, and %s are free: free some, or name"
+                    " another folder",
+                    what, coh_size_format(wanted, wanted_text, sizeof(wanted_text)), folder,
+                    coh_size_format(free_bytes, free_text, sizeof(free_text)));
+}
+
+coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
+                                const char *checkpoint_folder, uint64_t checkpoint_bytes)
+{
+    struct stat disk = { 0 }, run = { 0 };
+    int have_disk = store_bytes > 0 && disk_folder[0];
+    if (have_disk && stat(disk_folder, &disk) != 0)
+        return cli_fail(COH_ERR_IO, "--disk %s: %s", disk_folder, strerror(errno));
+    if (checkpoint_folder && stat(checkpoint_folder, &run) != 0)
+        return cli_fail(COH_ERR_IO, "run folder %s: %s", checkpoint_folder, strerror(errno));
+    if (have_disk && checkpoint_folder && disk.st_dev == run.st_dev)
+        return check_space(disk_folder, store_bytes + 2 * checkpoint_bytes,
+                           "the working store with two checkpoints");
+    if (have_disk)
+        CLI_TRY(check_space(disk_folder, store_bytes, "the working store"));
+    if (checkpoint_folder)
+        CLI_TRY(check_space(checkpoint_folder, 2 * checkpoint_bytes, "two checkpoints"));
+    return COH_OK;
+}

@@ -1,0 +1,32 @@
+/* budget.h - from the budget flags to plan and engine options: where things may stand, never what is
+ * computed. The same for train, plan, generate and eval. */
+#ifndef COH_CLI_BUDGET_H
+#define COH_CLI_BUDGET_H
+
+#include "cli/options.h"
+
+/* Flags that this build refuses or that contradict one another. Fails: COH_ERR_ARGUMENT. */
+coh_status cli_budget_check(const cli_options *options);
+
+/* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. */
+void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
+                             coh_plan_options *out_options);
+
+/* Plans `graph`, or replays --plan. */
+coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
+                           const coh_plan_options *plan_options, coh_plan **out_plan);
+
+/* Disk folder, threads, test modes; the optimizer's numbers are the caller's. Sentences of the engine
+ * go to standard error. */
+void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options);
+
+/* The budget flags as they were given ("--device-memory 64MiB --disk ..."), for the sentence that says
+ * how to resume. */
+void cli_budget_add_flags(const cli_options *options, cli_line *line);
+
+/* Working store and two checkpoints (one being written beside one kept) must fit, summed per file system.
+ * `checkpoint_folder` NULL: none are kept. Fails: COH_ERR_FULL with the bytes short. */
+coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
+                                const char *checkpoint_folder, uint64_t checkpoint_bytes);
+
+#endif

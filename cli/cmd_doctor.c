@@ -1,0 +1,50 @@
+#include <stdio.h>
+
+#include "cli/commands.h"
+
+enum { FINDINGS_MOST = 32 };
+
+static const char *const levels[] = { "ok", "note", "warn" };
+
+static coh_status print_json(const coh_finding *findings, size_t count)
+{
+    cli_line line;
+    printf("{\"version\": \"%s\", \"findings\": [", coh_version());
+    for (size_t i = 0; i < count; i++) {
+        const coh_finding *finding = &findings[i];
+        const char *const keys[] = { "subject", "level", "found", "cost", "remedy" };
+        const char *const values[] = { finding->subject, levels[finding->level], finding->found,
+                                       finding->cost, finding->remedy };
+        cli_line_clear(&line);
+        for (int k = 0; k < 5; k++) {
+            cli_line_add(&line, "%s\"%s\": ", k ? ", " : "", keys[k]);
+            cli_line_add_json_string(&line, values[k]);
+        }
+        printf("%s{%s}", i ? ", " : "", line.text);
+    }
+    printf("]}\n");
+    return COH_OK;
+}
+
+static coh_status print_table(const coh_finding *findings, size_t count)
+{
+    printf("cohobate %s\n", coh_version());
+    for (size_t i = 0; i < count; i++) {
+        const coh_finding *finding = &findings[i];
+        printf("%-5s %-16s %s\n", finding->level == COH_FINDING_OK ? "" : levels[finding->level],
+               finding->subject, finding->found);
+        if (finding->cost[0])
+            printf("%-22s costs: %s\n", "", finding->cost);
+        if (finding->remedy[0])
+            printf("%-22s to do: %s\n", "", finding->remedy);
+    }
+    return COH_OK;
+}
+
+coh_status cli_doctor(const cli_options *options)
+{
+    coh_finding findings[FINDINGS_MOST];
+    size_t count = 0;
+    CLI_TRY(coh_machine_examine(options->folder, findings, FINDINGS_MOST, &count));
+    return options->json ? print_json(findings, count) : print_table(findings, count);
+}

@@ -1,0 +1,112 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/data.h"
+#include "cli/inference.h"
+
+typedef struct evaluation {
+    cli_inference inference;
+    cli_data data;
+    int64_t sequence, micro_batch;
+    int32_t *tokens, *targets; /* one micro-batch */
+    uint64_t window_count;
+    double loss; /* nats a token */
+} evaluation;
+
+/* All windows, once each. What does not fill the last micro-batch is padded with targets of -1, which
+ * count as zero loss. */
+static coh_status run_windows(evaluation *run)
+{
+    size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
+    double sum = 0;
+    for (uint64_t first = 0; first < run->window_count; first += (uint64_t)run->micro_batch) {
+        int64_t real = run->micro_batch;
+        double loss;
+        if (run->window_count - first < (uint64_t)real)
+            real = (int64_t)(run->window_count - first);
+        memset(run->tokens, 0, ids * sizeof(int32_t));
+        memset(run->targets, 0xff, ids * sizeof(int32_t));
+        CLI_TRY(
+            cli_data_fill(&run->data, 0, first, real, run->sequence, run->tokens, run->targets));
+        const coh_step_input input = { .inputs = { run->tokens, run->targets } };
+        CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, &loss));
+        sum += loss * (double)run->micro_batch;
+    }
+    run->loss = sum / (double)run->window_count;
+    return COH_OK;
+}
+
+static coh_status evaluate(evaluation *run)
+{
+    cli_inference *inference = &run->inference;
+    const cli_options *options = inference->options;
+    run->sequence =
+        cli_given(options, CLI_FLAG_SEQUENCE) ? options->sequence : inference->recipe.sequence;
+    run->micro_batch = inference->recipe.micro_batch;
+    if (run->sequence > inference->model.gpt2.positions)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--sequence %" PRId64 " is longer than the model's %" PRId64
+                        " positions: lower it",
+                        run->sequence, inference->model.gpt2.positions);
+    CLI_TRY(cli_data_open(inference->tokenizer, inference->model.gpt2.vocabulary, "data",
+                          options->data, NULL, &run->data));
+    run->window_count = coh_token_file_window_count(run->data.file, run->sequence);
+    if (run->window_count == 0)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "--data holds %" PRIu64 " tokens, and one window takes %" PRId64
+                        ": give more text, or a lower --sequence",
+                        run->data.facts.token_count, run->sequence + 1);
+    size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
+    run->tokens = calloc(2 * ids, sizeof(int32_t));
+    if (!run->tokens)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a micro-batch of %zu tokens", ids);
+    run->targets = run->tokens + ids;
+    CLI_TRY(coh_gpt2_train_graph(&inference->model.gpt2, run->micro_batch, run->sequence,
+                                 &inference->graph));
+    CLI_TRY(cli_inference_start(inference));
+    return run_windows(run);
+}
+
+static void print_result(const evaluation *run)
+{
+    int bytes = strcmp(run->inference.recipe.tokenizer, "bytes") == 0;
+    uint64_t token_count = run->window_count * (uint64_t)run->sequence;
+    cli_line line;
+    cli_line_clear(&line);
+    if (run->inference.options->json) {
+        cli_line_add(&line, "{\"loss\": ");
+        cli_line_add_json_number(&line, run->loss);
+        cli_line_add(&line, ", \"perplexity\": ");
+        cli_line_add_json_number(&line, exp(run->loss));
+        if (bytes) {
+            cli_line_add(&line, ", \"bits_per_byte\": ");
+            cli_line_add_json_number(&line, run->loss / log(2));
+        }
+        cli_line_add(&line, ", \"tokens\": %" PRIu64 ", \"step\": %" PRIu64 "}", token_count,
+                     run->inference.facts.step);
+    } else {
+        cli_line_add(&line, "loss %.6f nats, perplexity %.4f", run->loss, exp(run->loss));
+        if (bytes)
+            cli_line_add(&line, ", %.4f bits per byte", run->loss / log(2));
+        cli_line_add(&line, " over %" PRIu64 " tokens", token_count);
+    }
+    cli_print("%s", line.text);
+}
+
+coh_status cli_eval(const cli_options *options)
+{
+    evaluation run = { 0 };
+    if (!options->data)
+        return cli_fail(COH_ERR_ARGUMENT, "--data FILE is missing: the text to measure on");
+    CLI_TRY(cli_inference_open(options, &run.inference));
+    coh_status status = evaluate(&run);
+    if (status == COH_OK)
+        print_result(&run);
+    free(run.tokens);
+    cli_data_close(&run.data);
+    cli_inference_close(&run.inference);
+    return status;
+}

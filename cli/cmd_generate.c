@@ -1,0 +1,126 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/inference.h"
+#include "cli/sample.h"
+
+typedef struct text_run {
+    cli_inference inference;
+    coh_tensor logits;
+    int32_t *ids; /* the prompt's; the last one drawn goes behind them */
+    size_t prompt_count;
+    int64_t window; /* positions planned for */
+    int32_t *order;
+} text_run;
+
+static coh_status read_prompt(text_run *run)
+{
+    const cli_options *options = run->inference.options;
+    coh_tokenizer *tokenizer = run->inference.tokenizer;
+    int64_t positions = run->inference.model.gpt2.positions;
+    CLI_TRY(coh_tokenizer_encode(tokenizer, options->prompt, strlen(options->prompt), &run->ids,
+                                 &run->prompt_count));
+    if (run->prompt_count == 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--prompt is empty: give at least one character");
+    if (run->prompt_count >= (uint64_t)positions)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--prompt has %zu tokens, and the model's window is %" PRId64
+                        " with room for one more: shorten it",
+                        run->prompt_count, positions);
+    run->window = (int64_t)run->prompt_count + options->tokens;
+    if (run->window > positions) {
+        cli_note("the window of %" PRId64 " positions ends the text after %" PRId64 " tokens",
+                 positions, positions - (int64_t)run->prompt_count);
+        run->window = positions;
+    }
+    if (run->window > run->inference.recipe.sequence)
+        cli_note("note: trained on sequences of %" PRId64 " tokens; positions beyond never were",
+                 run->inference.recipe.sequence);
+    return COH_OK;
+}
+
+/* Feeds one token at one position; *out_logits are those of the token behind it. */
+static coh_status decode_one(text_run *run, int32_t token, int32_t position,
+                             const float **out_logits)
+{
+    const coh_step_input input = { .step = (uint64_t)position,
+                                   .seed = 0,
+                                   .inputs = { &token, &position } };
+    const void *data;
+    size_t bytes;
+    double loss;
+    CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, &loss));
+    CLI_TRY(coh_engine_output(run->inference.engine, run->logits, &data, &bytes));
+    if (bytes < (size_t)run->inference.model.gpt2.vocabulary * sizeof(float))
+        return cli_fail(COH_ERR_INTERNAL, "the decoder gave %zu bytes of logits", bytes);
+    *out_logits = data;
+    return COH_OK;
+}
+
+static coh_status write_token(const text_run *run, int32_t token)
+{
+    char *text;
+    size_t bytes;
+    CLI_TRY(coh_tokenizer_decode(run->inference.tokenizer, &token, 1, &text, &bytes));
+    coh_status status = cli_write(STDOUT_FILENO, text, bytes);
+    coh_text_free(text);
+    return status;
+}
+
+static coh_status write_text(text_run *run)
+{
+    const cli_options *options = run->inference.options;
+    const cli_sampler sampler = { .temperature = options->temperature,
+                                  .top_k = options->top_k,
+                                  .seed = (uint64_t)options->seed };
+    /* A vocabulary wider than the tokenizer's has rows that stand for nothing. */
+    int64_t vocabulary = coh_tokenizer_vocabulary(run->inference.tokenizer);
+    int32_t end = coh_tokenizer_end_of_text(run->inference.tokenizer);
+    int32_t token = run->ids[0];
+    CLI_TRY(cli_write(STDOUT_FILENO, options->prompt, strlen(options->prompt)));
+    for (int64_t position = 0; position < run->window; position++) {
+        const float *logits = NULL;
+        if (position < (int64_t)run->prompt_count)
+            token = run->ids[position];
+        CLI_TRY(decode_one(run, token, (int32_t)position, &logits));
+        if (position + 1 < (int64_t)run->prompt_count)
+            continue;
+        if (position + 1 == run->window)
+            break;
+        token = cli_sample(&sampler, logits, vocabulary, (uint64_t)position + 1 - run->prompt_count,
+                           run->order);
+        if (token == end)
+            break;
+        CLI_TRY(write_token(run, token));
+    }
+    return cli_write(STDOUT_FILENO, "\n", 1);
+}
+
+static coh_status generate(text_run *run)
+{
+    CLI_TRY(read_prompt(run));
+    CLI_TRY(coh_gpt2_decode_graph(&run->inference.model.gpt2, run->window, &run->inference.graph,
+                                  &run->logits));
+    CLI_TRY(cli_inference_start(&run->inference));
+    run->order = calloc((size_t)run->inference.model.gpt2.vocabulary, sizeof(int32_t));
+    if (!run->order)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids",
+                        run->inference.model.gpt2.vocabulary);
+    return write_text(run);
+}
+
+coh_status cli_generate(const cli_options *options)
+{
+    text_run run = { 0 };
+    if (!options->prompt)
+        return cli_fail(COH_ERR_ARGUMENT, "--prompt TEXT is missing: what the text begins with");
+    CLI_TRY(cli_inference_open(options, &run.inference));
+    coh_status status = generate(&run);
+    free(run.order);
+    coh_text_free(run.ids);
+    cli_inference_close(&run.inference);
+    return status;
+}

@@ -1,0 +1,132 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/artefact.h"
+#include "cli/commands.h"
+
+/* ---- a checkpoint ---- */
+
+static void checkpoint_json(const coh_checkpoint_facts *facts, uint64_t hash)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json_string(&line, facts->path);
+    printf("{\"type\": \"checkpoint\", \"path\": %s, \"step\": %" PRIu64
+           ", \"applied_count\": %" PRIu64 ", \"parameters\": %" PRIu64 ", \"tensors\": %d"
+           ", \"bytes\": %" PRIu64 ", \"has_states\": %s, \"numeric_fingerprint\": \"%016" PRIx64
+           "\", \"hash\": \"%016" PRIx64 "\", \"note\": %s}\n",
+           line.text, facts->step, facts->applied_count, facts->parameter_count,
+           facts->tensor_count, facts->bytes, facts->has_states ? "true" : "false",
+           facts->numeric_fingerprint, hash, facts->note_json);
+}
+
+static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
+                                  const coh_checkpoint_facts *facts)
+{
+    char bytes[32];
+    printf("checkpoint %s\n  step %" PRIu64 ", %" PRIu64 " updates applied, %" PRIu64
+           " parameters in %d tensors, %s%s\n  numeric plan %016" PRIx64 "\n  hash %016" PRIx64
+           " (as saved; --hash reads every byte)\n  note %s\n",
+           facts->path, facts->step, facts->applied_count, facts->parameter_count,
+           facts->tensor_count, coh_size_format(facts->bytes, bytes, sizeof(bytes)),
+           facts->has_states ? ", with optimizer states" : "", facts->numeric_fingerprint,
+           facts->hash, facts->note_json);
+    for (int32_t i = 0; i < facts->tensor_count; i++) {
+        coh_checkpoint_tensor tensor;
+        CLI_TRY(coh_checkpoint_tensor_at(checkpoint, i, &tensor));
+        printf("  %-40s", tensor.name);
+        for (int32_t d = 0; d < tensor.shape.rank; d++)
+            printf("%s%" PRId64, d ? " x " : "", tensor.shape.dim[d]);
+        printf("\n");
+    }
+    return COH_OK;
+}
+
+static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkpoint *checkpoint)
+{
+    coh_checkpoint_facts facts;
+    CLI_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
+    uint64_t hash = facts.hash;
+    if (options->hash)
+        CLI_TRY(coh_checkpoint_check(checkpoint, &hash));
+    if (options->json)
+        checkpoint_json(&facts, hash);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", hash);
+    else
+        return checkpoint_text(checkpoint, &facts);
+    return COH_OK;
+}
+
+static coh_status inspect_checkpoint(const cli_options *options)
+{
+    coh_checkpoint *checkpoint;
+    CLI_TRY(coh_checkpoint_open(options->operand, &checkpoint));
+    coh_status status = inspect_open_checkpoint(options, checkpoint);
+    coh_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* ---- a token file ---- */
+
+static coh_status inspect_open_tokens(const cli_options *options, coh_token_file *file)
+{
+    coh_token_file_facts facts;
+    double entropy;
+    CLI_TRY(coh_token_file_facts_get(file, &facts));
+    if (options->hash)
+        CLI_TRY(coh_token_file_check(file));
+    CLI_TRY(coh_token_file_unigram_entropy(file, &entropy));
+    if (options->json)
+        printf("{\"type\": \"tokens\", \"tokens\": %" PRIu64 ", \"vocabulary\": %" PRId64
+               ", \"tokenizer_identity\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64
+               "\", \"unigram_entropy\": %.17g}\n",
+               facts.token_count, facts.vocabulary, facts.tokenizer_identity, facts.hash, entropy);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", facts.hash);
+    else
+        printf("token file %s\n  %" PRIu64 " tokens of a vocabulary of %" PRId64
+               " (tokenizer %016" PRIx64 ")\n  unigram entropy %.4f nats: the loss without any"
+               " context\n  hash %016" PRIx64 "\n",
+               options->operand, facts.token_count, facts.vocabulary, facts.tokenizer_identity,
+               entropy, facts.hash);
+    return COH_OK;
+}
+
+static coh_status inspect_tokens(const cli_options *options)
+{
+    coh_token_file *file;
+    CLI_TRY(coh_token_file_open(options->operand, &file));
+    coh_status status = inspect_open_tokens(options, file);
+    coh_token_file_close(file);
+    return status;
+}
+
+static coh_status inspect_plan(const cli_options *options)
+{
+    uint64_t hash;
+    CLI_TRY(cli_artefact_plan_hash(options->operand, &hash));
+    if (options->json)
+        printf("{\"type\": \"plan\", \"program_hash\": \"%016" PRIx64 "\"}\n", hash);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", hash);
+    else
+        printf("plan %s\n  program %016" PRIx64 " (the file is JSON for people, too)\n",
+               options->operand, hash);
+    return COH_OK;
+}
+
+coh_status cli_inspect(const cli_options *options)
+{
+    cli_artefact artefact;
+    CLI_TRY(cli_artefact_find(options->operand, &artefact));
+    switch (artefact) {
+    case CLI_ARTEFACT_CHECKPOINT:
+        return inspect_checkpoint(options);
+    case CLI_ARTEFACT_PLAN:
+        return inspect_plan(options);
+    case CLI_ARTEFACT_TOKENS:
+        return inspect_tokens(options);
+    }
+    return COH_OK;
+}

@@ -1,0 +1,330 @@
+/* cohobate train: what comes before the first step and after the last. The steps: train_loop.c. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/budget.h"
+#include "cli/commands.h"
+#include "cli/train.h"
+
+/* ---- folder and data ---- */
+
+/* The folder that a checkpoint stands in: a resumed run goes on there. */
+static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
+{
+    char *absolute = realpath(checkpoint, NULL);
+    if (!absolute)
+        return cli_fail(COH_ERR_IO, "cannot find %s again: %s", checkpoint, strerror(errno));
+    char *slash = strrchr(absolute, '/');
+    snprintf(out_path, CLI_PATH_BYTES, "%.*s", slash > absolute ? (int)(slash - absolute) : 1,
+             absolute);
+    free(absolute);
+    return COH_OK;
+}
+
+static coh_status open_folder(cli_run *run)
+{
+    const cli_options *options = run->options;
+    char path[CLI_PATH_BYTES];
+    run->saved_step = UINT64_MAX;
+    if (options->save && strcmp(options->save, "none") == 0)
+        return COH_OK;
+    if (options->save)
+        snprintf(path, sizeof(path), "%s", options->save);
+    else if (run->job.resumed) {
+        CLI_TRY(beside_checkpoint(run->job.checkpoint_facts.path, path));
+    } else {
+        CLI_TRY(cli_run_folder_name(run->job.model.name, path));
+    }
+    CLI_TRY(cli_run_folder_open(path, options->keep, run->job.first_step, &run->folder));
+    if (run->job.resumed && run->folder.step_count > 0 &&
+        run->folder.steps[run->folder.step_count - 1] == run->job.first_step)
+        run->saved_step = run->job.first_step;
+    return COH_OK;
+}
+
+/* The token file of a resumed run: as the note has it, or where the run folder is now. */
+static const char *resumed_data(const cli_run *run, char *moved)
+{
+    const char *noted = run->job.recipe.data;
+    if (noted[0] && access(noted, R_OK) == 0)
+        return noted;
+    snprintf(moved, CLI_PATH_BYTES, "%.*s/../data.tokens", CLI_PATH_BYTES - 20,
+             run->job.checkpoint_facts.path);
+    return access(moved, R_OK) == 0 ? moved : NULL;
+}
+
+static coh_status check_same_data(cli_run *run)
+{
+    cli_recipe *recipe = &run->job.recipe;
+    if (!run->job.resumed || recipe->data_hash == run->data.facts.hash)
+        return COH_OK;
+    if (!run->options->new_data)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "the data is not what the checkpoint was trained on (hash %016" PRIx64
+                        ", not %016" PRIx64 "): give that data, or add --new-data",
+                        run->data.facts.hash, recipe->data_hash);
+    recipe->data_first_step = run->job.first_step;
+    cli_note("other data than before: its windows are read from the first one on");
+    return COH_OK;
+}
+
+static coh_status check_windows(const char *flag, const cli_data *data, int64_t sequence)
+{
+    if (coh_token_file_window_count(data->file, sequence) > 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "--%s holds %" PRIu64 " tokens, and one window takes %" PRId64
+                    ": give more text, or a lower --sequence",
+                    flag, data->facts.token_count, sequence + 1);
+}
+
+static coh_status open_data(cli_run *run)
+{
+    cli_job *job = &run->job;
+    char moved[CLI_PATH_BYTES], cache[CLI_PATH_BYTES + 40];
+    const char *what = run->options->data;
+    if (!what && job->resumed)
+        what = resumed_data(run, moved);
+    if (!what)
+        return cli_fail(COH_ERR_ARGUMENT, job->resumed
+                                              ? "the data of the run is gone: give it with --data"
+                                              : "--data FILE|DIR is missing: the text to train on");
+    /* The tokens of the run so far are never written over: other data gets a name of its own, and text
+     * that must prove to be the same goes into an unnamed file. */
+    int named = run->folder.path[0] && (!job->resumed || run->options->new_data);
+    if (job->resumed)
+        snprintf(cache, sizeof(cache), "%s/data-%" PRIu64 ".tokens", run->folder.path,
+                 job->first_step);
+    else
+        snprintf(cache, sizeof(cache), "%s/data.tokens", run->folder.path);
+    CLI_TRY(cli_data_open(job->tokenizer, job->model.gpt2.vocabulary, "data", what,
+                          named ? cache : NULL, &run->data));
+    CLI_TRY(check_same_data(run));
+    CLI_TRY(check_windows("data", &run->data, job->recipe.sequence));
+    job->recipe.data_hash = run->data.facts.hash;
+    if (run->data.path[0] || !job->resumed || run->options->new_data)
+        snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
+    if (!run->options->validation)
+        return COH_OK;
+    CLI_TRY(cli_data_open(job->tokenizer, job->model.gpt2.vocabulary, "validation",
+                          run->options->validation, NULL, &run->validation));
+    return check_windows("validation", &run->validation, job->recipe.sequence);
+}
+
+/* Everything the loop will write to: it allocates nothing itself. */
+static coh_status take_buffers(cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    size_t batch_ids = (size_t)recipe->batch * (size_t)recipe->sequence;
+    size_t micro_ids = (size_t)recipe->micro_batch * (size_t)recipe->sequence;
+    size_t total = 2 * CLI_BATCHES * batch_ids + 2 * micro_ids;
+    int32_t *ids = calloc(total, sizeof(int32_t));
+    if (!ids)
+        return cli_fail(COH_ERR_MEMORY, "no memory for batches of %zu tokens: lower --batch",
+                        batch_ids);
+    for (int i = 0; i < CLI_BATCHES; i++) {
+        run->tokens[i] = ids + 2 * (size_t)i * batch_ids;
+        run->targets[i] = run->tokens[i] + batch_ids;
+    }
+    run->validation_tokens = ids + 2 * CLI_BATCHES * batch_ids;
+    run->validation_targets = run->validation_tokens + micro_ids;
+    return COH_OK;
+}
+
+/* ---- engine ---- */
+
+static uint64_t checkpoint_bytes(const cli_job *job)
+{
+    enum { STREAMS = 3, OTHER_BYTES = 4 << 20 }; /* work, m, v; hashes and manifest */
+    return STREAMS * job->summary.parameter_count * sizeof(float) +
+           job->summary.parameter_count / 256 + OTHER_BYTES;
+}
+
+/* The tensor called `name` of the checkpoint that a new run takes its weights from. */
+static coh_status checkpoint_values(void *context, coh_parameter parameter, const char *name,
+                                    uint64_t element_begin, uint64_t count, float *values)
+{
+    const cli_job *job = context;
+    (void)parameter;
+    for (int32_t i = 0; i < job->checkpoint_facts.tensor_count; i++) {
+        coh_checkpoint_tensor tensor;
+        CLI_TRY(coh_checkpoint_tensor_at(job->checkpoint, i, &tensor));
+        if (strcmp(tensor.name, name) == 0)
+            return coh_checkpoint_read(job->checkpoint, i, 0, element_begin, count, values);
+    }
+    return cli_fail(COH_ERR_CORRUPT, "checkpoint %s has no tensor %s: it is of another model",
+                    job->checkpoint_facts.path, name);
+}
+
+static coh_status load_parameters(cli_run *run)
+{
+    cli_job *job = &run->job;
+    int numeric_changed = 0;
+    if (!job->checkpoint)
+        return coh_engine_init(run->engine, job->recipe.seed);
+    if (!job->resumed)
+        return coh_engine_init_from(run->engine, job->recipe.seed, checkpoint_values, job);
+    CLI_TRY(coh_engine_load(run->engine, job->checkpoint_facts.path, &numeric_changed));
+    if (numeric_changed)
+        cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
+                 " (micro-batch, kinds or kernel path): other rounding, the run will not continue"
+                 " bit for bit",
+                 job->checkpoint_facts.numeric_fingerprint, job->summary.numeric_fingerprint);
+    return COH_OK;
+}
+
+static coh_status open_engine(cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    coh_engine_options engine_options;
+    cli_budget_engine_options(run->options, &engine_options);
+    engine_options.beta1 = (float)recipe->beta1;
+    engine_options.beta2 = (float)recipe->beta2;
+    engine_options.weight_decay = (float)recipe->weight_decay;
+    CLI_TRY(cli_budget_preflight(run->options->disk_folder, run->job.summary.peak_bytes[2],
+                                 run->folder.path[0] ? run->folder.path : NULL,
+                                 checkpoint_bytes(&run->job)));
+    CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
+    CLI_TRY(load_parameters(run));
+    return coh_engine_facts_get(run->engine, &run->facts);
+}
+
+static void describe_start(const cli_run *run)
+{
+    cli_line line;
+    char rate[32], write_rate[32], overhead[32];
+    const coh_engine_facts *facts = &run->facts;
+    cli_line_clear(&line);
+    cli_job_describe(&run->job, &line);
+    if (facts->store_direct >= 0)
+        cli_line_add(
+            &line, "disk:   %s (%s), read %s/s, write %s/s\n",
+            facts->store_direct ? "O_DIRECT, past the page cache"
+                                : "through the page cache, which is memory outside the budget",
+            facts->store_rung, coh_size_format(facts->store_read_bytes_per_s, rate, sizeof(rate)),
+            coh_size_format(facts->store_write_bytes_per_s, write_rate, sizeof(write_rate)));
+    cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
+                 coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
+    if (run->job.resumed)
+        cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.checkpoint_facts.path,
+                     run->job.first_step);
+    cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
+    cli_note("%s", line.text);
+}
+
+/* ---- the end ---- */
+
+static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
+{
+    cli_line_add(line, "{\"model\": ");
+    cli_line_add_json_string(line, run->job.model.name);
+    cli_line_add(line, ", \"step\": %" PRIu64 ", \"stopped\": %s, \"hash\": \"%016" PRIx64 "\"",
+                 run->done_steps, run->stopped ? "true" : "false", hash);
+    cli_line_add(line, ", \"emulated\": %s, \"run_folder\": ",
+                 run->options->emulate_host_bytes ? "true" : "false");
+    cli_line_add_json_string(line, run->folder.path);
+    cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
+    cli_line_add(line, "}\n");
+}
+
+static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
+{
+    const cli_report *report = &run->report;
+    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64 ", loss %.4f", run->done_steps,
+                 run->job.recipe.steps, report->last_loss);
+    if (run->validation.file && report->last_validation == report->last_validation)
+        cli_line_add(line, ", validation loss %.4f", report->last_validation);
+    if (report->skipped_count)
+        cli_line_add(line, ", %" PRIu64 " steps left out", report->skipped_count);
+    cli_line_add(line, "\n");
+    cli_report_totals(report, &run->job.summary, &run->facts, line);
+    if (run->options->emulate_host_bytes)
+        cli_line_add(line, "note:   the host tier was EMULATED: times say nothing of a GPU\n");
+    if (run->saved_step == run->done_steps)
+        cli_line_add(line, "saved:  %s/step-%" PRIu64 "\n", run->folder.path, run->saved_step);
+    cli_line_add(line, "hash:   %016" PRIx64 "\n", hash);
+}
+
+static coh_status finish(cli_run *run)
+{
+    uint64_t hash;
+    cli_line line;
+    CLI_TRY(coh_engine_hash(run->engine, &hash));
+    cli_report_break(&run->report);
+    cli_line_clear(&line);
+    if (run->options->json)
+        add_result_json(run, hash, &line);
+    else
+        add_result_text(run, hash, &line);
+    CLI_TRY(cli_write(STDOUT_FILENO, line.text, line.used));
+    if (!run->stopped)
+        return COH_OK;
+    if (!run->folder.path[0])
+        return cli_fail(COH_ERR_STOPPED,
+                        "stopped after step %" PRIu64 "; nothing was kept (--save none)",
+                        run->done_steps);
+    cli_line_clear(&line);
+    cli_budget_add_flags(run->options, &line);
+    return cli_fail(COH_ERR_STOPPED,
+                    "stopped after step %" PRIu64 " of %" PRIu64
+                    "; go on with: cohobate train --resume %s%s",
+                    run->done_steps, run->job.recipe.steps, run->folder.path, line.text);
+}
+
+static void close_run(cli_run *run)
+{
+    cli_report_close(&run->report);
+    coh_engine_destroy(run->engine);
+    free(run->tokens[0]);
+    cli_data_close(&run->validation);
+    cli_data_close(&run->data);
+    cli_run_folder_close(&run->folder);
+    cli_job_close(&run->job);
+    free(run);
+}
+
+static coh_status run_all(cli_run *run)
+{
+    const cli_options *options = run->options;
+    CLI_TRY(cli_job_open(options, &run->job));
+    CLI_TRY(open_folder(run));
+    CLI_TRY(open_data(run));
+    CLI_TRY(cli_recipe_to_note(&run->job.recipe, &run->job.model, &run->note));
+    CLI_TRY(take_buffers(run));
+    run->done_steps = run->submitted_steps = run->job.first_step;
+    CLI_TRY(cli_report_open(options->log, run->job.first_step, run->job.recipe.steps,
+                            run->job.recipe.batch * run->job.recipe.sequence,
+                            (double)run->job.summary.step_ns * 1e-9, &run->report));
+    CLI_TRY(open_engine(run));
+    if (run->folder.path[0]) {
+        char path[CLI_PATH_BYTES + 16];
+        snprintf(path, sizeof(path), "%s/plan.json", run->folder.path);
+        CLI_TRY(coh_plan_write(run->job.plan, path));
+    }
+    describe_start(run);
+    CLI_TRY(cli_stop_install());
+    CLI_TRY(cli_train_loop(run));
+    return finish(run);
+}
+
+coh_status cli_train(const cli_options *options)
+{
+    if (!options->data && !options->resume)
+        return cli_fail(COH_ERR_ARGUMENT, "--data FILE|DIR is missing: the text to train on");
+    if (options->new_data && !(options->resume && options->data))
+        return cli_fail(COH_ERR_ARGUMENT, "--new-data goes with --resume and --data: add them, or"
+                                          " leave it out");
+    cli_run *run = calloc(1, sizeof(*run));
+    if (!run)
+        return cli_fail(COH_ERR_MEMORY, "no memory for the run's own tables");
+    run->options = options;
+    run->folder.lock_descriptor = -1;
+    run->report.log_descriptor = -1;
+    coh_status status = run_all(run);
+    close_run(run);
+    return status;
+}

@@ -1,0 +1,17 @@
+/* commands.h - one function a command: parses nothing (options.h did), calls the library, prints the
+ * result on standard output. A failure comes back as status and sentence; main prints it. */
+#ifndef COH_CLI_COMMANDS_H
+#define COH_CLI_COMMANDS_H
+
+#include "cli/options.h"
+
+coh_status cli_train(const cli_options *options);
+coh_status cli_plan(const cli_options *options);
+coh_status cli_generate(const cli_options *options);
+coh_status cli_eval(const cli_options *options);
+coh_status cli_tokenize(const cli_options *options);
+coh_status cli_inspect(const cli_options *options);
+coh_status cli_check(const cli_options *options);
+coh_status cli_doctor(const cli_options *options);
+
+#endif

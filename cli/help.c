@@ -1,0 +1,109 @@
+#include <stdio.h>
+
+#include "cli/options.h"
+
+static const char *const summaries[CLI_COMMAND_COUNT] = {
+    [CLI_TRAIN] = "train a model within a memory budget, streaming what does not fit",
+    [CLI_PLAN] = "say where everything will stand and how long a step takes; runs nothing",
+    [CLI_GENERATE] = "write text with a trained model",
+    [CLI_EVAL] = "the loss of a trained model on a text",
+    [CLI_TOKENIZE] = "turn text into a token file",
+    [CLI_INSPECT] = "what a checkpoint, token file or plan holds",
+    [CLI_CHECK] = "is a checkpoint, token file or plan whole and valid?",
+    [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
+};
+
+static const char *const usages[CLI_COMMAND_COUNT] = {
+    [CLI_TRAIN] = ("cohobate train MODEL --data FILE|DIR [flags]\n"
+                   "       cohobate train --resume DIR [flags]"),
+    [CLI_PLAN] = "cohobate plan MODEL [flags of train] [-o plan.json] [--json]",
+    [CLI_GENERATE] = "cohobate generate CHECKPOINT --prompt TEXT [flags]",
+    [CLI_EVAL] = "cohobate eval CHECKPOINT --data FILE [flags]",
+    [CLI_TOKENIZE] = "cohobate tokenize --tokenizer DIR|bytes IN -o OUT",
+    [CLI_INSPECT] = "cohobate inspect PATH [--hash] [--json]",
+    [CLI_CHECK] = "cohobate check PATH [--json]",
+    [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
+};
+
+static const char *const details[CLI_COMMAND_COUNT] = {
+    [CLI_TRAIN] =
+        "MODEL is a preset (gpt2-nano, gpt2, gpt2-medium, gpt2-large, gpt2-xl), or a checkpoint or "
+        "run\n"
+        "folder: then a new run starts from its weights. With --resume, model, data and schedule "
+        "come\n"
+        "from the checkpoint and that run goes on bit for bit, under any budget.\n"
+        "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once.\n",
+    [CLI_PLAN] = "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
+                 "--device-memory; --disk and --emulate-host add far tiers.\n",
+    [CLI_GENERATE] =
+        "CHECKPOINT is a checkpoint or a run folder (its newest). Keys and values are\n"
+        "part of the plan and stand within the budget.\n",
+    [CLI_EVAL] =
+        "Mean loss per token in nats and perplexity over all windows of the data; bits per\n"
+        "byte with the bytes tokenizer.\n",
+    [CLI_TOKENIZE] =
+        "IN is a file or a folder (every text file under it, in order of their paths).\n",
+    [CLI_INSPECT] =
+        "The hash of a checkpoint is one number for all parameters and optimizer states:\n"
+        "the same whatever the budget, chunk size, tiers or threads of the run.\n",
+    [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place.\n",
+    [CLI_DOCTOR] = "Nothing is changed.\n",
+};
+
+static const char *const examples[CLI_COMMAND_COUNT] = {
+    [CLI_TRAIN] =
+        "  cohobate train gpt2-nano --data corpus.txt --steps 200\n"
+        "  cohobate train gpt2-nano --data corpus.txt --device-memory 64MiB --disk /var/tmp\n"
+        "  cohobate train --resume ./run-gpt2-nano-20250131-120000 --steps 400\n",
+    [CLI_PLAN] = "  cohobate plan gpt2 --vocabulary 50257 --device-memory 500MiB --disk /var/tmp\n"
+                 "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n",
+    [CLI_GENERATE] =
+        "  cohobate generate ./run --prompt 'int main(' --tokens 100 --temperature 0.8\n"
+        "  cohobate generate ./run/step-100 --prompt Once --top-k 40 --seed 7\n",
+    [CLI_EVAL] =
+        "  cohobate eval ./run --data held-out.txt\n"
+        "  cohobate eval ./run --data held-out.txt --device-memory 32MiB --disk /var/tmp\n",
+    [CLI_TOKENIZE] = "  cohobate tokenize corpus.txt -o corpus.tokens\n"
+                     "  cohobate tokenize --tokenizer gpt2 src/ -o src.tokens --held-out 10"
+                     " --held-out-file held.tokens\n",
+    [CLI_INSPECT] = "  cohobate inspect ./run\n"
+                    "  cohobate inspect ./run/step-100 --hash\n",
+    [CLI_CHECK] = "  cohobate check ./run/step-100\n"
+                  "  cohobate check corpus.tokens\n",
+    [CLI_DOCTOR] = "  cohobate doctor\n"
+                   "  cohobate doctor --folder /mnt/nvme --json\n",
+};
+
+static void help_all(void)
+{
+    printf("cohobate %s - trains models larger than the memory they are given\n\n"
+           "usage: cohobate COMMAND ...\n\n",
+           coh_version());
+    for (int c = 0; c < CLI_COMMAND_COUNT; c++)
+        printf("  %-10s %s\n", cli_command_name((cli_command)c), summaries[c]);
+    printf("\ncohobate COMMAND --help tells all flags of a command, with examples.\n"
+           "Sizes carry their unit: 64MiB (2^20), 40GB (10^9).\n"
+           "Exit: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device fault,\n"
+           "75 stopped and resumable.\n");
+}
+
+void cli_help(cli_command command)
+{
+    if (command == CLI_COMMAND_COUNT) {
+        help_all();
+        return;
+    }
+    printf("%s\n\nusage: %s\n\n%s\nflags:\n", summaries[command], usages[command],
+           details[command]);
+    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
+        const cli_flag_row *row = &cli_flag_table[f];
+        if (row->hidden || !(row->commands >> command & 1))
+            continue;
+        char left[64];
+        snprintf(left, sizeof(left), "%s--%s%s%s",
+                 row->short_name ? (char[]){ '-', row->short_name, ',', ' ', '\0' } : "", row->name,
+                 row->takes ? " " : "", row->takes ? row->takes : "");
+        printf("  %-26s %s\n", left, row->help);
+    }
+    printf("  %-26s %s\n\nexamples:\n%s", "-h, --help", "this text", examples[command]);
+}

@@ -1,0 +1,29 @@
+/* inference.h - a trained checkpoint brought up for forward passes: what generate and eval share. */
+#ifndef COH_CLI_INFERENCE_H
+#define COH_CLI_INFERENCE_H
+
+#include "cli/options.h"
+#include "cli/recipe.h"
+
+typedef struct cli_inference {
+    const cli_options *options;
+    coh_checkpoint *checkpoint;
+    coh_checkpoint_facts facts;
+    coh_model model;
+    cli_recipe recipe;
+    coh_tokenizer *tokenizer;
+    coh_graph *graph; /* the caller makes it, this owns it */
+    coh_plan *plan;
+    coh_plan_summary summary;
+    coh_engine *engine;
+} cli_inference;
+
+/* Opens checkpoint, its note and its tokenizer. Fails: COH_ERR_CORRUPT, COH_ERR_IO; `out_inference` is
+ * then closed. */
+coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference);
+void cli_inference_close(cli_inference *inference);
+
+/* Plans inference->graph within the budget flags, makes the engine, loads the parameters. */
+coh_status cli_inference_start(cli_inference *inference);
+
+#endif

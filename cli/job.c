@@ -1,0 +1,184 @@
+#include "cli/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/budget.h"
+
+static coh_status resume_recipe(cli_job *job)
+{
+    const cli_options *options = job->options;
+    if (options->operand)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the model comes from the checkpoint with --resume: leave '%s' out",
+                        options->operand);
+    CLI_TRY(coh_checkpoint_open(options->resume, &job->checkpoint));
+    CLI_TRY(coh_checkpoint_facts_get(job->checkpoint, &job->checkpoint_facts));
+    CLI_TRY(cli_recipe_from_note(job->checkpoint_facts.note_json, &job->recipe));
+    CLI_TRY(cli_recipe_override(&job->recipe, options));
+    job->resumed = 1;
+    job->first_step = job->checkpoint_facts.step;
+    if (job->first_step >= job->recipe.steps)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is at step %" PRIu64 " of %" PRIu64
+                        " already: give a higher --steps to go on",
+                        job->checkpoint_facts.path, job->first_step, job->recipe.steps);
+    CLI_TRY(coh_tokenizer_open(job->recipe.tokenizer, &job->tokenizer));
+    if (coh_tokenizer_identity(job->tokenizer) != job->recipe.tokenizer_identity)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "the tokenizer %s is not the one the checkpoint was trained with"
+                        " (%016" PRIx64 ", not %016" PRIx64 "): give --tokenizer DIR",
+                        job->recipe.tokenizer, coh_tokenizer_identity(job->tokenizer),
+                        job->recipe.tokenizer_identity);
+    return coh_model_resolve(job->checkpoint_facts.path, 0, &job->model);
+}
+
+static coh_status fresh_recipe(cli_job *job)
+{
+    const cli_options *options = job->options;
+    CLI_TRY(cli_recipe_from_options(options, &job->recipe));
+    CLI_TRY(coh_tokenizer_open(options->tokenizer, &job->tokenizer));
+    job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
+    int64_t vocabulary = coh_tokenizer_vocabulary(job->tokenizer);
+    if (cli_given(options, CLI_FLAG_VOCABULARY)) {
+        if (options->vocabulary < vocabulary)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--vocabulary %" PRId64 " is below the tokenizer's %" PRId64
+                            ": give at least that",
+                            options->vocabulary, vocabulary);
+        vocabulary = options->vocabulary;
+    }
+    CLI_TRY(coh_model_resolve(options->operand, vocabulary, &job->model));
+    if (job->model.gpt2.vocabulary < coh_tokenizer_vocabulary(job->tokenizer))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
+                        ": give the --tokenizer it was trained with",
+                        options->operand, job->model.gpt2.vocabulary,
+                        coh_tokenizer_vocabulary(job->tokenizer));
+    if (!job->model.checkpoint[0])
+        return COH_OK;
+    CLI_TRY(coh_checkpoint_open(job->model.checkpoint, &job->checkpoint));
+    return coh_checkpoint_facts_get(job->checkpoint, &job->checkpoint_facts);
+}
+
+static coh_status check_sequence(const cli_job *job)
+{
+    if (job->recipe.sequence <= job->model.gpt2.positions)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--sequence %" PRId64 " is longer than the %" PRId64
+                    " positions of %s: lower it",
+                    job->recipe.sequence, job->model.gpt2.positions, job->model.name);
+}
+
+static coh_status make_plan(cli_job *job)
+{
+    const cli_recipe *recipe = &job->recipe;
+    CLI_TRY(
+        coh_gpt2_train_graph(&job->model.gpt2, recipe->micro_batch, recipe->sequence, &job->graph));
+    cli_budget_plan_options(job->options, COH_PLAN_TRAIN, &job->plan_options);
+    job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
+    job->plan_options.deferred_update = recipe->clip > 0;
+    CLI_TRY(cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan));
+    return coh_plan_summarize(job->plan, &job->summary);
+}
+
+coh_status cli_job_open(const cli_options *options, cli_job *out_job)
+{
+    coh_status status;
+    *out_job = (cli_job){ .options = options };
+    CLI_TRY_GOTO(status, cli_budget_check(options), fail);
+    CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
+    CLI_TRY_GOTO(status, check_sequence(out_job), fail);
+    CLI_TRY_GOTO(status, make_plan(out_job), fail);
+    return COH_OK;
+fail:
+    cli_job_close(out_job);
+    return status;
+}
+
+void cli_job_close(cli_job *job)
+{
+    coh_plan_destroy(job->plan);
+    coh_graph_destroy(job->graph);
+    coh_checkpoint_close(job->checkpoint);
+    coh_tokenizer_close(job->tokenizer);
+    job->plan = NULL;
+    job->graph = NULL;
+    job->checkpoint = NULL;
+    job->tokenizer = NULL;
+}
+
+double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count)
+{
+    return ((double)job->summary.step_ns * (double)step_count + (double)job->summary.drain_ns) *
+           1e-9;
+}
+
+static void describe_budget(const cli_job *job, cli_line *line)
+{
+    const cli_options *options = job->options;
+    const coh_plan_summary *summary = &job->summary;
+    char text[32];
+    cli_line_add(line, "budget: device %s",
+                 coh_size_format(job->plan_options.device_memory_bytes, text, sizeof(text)));
+    if (options->emulate_host_bytes)
+        cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
+                     coh_size_format(options->emulate_host_bytes, text, sizeof(text)));
+    if (options->disk_folder[0])
+        cli_line_add(line, ", disk %s%s%s", options->disk_folder,
+                     options->disk_bytes == UINT64_MAX ? "" : " up to ",
+                     options->disk_bytes == UINT64_MAX
+                         ? ""
+                         : coh_size_format(options->disk_bytes, text, sizeof(text)));
+    cli_line_add(line, "\npeak:   ");
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        if (summary->peak_bytes[tier])
+            cli_line_add(line, "%s%s %s", tier ? ", " : "",
+                         tier == 1 ? "emulated host" : cli_tier_names[tier],
+                         coh_size_format(summary->peak_bytes[tier], text, sizeof(text)));
+    cli_line_add(line, " (predicted, to the byte)\n");
+}
+
+static void describe_time(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    char step[32], bound[32], whole[32], bytes[32];
+    uint64_t steps_left = job->recipe.steps - job->first_step;
+    cli_line_add(line,
+                 "time:   %s a step predicted (no schedule below %s), %" PRIu64
+                 " steps in %s; per step",
+                 cli_duration((double)summary->step_ns * 1e-9, step),
+                 cli_duration((double)summary->bound_ns * 1e-9, bound), steps_left,
+                 cli_duration(cli_job_predicted_seconds(job, steps_left), whole));
+    int moved = 0;
+    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+        if (summary->link_bytes[lane]) {
+            cli_line_add(line, "%s %s %s", moved ? "," : "", cli_lane_names[lane],
+                         coh_size_format(summary->link_bytes[lane], bytes, sizeof(bytes)));
+            moved = 1;
+        }
+    cli_line_add(line, moved ? "\n" : " nothing moves\n");
+}
+
+void cli_job_describe(const cli_job *job, cli_line *line)
+{
+    const cli_recipe *recipe = &job->recipe;
+    const coh_gpt2_config *gpt2 = &job->model.gpt2;
+    cli_line_add(line,
+                 "model:  %s, %.2f M parameters (%" PRId64 " layers, %" PRId64 " heads, %" PRId64
+                 " wide, vocabulary %" PRId64 "); a step is %" PRId64 " sequences of %" PRId64
+                 " tokens, %" PRId64 " at a time\n",
+                 job->model.name, (double)job->summary.parameter_count * 1e-6, gpt2->layers,
+                 gpt2->heads, gpt2->channels, gpt2->vocabulary, recipe->batch, recipe->sequence,
+                 recipe->micro_batch);
+    describe_budget(job, line);
+    describe_time(job, line);
+    cli_line_add(line,
+                 "plan:   %u lines in the step, chunks of %" PRIu64
+                 " KiB, %d blocks recomputed; numeric plan %016" PRIx64 ", program %016" PRIx64
+                 "\n",
+                 job->summary.line_count, job->summary.chunk_bytes / 1024, job->summary.recomputes,
+                 job->summary.numeric_fingerprint, job->summary.program_hash);
+}

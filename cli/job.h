@@ -1,0 +1,34 @@
+/* job.h - a training run before it runs: model, recipe, graph, plan. What train executes and plan
+ * prints. */
+#ifndef COH_CLI_JOB_H
+#define COH_CLI_JOB_H
+
+#include "cli/options.h"
+#include "cli/recipe.h"
+
+typedef struct cli_job {
+    const cli_options *options;
+    coh_tokenizer *tokenizer;
+    coh_checkpoint *checkpoint; /* NULL unless the run is resumed or starts from one */
+    coh_checkpoint_facts checkpoint_facts;
+    int resumed;
+    uint64_t first_step; /* steps done before */
+    coh_model model;
+    cli_recipe recipe;
+    coh_graph *graph;
+    coh_plan_options plan_options;
+    coh_plan *plan;
+    coh_plan_summary summary;
+} cli_job;
+
+/* Resolves everything and makes the plan. Fails: with a sentence; `out_job` is then closed. */
+coh_status cli_job_open(const cli_options *options, cli_job *out_job);
+void cli_job_close(cli_job *job); /* accepts a zeroed one */
+
+/* Seconds that `step_count` steps, then the drain, will take by the plan. */
+double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count);
+
+/* The plan in a few lines of text: what is trained, budgets, predicted peaks, bytes, time. */
+void cli_job_describe(const cli_job *job, cli_line *line);
+
+#endif

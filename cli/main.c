@@ -1,0 +1,58 @@
+/* cohobate - the program: finds the command, prints the one sentence of a failure, turns a status into
+ * an exit code. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+
+static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
+    [CLI_TRAIN] = cli_train, [CLI_PLAN] = cli_plan,         [CLI_GENERATE] = cli_generate,
+    [CLI_EVAL] = cli_eval,   [CLI_TOKENIZE] = cli_tokenize, [CLI_INSPECT] = cli_inspect,
+    [CLI_CHECK] = cli_check, [CLI_DOCTOR] = cli_doctor,
+};
+
+enum { EXIT_USAGE = 2, EXIT_IO = 5 };
+
+static int no_command(int argument_count, char **arguments)
+{
+    const char *name = argument_count > 1 ? arguments[1] : "";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        cli_help(argument_count > 2 ? cli_command_find(arguments[2]) : CLI_COMMAND_COUNT);
+        return 0;
+    }
+    if (!strcmp(name, "--version")) {
+        cli_print("cohobate %s", coh_version());
+        return 0;
+    }
+    if (name[0])
+        cli_note("cohobate: '%s' is not a command: see cohobate --help", name);
+    else
+        cli_note("cohobate: no command given: see cohobate --help");
+    return EXIT_USAGE;
+}
+
+int main(int argument_count, char **arguments)
+{
+    cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
+    if (command == CLI_COMMAND_COUNT)
+        return no_command(argument_count, arguments);
+
+    cli_options options;
+    int help = 0;
+    coh_status status =
+        cli_options_parse(command, argument_count - 1, arguments + 1, &options, &help);
+    if (status == COH_OK && help) {
+        cli_help(command);
+        return 0;
+    }
+    if (status == COH_OK)
+        status = commands[command](&options);
+    if (status != COH_OK)
+        cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
+    if (fflush(stdout) != 0 && status == COH_OK) {
+        cli_note("cohobate %s: standard output could not be written", cli_command_name(command));
+        return EXIT_IO;
+    }
+    return coh_status_exit_code(status);
+}

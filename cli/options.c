@@ -1,0 +1,278 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const command_names[CLI_COMMAND_COUNT] = {
+    [CLI_TRAIN] = "train", [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
+    [CLI_EVAL] = "eval",   [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
+    [CLI_CHECK] = "check", [CLI_DOCTOR] = "doctor",
+};
+
+cli_command cli_command_find(const char *name)
+{
+    for (int c = 0; c < CLI_COMMAND_COUNT; c++)
+        if (strcmp(command_names[c], name) == 0)
+            return (cli_command)c;
+    return CLI_COMMAND_COUNT;
+}
+
+const char *cli_command_name(cli_command command)
+{
+    return command < CLI_COMMAND_COUNT ? command_names[command] : "cohobate";
+}
+
+static void set_defaults(cli_command command, cli_options *options)
+{
+    *options = (cli_options){ .command = command,
+                              .tokenizer = "bytes",
+                              .device = "host",
+                              .folder = ".",
+                              .batch = 8,
+                              .sequence = 256,
+                              .steps = 100,
+                              .lr = 6e-4,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .weight_decay = 0.1,
+                              .clip = 1.0,
+                              .seed = 1,
+                              .keep = 2,
+                              .tokens = 200,
+                              .temperature = 1.0 };
+}
+
+static coh_status parse_integer(const cli_flag_row *row, const char *text, int64_t *out_value)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno || (double)value < row->least ||
+        (double)value > row->most)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes a whole number from %.0f to %.0f, not '%s': for example %s",
+                        row->name, row->least, row->most, text, row->example);
+    *out_value = value;
+    return COH_OK;
+}
+
+static coh_status parse_real(const cli_flag_row *row, const char *text, double *out_value)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= row->least) || !(value <= row->most))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes a number from %g to %g, not '%s': for example %s", row->name,
+                        row->least, row->most, text, row->example);
+    *out_value = value;
+    return COH_OK;
+}
+
+/* A size, or with `rate` a size per second ("4GB/s" as well as "4GB"). */
+static coh_status parse_size(const cli_flag_row *row, const char *text, int rate,
+                             uint64_t *out_bytes)
+{
+    char copy[64];
+    size_t length = strlen(text);
+    if (rate && length > 2 && strcmp(text + length - 2, "/s") == 0)
+        length -= 2;
+    if (length < sizeof(copy)) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+        if (coh_size_parse(copy, out_bytes) == COH_OK && *out_bytes > 0)
+            return COH_OK;
+    }
+    return cli_fail(
+        COH_ERR_ARGUMENT,
+        "--%s takes a size above zero with its unit (KiB MiB GiB, kB MB GB)%s, not '%s':"
+        " for example %s",
+        row->name, rate ? " per second" : "", text, row->example);
+}
+
+/* DIR[:SIZE]: what follows the last colon is a size if it begins with a digit. */
+static coh_status parse_disk(const cli_flag_row *row, const char *text, cli_options *options)
+{
+    const char *colon = strrchr(text, ':');
+    size_t length = strlen(text);
+    options->disk_bytes = UINT64_MAX;
+    if (colon && colon[1] >= '0' && colon[1] <= '9' && !strchr(colon, '/')) {
+        CLI_TRY(parse_size(row, colon + 1, 0, &options->disk_bytes));
+        length = (size_t)(colon - text);
+    }
+    if (length == 0 || length >= sizeof(options->disk_folder))
+        return cli_fail(COH_ERR_ARGUMENT, "--disk takes DIR or DIR:SIZE, not '%s': for example %s",
+                        text, row->example);
+    memcpy(options->disk_folder, text, length);
+    options->disk_folder[length] = '\0';
+    return COH_OK;
+}
+
+static coh_status parse_choice(const cli_flag_row *row, const char *text, int64_t *out_index)
+{
+    size_t length = strlen(text);
+    int64_t index = 0;
+    for (const char *name = row->takes; *name; index++) {
+        size_t name_length = strcspn(name, "|");
+        if (name_length == length && strncmp(name, text, length) == 0) {
+            *out_index = index;
+            return COH_OK;
+        }
+        name += name_length + (name[name_length] == '|');
+    }
+    return cli_fail(COH_ERR_ARGUMENT, "--%s takes one of %s, not '%s': for example %s", row->name,
+                    row->takes, text, row->example);
+}
+
+static coh_status parse_value(const cli_flag_row *row, const char *text, cli_options *options)
+{
+    void *field = (char *)options + row->offset;
+    switch (row->value) {
+    case CLI_VALUE_NONE:
+        *(int64_t *)field = 1;
+        return COH_OK;
+    case CLI_VALUE_TEXT:
+        if (text[0] == '\0' && strcmp(row->name, "prompt") != 0)
+            return cli_fail(COH_ERR_ARGUMENT, "--%s takes %s, not an empty text: for example %s",
+                            row->name, row->takes, row->example);
+        *(const char **)field = text;
+        return COH_OK;
+    case CLI_VALUE_INTEGER:
+        return parse_integer(row, text, field);
+    case CLI_VALUE_REAL:
+        return parse_real(row, text, field);
+    case CLI_VALUE_SIZE:
+        return parse_size(row, text, 0, field);
+    case CLI_VALUE_RATE:
+        return parse_size(row, text, 1, field);
+    case CLI_VALUE_DISK:
+        return parse_disk(row, text, options);
+    case CLI_VALUE_CHOICE:
+        return parse_choice(row, text, field);
+    }
+    return COH_OK;
+}
+
+/* getopt_long values of the long flags: above every character. */
+enum { LONG_BASE = 256, LONG_HELP = LONG_BASE + CLI_FLAG_COUNT };
+
+/* The getopt tables of one command. `shorts` takes at least 8 + 2 * CLI_FLAG_COUNT bytes. */
+static void build_getopt(cli_command command, struct option *longs, char *shorts)
+{
+    size_t used = 0, written = 0;
+    shorts[written++] = ':'; /* a missing value is ':', and getopt prints nothing */
+    shorts[written++] = 'h';
+    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
+        const cli_flag_row *row = &cli_flag_table[f];
+        if (!(row->commands >> command & 1))
+            continue;
+        longs[used++] = (struct option){
+            .name = row->name,
+            .has_arg = row->value == CLI_VALUE_NONE ? no_argument : required_argument,
+            .val = LONG_BASE + f,
+        };
+        if (row->short_name) {
+            shorts[written++] = row->short_name;
+            shorts[written++] = ':';
+        }
+    }
+    longs[used++] = (struct option){ .name = "help", .has_arg = no_argument, .val = LONG_HELP };
+    longs[used] = (struct option){ 0 };
+    shorts[written] = '\0';
+}
+
+static cli_flag flag_of_value(int value)
+{
+    if (value >= LONG_BASE && value < LONG_HELP)
+        return (cli_flag)(value - LONG_BASE);
+    for (int f = 0; f < CLI_FLAG_COUNT; f++)
+        if (cli_flag_table[f].short_name && cli_flag_table[f].short_name == value)
+            return (cli_flag)f;
+    return CLI_FLAG_COUNT;
+}
+
+static coh_status unknown_flag(cli_command command, char *const *arguments, int option)
+{
+    const char *flag = arguments[optind - 1];
+    if (option == ':') {
+        cli_flag missing = flag_of_value(optopt);
+        return cli_fail(COH_ERR_ARGUMENT, "%s needs a value: for example %s", flag,
+                        missing < CLI_FLAG_COUNT ? cli_flag_table[missing].example : flag);
+    }
+    if (optopt >= LONG_BASE)
+        return cli_fail(COH_ERR_ARGUMENT, "%s takes no value: write it alone", flag);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "'%s' is not a flag of cohobate %s, or stands for more than one: see"
+                    " cohobate %s --help",
+                    flag, cli_command_name(command), cli_command_name(command));
+}
+
+/* What the operand is called, or NULL if the command takes none. */
+static const char *operand_name(cli_command command)
+{
+    switch (command) {
+    case CLI_TRAIN:
+    case CLI_PLAN:
+        return "MODEL";
+    case CLI_GENERATE:
+    case CLI_EVAL:
+        return "CHECKPOINT";
+    case CLI_TOKENIZE:
+        return "IN";
+    case CLI_INSPECT:
+    case CLI_CHECK:
+        return "PATH";
+    case CLI_DOCTOR:
+    case CLI_COMMAND_COUNT:
+        return NULL;
+    }
+    return NULL;
+}
+
+static coh_status check_operand(cli_options *options, int argument_count, char **arguments)
+{
+    const char *name = operand_name(options->command);
+    const char *command = cli_command_name(options->command);
+    int operand_count = argument_count - optind;
+    if (operand_count > (name ? 1 : 0))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "'%s' is one operand too many: cohobate %s takes %s (see cohobate %s"
+                        " --help)",
+                        arguments[optind + (name ? 1 : 0)], command, name ? name : "flags only",
+                        command);
+    if (operand_count == 1)
+        options->operand = arguments[optind];
+    else if (name && !options->resume)
+        return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate %s --help", name, command);
+    return COH_OK;
+}
+
+coh_status cli_options_parse(cli_command command, int argument_count, char **arguments,
+                             cli_options *out_options, int *out_help)
+{
+    struct option longs[CLI_FLAG_COUNT + 2];
+    char shorts[8 + 2 * CLI_FLAG_COUNT];
+    build_getopt(command, longs, shorts);
+    set_defaults(command, out_options);
+    *out_help = 0;
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        int option = getopt_long(argument_count, arguments, shorts, longs, NULL);
+        if (option == -1)
+            break;
+        if (option == 'h' || option == LONG_HELP) {
+            *out_help = 1;
+            return COH_OK;
+        }
+        if (option == '?' || option == ':')
+            return unknown_flag(command, arguments, option);
+        cli_flag flag = flag_of_value(option);
+        CLI_TRY(parse_value(&cli_flag_table[flag], optarg, out_options));
+        out_options->given |= (uint64_t)1 << flag;
+    }
+    return check_operand(out_options, argument_count, arguments);
+}

@@ -1,0 +1,144 @@
+/* options.h - one table of flags for all commands.
+ *
+ * A flag is a row: name, what it takes, where the value goes, its range, an example that the error
+ * sentence offers, the commands that know it. Parsing, checking and --help read the same rows, so they
+ * cannot disagree. */
+#ifndef COH_CLI_OPTIONS_H
+#define COH_CLI_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/say.h"
+
+typedef enum cli_command {
+    CLI_TRAIN,
+    CLI_PLAN,
+    CLI_GENERATE,
+    CLI_EVAL,
+    CLI_TOKENIZE,
+    CLI_INSPECT,
+    CLI_CHECK,
+    CLI_DOCTOR,
+    CLI_COMMAND_COUNT
+} cli_command;
+
+/* Names the flags whose presence matters beyond their value. The table is in this order. */
+typedef enum cli_flag {
+    CLI_FLAG_DATA,
+    CLI_FLAG_TOKENIZER,
+    CLI_FLAG_VALIDATION,
+    CLI_FLAG_VALIDATION_EVERY,
+    CLI_FLAG_VOCABULARY,
+    CLI_FLAG_DEVICE,
+    CLI_FLAG_DEVICE_MEMORY,
+    CLI_FLAG_DISK,
+    CLI_FLAG_EMULATE_HOST,
+    CLI_FLAG_HOST_MEMORY,
+    CLI_FLAG_LINK_RATE,
+    CLI_FLAG_THREADS,
+    CLI_FLAG_CHUNK,
+    CLI_FLAG_RECOMPUTE,
+    CLI_FLAG_PLAN,
+    CLI_FLAG_STEPS,
+    CLI_FLAG_SCHEDULE_STEPS,
+    CLI_FLAG_WARMUP,
+    CLI_FLAG_BATCH,
+    CLI_FLAG_MICRO_BATCH,
+    CLI_FLAG_SEQUENCE,
+    CLI_FLAG_LR,
+    CLI_FLAG_MIN_LR,
+    CLI_FLAG_BETA1,
+    CLI_FLAG_BETA2,
+    CLI_FLAG_WEIGHT_DECAY,
+    CLI_FLAG_CLIP,
+    CLI_FLAG_SEED,
+    CLI_FLAG_SAVE,
+    CLI_FLAG_SAVE_EVERY,
+    CLI_FLAG_KEEP,
+    CLI_FLAG_RESUME,
+    CLI_FLAG_NEW_DATA,
+    CLI_FLAG_LOG,
+    CLI_FLAG_PROMPT,
+    CLI_FLAG_TOKENS,
+    CLI_FLAG_TEMPERATURE,
+    CLI_FLAG_TOP_K,
+    CLI_FLAG_OUTPUT,
+    CLI_FLAG_PROGRAM,
+    CLI_FLAG_HELD_OUT,
+    CLI_FLAG_HELD_OUT_FILE,
+    CLI_FLAG_HASH,
+    CLI_FLAG_FOLDER,
+    CLI_FLAG_JSON,
+    CLI_FLAG_TEST_POISON,
+    CLI_FLAG_TEST_DELAY_SEED,
+    CLI_FLAG_TEST_STORE,
+    CLI_FLAG_COUNT
+} cli_flag;
+
+typedef struct cli_options {
+    cli_command command;
+    const char *operand; /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
+    uint64_t given;      /* bit per cli_flag */
+
+    const char *data, *tokenizer, *validation, *plan_file, *save, *resume, *log;
+    const char *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
+    char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
+    uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
+
+    uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes;
+    uint64_t link_bytes_per_s; /* 0: memory speed */
+    int64_t threads, recompute;
+    int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
+    int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
+    int64_t test_delay_seed;
+    double lr, min_lr, beta1, beta2, weight_decay, clip, temperature;
+    int64_t new_data, hash, json, test_poison;
+} cli_options;
+
+static inline int cli_given(const cli_options *options, cli_flag flag)
+{
+    return (int)(options->given >> flag & 1);
+}
+
+/* The command called `name`, or CLI_COMMAND_COUNT. */
+cli_command cli_command_find(const char *name);
+const char *cli_command_name(cli_command command);
+
+/* Fills `out_options` from the arguments after the command's name (arguments[0] is that name).
+ * *out_help is 1 when --help was asked for; nothing else is checked then.
+ * Fails: COH_ERR_ARGUMENT with the flag and the remedy. Pointers into `arguments` are kept. */
+coh_status cli_options_parse(cli_command command, int argument_count, char **arguments,
+                             cli_options *out_options, int *out_help);
+
+/* --help of one command; of the program when it is CLI_COMMAND_COUNT. To standard output. */
+void cli_help(cli_command command);
+
+/* ---- what the help is written from ---- */
+
+typedef enum cli_value {
+    CLI_VALUE_NONE, /* the flag alone; sets 1 */
+    CLI_VALUE_TEXT,
+    CLI_VALUE_INTEGER,
+    CLI_VALUE_REAL,
+    CLI_VALUE_SIZE,
+    CLI_VALUE_RATE,   /* a size, "/s" allowed */
+    CLI_VALUE_DISK,   /* DIR[:SIZE] */
+    CLI_VALUE_CHOICE, /* one of choices, "a|b|c"; the index is stored */
+} cli_value;
+
+typedef struct cli_flag_row {
+    const char *name, *takes;
+    cli_value value;
+    size_t offset;       /* into cli_options */
+    double least, most;  /* of INTEGER and REAL, both allowed */
+    const char *example; /* a value that works */
+    uint32_t commands;   /* bit per cli_command */
+    int hidden;          /* for tests: not in the help */
+    char short_name;     /* 0: none */
+    const char *help;
+} cli_flag_row;
+
+extern const cli_flag_row cli_flag_table[CLI_FLAG_COUNT];
+
+#endif

@@ -1,0 +1,246 @@
+#include "cli/recipe.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTE_VERSION = 1, MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
+
+int64_t cli_default_micro_batch(int64_t batch)
+{
+    for (int64_t divisor = batch < MICRO_BATCH_MOST ? batch : MICRO_BATCH_MOST; divisor > 1;
+         divisor--)
+        if (batch % divisor == 0)
+            return divisor;
+    return 1;
+}
+
+static coh_status check_micro_batch(const cli_recipe *recipe)
+{
+    if (recipe->batch % recipe->micro_batch == 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--micro-batch %" PRId64 " does not divide --batch %" PRId64
+                    ": give a divisor, or leave it out for %" PRId64,
+                    recipe->micro_batch, recipe->batch, cli_default_micro_batch(recipe->batch));
+}
+
+coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
+{
+    cli_recipe *recipe = out_recipe;
+    *recipe = (cli_recipe){ .steps = (uint64_t)options->steps,
+                            .batch = options->batch,
+                            .sequence = options->sequence,
+                            .beta1 = options->beta1,
+                            .beta2 = options->beta2,
+                            .weight_decay = options->weight_decay,
+                            .clip = options->clip,
+                            .seed = (uint64_t)options->seed };
+    recipe->micro_batch = cli_given(options, CLI_FLAG_MICRO_BATCH)
+                              ? options->micro_batch
+                              : cli_default_micro_batch(options->batch);
+    CLI_TRY(check_micro_batch(recipe));
+
+    cli_schedule *schedule = &recipe->schedule;
+    schedule->highest = options->lr;
+    schedule->lowest = cli_given(options, CLI_FLAG_MIN_LR) ? options->min_lr : options->lr / 10;
+    schedule->schedule_steps = cli_given(options, CLI_FLAG_SCHEDULE_STEPS)
+                                   ? (uint64_t)options->schedule_steps
+                                   : recipe->steps;
+    uint64_t warmup = schedule->schedule_steps / WARMUP_SHARE;
+    schedule->warmup_steps = warmup < WARMUP_MOST ? warmup : WARMUP_MOST;
+    if (cli_given(options, CLI_FLAG_WARMUP))
+        schedule->warmup_steps = (uint64_t)options->warmup;
+    if (schedule->lowest > schedule->highest)
+        return cli_fail(COH_ERR_ARGUMENT, "--min-lr %g is above --lr %g: lower it or raise --lr",
+                        schedule->lowest, schedule->highest);
+    if (schedule->warmup_steps > schedule->schedule_steps)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--warmup %" PRIu64 " is longer than the schedule of %" PRIu64
+                        " steps: lower it or raise --schedule-steps",
+                        schedule->warmup_steps, schedule->schedule_steps);
+    snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
+    if (strcmp(options->tokenizer, "bytes") != 0) {
+        char *absolute = realpath(options->tokenizer, NULL);
+        if (absolute)
+            snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", absolute);
+        free(absolute);
+    }
+    return COH_OK;
+}
+
+/* ---- the note, read: one row a key ---- */
+
+typedef enum note_type { NOTE_AMOUNT, NOTE_REAL, NOTE_HEX, NOTE_PATH } note_type;
+
+typedef struct note_row {
+    const char *key;
+    note_type type;
+    size_t offset;
+    double least;
+} note_row;
+
+#define ROW(key, type, field, least)                                                               \
+    {                                                                                              \
+        key, type, offsetof(cli_recipe, field), least                                              \
+    }
+
+static const note_row note_rows[] = {
+    ROW("steps", NOTE_AMOUNT, steps, 1),
+    ROW("schedule_steps", NOTE_AMOUNT, schedule.schedule_steps, 1),
+    ROW("warmup_steps", NOTE_AMOUNT, schedule.warmup_steps, 0),
+    ROW("lr", NOTE_REAL, schedule.highest, 0),
+    ROW("min_lr", NOTE_REAL, schedule.lowest, 0),
+    ROW("batch", NOTE_AMOUNT, batch, 1),
+    ROW("micro_batch", NOTE_AMOUNT, micro_batch, 1),
+    ROW("sequence", NOTE_AMOUNT, sequence, 1),
+    ROW("beta1", NOTE_REAL, beta1, 0),
+    ROW("beta2", NOTE_REAL, beta2, 0),
+    ROW("weight_decay", NOTE_REAL, weight_decay, 0),
+    ROW("clip", NOTE_REAL, clip, 0),
+    ROW("seed", NOTE_AMOUNT, seed, 0),
+    ROW("tokenizer", NOTE_PATH, tokenizer, 0),
+    ROW("tokenizer_identity", NOTE_HEX, tokenizer_identity, 0),
+    ROW("data", NOTE_PATH, data, 0),
+    ROW("data_hash", NOTE_HEX, data_hash, 0),
+    ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
+};
+enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
+
+static int read_value(const note_row *row, const json_t *value, void *field)
+{
+    switch (row->type) {
+    case NOTE_AMOUNT:
+        if (!json_is_integer(value) || (double)json_integer_value(value) < row->least)
+            return 0;
+        *(uint64_t *)field = (uint64_t)json_integer_value(value);
+        return 1;
+    case NOTE_REAL:
+        if (!json_is_number(value) || !(json_number_value(value) >= row->least))
+            return 0;
+        *(double *)field = json_number_value(value);
+        return 1;
+    case NOTE_HEX: {
+        char *end = NULL;
+        if (!json_is_string(value) || json_string_length(value) != 16)
+            return 0;
+        *(uint64_t *)field = strtoull(json_string_value(value), &end, 16);
+        return *end == '\0';
+    }
+    case NOTE_PATH:
+        if (!json_is_string(value) || json_string_length(value) >= CLI_PATH_BYTES)
+            return 0;
+        memcpy(field, json_string_value(value), json_string_length(value) + 1);
+        return 1;
+    }
+    return 0;
+}
+
+coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
+{
+    json_error_t error;
+    coh_status status = COH_OK;
+    *out_recipe = (cli_recipe){ 0 };
+    json_t *note = json_loads(note_json, JSON_REJECT_DUPLICATES, &error);
+    const char *format = json_string_value(json_object_get(note, "format"));
+    if (!format || strcmp(format, "cohobate-note") != 0 ||
+        json_integer_value(json_object_get(note, "version")) != NOTE_VERSION)
+        CLI_TRY_GOTO(status,
+                     cli_fail(COH_ERR_CORRUPT,
+                              "the checkpoint holds no training note of version %d: it was not"
+                              " written by this program's train, so it cannot be resumed",
+                              NOTE_VERSION),
+                     done);
+    for (int i = 0; i < NOTE_ROW_COUNT; i++) {
+        const note_row *row = &note_rows[i];
+        if (!read_value(row, json_object_get(note, row->key), (char *)out_recipe + row->offset))
+            CLI_TRY_GOTO(status,
+                         cli_fail(COH_ERR_CORRUPT,
+                                  "the checkpoint's note has no valid '%s': use another checkpoint",
+                                  row->key),
+                         done);
+    }
+    if (out_recipe->batch % out_recipe->micro_batch != 0 || out_recipe->beta1 >= 1 ||
+        out_recipe->beta2 >= 1)
+        status = cli_fail(COH_ERR_CORRUPT,
+                          "the checkpoint's note contradicts itself (batch %" PRId64
+                          ", micro-batch %" PRId64 "): use another checkpoint",
+                          out_recipe->batch, out_recipe->micro_batch);
+done:
+    json_decref(note);
+    return status;
+}
+
+/* ---- the note, written ---- */
+
+static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *line)
+{
+    const void *field = (const char *)recipe + row->offset;
+    cli_line_add(line, ", \"%s\": ", row->key);
+    switch (row->type) {
+    case NOTE_AMOUNT:
+        cli_line_add(line, "%" PRIu64, *(const uint64_t *)field);
+        break;
+    case NOTE_REAL:
+        cli_line_add_json_number(line, *(const double *)field);
+        break;
+    case NOTE_HEX:
+        cli_line_add(line, "\"%016" PRIx64 "\"", *(const uint64_t *)field);
+        break;
+    case NOTE_PATH:
+        cli_line_add_json_string(line, field);
+        break;
+    }
+}
+
+coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note)
+{
+    char model_json[1024];
+    CLI_TRY(coh_model_to_json(model, model_json, sizeof(model_json)));
+    cli_line_clear(out_note);
+    cli_line_add(out_note, "{\"format\": \"cohobate-note\", \"version\": %d, \"model\": %s",
+                 NOTE_VERSION, model_json);
+    for (int i = 0; i < NOTE_ROW_COUNT; i++)
+        add_row(&note_rows[i], recipe, out_note);
+    cli_line_add(out_note, "}");
+    if (out_note->cut)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the paths of tokenizer and data are too long for a checkpoint's note (%d"
+                        " bytes): use shorter ones",
+                        CLI_LINE_BYTES);
+    return COH_OK;
+}
+
+/* ---- resumed ---- */
+
+coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
+{
+    static const cli_flag fixed[] = {
+        CLI_FLAG_SCHEDULE_STEPS, CLI_FLAG_WARMUP, CLI_FLAG_BATCH,
+        CLI_FLAG_SEQUENCE,       CLI_FLAG_LR,     CLI_FLAG_MIN_LR,
+        CLI_FLAG_BETA1,          CLI_FLAG_BETA2,  CLI_FLAG_WEIGHT_DECAY,
+        CLI_FLAG_CLIP,           CLI_FLAG_SEED,   CLI_FLAG_VOCABULARY
+    };
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+        if (cli_given(options, fixed[i]))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--%s comes from the checkpoint with --resume: leave it out",
+                            cli_flag_table[fixed[i]].name);
+    if (cli_given(options, CLI_FLAG_DATA) && !cli_given(options, CLI_FLAG_NEW_DATA) &&
+        recipe->data_hash == 0)
+        return cli_fail(COH_ERR_ARGUMENT, "the checkpoint names no data: add --new-data");
+    if (cli_given(options, CLI_FLAG_STEPS))
+        recipe->steps = (uint64_t)options->steps;
+    /* The folder may have moved; its identity is compared when it is opened. */
+    if (cli_given(options, CLI_FLAG_TOKENIZER))
+        snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
+    if (cli_given(options, CLI_FLAG_MICRO_BATCH) && options->micro_batch != recipe->micro_batch) {
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding, the run will not continue bit for bit",
+                 recipe->micro_batch, options->micro_batch);
+        recipe->micro_batch = options->micro_batch;
+    }
+    return check_micro_batch(recipe);
+}

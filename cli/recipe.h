@@ -1,0 +1,44 @@
+/* recipe.h - what decides the numbers of a run beside the model and the plan: geometry, schedule,
+ * optimizer, seed, data. From flags at first; from a checkpoint's note when a run is resumed.
+ *
+ *     flags ──> recipe ──> note in every checkpoint ──> recipe ──> the same run, going on
+ *
+ * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...}; numbers
+ * of 64 bits that are names rather than amounts (hashes) are hexadecimal texts. */
+#ifndef COH_CLI_RECIPE_H
+#define COH_CLI_RECIPE_H
+
+#include "cli/options.h"
+#include "cli/schedule.h"
+
+typedef struct cli_recipe {
+    uint64_t steps; /* of the whole run */
+    cli_schedule schedule;
+    int64_t batch, micro_batch, sequence;
+    double beta1, beta2, weight_decay, clip;
+    uint64_t seed;
+    char tokenizer[CLI_PATH_BYTES]; /* "bytes" or a folder */
+    uint64_t tokenizer_identity;
+    char data[CLI_PATH_BYTES]; /* the token file, absolute; "" if it was not kept */
+    uint64_t data_hash;
+    uint64_t data_first_step; /* the step that read window 0: > 0 after --new-data */
+} cli_recipe;
+
+/* From flags, defaults filled in. Fails: COH_ERR_ARGUMENT for flags that contradict one another. */
+coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe);
+
+/* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
+coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
+
+/* The flags that may change a resumed run (--steps, --micro-batch); all others that are part of the
+ * recipe are refused. Says on standard error what changes numbers. */
+coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
+
+/* The note. Allocates nothing. Fails: COH_ERR_ARGUMENT when paths are too long for it. */
+coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note);
+
+/* Largest divisor of `batch` that is at most 8: fixed by the batch alone, never by a budget, because
+ * the micro-batch is part of the numeric plan. */
+int64_t cli_default_micro_batch(int64_t batch);
+
+#endif

@@ -1,0 +1,265 @@
+#include "cli/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t last_step,
+                           int64_t tokens_per_step, double predicted_step_s, cli_report *out_report)
+{
+    uint64_t every = (last_step - first_step) / CLI_REPORT_PLAIN_LINES;
+    *out_report = (cli_report){ .log_descriptor = -1,
+                                .terminal = isatty(STDERR_FILENO),
+                                .first_step = first_step,
+                                .last_step = last_step,
+                                .plain_every = every > 1 ? every : 1,
+                                .tokens_per_step = tokens_per_step,
+                                .predicted_step_s = predicted_step_s,
+                                .last_loss = NAN,
+                                .last_validation = NAN };
+    if (!log_path)
+        return COH_OK;
+    out_report->log_descriptor = open(log_path, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
+    if (out_report->log_descriptor < 0)
+        return cli_fail(COH_ERR_IO, "cannot write --log %s: %s", log_path, strerror(errno));
+    return COH_OK;
+}
+
+void cli_report_close(cli_report *report)
+{
+    cli_report_break(report);
+    if (report->log_descriptor >= 0)
+        close(report->log_descriptor);
+    report->log_descriptor = -1;
+}
+
+void cli_report_start(cli_report *report)
+{
+    report->started = report->last_moment = cli_seconds_now();
+}
+
+void cli_report_break(cli_report *report)
+{
+    if (report->live_shown)
+        (void)cli_write(STDERR_FILENO, "\n", 1);
+    report->live_shown = 0;
+}
+
+/* ---- one step ---- */
+
+static void add_lanes_json(cli_line *line, const char *key, const double *seconds,
+                           const uint64_t *bytes)
+{
+    cli_line_add(line, ", \"%s\": {", key);
+    for (int lane = seconds ? 0 : 1, first = 1; lane < COH_PLAN_LANES; lane++) {
+        if (seconds ? seconds[lane] == 0 : bytes[lane] == 0)
+            continue;
+        cli_line_add(line, "%s\"%s\": ", first ? "" : ", ", cli_lane_names[lane]);
+        if (seconds)
+            cli_line_add(line, "%.6f", seconds[lane]);
+        else
+            cli_line_add(line, "%" PRIu64, bytes[lane]);
+        first = 0;
+    }
+    cli_line_add(line, "}");
+}
+
+static void add_peaks_json(cli_line *line, const char *key, const uint64_t *peak_bytes)
+{
+    cli_line_add(line, ", \"%s\": {", key);
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
+                     peak_bytes[tier]);
+    cli_line_add(line, "}");
+}
+
+static coh_status write_log(const cli_report *report, const coh_step_result *result,
+                            double learning_rate)
+{
+    double exposed_s[COH_PLAN_LANES];
+    cli_line line;
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        exposed_s[lane] = (double)result->exposed_ns[lane] * 1e-9;
+    cli_line_clear(&line);
+    cli_line_add(&line, "{\"step\": %" PRIu64 ", \"loss\": ", result->step + 1);
+    cli_line_add_json_number(&line, result->loss);
+    cli_line_add(&line, ", \"grad_norm\": ");
+    cli_line_add_json_number(&line, result->grad_norm);
+    cli_line_add(&line, ", \"lr\": ");
+    cli_line_add_json_number(&line, learning_rate);
+    cli_line_add(&line, ", \"tokens\": %" PRId64 ", \"seconds\": %.6f", report->tokens_per_step,
+                 (double)result->step_ns * 1e-9);
+    add_lanes_json(&line, "exposed_seconds", exposed_s, NULL);
+    add_lanes_json(&line, "link_bytes", NULL, result->link_bytes);
+    add_peaks_json(&line, "peak_bytes", result->peak_bytes);
+    cli_line_add(&line, "%s}\n", result->finite ? "" : ", \"skipped\": true");
+    return cli_write(report->log_descriptor, line.text, line.used);
+}
+
+/* Seconds of one step lately: over the results that are still in `recent`. */
+static double recent_step_seconds(const cli_report *report)
+{
+    uint64_t spans = report->step_count - 1;
+    if (report->step_count < 2)
+        return report->predicted_step_s;
+    if (spans > CLI_REPORT_RECENT - 1)
+        spans = CLI_REPORT_RECENT - 1;
+    double newest = report->recent[(report->step_count - 1) % CLI_REPORT_RECENT];
+    double oldest = report->recent[(report->step_count - 1 - spans) % CLI_REPORT_RECENT];
+    return (newest - oldest) / (double)spans;
+}
+
+static void show_step(cli_report *report, const coh_step_result *result)
+{
+    char eta[32], bytes[32];
+    cli_line line;
+    uint64_t done = result->step + 1;
+    double step_s = recent_step_seconds(report);
+    if (!report->terminal && (done - report->first_step) % report->plain_every != 0 &&
+        done != report->last_step && done != report->first_step + 1)
+        return;
+    cli_line_clear(&line);
+    if (report->terminal)
+        cli_line_add(&line, "\r");
+    cli_line_add(&line, "step %" PRIu64 "/%" PRIu64 "  loss %.4f  %.0f tokens/s  ETA %s", done,
+                 report->last_step, result->loss,
+                 step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0,
+                 cli_duration(step_s * (double)(report->last_step - done), eta));
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        if (result->peak_bytes[tier])
+            cli_line_add(&line, "  %s %s", cli_tier_names[tier],
+                         coh_size_format(result->peak_bytes[tier], bytes, sizeof(bytes)));
+    cli_line_add(&line, report->terminal ? "\033[K" : "\n");
+    (void)cli_write(STDERR_FILENO, line.text, line.used);
+    report->live_shown = report->terminal;
+}
+
+coh_status cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate)
+{
+    double now = cli_seconds_now();
+    report->recent[report->step_count % CLI_REPORT_RECENT] = now;
+    report->step_count++;
+    report->skipped_count += !result->finite;
+    report->step_s += now - report->last_moment;
+    report->last_moment = now;
+    report->last_loss = result->loss;
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++) {
+        report->exposed_s[lane] += (double)result->exposed_ns[lane] * 1e-9;
+        report->link_bytes[lane] += result->link_bytes[lane];
+    }
+    memcpy(report->peak_bytes, result->peak_bytes, sizeof(report->peak_bytes));
+    show_step(report, result);
+    return report->log_descriptor >= 0 ? write_log(report, result, learning_rate) : COH_OK;
+}
+
+coh_status cli_report_validation(cli_report *report, uint64_t step, double loss)
+{
+    cli_line line;
+    report->last_validation = loss;
+    cli_report_break(report);
+    cli_note("step %" PRIu64 "  validation loss %.4f", step, loss);
+    if (report->log_descriptor < 0)
+        return COH_OK;
+    cli_line_clear(&line);
+    cli_line_add(&line, "{\"step\": %" PRIu64 ", \"validation_loss\": ", step);
+    cli_line_add_json_number(&line, loss);
+    cli_line_add(&line, "}\n");
+    return cli_write(report->log_descriptor, line.text, line.used);
+}
+
+/* ---- the end ---- */
+
+uint64_t cli_report_process_peak(void)
+{
+    char text[4096];
+    int descriptor = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return 0;
+    ssize_t got = read(descriptor, text, sizeof(text) - 1);
+    close(descriptor);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    const char *found = strstr(text, "VmHWM:");
+    return found ? strtoull(found + 6, NULL, 10) * 1024 : 0;
+}
+
+/* What the process held beside the arenas at its peak. */
+static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_peak)
+{
+    uint64_t arenas = facts->arena_bytes[0] + facts->arena_bytes[1];
+    return process_peak > arenas ? process_peak - arenas : 0;
+}
+
+void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
+                       const coh_engine_facts *facts, cli_line *line)
+{
+    char a[32], b[32], c[32];
+    double steps = report->step_count ? (double)report->step_count : 1;
+    double still = 0;
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        still += report->exposed_s[lane];
+    cli_line_add(line, "time:   %s in %" PRIu64 " steps, %s each (predicted %s)",
+                 cli_duration(report->step_s, a), report->step_count,
+                 cli_duration(report->step_s / steps, b),
+                 cli_duration((double)summary->step_ns * 1e-9, c));
+    if (still > 0)
+        cli_line_add(line, "; compute stood still %s of it", cli_duration(still, a));
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        if (report->exposed_s[lane] > 0)
+            cli_line_add(line, ", for %s %s", cli_lane_names[lane],
+                         cli_duration(report->exposed_s[lane], a));
+    cli_line_add(line, "\nbytes: ");
+    int moved = 0;
+    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+        if (report->link_bytes[lane]) {
+            cli_line_add(line, "%s %s %s (%s a step)", moved++ ? "," : "", cli_lane_names[lane],
+                         coh_size_format(report->link_bytes[lane], a, sizeof(a)),
+                         coh_size_format((uint64_t)((double)report->link_bytes[lane] / steps), b,
+                                         sizeof(b)));
+        }
+    cli_line_add(line, moved ? "\npeak:  " : " nothing moved\npeak:  ");
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        if (summary->peak_bytes[tier])
+            cli_line_add(line, "%s %s predicted %" PRIu64 " measured %" PRIu64 " bytes%s",
+                         tier ? "," : "", cli_tier_names[tier], summary->peak_bytes[tier],
+                         report->peak_bytes[tier],
+                         summary->peak_bytes[tier] == report->peak_bytes[tier] ? " (equal)"
+                                                                               : " (DIFFERENT)");
+    uint64_t process = cli_report_process_peak();
+    cli_line_add(line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n",
+                 coh_size_format(process, a, sizeof(a)),
+                 coh_size_format(facts->arena_bytes[0] + facts->arena_bytes[1], b, sizeof(b)),
+                 coh_size_format(overhead_bytes(facts, process), c, sizeof(c)));
+}
+
+void cli_report_totals_json(const cli_report *report, const coh_plan_summary *summary,
+                            const coh_engine_facts *facts, cli_line *line)
+{
+    uint64_t process = cli_report_process_peak();
+    cli_line_add(line, ", \"loss\": ");
+    cli_line_add_json_number(line, report->last_loss);
+    cli_line_add(line, ", \"validation_loss\": ");
+    cli_line_add_json_number(line, report->last_validation);
+    cli_line_add(line,
+                 ", \"steps_run\": %" PRIu64 ", \"skipped_steps\": %" PRIu64
+                 ", \"seconds\": %.6f, \"predicted_step_seconds\": %.9f",
+                 report->step_count, report->skipped_count, report->step_s,
+                 (double)summary->step_ns * 1e-9);
+    add_lanes_json(line, "exposed_seconds", report->exposed_s, NULL);
+    add_lanes_json(line, "link_bytes", NULL, report->link_bytes);
+    add_peaks_json(line, "peak_bytes", report->peak_bytes);
+    add_peaks_json(line, "predicted_peak_bytes", summary->peak_bytes);
+    cli_line_add(
+        line, ", \"process_peak_bytes\": %" PRIu64 ", \"overhead_bytes\": %" PRIu64 ", \"store\": ",
+        process, overhead_bytes(facts, process));
+    cli_line_add_json_string(line, facts->store_rung ? facts->store_rung : "none");
+    cli_line_add(line, ", \"store_direct\": %s", facts->store_direct > 0 ? "true" : "false");
+    cli_line_add(
+        line, ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",
+        summary->numeric_fingerprint, summary->program_hash);
+}

@@ -1,0 +1,155 @@
+#include "cli/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAME_TRIES = 1000 };
+
+coh_status cli_run_folder_name(const char *model, char *out_path)
+{
+    char date[32];
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(date, sizeof(date), "%Y%m%d-%H%M%S", &local);
+    for (int n = 1; n <= NAME_TRIES; n++) {
+        int written = n == 1 ? snprintf(out_path, CLI_PATH_BYTES, "./run-%s-%s", model, date)
+                             : snprintf(out_path, CLI_PATH_BYTES, "./run-%s-%s-%d", model, date, n);
+        if (written < CLI_PATH_BYTES && access(out_path, F_OK) != 0)
+            return COH_OK;
+    }
+    return cli_fail(COH_ERR_IO, "no free name for a run folder beside %s: give --save DIR",
+                    out_path);
+}
+
+static coh_status make_folders(const char *path)
+{
+    char prefix[CLI_PATH_BYTES];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof(prefix))
+        return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
+                        CLI_PATH_BYTES - 1, length);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(prefix, path, i);
+        prefix[i] = '\0';
+        if (mkdir(prefix, 0777) != 0 && errno != EEXIST)
+            return cli_fail(COH_ERR_IO, "cannot make the run folder %s: %s", prefix,
+                            strerror(errno));
+    }
+    return COH_OK;
+}
+
+static coh_status take_lock(cli_run_folder *folder)
+{
+    char path[CLI_PATH_BYTES + 8];
+    snprintf(path, sizeof(path), "%s/lock", folder->path);
+    folder->lock_descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (folder->lock_descriptor < 0)
+        return cli_fail(COH_ERR_IO, "cannot write in the run folder %s: %s", folder->path,
+                        strerror(errno));
+    if (flock(folder->lock_descriptor, LOCK_EX | LOCK_NB) != 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "another run is writing in %s: wait for it, or give another --save",
+                        folder->path);
+    return COH_OK;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static coh_status list_checkpoints(cli_run_folder *folder)
+{
+    DIR *listing = opendir(folder->path);
+    if (!listing)
+        return cli_fail(COH_ERR_IO, "cannot list the run folder %s: %s", folder->path,
+                        strerror(errno));
+    const struct dirent *entry;
+    while ((entry = readdir(listing))) {
+        char *end = NULL;
+        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
+            entry->d_name[5] > '9')
+            continue;
+        uint64_t step = strtoull(entry->d_name + 5, &end, 10);
+        /* what a killed save left: under the lock nobody is writing it */
+        if (strcmp(end, ".partial") == 0) {
+            char path[2 * CLI_PATH_BYTES];
+            snprintf(path, sizeof(path), "%s/%s", folder->path, entry->d_name);
+            if (coh_checkpoint_remove(path) != COH_OK)
+                cli_note("an unfinished checkpoint stays: %s", coh_last_error());
+        }
+        if (*end == '\0' && folder->step_count < CLI_CHECKPOINTS_MOST - 1)
+            folder->steps[folder->step_count++] = step;
+    }
+    closedir(listing);
+    qsort(folder->steps, (size_t)folder->step_count, sizeof(folder->steps[0]), by_number);
+    return COH_OK;
+}
+
+coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t first_step,
+                               cli_run_folder *out_folder)
+{
+    cli_run_folder *folder = out_folder;
+    folder->path[0] = '\0';
+    folder->lock_descriptor = -1;
+    folder->keep_count = keep_count;
+    folder->step_count = 0;
+    CLI_TRY(make_folders(path));
+    char *absolute = realpath(path, NULL);
+    if (!absolute)
+        return cli_fail(COH_ERR_IO, "cannot find the run folder %s: %s", path, strerror(errno));
+    snprintf(folder->path, sizeof(folder->path), "%s", absolute);
+    free(absolute);
+    CLI_TRY(take_lock(folder));
+    CLI_TRY(list_checkpoints(folder));
+    if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s already holds step-%" PRIu64 ", but this run begins at step %" PRIu64
+                        ": give --resume %s, or another --save",
+                        folder->path, folder->steps[folder->step_count - 1], first_step,
+                        folder->path);
+    return COH_OK;
+}
+
+void cli_run_folder_close(cli_run_folder *folder)
+{
+    if (folder->lock_descriptor >= 0)
+        close(folder->lock_descriptor);
+    folder->lock_descriptor = -1;
+}
+
+coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step, char *out_path)
+{
+    int written = snprintf(out_path, CLI_PATH_BYTES, "%s/step-%" PRIu64, folder->path, step);
+    if (written >= CLI_PATH_BYTES)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the run folder's path is too long: give a shorter --save");
+    return COH_OK;
+}
+
+void cli_run_folder_saved(cli_run_folder *folder, uint64_t step)
+{
+    folder->steps[folder->step_count++] = step;
+    while (folder->step_count > folder->keep_count || folder->step_count == CLI_CHECKPOINTS_MOST) {
+        char path[CLI_PATH_BYTES];
+        if (cli_run_folder_step_path(folder, folder->steps[0], path) == COH_OK &&
+            access(path, F_OK) == 0 && coh_checkpoint_remove(path) != COH_OK)
+            cli_note("an old checkpoint stays: %s", coh_last_error());
+        folder->step_count--;
+        memmove(folder->steps, folder->steps + 1,
+                (size_t)folder->step_count * sizeof(folder->steps[0]));
+    }
+}

@@ -1,0 +1,130 @@
+#include "cli/say.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *const cli_lane_names[COH_PLAN_LANES] = { "compute", "h2d",  "d2h",   "read",
+                                                     "write",   "host", "comm0", "comm1" };
+const char *const cli_tier_names[COH_PLAN_TIERS] = { "device", "host", "disk" };
+
+void cli_line_clear(cli_line *line)
+{
+    line->used = 0;
+    line->cut = 0;
+    line->text[0] = '\0';
+}
+
+static void line_add_v(cli_line *line, const char *format, va_list arguments)
+{
+    size_t room = sizeof(line->text) - line->used;
+    int wanted = vsnprintf(line->text + line->used, room, format, arguments);
+    if (wanted < 0 || (size_t)wanted >= room) {
+        line->cut = 1;
+        line->used = sizeof(line->text) - 1;
+        line->text[line->used] = '\0';
+        return;
+    }
+    line->used += (size_t)wanted;
+}
+
+void cli_line_add(cli_line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    line_add_v(line, format, arguments);
+    va_end(arguments);
+}
+
+void cli_line_add_json_string(cli_line *line, const char *text)
+{
+    cli_line_add(line, "\"");
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            cli_line_add(line, "\\%c", *c);
+        else if (*c < 0x20 || *c == 0x7f)
+            cli_line_add(line, "\\u%04x", *c);
+        else
+            cli_line_add(line, "%c", *c);
+    }
+    cli_line_add(line, "\"");
+}
+
+void cli_line_add_json_number(cli_line *line, double number)
+{
+    if (isfinite(number))
+        cli_line_add(line, "%.17g", number);
+    else
+        cli_line_add(line, "null");
+}
+
+coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
+{
+    const char *next = bytes;
+    while (byte_count > 0) {
+        ssize_t written = write(descriptor, next, byte_count);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return cli_fail(COH_ERR_IO, "cannot write output: %s", strerror(errno));
+        next += written;
+        byte_count -= (size_t)written;
+    }
+    return COH_OK;
+}
+
+static void put_line(int descriptor, const char *format, va_list arguments)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    line_add_v(&line, format, arguments);
+    if (line.used == sizeof(line.text) - 1)
+        line.used--;
+    line.text[line.used++] = '\n';
+    (void)cli_write(descriptor, line.text, line.used);
+}
+
+void cli_note(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    put_line(STDERR_FILENO, format, arguments);
+    va_end(arguments);
+}
+
+void cli_print(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    put_line(STDOUT_FILENO, format, arguments);
+    va_end(arguments);
+}
+
+const char *cli_duration(double seconds, char *text)
+{
+    enum { TEXT_BYTES = 32 };
+    if (!(seconds >= 0))
+        seconds = 0;
+    if (seconds < 1)
+        snprintf(text, TEXT_BYTES, "%.0f ms", seconds * 1e3);
+    else if (seconds < 60)
+        snprintf(text, TEXT_BYTES, "%.1f s", seconds);
+    else if (seconds < 3600)
+        snprintf(text, TEXT_BYTES, "%d min %02d s", (int)(seconds / 60), (int)seconds % 60);
+    else if (seconds < 1e7)
+        snprintf(text, TEXT_BYTES, "%d h %02d min", (int)(seconds / 3600),
+                 (int)(seconds / 60) % 60);
+    else
+        snprintf(text, TEXT_BYTES, "%.1f days", seconds / 86400);
+    return text;
+}
+
+double cli_seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}

@@ -1,0 +1,47 @@
+/* train.h - a run under way, shared by cmd_train.c (what comes before and after) and train_loop.c (the
+ * steps).
+ *
+ *     submit 1 | submit 2 | wait 1 | submit 3 | wait 2 | ...  | wait n | save, validate | submit n+1 ...
+ *
+ * Two steps are under way at most, so the transfers of one overlap the end of the other; at a save, a
+ * validation or a stop none is. */
+#ifndef COH_CLI_TRAIN_H
+#define COH_CLI_TRAIN_H
+
+#include "cli/data.h"
+#include "cli/job.h"
+#include "cli/report.h"
+#include "cli/run_folder.h"
+
+enum {
+    CLI_BATCHES = 3,             /* two under way and the one being waited for */
+    CLI_VALIDATION_WINDOWS = 64, /* most windows of one validation */
+    CLI_SKIPPED_MOST = 10        /* steps without a finite number, one after the other */
+};
+
+typedef struct cli_run {
+    const cli_options *options;
+    cli_job job;
+    cli_run_folder folder;
+    cli_data data, validation;
+    coh_engine *engine;
+    coh_engine_facts facts;
+    cli_report report;
+    cli_line note; /* what goes into every checkpoint of this run */
+    int32_t *tokens[CLI_BATCHES], *targets[CLI_BATCHES]; /* by step modulo CLI_BATCHES */
+    int32_t *validation_tokens, *validation_targets;     /* one micro-batch */
+    uint64_t done_steps, submitted_steps;                /* counted from the run's beginning */
+    uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
+    int skipped_in_row;
+    int stopped; /* by a signal, after `done_steps` */
+} cli_run;
+
+/* Runs steps until the last one or a signal, saving and validating on the way and at the end. Allocates
+ * nothing. Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
+coh_status cli_train_loop(cli_run *run);
+
+/* SIGINT and SIGTERM from now on: the first asks for a stop, the second ends the process with 75. */
+coh_status cli_stop_install(void);
+int cli_stop_asked(void);
+
+#endif

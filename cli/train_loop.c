@@ -1,0 +1,171 @@
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/train.h"
+
+static coh_step_input input_of(const cli_run *run, uint64_t step)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    return (coh_step_input){ .step = step,
+                             .seed = recipe->seed,
+                             .learning_rate = (float)cli_schedule_rate(&recipe->schedule, step),
+                             .clip = (float)recipe->clip,
+                             .inputs = { run->tokens[step % CLI_BATCHES],
+                                         run->targets[step % CLI_BATCHES] } };
+}
+
+static coh_status submit_next(cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    uint64_t step = run->submitted_steps;
+    uint64_t first_window = (step - recipe->data_first_step) * (uint64_t)recipe->batch;
+    CLI_TRY(cli_data_fill(&run->data, recipe->seed, first_window, recipe->batch, recipe->sequence,
+                          run->tokens[step % CLI_BATCHES], run->targets[step % CLI_BATCHES]));
+    coh_step_input input = input_of(run, step);
+    CLI_TRY(coh_engine_submit(run->engine, &input));
+    run->submitted_steps++;
+    return COH_OK;
+}
+
+/* ---- a step without finite numbers ---- */
+
+/* Step `result->step` was not applied (docs/architecture.md, "a broken number"): take back the step
+ * behind it, run it again looking at every value, say where it broke, go on with the next batch. */
+static coh_status skip_step(cli_run *run, const coh_step_result *result)
+{
+    char sentence[512];
+    coh_step_result later;
+    if (run->job.recipe.clip <= 0) {
+        if (run->saved_step == UINT64_MAX)
+            return cli_fail(COH_ERR_NUMBER,
+                            "step %" PRIu64 " gave numbers that are not finite, and with --clip 0"
+                            " they have gone into the weights: start again with a lower --lr or"
+                            " with --clip 1",
+                            result->step + 1);
+        return cli_fail(
+            COH_ERR_NUMBER,
+            "step %" PRIu64 " gave numbers that are not finite, and with --clip 0 they"
+            " have gone into the weights: resume from the last checkpoint, %s/step-%" PRIu64,
+            result->step + 1, run->folder.path, run->saved_step);
+    }
+    if (run->submitted_steps > run->done_steps) {
+        CLI_TRY(coh_engine_wait(run->engine, &later));
+        run->submitted_steps--;
+    }
+    coh_step_input input = input_of(run, result->step);
+    CLI_TRY(coh_engine_scan(run->engine, &input, result->applied_count, sentence));
+    cli_report_break(&run->report);
+    cli_note("warning: step %" PRIu64 " is left out, its numbers are not finite: %s",
+             result->step + 1, sentence);
+    if (++run->skipped_in_row < CLI_SKIPPED_MOST)
+        return COH_OK;
+    return cli_fail(COH_ERR_NUMBER,
+                    "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr;"
+                    " the last checkpoint is whole",
+                    CLI_SKIPPED_MOST, sentence);
+}
+
+/* ---- quiet points ---- */
+
+/* Mean loss over the first windows of the held-out data, in its seeded order. Windows that do not fill
+ * the last micro-batch are padded with targets of -1, which count as zero loss. */
+static coh_status validate(cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    uint64_t window_count = coh_token_file_window_count(run->validation.file, recipe->sequence);
+    int64_t micro_batch = recipe->micro_batch;
+    double sum = 0;
+    if (window_count > CLI_VALIDATION_WINDOWS)
+        window_count = CLI_VALIDATION_WINDOWS;
+    for (uint64_t first = 0; first < window_count; first += (uint64_t)micro_batch) {
+        int64_t real = micro_batch;
+        double loss;
+        if (window_count - first < (uint64_t)micro_batch)
+            real = (int64_t)(window_count - first);
+        size_t row_bytes = (size_t)recipe->sequence * sizeof(int32_t);
+        memset(run->validation_tokens, 0, (size_t)micro_batch * row_bytes);
+        memset(run->validation_targets, 0xff, (size_t)micro_batch * row_bytes);
+        CLI_TRY(cli_data_fill(&run->validation, recipe->seed, first, real, recipe->sequence,
+                              run->validation_tokens, run->validation_targets));
+        coh_step_input input = { .step = run->done_steps,
+                                 .seed = recipe->seed,
+                                 .inputs = { run->validation_tokens, run->validation_targets } };
+        CLI_TRY(coh_engine_evaluate(run->engine, &input, &loss));
+        sum += loss * (double)micro_batch;
+    }
+    return cli_report_validation(&run->report, run->done_steps, sum / (double)window_count);
+}
+
+static coh_status save(cli_run *run)
+{
+    char path[CLI_PATH_BYTES];
+    if (run->folder.path[0] == '\0' || run->saved_step == run->done_steps)
+        return COH_OK;
+    const coh_checkpoint_note note = { .step = run->done_steps, .json = run->note.text };
+    CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
+    CLI_TRY(coh_engine_save(run->engine, path, &note));
+    run->saved_step = run->done_steps;
+    cli_run_folder_saved(&run->folder, run->done_steps);
+    return COH_OK;
+}
+
+static int falls_on(uint64_t step, int64_t every)
+{
+    return every > 0 && step % (uint64_t)every == 0;
+}
+
+static int save_due(const cli_run *run, uint64_t step)
+{
+    return step == run->job.recipe.steps || falls_on(step, run->options->save_every);
+}
+
+static int validation_due(const cli_run *run, uint64_t step)
+{
+    return run->validation.file &&
+           (save_due(run, step) || falls_on(step, run->options->validation_every));
+}
+
+static coh_status quiet_point(cli_run *run)
+{
+    if (validation_due(run, run->done_steps))
+        CLI_TRY(validate(run));
+    if (save_due(run, run->done_steps) || run->stopped)
+        CLI_TRY(save(run));
+    return COH_OK;
+}
+
+/* ---- the loop ---- */
+
+/* One more step may be submitted: below the end and not across a quiet point. */
+static int may_submit(const cli_run *run)
+{
+    uint64_t submitted = run->submitted_steps;
+    if (submitted >= run->job.recipe.steps || submitted - run->done_steps >= 2 || run->stopped)
+        return 0;
+    return submitted == run->done_steps ||
+           !(save_due(run, submitted) || validation_due(run, submitted));
+}
+
+coh_status cli_train_loop(cli_run *run)
+{
+    cli_report_start(&run->report);
+    while (run->done_steps < run->job.recipe.steps && !run->stopped) {
+        coh_step_result result;
+        while (may_submit(run) && !(cli_stop_asked() && run->submitted_steps > run->done_steps))
+            CLI_TRY(submit_next(run));
+        CLI_TRY(coh_engine_wait(run->engine, &result));
+        run->done_steps++;
+        CLI_TRY(cli_report_step(&run->report, &result,
+                                cli_schedule_rate(&run->job.recipe.schedule, result.step)));
+        if (result.finite)
+            run->skipped_in_row = 0;
+        else
+            CLI_TRY(skip_step(run, &result));
+        if (run->submitted_steps > run->done_steps)
+            continue;
+        run->stopped = cli_stop_asked() && run->done_steps < run->job.recipe.steps;
+        CLI_TRY(quiet_point(run));
+    }
+    return COH_OK;
+}
