@@ -1,0 +1,78 @@
+"""What the tests of the command line share: runs the program, checks how it fails.
+
+Each test file is run as `test_x.py PATH-OF-COHOBATE [unittest arguments]`."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COHOBATE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "cohobate"
+# A GPT-2 of 11 M parameters on 32 tokens a step: fractions of a second.
+TINY = ["gpt2-nano", "--sequence", "16", "--batch", "2", "--threads", "2"]
+TIMEOUT_S = 300
+
+
+class Finished:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def environment(**more):
+    names = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    return {**names, **more}
+
+
+def start(*arguments, **keywords):
+    return subprocess.Popen([COHOBATE, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **{"env": environment(), **keywords})
+
+
+def run(*arguments, **keywords):
+    process = start(*arguments, **keywords)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    return Finished(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="cohobate-cli-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, text):
+        with open(self.path(name), "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        return self.path(name)
+
+    def corpus(self, lines=400):
+        return self.write("corpus.txt", "".join(f"line {i * i % 97}: the {i % 13}th of many\n" for i in range(lines)))
+
+    def succeeds(self, *arguments, **keywords):
+        done = run(*arguments, **keywords)
+        self.assertEqual(done.code, 0, f"{arguments}\n{done.err}")
+        return done
+
+    def fails(self, code, *arguments, says="", **keywords):
+        """Fails with `code`, nothing on standard output and one sentence as the last line of the other."""
+        done = run(*arguments, **keywords)
+        self.assertEqual(done.code, code, f"{arguments}\n{done.out}{done.err}")
+        lines = done.err.strip().split("\n")
+        self.assertRegex(lines[-1], r"^cohobate( \w+)?: \S.*\S$", arguments)
+        self.assertIn(says, lines[-1], arguments)
+        return done
+
+    def says_hash(self, done):
+        found = re.search(r"^hash: +([0-9a-f]{16})$", done.out, re.M)
+        self.assertTrue(found, done.out)
+        return found[1]

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# test_own_layer.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own
+# Makefile and runs it: a layer of a user's own, streamed, ends with the hash of the run in memory.
+set -eu
+build=$1 example=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+DESTDIR=$folder/root "$MESON_COMMAND" install -C "$build" --no-rebuild --quiet
+pc=$(find "$folder/root" -name cohobate.pc)
+[ -n "$pc" ] || { echo "no cohobate.pc was installed" >&2; exit 1; }
+prefix=$(sed -n 's/^prefix=//p' "$pc")
+cp "$example/own_layer.c" "$example/Makefile" "$folder"
+# The copy says where it stands now, as a real install would.
+sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
+
+PKG_CONFIG_PATH=$folder make -s -C "$folder" CFLAGS=-Werror
+LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_FOLDER "$folder/own_layer" "$folder"

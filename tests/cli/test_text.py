@@ -1,0 +1,99 @@
+"""Token files, generation, inspection and the doctor, from the outside."""
+
+import json
+import math
+import os
+import unittest
+
+from program import TINY, ProgramTest
+
+
+class Text(ProgramTest):
+    def trained(self):
+        self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"))
+        return self.path("run")
+
+    def test_a_token_file_holds_the_text_and_its_entropy(self):
+        text = b"aaab" * 100
+        done = self.succeeds("tokenize", self.write("in.txt", text), "-o", self.path("out.tokens"), "--json").json
+        facts = self.succeeds("inspect", self.path("out.tokens"), "--json").json
+        self.assertEqual(done["file"]["hash"], facts["hash"])
+        self.assertEqual(facts["vocabulary"], 257)
+        self.assertGreaterEqual(facts["tokens"], len(text))
+        share = {ord("a"): 300, ord("b"): 100}
+        if facts["tokens"] > len(text):
+            share[256] = facts["tokens"] - len(text)
+        entropy = -sum(n / facts["tokens"] * math.log(n / facts["tokens"]) for n in share.values())
+        self.assertAlmostEqual(facts["unigram_entropy"], entropy, places=9)
+        self.succeeds("check", self.path("out.tokens"))
+
+    def test_every_nth_file_of_a_folder_is_held_out(self):
+        os.mkdir(self.path("texts"))
+        for i in range(6):
+            self.write(f"texts/{i}.txt", f"file {i}\n" * 10)
+        done = self.succeeds("tokenize", self.path("texts"), "-o", self.path("a"), "--held-out", 3, "--held-out-file",
+                             self.path("b"), "--json").json
+        self.assertGreater(done["held_out"]["tokens"], 0)
+        self.assertGreater(done["file"]["tokens"], done["held_out"]["tokens"])
+
+    def test_generation_is_decided_by_prompt_and_seed(self):
+        run = self.trained()
+        flags = ["--prompt", "line ", "--tokens", 12]
+        first = self.succeeds("generate", run, *flags, "--seed", 4)
+        self.assertTrue(first.out.startswith("line "))
+        self.assertEqual(first.out, self.succeeds("generate", run, *flags, "--seed", 4, "--threads", 1).out)
+        self.assertEqual(self.succeeds("generate", run, *flags, "--temperature", 0).out,
+                         self.succeeds("generate", run, *flags, "--top-k", 1, "--seed", 9).out)
+
+    def test_generation_within_a_budget_writes_the_same_text(self):
+        run = self.trained()
+        flags = ["--prompt", "line ", "--tokens", 8, "--seed", 4]
+        free = self.succeeds("generate", run, *flags)
+        tight = self.succeeds("generate", run, *flags, "--device-memory", "24MiB", "--disk", self.folder)
+        self.assertEqual(tight.out, free.out)
+
+    def test_prompts_that_do_not_fit_are_refused(self):
+        run = self.trained()
+        self.fails(2, "generate", run, "--prompt", "", says="--prompt")
+        self.fails(2, "generate", run, "--prompt", "x" * 5000, says="shorten")
+
+    def test_inspect_shows_a_checkpoint(self):
+        run = self.trained()
+        facts = self.succeeds("inspect", run, "--json").json
+        self.assertEqual(facts["step"], 2)
+        self.assertEqual(facts["note"]["batch"], 2)
+        self.assertEqual(facts["note"]["model"]["name"], "gpt2-nano")
+        self.assertIn("h.0.attn.c_attn.weight", self.succeeds("inspect", run).out)
+        self.assertEqual(self.succeeds("inspect", run, "--hash").out.strip(), facts["hash"])
+
+    def test_foreign_and_missing_paths_have_their_exit_codes(self):
+        self.fails(5, "check", self.path("nothing"), says="nothing")
+        self.fails(4, "check", self.write("text", "hello\n"))
+        self.fails(4, "check", self.write("plan.json", "{}\n"))
+        self.fails(4, "check", self.write("torn.json", '{"format": "coho'))
+        self.fails(4, "check", self.folder)
+        self.fails(4, "inspect", self.write("empty", ""))
+
+    def test_plan_names_placements_peaks_and_time(self):
+        plan = self.succeeds("plan", *TINY, "--device-memory", "64MiB", "--disk", self.folder, "--json").json
+        self.assertLessEqual(plan["peak_bytes"]["device"], 64 << 20)
+        self.assertGreater(plan["in_memory_bytes"], 64 << 20)
+        self.assertLessEqual(plan["smallest_device_bytes"], plan["peak_bytes"]["device"])
+        self.assertGreater(plan["step_seconds"], 0)
+        self.assertGreaterEqual(plan["run_seconds"], 99 * plan["step_seconds"])
+        self.assertGreater(len(plan["operators"]), 20)
+        # every parameter of 16 bytes: value, gradient, mean, square
+        self.assertEqual(plan["stream_bytes"], 16 * plan["parameters"])
+        text = self.succeeds("plan", *TINY, "--program", self.path("program.txt")).out
+        self.assertIn("h.0.attn", text)
+        self.assertGreater(os.path.getsize(self.path("program.txt")), 1000)
+
+    def test_the_doctor_says_what_is_there(self):
+        findings = self.succeeds("doctor", "--folder", self.folder, "--json").json["findings"]
+        self.assertIn("cores", [finding["subject"] for finding in findings])
+        self.assertTrue(self.succeeds("doctor").out)
+        json.dumps(findings)
+
+
+if __name__ == "__main__":
+    unittest.main()

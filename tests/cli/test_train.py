@@ -1,0 +1,245 @@
+"""Training from the outside: what is kept, how it goes on, what is said."""
+
+import json
+import os
+import signal
+import shutil
+import subprocess
+import unittest
+
+from program import COHOBATE, TINY, ProgramTest, environment, run, start
+
+
+class Train(ProgramTest):
+    def train(self, *more, model=TINY, **keywords):
+        return self.succeeds("train", *model, "--data", self.corpus(), *more, **keywords)
+
+    def resumed(self, folder, *more):
+        return self.succeeds("train", "--resume", folder, "--threads", 2, *more)
+
+    def hash_of(self, path):
+        return self.succeeds("inspect", path, "--hash").out.strip()
+
+    def test_a_run_cut_in_two_ends_with_the_hash_of_the_whole_one(self):
+        whole = self.train("--steps", 6, "--save", self.path("whole"), "--micro-batch", 1)
+        self.train("--steps", 3, "--schedule-steps", 6, "--save", self.path("half"), "--micro-batch", 1)
+        more = self.resumed(self.path("half"), "--steps", 6, "--threads", 1)
+        self.assertEqual(self.says_hash(more), self.says_hash(whole))
+        self.assertEqual(self.hash_of(self.path("half")), self.says_hash(whole))
+        self.assertEqual(sorted(os.listdir(self.path("half"))),
+                         ["data.tokens", "lock", "plan.json", "step-3", "step-6"])
+
+    def test_resuming_within_a_quarter_of_the_memory_continues_bit_for_bit(self):
+        whole = self.train("--steps", 4, "--save", "none")
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"))
+        in_memory = self.succeeds("plan", *TINY, "--json").json["in_memory_bytes"]
+        more = self.resumed(self.path("half"), "--steps", 4, "--json", "--disk", self.folder, "--device-memory",
+                            f"{in_memory // 4096}KiB")
+        self.assertEqual(more.json["hash"], self.says_hash(whole))
+        self.assertGreater(more.json["link_bytes"]["read"], 0)
+        self.assertLessEqual(more.json["peak_bytes"]["device"], in_memory // 4)
+        self.assertEqual(more.json["peak_bytes"]["device"], more.json["predicted_peak_bytes"]["device"])
+
+    def test_only_the_newest_checkpoints_are_kept_and_all_are_whole(self):
+        self.train("--steps", 5, "--save-every", 1, "--keep", 2, "--save", self.path("run"))
+        self.assertEqual(sorted(n for n in os.listdir(self.path("run")) if n.startswith("step")), ["step-4", "step-5"])
+        for name in ("step-4", "step-5", "."):
+            self.succeeds("check", self.path("run", name))
+        self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("run", "step-5")))
+
+    def test_the_log_has_one_object_a_step_and_goes_on_after_resume(self):
+        log = self.path("run.jsonl")
+        self.train("--steps", 2, "--schedule-steps", 4, "--warmup", 2, "--lr", "1e-3", "--save", self.path("run"),
+                   "--log", log)
+        self.resumed(self.path("run"), "--steps", 4, "--log", log)
+        with open(log, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual([line["step"] for line in lines], [1, 2, 3, 4])
+        for line in lines:
+            self.assertEqual(line["tokens"], 32)
+            self.assertGreater(line["loss"], 0)
+            self.assertGreater(line["grad_norm"], 0)
+            self.assertGreater(line["peak_bytes"]["device"], 0)
+            self.assertIn("exposed_seconds", line)
+            self.assertIn("link_bytes", line)
+        # warm-up by hand: 1/2, 2/2; then half a cosine from 1e-3 down to 1e-4 in two steps
+        for line, rate in zip(lines, [0.5e-3, 1e-3, 0.55e-3, 1e-4]):
+            self.assertAlmostEqual(line["lr"], rate, places=12)
+
+    def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
+        whole = self.train("--steps", 8, "--save", "none")
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path("run"),
+                        "--test-delay-seed", 3)
+        for line in process.stderr:
+            if line.startswith(b"step "):
+                break
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+        if process.returncode == 0:
+            self.skipTest("the run was over before the signal")
+        self.assertEqual(process.returncode, 75, err)
+        sentence = err.decode().strip().split("\n")[-1]
+        self.assertIn("go on with: cohobate train --resume", sentence)
+        arguments = sentence.split("go on with: cohobate ")[1].split()
+        self.succeeds("check", self.path("run"))
+        self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
+
+    def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
+                        self.path("run"))
+        for line in process.stderr:
+            if line.startswith(b"step 2000/"):
+                break
+        # Both arrive before the step ends or while it is saved; either way the program is gone.
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75)
+        self.succeeds("check", self.path("run"))
+
+    def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
+        whole = self.train("--steps", 6, "--save", "none")
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save-every", 1, "--save",
+                        self.path("run"))
+        for line in process.stderr:
+            if line.startswith(b"step 3/"):
+                break
+        process.kill()
+        process.communicate(timeout=120)
+        more = run("train", "--resume", self.path("run"), "--threads", 2)
+        if more.code == 2 and "already" in more.err:
+            self.skipTest("the run was over before it was killed")
+        self.assertEqual(self.says_hash(more), self.says_hash(whole))
+        self.assertEqual([n for n in os.listdir(self.path("run")) if n.endswith(".partial")], [])
+
+    def test_two_runs_never_share_a_folder(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"))
+        for line in process.stderr:
+            if line.startswith(b"step "):
+                break
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"), says="another run")
+        process.kill()
+        process.communicate(timeout=120)
+
+    def test_a_folder_with_later_checkpoints_is_not_written_over(self):
+        self.train("--steps", 2, "--save", self.path("run"))
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                   says="--resume")
+
+    def test_the_recipe_of_a_resumed_run_is_the_checkpoints(self):
+        self.train("--steps", 2, "--save", self.path("run"))
+        for flags in (["--lr", "1"], ["--batch", "4"], ["--seed", "2"], ["--clip", "0"], ["--sequence", "8"]):
+            self.fails(2, "train", "--resume", self.path("run"), "--steps", 4, *flags, says=flags[0])
+        self.fails(2, "train", "gpt2", "--resume", self.path("run"), "--steps", 4, says="gpt2")
+        self.fails(2, "train", "--resume", self.path("run"), says="--steps")
+        other = self.write("other.txt", "something else entirely, many times over\n" * 100)
+        self.fails(4, "train", "--resume", self.path("run"), "--steps", 3, "--data", other, says="--new-data")
+        self.resumed(self.path("run"), "--steps", 3, "--data", self.corpus())
+        done = self.resumed(self.path("run"), "--steps", 4, "--data", other, "--new-data")
+        self.assertIn("other data", done.err)
+        # and the next resume finds the new data by itself
+        self.resumed(self.path("run"), "--steps", 5)
+
+    def test_a_moved_run_folder_still_resumes(self):
+        self.train("--steps", 1, "--save", self.path("run"))
+        shutil.move(self.path("run"), self.path("moved"))
+        self.resumed(self.path("moved"), "--steps", 2)
+
+    def test_another_micro_batch_is_said(self):
+        self.train("--steps", 1, "--save", self.path("run"))
+        done = self.resumed(self.path("run"), "--steps", 2, "--micro-batch", 1)
+        self.assertIn("micro-batch 2 -> 1: other rounding", done.err)
+
+    def test_an_exploding_run_stops_with_a_reason_and_saves_nothing_broken(self):
+        flags = ["--steps", 40, "--lr", "100", "--warmup", 0, "--weight-decay", "100", "--save", self.path("run")]
+        done = run("train", *TINY, "--data", self.corpus(), *flags, "--clip", "0")
+        self.assertEqual(done.code, 1, done.err)
+        self.assertIn("not finite", done.err.strip().split("\n")[-1])
+        self.assertEqual([n for n in os.listdir(self.path("run")) if n.startswith("step")], [])
+
+    def test_damaged_data_and_checkpoints_are_bad_data(self):
+        self.train("--steps", 1, "--save", self.path("run"))
+        tokens = self.path("run", "data.tokens")
+        with open(tokens, "rb") as file:
+            whole = file.read()
+        cut = self.write("cut.tokens", whole[:-5])
+        self.fails(4, "train", *TINY, "--data", cut, "--save", "none")
+        self.fails(4, "check", cut)
+        work = self.path("run", "step-1", "work.bin")
+        with open(work, "r+b") as file:
+            file.seek(12345)
+            byte = file.read(1)
+            file.seek(12345)
+            file.write(bytes([byte[0] ^ 4]))
+        self.fails(4, "check", self.path("run"), says="work.bin")
+        self.fails(4, "train", "--resume", self.path("run"), "--steps", 2)
+        os.truncate(work, 1000)
+        self.fails(4, "inspect", self.path("run", "step-1"))
+        self.fails(4, "train", *TINY, "--data", self.write("short.txt", "abc"), "--save", "none", says="--sequence")
+        self.fails(5, "train", *TINY, "--data", self.path("nothing"), "--save", "none", says="nothing")
+
+    def test_what_does_not_fit_exits_3_before_anything_is_trained(self):
+        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--device-memory", "1MiB", "--save",
+                          self.path("run"))
+        self.assertNotIn("step 1/", done.err)
+        self.fails(3, "plan", *TINY, "--device-memory", "1MiB")
+
+    def test_a_new_run_may_begin_with_the_weights_of_another(self):
+        self.train("--steps", 3, "--save", self.path("first"))
+        loss = {}
+        for name, model in (("fresh", TINY), ("from", [self.path("first"), *TINY[1:]])):
+            self.train("--steps", 1, "--save", "none", "--log", self.path(name), model=model)
+            with open(self.path(name), encoding="utf-8") as file:
+                loss[name] = json.loads(file.readline())["loss"]
+        self.assertLess(loss["from"], loss["fresh"])
+
+    def test_validation_loss_is_what_eval_says(self):
+        held_out = self.write("held-out.txt", "line 5: the 7th of many\n" * 40)
+        done = self.train("--steps", 2, "--save", self.path("run"), "--validation", held_out, "--json")
+        measured = self.succeeds("eval", self.path("run"), "--data", held_out, "--json").json
+        self.assertAlmostEqual(done.json["validation_loss"], measured["loss"], places=5)
+        self.assertAlmostEqual(measured["bits_per_byte"], measured["loss"] / 0.6931471805599453, places=9)
+
+    def test_the_peak_and_the_overhead_are_what_was_said(self):
+        done = self.train("--steps", 3, "--save", "none", "--json").json
+        self.assertEqual(done["peak_bytes"], done["predicted_peak_bytes"])
+        self.assertLessEqual(done["overhead_bytes"], 128 << 20)
+
+    def test_the_emulated_tier_is_called_emulated(self):
+        done = self.train("--steps", 1, "--save", "none", "--emulate-host", "1GiB", "--device-memory", "64MiB")
+        self.assertIn("EMULATED", done.err)
+        self.assertIn("EMULATED", done.out)
+
+    def test_a_replayed_plan_gives_the_same_run(self):
+        budget = ["--device-memory", "64MiB", "--disk", self.folder]
+        self.succeeds("plan", *TINY, *budget, "-o", self.path("plan.json"))
+        self.succeeds("check", self.path("plan.json"))
+        planned = self.train("--steps", 2, "--save", "none", "--json", *budget).json
+        replayed = self.train("--steps", 2, "--save", "none", "--json", *budget, "--plan", self.path("plan.json")).json
+        self.assertEqual(planned["hash"], replayed["hash"])
+        self.assertEqual(planned["program_hash"], replayed["program_hash"])
+        self.assertEqual(self.succeeds("inspect", self.path("plan.json"), "--hash").out.strip(),
+                         planned["program_hash"])
+
+    def test_a_terminal_gets_one_live_line(self):
+        master, slave = os.openpty()
+        process = subprocess.Popen([COHOBATE, "train", *TINY, "--data", self.corpus(), "--steps",
+                                    "3", "--save", "none"], env=environment(), stdout=subprocess.DEVNULL, stderr=slave)
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                piece = os.read(master, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+        os.close(master)
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertIn(b"\rstep 1/3  loss ", shown)
+        self.assertIn(b"\rstep 3/3  loss ", shown)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+"""Wrong usage: exit 2, nothing on standard output, one sentence that names the flag and what to do."""
+
+import unittest
+
+from program import ProgramTest, run
+
+COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "check", "doctor"]
+# flag, values that are refused, a word of the remedy
+REFUSED = [
+    ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
+    ("--schedule-steps", ["0", "x"], "--schedule-steps 1000"),
+    ("--warmup", ["-1", "x"], "--warmup 10"),
+    ("--batch", ["0", "x", "99999999"], "--batch 8"),
+    ("--micro-batch", ["0", "x"], "--micro-batch 4"),
+    ("--sequence", ["0", "x"], "--sequence 256"),
+    ("--vocabulary", ["0", "x"], "--vocabulary 50257"),
+    ("--threads", ["0", "x", "5000"], "--threads 2"),
+    ("--lr", ["-1", "x", "nan", "inf", ""], "--lr 6e-4"),
+    ("--min-lr", ["-1", "x"], "--min-lr 6e-5"),
+    ("--beta1", ["-0.1", "1", "x"], "--beta1 0.9"),
+    ("--beta2", ["-0.1", "1", "x"], "--beta2 0.95"),
+    ("--weight-decay", ["-1", "x"], "--weight-decay 0.1"),
+    ("--clip", ["-1", "x", "nan"], "--clip 1.0"),
+    ("--seed", ["-1", "x", "99999999999999999999"], "--seed 1"),
+    ("--save-every", ["-1", "x"], "--save-every 100"),
+    ("--keep", ["0", "x"], "--keep 2"),
+    ("--validation-every", ["-1", "x"], "--validation-every 100"),
+    ("--device-memory", ["64", "x", "-1MiB", "0MiB", "64QB", ""], "--device-memory 64MiB"),
+    ("--emulate-host", ["64", "0KiB"], "--emulate-host 1GiB"),
+    ("--chunk", ["64", "0KiB"], "--chunk 1MiB"),
+    ("--link-rate", ["64", "x/s"], "--link-rate 16GB/s"),
+    ("--disk", [".:64", ":1GiB", ""], "--disk /var/tmp:40GB"),
+    ("--recompute", ["some", "", "al"], "--recompute auto"),
+    ("--device", ["cuda", "tpu", ""], "--device host"),
+]
+
+
+class Usage(ProgramTest):
+    def test_values_out_of_range_are_refused_with_an_example(self):
+        for flag, values, example in REFUSED:
+            for value in values:
+                with self.subTest(flag=flag, value=value):
+                    done = self.fails(2, "plan", "gpt2-nano", flag, value, says=flag)
+                    self.assertEqual(done.out, "")
+                    self.assertEqual(done.err.count("\n"), 1)
+                    if value not in ("cuda", "tpu"):
+                        self.assertIn(example, done.err)
+
+    def test_a_flag_without_its_value_is_refused_with_an_example(self):
+        for flag, _, example in REFUSED:
+            with self.subTest(flag=flag):
+                self.fails(2, "train", "gpt2-nano", flag, says=example)
+
+    def test_unknown_flags_commands_and_operands_are_named(self):
+        self.fails(2, "train", "gpt2-nano", "--stepz", "3", says="--stepz")
+        self.fails(2, "doctor", "--steps", "3", says="--steps")
+        self.fails(2, "plan", "gpt2-nano", "another", says="another")
+        self.fails(2, "doctor", "what", says="what")
+        self.fails(2, "frobnicate", says="frobnicate")
+        self.fails(2, says="--help")
+        self.fails(2, "plan", "gpt2-nano", "--json=yes", says="--json")
+        for command in COMMANDS[:-1]:
+            self.fails(2, command, says="missing")
+
+    def test_flags_that_contradict_one_another_are_refused(self):
+        text = self.corpus()
+        for arguments, says in [
+            (["plan", "gpt2-nano", "--batch", "8", "--micro-batch", "3"], "--micro-batch 3"),
+            (["plan", "gpt2-nano", "--min-lr", "1", "--lr", "0.1"], "--min-lr"),
+            (["plan", "gpt2-nano", "--warmup", "11", "--steps", "10"], "--warmup"),
+            (["plan", "gpt2-nano", "--link-rate", "1GB/s"], "--emulate-host"),
+            (["plan", "gpt2-nano", "--host-memory", "1GiB"], "--device-memory"),
+            (["plan", "gpt2-nano", "--sequence", "5000"], "--sequence"),
+            (["plan", "gpt2-nano", "--vocabulary", "12"], "--vocabulary"),
+            (["plan", "gpt2-nano", "--disk", self.path("nowhere")], "--disk"),
+            (["plan", "gpt2-nano", "--disk", text], "not a folder"),
+            (["plan", "gpt5-nano"], "gpt2-nano"),
+            (["train", "gpt2-nano"], "--data"),
+            (["train", "gpt2-nano", "--data", text, "--new-data"], "--resume"),
+            (["generate", self.folder], "--prompt"),
+            (["eval", self.folder], "--data"),
+            (["tokenize", text], "-o"),
+            (["tokenize", text, "-o", self.path("o"), "--held-out", "2"], "--held-out-file"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.fails(2, *arguments, says=says)
+
+    def test_help_names_every_flag_and_shows_examples(self):
+        for command in COMMANDS:
+            done = self.succeeds(command, "--help")
+            self.assertEqual(done.err, "")
+            self.assertIn("examples:\n  cohobate " + command, done.out)
+            self.assertIn("--help", done.out)
+        train = run("train", "--help").out
+        for flag, _, _ in REFUSED:
+            self.assertIn(flag + " ", train)
+        self.assertNotIn("--test-", train)
+        self.assertNotIn("--host-memory", train)
+        self.assertIn("75", self.succeeds("--help").out)
+        self.assertRegex(self.succeeds("--version").out, r"^cohobate \d+\.\d+\.\d+\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()
