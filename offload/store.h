@@ -105,8 +105,9 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
                           const coh_store_ops **out_ops, coh_store **out_store);
 
 /* The mem store's faults: seeded, by operation number, so that a loop over n finds every path. Also
- * honoured by the posix store, so that faults can be injected under a whole run. Operations count
- * reads and writes together from 0. */
+ * honoured by the posix store, so that faults can be injected under a whole run: while a plan is
+ * installed coh_store_open takes no store that cannot honour it. Operations count reads and writes
+ * together from 0. */
 typedef struct coh_fault_plan {
     uint64_t seed;
     int64_t fail_at;  /* -1: never. The operation fails with `fail_errno` (EIO, ENOSPC) */

@@ -1,0 +1,82 @@
+/* ring_port.h - one io_uring and the requests on it: half of the io_uring store.
+ *
+ *   slots   requests of the lane        r1 [....####]  r2 [........]     port_depth of them
+ *   pieces  transfers inside the ring   r1.4 r1.5 r1.6 r1.7              queue_depth of them
+ *
+ * A slot hands out pieces from its front; a piece that came back short is sent again with what is left.
+ * All of it belongs to one thread, the lane's: it submits, reaps and hashes; there is no lock. */
+#ifndef COH_OFFLOAD_RING_PORT_H
+#define COH_OFFLOAD_RING_PORT_H
+
+#include <liburing.h>
+#include <stdint.h>
+
+#include "offload/store_base.h"
+
+/* Two arenas; each registered in pieces of at most 1 GiB (the kernel's limit for one buffer). */
+#define COH_RING_BUFFER_BYTES (UINT64_C(1) << 30)
+#define COH_RING_ARENAS_MOST  2
+#define COH_RING_DEPTH_MOST   64u
+
+typedef struct coh_ring_arena {
+    unsigned char *base;
+    uint64_t bytes;
+    int first_buffer; /* index of its first registered buffer */
+} coh_ring_arena;
+
+typedef enum coh_ring_slot_state {
+    COH_RING_FREE,
+    COH_RING_ACTIVE,
+    COH_RING_DONE
+} coh_ring_slot_state;
+
+typedef struct coh_ring_slot {
+    coh_store_request request;
+    uint64_t mark; /* of a write */
+    uint64_t sequence;
+    size_t next_bytes;    /* handed out so far */
+    uint32_t piece_count; /* handed out, not come back */
+    int error;            /* first one; COH_STORE_NO_ERROR */
+    coh_ring_slot_state state;
+} coh_ring_slot;
+
+typedef struct coh_ring_piece {
+    uint32_t slot;
+    uint32_t bytes; /* still to move */
+    uint32_t retry_count;
+    int buffer; /* registered buffer it lies in; -1: none */
+    unsigned char *memory;
+    uint64_t file_offset;
+} coh_ring_piece;
+
+typedef struct coh_ring_port {
+    coh_store *store;
+    coh_store_port port;
+    struct io_uring ring;
+    int ring_is_open;
+    int file;       /* 0 when the file is registered (its index), else the descriptor */
+    int file_fixed; /* 1: registered */
+    coh_ring_slot *slots;
+    coh_ring_piece *pieces;
+    uint32_t *waiting; /* pieces to be sent, a stack: new and to be repeated */
+    uint32_t *unused;  /* pieces, a stack */
+    uint32_t piece_count, waiting_count, unused_count;
+    uint32_t active_count, done_count, in_kernel_count;
+    uint64_t sequence;
+    const coh_ring_arena *arenas; /* registered ones: the store's */
+    const uint32_t *arena_count;
+    char text[COH_ERROR_TEXT_BYTES]; /* of the first failed completion of a reap */
+} coh_ring_port;
+
+/* A ring of queue_depth entries on `fd`. Fails: COH_ERR_DEVICE when the kernel denies it (the text says
+ * how), COH_ERR_MEMORY. On failure `fini` must still be called (it takes what there is). */
+coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which, int fd,
+                              uint32_t queue_depth);
+/* Waits for what is in the kernel. Nothing on a zeroed struct. */
+void coh_ring_port_fini(coh_ring_port *port);
+
+coh_status coh_ring_port_submit(coh_ring_port *port, const coh_store_request *request);
+coh_status coh_ring_port_reap(coh_ring_port *port, coh_store_completion *completions,
+                              uint32_t least, uint32_t most, uint32_t *out_count);
+
+#endif

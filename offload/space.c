@@ -1,0 +1,150 @@
+#include "offload/space.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+
+/* The nearest folder on the way up that exists, and which file system it is on. */
+static coh_status find_existing(const char *folder, char *path, dev_t *out_system)
+{
+    struct stat found;
+    if (folder == NULL || folder[0] == '\0')
+        return coh_fail(COH_ERR_ARGUMENT, "a folder has no name");
+    if (snprintf(path, PATH_MAX, "%s", folder) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "the name of a folder is longer than %d bytes: %.60s...",
+                        PATH_MAX - 1, folder);
+    while (stat(path, &found) != 0) {
+        if (errno != ENOENT)
+            return coh_fail(COH_ERR_IO, "%s cannot be looked at: %s", path, strerrordesc_np(errno));
+        char *slash = strrchr(path, '/');
+        if (slash == NULL)
+            snprintf(path, PATH_MAX, ".");
+        else if (slash == path)
+            path[1] = '\0';
+        else
+            *slash = '\0';
+    }
+    *out_system = found.st_dev;
+    return COH_OK;
+}
+
+static coh_status free_at(const char *path, uint64_t *out_bytes)
+{
+    struct statvfs space;
+    if (statvfs(path, &space) != 0)
+        return coh_fail(COH_ERR_IO, "the free space of %s cannot be asked for: %s", path,
+                        strerrordesc_np(errno));
+    *out_bytes = (uint64_t)space.f_bavail * space.f_frsize;
+    return COH_OK;
+}
+
+coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes)
+{
+    char path[PATH_MAX];
+    dev_t file_system;
+    *out_bytes = 0;
+    COH_TRY(find_existing(folder, path, &file_system));
+    return free_at(path, out_bytes);
+}
+
+static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint32_t item_count,
+                         uint32_t first, uint64_t needed_bytes, uint64_t free_bytes)
+{
+    char list[COH_ERROR_TEXT_BYTES / 2] = "";
+    size_t used = 0;
+    for (uint32_t i = first; i < item_count; i++)
+        if (systems[i] == systems[first] && used < sizeof(list)) {
+            int length = snprintf(list + used, sizeof(list) - used, "%s%s %" PRIu64,
+                                  used > 0 ? " + " : "", items[i].what, items[i].bytes);
+            used += length > 0 ? (size_t)length : 0;
+        }
+    return coh_fail(COH_ERR_FULL,
+                    "the file system of %s has %" PRIu64 " bytes free, the run needs %" PRIu64
+                    " there (%s): free %" PRIu64 " or name a folder elsewhere",
+                    items[first].folder, free_bytes, needed_bytes, list, needed_bytes - free_bytes);
+}
+
+coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
+{
+    dev_t systems[COH_SPACE_ITEMS_MOST];
+    char path[PATH_MAX];
+    if (item_count > COH_SPACE_ITEMS_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "%" PRIu32 " folders to check, at most %d", item_count,
+                        COH_SPACE_ITEMS_MOST);
+    for (uint32_t i = 0; i < item_count; i++)
+        COH_TRY(find_existing(items[i].folder, path, &systems[i]));
+    for (uint32_t i = 0; i < item_count; i++) {
+        uint64_t needed_bytes = 0, free_bytes;
+        uint32_t first = 0;
+        while (systems[first] != systems[i])
+            first++;
+        if (first < i)
+            continue; /* counted with the first of its file system */
+        for (uint32_t j = i; j < item_count; j++)
+            if (systems[j] == systems[i])
+                COH_TRY(coh_bytes_add(needed_bytes, items[j].bytes, &needed_bytes));
+        COH_TRY(coh_space_free_bytes(items[i].folder, &free_bytes));
+        if (needed_bytes > free_bytes)
+            return refuse(items, systems, item_count, i, needed_bytes, free_bytes);
+    }
+    return COH_OK;
+}
+
+/* ---- one run per folder ---- */
+
+static coh_status tell_holder(int fd, const char *folder)
+{
+    char text[32] = "";
+    ssize_t got = pread(fd, text, sizeof(text) - 1, 0);
+    long holder = got > 0 ? strtol(text, NULL, 10) : 0;
+    if (holder > 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is in use by process %ld: wait for it, stop it, or name another folder",
+                        folder, holder);
+    return coh_fail(COH_ERR_ARGUMENT, "%s is in use by another run: name another folder", folder);
+}
+
+coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
+{
+    char text[PATH_MAX];
+    coh_status status = COH_OK;
+    out_lock->fd = -1;
+    int length = snprintf(text, sizeof(text), "%s/lock", folder);
+    if (length < 0 || (size_t)length >= sizeof(text))
+        return coh_fail(COH_ERR_ARGUMENT, "the name of a folder is longer than %d bytes: %.60s...",
+                        PATH_MAX - 1, folder);
+    int fd = open(text, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return coh_fail(COH_ERR_IO, "%s cannot be opened: %s", text, strerrordesc_np(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        status = errno == EWOULDBLOCK ? tell_holder(fd, folder)
+                                      : coh_fail(COH_ERR_IO, "%s cannot be locked: %s", text,
+                                                 strerrordesc_np(errno));
+        (void)close(fd);
+        return status;
+    }
+    /* The number only helps the one who is refused: failing to write it is no reason to stop. */
+    length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
+        (void)ftruncate(fd, 0);
+    out_lock->fd = fd;
+    return COH_OK;
+}
+
+void coh_run_lock_release(coh_run_lock *lock)
+{
+    if (lock->fd < 0)
+        return;
+    (void)close(lock->fd);
+    lock->fd = -1;
+}

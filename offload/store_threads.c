@@ -1,0 +1,322 @@
+#include "offload/store_threads.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+
+typedef struct piece {
+    coh_threads_slot *slot;
+    unsigned char *memory;
+    uint64_t file_offset;
+    size_t bytes;
+    coh_fault fault; /* of the request's first piece; the others have none */
+} piece;
+
+/* ---- the transfer of one piece, with no lock held ---- */
+
+static void delay(uint32_t microseconds)
+{
+    struct timespec span = { .tv_sec = microseconds / 1000000,
+                             .tv_nsec = (long)(microseconds % 1000000) * 1000 };
+    while (nanosleep(&span, &span) != 0 && errno == EINTR) {
+    }
+}
+
+/* Moves the whole piece: a short transfer is continued, an interrupted one repeated. Returns an errno,
+ * 0 when the file ended, COH_STORE_NO_ERROR. */
+static int move(coh_threads_port *port, const piece *work)
+{
+    size_t done = 0;
+    int cut_short = work->fault.cut_short;
+    while (done < work->bytes) {
+        size_t bytes = work->bytes - done;
+        if (cut_short) {
+            cut_short = 0;
+            coh_fault_hit();
+            bytes = bytes / 2 / COH_PAGE_BYTES * COH_PAGE_BYTES;
+            if (bytes == 0)
+                continue; /* one block cannot be halved: as if interrupted before its first byte */
+        }
+        ssize_t moved = port->store->transfer(port->store, port->port, work->memory + done, bytes,
+                                              work->file_offset + done);
+        if (moved < 0 && errno != EINTR && errno != EAGAIN)
+            return errno;
+        if (moved == 0)
+            return 0;
+        if (moved >
+            0) /* a torn block is transferred again: O_DIRECT goes on at block borders only */
+            done += (size_t)moved - ((size_t)moved < bytes ? (size_t)moved % COH_PAGE_BYTES : 0);
+    }
+    return COH_STORE_NO_ERROR;
+}
+
+/* A read: in the memory that it filled. A write: in the file, the caller's memory stays as it is. */
+static int flip(coh_threads_port *port, const piece *work)
+{
+    size_t bit = (size_t)(work->fault.flip_random % (work->bytes * 8));
+    unsigned char mask = (unsigned char)(1u << (bit % 8));
+    coh_fault_hit();
+    if (port->port == COH_STORE_READS) {
+        work->memory[bit / 8] ^= mask;
+        return COH_STORE_NO_ERROR;
+    }
+    size_t block = bit / 8 / COH_PAGE_BYTES * COH_PAGE_BYTES;
+    piece page = { .memory = port->bounce,
+                   .file_offset = work->file_offset + block,
+                   .bytes = COH_PAGE_BYTES };
+    memcpy(port->bounce, work->memory + block, COH_PAGE_BYTES);
+    port->bounce[bit / 8 - block] ^= mask;
+    return move(port, &page);
+}
+
+static int serve(coh_threads_port *port, const piece *work)
+{
+    if (work->fault.delay_us > 0)
+        delay(work->fault.delay_us);
+    if (work->fault.fail_errno != 0) {
+        coh_fault_hit();
+        return work->fault.fail_errno;
+    }
+    int error = move(port, work);
+    if (error == COH_STORE_NO_ERROR && work->fault.flips)
+        error = flip(port, work);
+    return error;
+}
+
+/* ---- handing pieces out, under the lock ---- */
+
+/* The oldest request with bytes to hand out. A request that failed hands out no more. */
+static coh_threads_slot *find_work(coh_threads_port *port)
+{
+    coh_threads_slot *oldest = NULL;
+    for (uint32_t i = 0; i < port->store->base.config.port_depth; i++) {
+        coh_threads_slot *slot = &port->slots[i];
+        if (slot->state == COH_SLOT_ACTIVE && slot->error == COH_STORE_NO_ERROR &&
+            slot->next_bytes < slot->request.bytes &&
+            (oldest == NULL || slot->sequence < oldest->sequence))
+            oldest = slot;
+    }
+    return oldest;
+}
+
+static piece take(coh_threads_slot *slot)
+{
+    size_t left = slot->request.bytes - slot->next_bytes;
+    piece work = { .slot = slot,
+                   .memory = (unsigned char *)slot->request.memory + slot->next_bytes,
+                   .file_offset = slot->request.file_offset + slot->next_bytes,
+                   .bytes = left < COH_STORE_PIECE_BYTES ? left : COH_STORE_PIECE_BYTES };
+    if (slot->next_bytes == 0)
+        work.fault = slot->fault;
+    slot->next_bytes += work.bytes;
+    slot->piece_count++;
+    return work;
+}
+
+static void give_back(coh_threads_port *port, coh_threads_slot *slot, int error)
+{
+    slot->piece_count--;
+    if (error != COH_STORE_NO_ERROR && slot->error == COH_STORE_NO_ERROR)
+        slot->error = error;
+    int handed_out = slot->next_bytes == slot->request.bytes || slot->error != COH_STORE_NO_ERROR;
+    if (slot->piece_count > 0 || !handed_out)
+        return;
+    slot->state = COH_SLOT_DONE;
+    slot->finished = port->finished++;
+    port->active_count--;
+    port->done_count++;
+    pthread_cond_signal(&port->done);
+}
+
+static void *run_thread(void *argument)
+{
+    coh_threads_port *port = argument;
+    pthread_mutex_lock(&port->lock);
+    for (;;) {
+        coh_threads_slot *slot = find_work(port);
+        if (slot != NULL) {
+            piece work = take(slot);
+            pthread_mutex_unlock(&port->lock);
+            int error = serve(port, &work);
+            pthread_mutex_lock(&port->lock);
+            give_back(port, slot, error);
+        } else if (port->stop)
+            break;
+        else
+            pthread_cond_wait(&port->work, &port->lock);
+    }
+    pthread_mutex_unlock(&port->lock);
+    return NULL;
+}
+
+/* ---- the lane's side ---- */
+
+coh_status coh_threads_submit(coh_store *store, coh_store_port which,
+                              const coh_store_request *request)
+{
+    coh_threads_store *threads = (coh_threads_store *)store;
+    coh_threads_port *port = &threads->ports[which];
+    COH_TRY(coh_store_base_allow(store, request));
+    uint64_t mark = which == COH_STORE_WRITES ? coh_proof_mark(request) : 0;
+    pthread_mutex_lock(&port->lock);
+    uint32_t i = 0;
+    while (i < store->config.port_depth && port->slots[i].state != COH_SLOT_FREE)
+        i++;
+    if (i < store->config.port_depth) {
+        port->slots[i] = (coh_threads_slot){ .request = *request,
+                                             .fault = coh_fault_take(&threads->plan),
+                                             .mark = mark,
+                                             .sequence = port->sequence++,
+                                             .error = COH_STORE_NO_ERROR,
+                                             .state = COH_SLOT_ACTIVE };
+        port->active_count++;
+        pthread_cond_broadcast(&port->work);
+    }
+    pthread_mutex_unlock(&port->lock);
+    if (i == store->config.port_depth)
+        return coh_fail(COH_ERR_INTERNAL, "more than %" PRIu32 " requests in flight on one port",
+                        store->config.port_depth);
+    return COH_OK;
+}
+
+/* The done request that comes out next: in order of completion, or in the plan's random order; a late
+ * one only when it is the last of all in flight. */
+static coh_threads_slot *choose_done(coh_threads_port *port)
+{
+    coh_threads_slot *chosen = NULL;
+    if (port->done_count == 0)
+        return NULL;
+    for (uint32_t i = 0; i < port->store->base.config.port_depth; i++) {
+        coh_threads_slot *slot = &port->slots[i];
+        if (slot->state != COH_SLOT_DONE)
+            continue;
+        if (slot->fault.late) {
+            coh_fault_hit();
+            if (port->active_count + port->done_count > 1)
+                continue;
+        }
+        if (chosen == NULL || (port->store->plan.reorder ? slot->fault.order < chosen->fault.order
+                                                         : slot->finished < chosen->finished))
+            chosen = slot;
+    }
+    return chosen;
+}
+
+coh_status coh_threads_reap(coh_store *store, coh_store_port which,
+                            coh_store_completion *completions, uint32_t least, uint32_t most,
+                            uint32_t *out_count)
+{
+    coh_threads_store *threads = (coh_threads_store *)store;
+    coh_threads_port *port = &threads->ports[which];
+    uint32_t count = 0;
+    int failed = 0;
+    pthread_mutex_lock(&port->lock);
+    while (count < most) {
+        coh_threads_slot *slot = choose_done(port);
+        if (slot == NULL) {
+            if (count >= least || port->active_count == 0)
+                break;
+            pthread_cond_wait(&port->done, &port->lock);
+            continue;
+        }
+        coh_threads_slot ended = *slot;
+        slot->state = COH_SLOT_FREE;
+        port->done_count--;
+        pthread_mutex_unlock(&port->lock);
+        coh_status status =
+            coh_store_base_finish(store, which, &ended.request, ended.mark, ended.error);
+        if (status != COH_OK && !failed++)
+            coh_error_save(port->text);
+        completions[count++] =
+            (coh_store_completion){ .number = ended.request.number, .status = status };
+        pthread_mutex_lock(&port->lock);
+    }
+    pthread_mutex_unlock(&port->lock);
+    if (failed)
+        coh_error_restore(port->text);
+    *out_count = count;
+    return COH_OK;
+}
+
+coh_status coh_threads_register_arena(coh_store *store, void *base, size_t bytes)
+{
+    (void)store;
+    (void)base;
+    (void)bytes;
+    return COH_OK;
+}
+
+/* ---- start and stop ---- */
+
+static coh_status start_port(coh_threads_store *store, coh_store_port which, uint32_t thread_count)
+{
+    coh_threads_port *port = &store->ports[which];
+    COH_TRY(COH_ALLOC(store->base.config.port_depth, &port->slots));
+    COH_TRY(coh_alloc(2, COH_PAGE_BYTES, &port->bounce_memory));
+    port->bounce =
+        (unsigned char *)port->bounce_memory +
+        (COH_PAGE_BYTES - (uintptr_t)port->bounce_memory % COH_PAGE_BYTES) % COH_PAGE_BYTES;
+    port->port = which;
+    pthread_mutex_init(&port->lock, NULL);
+    pthread_cond_init(&port->work, NULL);
+    pthread_cond_init(&port->done, NULL);
+    port->store = store; /* from here on stop_port has a lock to destroy */
+    while (port->thread_count < thread_count) {
+        pthread_t *thread = &port->threads[port->thread_count];
+        if (pthread_create(thread, NULL, run_thread, port) != 0)
+            break;
+        char name[16];
+        snprintf(name, sizeof(name), "coh-%s-%u", which == COH_STORE_READS ? "read" : "write",
+                 (port->thread_count + 1u) % 100u);
+        (void)pthread_setname_np(*thread, name);
+        port->thread_count++;
+    }
+    if (port->thread_count == 0)
+        return coh_fail(COH_ERR_DEVICE, "no thread can be made for the working store");
+    return COH_OK;
+}
+
+static void stop_port(coh_threads_port *port)
+{
+    if (port->store != NULL) {
+        pthread_mutex_lock(&port->lock);
+        port->stop = 1;
+        pthread_cond_broadcast(&port->work);
+        pthread_mutex_unlock(&port->lock);
+        for (uint32_t i = 0; i < port->thread_count; i++)
+            (void)pthread_join(port->threads[i], NULL);
+        pthread_cond_destroy(&port->done);
+        pthread_cond_destroy(&port->work);
+        pthread_mutex_destroy(&port->lock);
+    }
+    coh_free(port->bounce_memory);
+    coh_free(port->slots);
+    *port = (coh_threads_port){ 0 };
+}
+
+coh_status coh_threads_start(coh_threads_store *store, uint32_t thread_count,
+                             coh_threads_transfer transfer)
+{
+    coh_status status = COH_OK;
+    assert(thread_count >= 1 && thread_count <= COH_THREADS_MOST);
+    store->transfer = transfer;
+    coh_fault_begin(&store->plan);
+    COH_TRY_GOTO(status, start_port(store, COH_STORE_READS, thread_count), failed);
+    COH_TRY_GOTO(status, start_port(store, COH_STORE_WRITES, thread_count), failed);
+    return COH_OK;
+failed:
+    coh_threads_stop(store);
+    return status;
+}
+
+void coh_threads_stop(coh_threads_store *store)
+{
+    stop_port(&store->ports[COH_STORE_WRITES]);
+    stop_port(&store->ports[COH_STORE_READS]);
+}

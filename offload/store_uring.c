@@ -1,0 +1,263 @@
+/* The io_uring store: one ring per port, no thread of its own. A lane's thread submits whole chunks,
+ * the kernel works on several pieces at once, and nothing is copied: O_DIRECT moves between the disk
+ * and the arena. Registering the arenas saves the kernel from pinning pages for every transfer. */
+#include "coh_config.h"
+
+#include "offload/store_base.h"
+
+#ifdef COH_HAVE_URING
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "offload/ring_port.h"
+
+/* What small stores and disks that were not measured get: near the knee of every drive seen. */
+#define DEFAULT_DEPTH 8u
+/* Below this a measurement would see a cache, and the run will not notice the depth. */
+#define MEASURED_BYTES_LEAST (UINT64_C(64) << 20)
+#define MEASURED_DEPTH_MOST  32u
+/* Six depths at 20 ms each. */
+#define MEASURE_NS UINT64_C(20000000)
+/* A deeper queue must gain this much to be worth its requests. */
+#define GAIN_LEAST 1.05
+
+/* 128 GiB per arena in pieces of 1 GiB; more is served unregistered. */
+#define BUFFERS_MOST 256
+
+typedef struct uring_store {
+    coh_store base;
+    int fd;
+    coh_ring_port ports[COH_STORE_PORT_COUNT];
+    coh_ring_arena arenas[COH_RING_ARENAS_MOST];
+    uint32_t arena_count;
+    int unregistered; /* refused once: do not try again */
+    struct iovec buffers[BUFFERS_MOST];
+} uring_store;
+
+/* ---- the depth, measured ---- */
+
+/* One read of the measurement: pieces go round the file, `memory` is a piece per entry. */
+static void put_read(struct io_uring *ring, int fd, unsigned char *memory, uint64_t entry,
+                     uint64_t *next_offset, uint64_t file_bytes)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+    if (*next_offset + COH_STORE_PIECE_BYTES > file_bytes)
+        *next_offset = 0;
+    io_uring_prep_read(sqe, fd, memory + entry * COH_STORE_PIECE_BYTES, COH_STORE_PIECE_BYTES,
+                       *next_offset);
+    io_uring_sqe_set_data64(sqe, entry);
+    *next_offset += COH_STORE_PIECE_BYTES;
+}
+
+/* Bytes per second of reads with `depth` in flight; 0 if one fails. */
+static double measure_rate(struct io_uring *ring, const uring_store *uring, unsigned char *memory,
+                           uint32_t depth, uint64_t *next_offset)
+{
+    uint64_t begin_ns = coh_clock_ns(), end_ns = begin_ns, moved = 0;
+    uint32_t in_flight = 0;
+    int failed = 0;
+    for (; in_flight < depth; in_flight++)
+        put_read(ring, uring->fd, memory, in_flight, next_offset, uring->base.config.bytes);
+    while (in_flight > 0) {
+        struct io_uring_cqe *cqe;
+        int sent = io_uring_submit_and_wait(ring, 1);
+        if (sent < 0 && sent != -EINTR && sent != -EAGAIN && sent != -EBUSY)
+            return 0;
+        while (io_uring_peek_cqe(ring, &cqe) == 0 && cqe != NULL) {
+            uint64_t entry = io_uring_cqe_get_data64(cqe);
+            failed |= cqe->res <= 0;
+            moved += cqe->res > 0 ? (uint64_t)cqe->res : 0;
+            io_uring_cqe_seen(ring, cqe);
+            end_ns = coh_clock_ns();
+            if (!failed && end_ns - begin_ns < MEASURE_NS)
+                put_read(ring, uring->fd, memory, entry, next_offset, uring->base.config.bytes);
+            else
+                in_flight--;
+        }
+    }
+    return failed || end_ns == begin_ns ? 0 : (double)moved * 1e9 / (double)(end_ns - begin_ns);
+}
+
+/* The least depth within GAIN_LEAST of everything deeper. Sets facts.read_bytes_per_s. A measurement
+ * that cannot be made is no error: the default stands. */
+static uint32_t measure_depth(uring_store *uring)
+{
+    struct io_uring ring;
+    size_t memory_bytes = MEASURED_DEPTH_MOST * COH_STORE_PIECE_BYTES;
+    uint32_t chosen = DEFAULT_DEPTH;
+    double best = 0;
+    uint64_t next_offset = 0;
+    if (uring->base.config.bytes < MEASURED_BYTES_LEAST ||
+        io_uring_queue_init(MEASURED_DEPTH_MOST, &ring, 0) < 0)
+        return DEFAULT_DEPTH;
+    void *memory = mmap(NULL, memory_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory != MAP_FAILED) {
+        for (uint32_t depth = 1; depth <= MEASURED_DEPTH_MOST; depth *= 2) {
+            double rate = measure_rate(&ring, uring, memory, depth, &next_offset);
+            if (rate == 0) {
+                best = 0;
+                chosen = DEFAULT_DEPTH;
+                break;
+            }
+            if (rate > best * GAIN_LEAST) {
+                best = rate;
+                chosen = depth;
+            }
+        }
+    }
+    io_uring_queue_exit(&ring); /* before the memory it may still write to */
+    if (memory != MAP_FAILED)
+        (void)munmap(memory, memory_bytes);
+    uring->base.facts.read_bytes_per_s = (uint64_t)best;
+    return chosen;
+}
+
+/* ---- the table ---- */
+
+static void uring_close(coh_store *store)
+{
+    if (store == NULL)
+        return;
+    uring_store *uring = (uring_store *)store;
+    coh_ring_port_fini(&uring->ports[COH_STORE_WRITES]);
+    coh_ring_port_fini(&uring->ports[COH_STORE_READS]);
+    if (uring->fd >= 0)
+        (void)close(uring->fd);
+    coh_store_base_fini(store);
+    coh_free(uring);
+}
+
+/* Denied rings are found out before the file is made and written. */
+static coh_status probe(void)
+{
+    struct io_uring ring;
+    int denied = io_uring_queue_init(2, &ring, 0);
+    if (denied < 0)
+        return coh_fail(COH_ERR_DEVICE, "io_uring is denied here (%s)",
+                        coh_store_error_text(-denied));
+    io_uring_queue_exit(&ring);
+    return COH_OK;
+}
+
+static coh_status uring_open(const coh_store_config *config, coh_store **out_store)
+{
+    coh_status status = COH_OK;
+    uring_store *uring;
+    *out_store = NULL;
+    COH_TRY(probe());
+    COH_TRY(COH_ALLOC(1, &uring));
+    uring->fd = -1;
+    coh_store *base = &uring->base;
+    COH_TRY_GOTO(status, coh_store_base_init(base, config, "io_uring"), failed);
+    COH_TRY_GOTO(status, coh_store_file_open(base, &uring->fd), failed);
+    uint32_t depth = config->queue_depth == 0 ? measure_depth(uring) : config->queue_depth;
+    if (depth > COH_RING_DEPTH_MOST)
+        depth = COH_RING_DEPTH_MOST;
+    for (int port = 0; port < COH_STORE_PORT_COUNT; port++)
+        COH_TRY_GOTO(
+            status,
+            coh_ring_port_init(&uring->ports[port], base, (coh_store_port)port, uring->fd, depth),
+            failed);
+    base->facts.queue_depth = depth;
+    *out_store = base;
+    return COH_OK;
+failed:
+    uring_close(base);
+    return status;
+}
+
+static void leave_unregistered(uring_store *uring, int error)
+{
+    for (int port = 0; port < COH_STORE_PORT_COUNT; port++) {
+        if (uring->ports[port].arenas != NULL)
+            (void)io_uring_unregister_buffers(&uring->ports[port].ring);
+        uring->ports[port].arenas = NULL;
+    }
+    uring->unregistered = 1;
+    uring->base.facts.rung = "io_uring";
+    coh_store_base_say(&uring->base,
+                       "the arenas could not be registered with io_uring (%s): every transfer pins "
+                       "its pages anew; raising the memlock limit (ulimit -l) avoids that",
+                       coh_store_error_text(error));
+}
+
+/* All buffers of a ring are registered in one call, so the second arena registers the first anew. */
+static coh_status uring_register_arena(coh_store *store, void *base, size_t bytes)
+{
+    uring_store *uring = (uring_store *)store;
+    if (uring->unregistered)
+        return COH_OK;
+    if (uring->arena_count == COH_RING_ARENAS_MOST)
+        return coh_fail(COH_ERR_INTERNAL, "a store takes %d arenas", COH_RING_ARENAS_MOST);
+    uring->arenas[uring->arena_count++] = (coh_ring_arena){ .base = base, .bytes = bytes };
+    unsigned buffer_count = 0;
+    for (uint32_t i = 0; i < uring->arena_count; i++) {
+        coh_ring_arena *arena = &uring->arenas[i];
+        arena->first_buffer = (int)buffer_count;
+        for (uint64_t at = 0; at < arena->bytes; at += COH_RING_BUFFER_BYTES) {
+            uint64_t left = arena->bytes - at;
+            if (buffer_count == BUFFERS_MOST) {
+                leave_unregistered(uring, E2BIG);
+                return COH_OK;
+            }
+            uring->buffers[buffer_count++] =
+                (struct iovec){ .iov_base = arena->base + at,
+                                .iov_len =
+                                    left < COH_RING_BUFFER_BYTES ? left : COH_RING_BUFFER_BYTES };
+        }
+    }
+    for (int i = 0; i < COH_STORE_PORT_COUNT; i++) {
+        coh_ring_port *port = &uring->ports[i];
+        if (port->arenas != NULL)
+            (void)io_uring_unregister_buffers(&port->ring);
+        port->arenas = NULL;
+        int refused = io_uring_register_buffers(&port->ring, uring->buffers, buffer_count);
+        if (refused < 0) {
+            leave_unregistered(uring, -refused);
+            return COH_OK;
+        }
+        port->arenas = uring->arenas;
+        port->arena_count = &uring->arena_count;
+    }
+    uring->base.facts.rung = "io_uring fixed";
+    return COH_OK;
+}
+
+static coh_status uring_submit(coh_store *store, coh_store_port port,
+                               const coh_store_request *request)
+{
+    return coh_ring_port_submit(&((uring_store *)store)->ports[port], request);
+}
+
+static coh_status uring_reap(coh_store *store, coh_store_port port,
+                             coh_store_completion *completions, uint32_t least, uint32_t most,
+                             uint32_t *out_count)
+{
+    return coh_ring_port_reap(&((uring_store *)store)->ports[port], completions, least, most,
+                              out_count);
+}
+
+const coh_store_ops coh_store_uring = {
+    .struct_bytes = sizeof(coh_store_ops),
+    .name = "uring",
+    .open = uring_open,
+    .close = uring_close,
+    .facts = coh_store_base_facts,
+    .register_arena = uring_register_arena,
+    .submit = uring_submit,
+    .reap = uring_reap,
+};
+
+#else
+
+const coh_store_ops coh_store_uring = { .struct_bytes = sizeof(coh_store_ops), .name = "uring" };
+
+#endif

@@ -1,0 +1,287 @@
+/* Which store serves where, and what is said about it. */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/magic.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+
+#include "base/check.h"
+#include "offload/rungs.h"
+#include "store_fixture.h"
+
+static coh_status denied_open(const coh_store_config *config, coh_store **out_store)
+{
+    (void)config;
+    *out_store = NULL;
+    return coh_fail(COH_ERR_DEVICE, "the best rung is denied here");
+}
+
+static coh_status full_open(const coh_store_config *config, coh_store **out_store)
+{
+    (void)config;
+    *out_store = NULL;
+    return coh_fail(COH_ERR_FULL, "the disk is full");
+}
+
+static const coh_store_ops denied = { sizeof(coh_store_ops), "denied", .open = denied_open };
+static const coh_store_ops full = { sizeof(coh_store_ops), "full", .open = full_open };
+static const coh_store_ops not_built = { sizeof(coh_store_ops), "absent" };
+
+static void a_denied_rung_steps_down_and_says_why(void **state)
+{
+    (void)state;
+    static const coh_store_ops *const rungs[] = { &denied, &coh_store_posix };
+    rig made = { 0 };
+    coh_store_facts facts;
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store), COH_OK);
+    assert_ptr_equal(made.ops, &coh_store_posix);
+    assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
+    assert_string_equal(facts.rung, "posix");
+    assert_non_null(strstr(facts.reason, "the best rung is denied here"));
+    assert_int_equal(rig_write(&made, 1, 1), COH_OK);
+    assert_int_equal(rig_read(&made, 1, 1), COH_OK);
+    rig_close(&made);
+}
+
+static void a_rung_that_was_not_built_steps_down_too(void **state)
+{
+    (void)state;
+    static const coh_store_ops *const rungs[] = { &not_built, &coh_store_mem };
+    rig made = { 0 };
+    coh_store_facts facts;
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store), COH_OK);
+    assert_ptr_equal(made.ops, &coh_store_mem);
+    assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
+    assert_non_null(strstr(facts.reason, "not built"));
+    rig_close(&made);
+}
+
+static void a_full_disk_is_not_tried_again_on_the_next_rung(void **state)
+{
+    (void)state;
+    static const coh_store_ops *const rungs[] = { &full, &coh_store_mem };
+    rig made = { 0 };
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store), COH_ERR_FULL);
+    assert_null(made.ops);
+    assert_null(made.store);
+    rig_close(&made);
+}
+
+static void with_every_rung_denied_the_answer_is_a_sentence(void **state)
+{
+    (void)state;
+    static const coh_store_ops *const rungs[] = { &denied, &not_built };
+    rig made = { 0 };
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store),
+                     COH_ERR_DEVICE);
+    assert_non_null(strstr(coh_last_error(), "no kind of working store"));
+    rig_close(&made);
+}
+
+static void a_wanted_store_is_taken_and_no_other(void **state)
+{
+    (void)state;
+    rig made = { 0 };
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    assert_int_equal(coh_store_open(&config, &denied, &made.ops, &made.store), COH_ERR_DEVICE);
+    assert_null(made.store);
+    rig_open(&made, &coh_store_mem);
+    assert_ptr_equal(made.ops, &coh_store_mem);
+    rig_close(&made);
+}
+
+static void a_store_larger_than_the_disk_is_refused_with_numbers(void **state)
+{
+    (void)state;
+    static const coh_store_ops *const stores[] = { &coh_store_uring, &coh_store_posix };
+    for (size_t i = 0; i < 2; i++) {
+        rig made = { 0 };
+        struct statvfs before;
+        rig_layout(&made);
+        if (!rig_can(stores[i])) {
+            rig_close(&made);
+            continue;
+        }
+        coh_store_config config = rig_config(&made);
+        assert_int_equal(statvfs(made.folder, &before), 0);
+        uint64_t free_bytes = (uint64_t)before.f_bavail * before.f_frsize;
+        config.bytes = coh_bytes_round_page(free_bytes) * 2;
+        assert_int_equal(coh_store_open(&config, stores[i], &made.ops, &made.store), COH_ERR_FULL);
+        assert_null(made.store);
+        char wanted[32];
+        snprintf(wanted, sizeof(wanted), "%llu", (unsigned long long)config.bytes);
+        assert_non_null(strstr(coh_last_error(), wanted));
+        assert_non_null(strstr(coh_last_error(), "are free"));
+        rig_close(&made);
+    }
+}
+
+static void a_folder_that_is_not_there_is_an_io_error(void **state)
+{
+    (void)state;
+    rig made = { 0 };
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    char missing[300];
+    snprintf(missing, sizeof(missing), "%s/missing", made.folder);
+    config.folder = missing;
+    assert_int_equal(coh_store_open(&config, &coh_store_posix, &made.ops, &made.store), COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), missing));
+    config.folder = NULL;
+    assert_int_equal(coh_store_open(&config, &coh_store_posix, &made.ops, &made.store),
+                     COH_ERR_ARGUMENT);
+    rig_close(&made);
+}
+
+/* Linux grants O_DIRECT on tmpfs since 6.6 and refuses it before: neither may count as direct. */
+static void a_file_system_in_memory_is_never_called_direct(void **state)
+{
+    (void)state;
+    struct statfs system;
+    if (statfs("/dev/shm", &system) != 0 || system.f_type != TMPFS_MAGIC ||
+        access("/dev/shm", W_OK) != 0) {
+        print_message("skipped: no tmpfs at /dev/shm\n");
+        skip();
+    }
+    rig made = { 0 };
+    coh_store_facts facts;
+    rig_layout(&made);
+    coh_store_config config = rig_config(&made);
+    config.folder = "/dev/shm";
+    assert_int_equal(coh_store_open(&config, NULL, &made.ops, &made.store), COH_OK);
+    assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
+    assert_int_equal(facts.direct, 0);
+    assert_non_null(strstr(facts.reason, "/dev/shm"));
+    assert_non_null(strstr(facts.reason, "outside the budget"));
+    assert_int_equal(rig_write(&made, 4, 1), COH_OK);
+    assert_int_equal(rig_read(&made, 4, 1), COH_OK);
+    rig_close(&made);
+}
+
+/* ---- in a child process, whose rights are taken away first ---- */
+
+static int deny_io_uring(void)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/* Locked memory: none; and no right to ignore that. */
+static int deny_locked_memory(void)
+{
+    struct rlimit limit = { 64 << 10, 64 << 10 };
+    return setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && (geteuid() != 0 || setuid(65534) == 0);
+}
+
+enum { AS_EXPECTED, NOT_AS_EXPECTED, CANNOT_DENY };
+
+typedef struct expectation {
+    int (*deny)(void);
+    const char *rung, *reason;
+} expectation;
+
+/* Opens by the ladder, moves a chunk both ways. Runs in the child: no assertions, a status. */
+static int child(rig *made, const expectation *expected)
+{
+    coh_store_facts facts;
+    coh_store_completion completion;
+    uint32_t count;
+    coh_store_config config = rig_config(made);
+    if (!expected->deny())
+        return CANNOT_DENY;
+    if (coh_store_open(&config, NULL, &made->ops, &made->store) != COH_OK ||
+        made->ops->register_arena(made->store, made->arena, ARENA_BYTES) != COH_OK ||
+        made->ops->facts(made->store, &facts) != COH_OK)
+        return NOT_AS_EXPECTED;
+    int right = strcmp(facts.rung, expected->rung) == 0 && facts.reason != NULL &&
+                strstr(facts.reason, expected->reason) != NULL;
+    for (int port = COH_STORE_PORT_COUNT - 1; port >= 0; port--) {
+        coh_store_request request = rig_request(made, 4, 1);
+        if (made->ops->submit(made->store, (coh_store_port)port, &request) != COH_OK ||
+            made->ops->reap(made->store, (coh_store_port)port, &completion, 1, 1, &count) !=
+                COH_OK ||
+            completion.status != COH_OK)
+            right = 0;
+    }
+    made->ops->close(made->store);
+    return right ? AS_EXPECTED : NOT_AS_EXPECTED;
+}
+
+static void in_child(const expectation *expected)
+{
+    rig made = { 0 };
+    int ended;
+    rig_layout(&made);
+    assert_int_equal(chmod(made.folder, 0777), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(child(&made, expected));
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    assert_true(WIFEXITED(ended));
+    rig_close(&made);
+    if (WEXITSTATUS(ended) == CANNOT_DENY) {
+        print_message("skipped: the right cannot be taken away here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(ended), AS_EXPECTED);
+}
+
+static void without_io_uring_the_posix_store_serves(void **state)
+{
+    (void)state;
+    static const expectation posix = { deny_io_uring, "posix", "io_uring" };
+    in_child(&posix);
+}
+
+static void without_locked_memory_the_arena_stays_unregistered(void **state)
+{
+    (void)state;
+    static const expectation unregistered = { deny_locked_memory, "io_uring", "memlock" };
+    if (!rig_can(&coh_store_uring)) {
+        print_message("skipped: %s\n", coh_last_error());
+        skip();
+    }
+    in_child(&unregistered);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_denied_rung_steps_down_and_says_why),
+        cmocka_unit_test(a_rung_that_was_not_built_steps_down_too),
+        cmocka_unit_test(a_full_disk_is_not_tried_again_on_the_next_rung),
+        cmocka_unit_test(with_every_rung_denied_the_answer_is_a_sentence),
+        cmocka_unit_test(a_wanted_store_is_taken_and_no_other),
+        cmocka_unit_test(a_store_larger_than_the_disk_is_refused_with_numbers),
+        cmocka_unit_test(a_folder_that_is_not_there_is_an_io_error),
+        cmocka_unit_test(a_file_system_in_memory_is_never_called_direct),
+        cmocka_unit_test(without_io_uring_the_posix_store_serves),
+        cmocka_unit_test(without_locked_memory_the_arena_stays_unregistered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

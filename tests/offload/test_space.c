@@ -1,0 +1,143 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "offload/space.h"
+
+static char folder[256];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *parent = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/coh-space-XXXXXX", parent ? parent : "/tmp");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char lock[300];
+    snprintf(lock, sizeof(lock), "%s/lock", folder);
+    (void)unlink(lock);
+    return rmdir(folder);
+}
+
+/* Each of the two fits alone (free space may move while the test runs, hence the wide margins). */
+static void folders_on_one_file_system_share_its_room(void **state)
+{
+    (void)state;
+    uint64_t free_bytes;
+    char deep[300];
+    snprintf(deep, sizeof(deep), "%s/not/there/yet", folder);
+    assert_int_equal(coh_space_free_bytes(folder, &free_bytes), COH_OK);
+    assert_true(free_bytes > 0);
+    coh_space_item items[] = { { folder, "working store", free_bytes / 4 * 3 },
+                               { deep, "two checkpoints", free_bytes / 4 * 3 } };
+    assert_int_equal(coh_space_check(items, 1), COH_OK);
+    assert_int_equal(coh_space_check(items + 1, 1), COH_OK);
+    assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
+    char total[32];
+    snprintf(total, sizeof(total), "%llu", (unsigned long long)(items[0].bytes + items[1].bytes));
+    assert_non_null(strstr(coh_last_error(), total));
+    assert_non_null(strstr(coh_last_error(), "working store"));
+    assert_non_null(strstr(coh_last_error(), "two checkpoints"));
+    assert_non_null(strstr(coh_last_error(), folder));
+}
+
+static void folders_on_other_file_systems_are_counted_apart(void **state)
+{
+    (void)state;
+    struct stat here, there;
+    uint64_t free_here, free_there;
+    if (stat(folder, &here) != 0 || stat("/dev/shm", &there) != 0 || here.st_dev == there.st_dev) {
+        print_message("skipped: no second file system at /dev/shm\n");
+        skip();
+    }
+    assert_int_equal(coh_space_free_bytes(folder, &free_here), COH_OK);
+    assert_int_equal(coh_space_free_bytes("/dev/shm", &free_there), COH_OK);
+    coh_space_item items[] = { { folder, "working store", free_here / 4 * 3 },
+                               { "/dev/shm", "two checkpoints", free_there / 4 * 3 } };
+    assert_int_equal(coh_space_check(items, 2), COH_OK);
+    items[1].bytes = free_there * 2;
+    assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
+    assert_non_null(strstr(coh_last_error(), "/dev/shm"));
+    assert_null(strstr(coh_last_error(), "working store"));
+}
+
+static void sums_that_overflow_and_nameless_folders_are_refused(void **state)
+{
+    (void)state;
+    coh_space_item items[] = { { folder, "a", UINT64_MAX }, { folder, "b", UINT64_MAX } };
+    assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
+    coh_space_item nameless = { "", "a", 1 };
+    assert_int_equal(coh_space_check(&nameless, 1), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_space_check(items, COH_SPACE_ITEMS_MOST + 1), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_space_check(NULL, 0), COH_OK);
+}
+
+static void a_locked_folder_is_refused_with_its_holder(void **state)
+{
+    (void)state;
+    coh_run_lock first, second;
+    char holder[32];
+    assert_int_equal(coh_run_lock_take(folder, &first), COH_OK);
+    assert_int_equal(coh_run_lock_take(folder, &second), COH_ERR_ARGUMENT);
+    assert_int_equal(second.fd, -1);
+    snprintf(holder, sizeof(holder), "process %ld", (long)getpid());
+    assert_non_null(strstr(coh_last_error(), holder));
+    assert_non_null(strstr(coh_last_error(), folder));
+    coh_run_lock_release(&second);
+    coh_run_lock_release(&first);
+    coh_run_lock_release(&first);
+    assert_int_equal(coh_run_lock_take(folder, &second), COH_OK);
+    coh_run_lock_release(&second);
+}
+
+static void a_lock_dies_with_its_process(void **state)
+{
+    (void)state;
+    coh_run_lock lock;
+    int ended;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(coh_run_lock_take(folder, &lock) == COH_OK ? 0 : 1);
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    assert_int_equal(ended, 0);
+    assert_int_equal(coh_run_lock_take(folder, &lock), COH_OK);
+    coh_run_lock_release(&lock);
+}
+
+static void a_folder_that_is_not_there_cannot_be_locked(void **state)
+{
+    (void)state;
+    coh_run_lock lock;
+    char missing[300];
+    snprintf(missing, sizeof(missing), "%s/missing", folder);
+    assert_int_equal(coh_run_lock_take(missing, &lock), COH_ERR_IO);
+    assert_int_equal(lock.fd, -1);
+}
+
+#define WITH_FOLDER(claim) cmocka_unit_test_setup_teardown(claim, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(folders_on_one_file_system_share_its_room),
+        WITH_FOLDER(folders_on_other_file_systems_are_counted_apart),
+        WITH_FOLDER(sums_that_overflow_and_nameless_folders_are_refused),
+        WITH_FOLDER(a_locked_folder_is_refused_with_its_holder),
+        WITH_FOLDER(a_lock_dies_with_its_process),
+        WITH_FOLDER(a_folder_that_is_not_there_cannot_be_locked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

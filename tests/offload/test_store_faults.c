@@ -1,0 +1,215 @@
+/* Everything fails once: the fault plan over the two stores that honour it. */
+#include <errno.h>
+
+#include "store_fixture.h"
+
+#define OPERATIONS (2 * (int64_t)CHUNKS) /* CHUNKS writes, then CHUNKS reads */
+
+static const coh_fault_plan no_faults = {
+    .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
+};
+
+typedef struct outcome {
+    coh_status writes[CHUNKS], reads[CHUNKS];
+    uint32_t write_order[CHUNKS], read_order[CHUNKS];
+    int hit;
+    uint64_t operations;
+} outcome;
+
+/* Writes all chunks, reads all back. Data of reads that say COH_OK is compared by the rig. */
+static void play(const coh_store_ops *ops, const coh_fault_plan *plan, outcome *out)
+{
+    rig made = { 0 };
+    rig_layout(&made);
+    coh_store_fault_plan(plan);
+    rig_open(&made, ops);
+    rig_all(&made, COH_STORE_WRITES, 1, out->writes, out->write_order);
+    rig_all(&made, COH_STORE_READS, 1, out->reads, out->read_order);
+    out->hit = coh_store_fault_was_hit();
+    out->operations = coh_store_fault_operations();
+    coh_store_fault_plan(NULL);
+    rig_close(&made);
+}
+
+static void every_failing_operation_fails_its_own_request_only(void **state)
+{
+    static const int errors[] = { EIO, ENOSPC };
+    for (size_t e = 0; e < 2; e++)
+        for (int64_t n = 0;; n++) {
+            coh_fault_plan plan = no_faults;
+            outcome out;
+            plan.fail_at = n;
+            plan.fail_errno = errors[e];
+            play(*state, &plan, &out);
+            assert_int_equal(out.operations, OPERATIONS);
+            if (!out.hit) {
+                assert_int_equal(n, OPERATIONS);
+                break;
+            }
+            for (int64_t i = 0; i < (int64_t)CHUNKS; i++) {
+                assert_int_equal(out.writes[i], i == n ? COH_ERR_IO : COH_OK);
+                /* What a failed write left in the file must never be believed. */
+                coh_status expected = i == n                     ? COH_ERR_CORRUPT
+                                      : i + (int64_t)CHUNKS == n ? COH_ERR_IO
+                                                                 : COH_OK;
+                assert_int_equal(out.reads[i], expected);
+            }
+            assert_true(coh_last_error()[0] != '\0');
+        }
+}
+
+static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void **state)
+{
+    rig made = { 0 };
+    coh_fault_plan plan = no_faults;
+    plan.fail_at = 0;
+    plan.fail_errno = ENOSPC;
+    rig_layout(&made);
+    coh_store_fault_plan(&plan);
+    rig_open(&made, *state);
+    assert_int_equal(rig_write(&made, 3, 1), COH_ERR_IO);
+    char place[64];
+    snprintf(place, sizeof(place), "file offset %llu", (unsigned long long)made.file_offset[3]);
+    assert_non_null(strstr(coh_last_error(), "writing chunk 3"));
+    assert_non_null(strstr(coh_last_error(), place));
+    assert_non_null(strstr(coh_last_error(), "No space left on device"));
+    coh_store_fault_plan(NULL);
+    rig_close(&made);
+}
+
+static void a_short_transfer_at_any_operation_is_continued(void **state)
+{
+    for (int64_t n = 0; n < OPERATIONS; n++) {
+        coh_fault_plan plan = no_faults;
+        outcome out;
+        plan.short_at = n;
+        play(*state, &plan, &out);
+        assert_true(out.hit);
+        for (uint32_t i = 0; i < CHUNKS; i++) {
+            assert_int_equal(out.writes[i], COH_OK);
+            assert_int_equal(out.reads[i], COH_OK);
+        }
+    }
+}
+
+/* A flip while writing is found by the read; one while reading, at once. */
+static void a_flipped_bit_in_any_chunk_is_found(void **state)
+{
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        for (int64_t n = 0; n < OPERATIONS; n++) {
+            coh_fault_plan plan = no_faults;
+            outcome out;
+            plan.seed = seed;
+            plan.flip_at = n;
+            play(*state, &plan, &out);
+            assert_true(out.hit);
+            for (int64_t i = 0; i < (int64_t)CHUNKS; i++) {
+                assert_int_equal(out.writes[i], COH_OK);
+                assert_int_equal(out.reads[i], i == n % (int64_t)CHUNKS ? COH_ERR_CORRUPT : COH_OK);
+            }
+        }
+}
+
+static void a_late_operation_comes_after_all_others_in_flight(void **state)
+{
+    for (int64_t n = 0; n < OPERATIONS; n++) {
+        coh_fault_plan plan = no_faults;
+        outcome out;
+        plan.late_at = n;
+        play(*state, &plan, &out);
+        assert_true(out.hit);
+        for (uint32_t i = 0; i < CHUNKS; i++)
+            assert_true(out.writes[i] == COH_OK && out.reads[i] == COH_OK);
+        const uint32_t *order = n < (int64_t)CHUNKS ? out.write_order : out.read_order;
+        uint32_t late = (uint32_t)(n % (int64_t)CHUNKS);
+        uint32_t window_end = (late / DEPTH + 1) * DEPTH; /* requests go out DEPTH at a time */
+        if (window_end > CHUNKS)
+            window_end = CHUNKS;
+        assert_int_equal(order[window_end - 1], late);
+    }
+}
+
+static void any_delay_and_any_order_give_the_same_bytes(void **state)
+{
+    int out_of_order = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        coh_fault_plan plan = no_faults;
+        outcome out;
+        plan.seed = seed;
+        plan.delay_most_us = 300;
+        plan.reorder = 1;
+        play(*state, &plan, &out);
+        for (uint32_t i = 0; i < CHUNKS; i++) {
+            assert_int_equal(out.writes[i], COH_OK);
+            assert_int_equal(out.reads[i], COH_OK);
+            out_of_order |= out.read_order[i] != i;
+        }
+    }
+    assert_true(out_of_order); /* or the plan does nothing */
+}
+
+static void the_first_of_two_failures_writes_the_sentence(void **state)
+{
+    rig made = { 0 };
+    coh_store_completion completions[DEPTH];
+    uint32_t count;
+    rig_layout(&made);
+    rig_open(&made, *state);
+    for (uint32_t i = 1; i <= 2; i++) { /* never written, both */
+        coh_store_request request = rig_request(&made, i, 1);
+        assert_int_equal(made.ops->submit(made.store, COH_STORE_READS, &request), COH_OK);
+    }
+    assert_int_equal(made.ops->reap(made.store, COH_STORE_READS, completions, 2, DEPTH, &count),
+                     COH_OK);
+    assert_int_equal(count, 2);
+    char first[32];
+    snprintf(first, sizeof(first), "chunk %u ", (unsigned)(completions[0].number - 1000));
+    assert_non_null(strstr(coh_last_error(), first));
+    rig_close(&made);
+}
+
+/* While a plan is installed the ladder takes a store that honours it. */
+static void a_planned_fault_reaches_a_store_opened_by_the_ladder(void **state)
+{
+    (void)state;
+    rig made = { 0 };
+    coh_fault_plan plan = no_faults;
+    plan.fail_at = 0;
+    rig_layout(&made);
+    coh_store_fault_plan(&plan);
+    rig_open(&made, NULL);
+    assert_ptr_equal(made.ops, &coh_store_posix);
+    assert_int_equal(rig_write(&made, 0, 1), COH_ERR_IO);
+    assert_true(coh_store_fault_was_hit());
+    coh_store_fault_plan(NULL);
+    rig_close(&made);
+}
+
+#define CASE(claim)                                                                                \
+    {                                                                                              \
+#claim, claim, NULL, NULL, NULL                                                            \
+    }
+
+static const struct CMUnitTest cases[] = {
+    CASE(every_failing_operation_fails_its_own_request_only),
+    CASE(the_sentence_of_a_failed_transfer_names_chunk_place_and_reason),
+    CASE(a_short_transfer_at_any_operation_is_continued),
+    CASE(a_flipped_bit_in_any_chunk_is_found),
+    CASE(a_late_operation_comes_after_all_others_in_flight),
+    CASE(any_delay_and_any_order_give_the_same_bytes),
+    CASE(the_first_of_two_failures_writes_the_sentence),
+    CASE(a_planned_fault_reaches_a_store_opened_by_the_ladder),
+};
+#define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
+
+int main(int argument_count, char **arguments)
+{
+    struct CMUnitTest tests[CASE_COUNT];
+    int posix = argument_count == 2 && strcmp(arguments[1], "posix") == 0;
+    const coh_store_ops *chosen = posix ? &coh_store_posix : &coh_store_mem;
+    for (size_t i = 0; i < CASE_COUNT; i++) {
+        tests[i] = cases[i];
+        tests[i].initial_state = (void *)(uintptr_t)chosen;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
