@@ -113,7 +113,7 @@ static coh_status data_files_open(coh_checkpoint *checkpoint)
     return COH_OK;
 }
 
-/* The table of grain hashes must fold to the manifest's hash: from here on it is a trusted witness. */
+/* The table of grain hashes must fold to the manifest's hash: from then on it can be trusted. */
 static coh_status hashes_load(coh_checkpoint *checkpoint)
 {
     const coh_manifest *manifest = &checkpoint->manifest;

@@ -1,9 +1,9 @@
-/* checkpoint_files.h - what writer and reader agree on: names, order and sizes of a checkpoint's files.
+/* checkpoint_files.h - names, order and sizes of a checkpoint's files.
  *
- *   work.bin m.bin v.bin   tensors one after the other, nothing between; m and v only of tensors that
- *                          have states; a checkpoint without any state has no m.bin and v.bin
+ *   work.bin m.bin v.bin   tensors one after the other, nothing between; m and v only of tensors
+ *                          that have states; no state at all: no m.bin, no v.bin
  *   hashes.bin             coh_logical_hash_table
- *   manifest.json          text; its last member is the XXH3-64 of all bytes before that member
+ *   manifest.json          text; its last member is the XXH3-64 of all bytes before it
  *
  * docs/checkpoint.md describes the format for people. */
 #ifndef COH_ENGINE_CHECKPOINT_FILES_H

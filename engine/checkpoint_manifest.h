@@ -1,8 +1,8 @@
 /* checkpoint_manifest.h - the text of manifest.json as plain data, or a sentence why not.
  *
  * Strict: every member must be there, no other may, none twice; numbers in range, sizes without
- * overflow and in agreement with the shapes. What parses is therefore safe to allocate from once the
- * sizes on disk have been compared with file_bytes. */
+ * overflow and in agreement with the shapes. What parses is therefore safe to allocate from once
+ * the sizes on disk have been compared with file_bytes. */
 #ifndef COH_ENGINE_CHECKPOINT_MANIFEST_H
 #define COH_ENGINE_CHECKPOINT_MANIFEST_H
 

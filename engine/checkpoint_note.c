@@ -140,7 +140,7 @@ static const char *scan_number(scan *state, const char *at)
 
 static const char *scan_value(scan *state, const char *at, int level);
 
-/* Was the key [key, key_end) already among the members that begin at `first`? They are well formed. */
+/* Was the key [key, key_end) among the members from `first` on? Those are well formed. */
 static int key_is_taken(const char *first, const char *key, const char *key_end)
 {
     scan unused = { 0 };

@@ -1,8 +1,8 @@
-/* checkpoint_writer.h - a checkpoint, streamed out chunk by chunk, that is either whole or not there.
+/* checkpoint_writer.h - a checkpoint, streamed out by chunks, either whole or not there.
  *
  *   begin ──> put, put, put ... (any order) ──> finish ──> <path>
  *     │                                            │
- *     └── <path>.partial: files reserved           └── hashes, fsync, manifest, fsync, rename, fsync
+ *     └── <path>.partial: files reserved           └── hashes, fsync, manifest, fsync, rename
  *
  * The one idea: everything that may be missing or torn lives under a name no reader opens, until a
  * rename of the folder makes it appear at once. Whoever dies before the rename leaves a `.partial`
@@ -13,8 +13,8 @@
  * From create on nothing is allocated, and no stdio or directory stream is used: begin, put, finish
  * and abort may run in a training step's process without breaking "nothing is allocated".
  *
- * Tests: each file operation is counted (engine/file_ops.h); COH_TEST_EXIT_AT and COH_TEST_FAIL_AT in
- * the environment, read at create, stop or fail the n-th.
+ * Tests: each file operation is counted (engine/file_ops.h); COH_TEST_EXIT_AT and COH_TEST_FAIL_AT
+ * in the environment, read at create, stop or fail the n-th.
  *
  * Threads: one at a time. */
 #ifndef COH_ENGINE_CHECKPOINT_WRITER_H
@@ -35,17 +35,18 @@ void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NU
 uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer);
 
 /* Makes <path>.partial (removing what an earlier, broken save of this path left) and reserves the
- * files' space in it. The folder that holds `path` must exist. `note_json`: the caller's object, NULL
- * for "{}"; checked and copied now.
- * Fails: COH_ERR_ARGUMENT (path exists or is too long; note is not one JSON object, or has a duplicate
- * key, or is too long), COH_ERR_FULL (disk: bytes needed), COH_ERR_IO. Nothing is left behind then. */
+ * files' space in it. The folder that holds `path` must exist. `note_json`: the caller's object,
+ * NULL for "{}"; checked and copied now.
+ * Fails: COH_ERR_ARGUMENT (path exists or is too long; note is not one JSON object, or has a
+ * duplicate key, or is too long), COH_ERR_FULL (disk: bytes needed), COH_ERR_IO. Nothing is left
+ * behind then. */
 coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char *path,
                                        const char *note_json);
 
-/* Elements [element_begin, element_begin + count) of a tensor: whole grains (the tensor's last may be
- * short). Data must be the drained state of one step.
- * Fails: COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO, COH_ERR_FULL;
- * COH_ERR_INTERNAL. The caller aborts then. */
+/* Elements [element_begin, element_begin + count) of a tensor: whole grains (the tensor's last may
+ * be short). Data must be the drained state of one step.
+ * Fails: COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO,
+ * COH_ERR_FULL; COH_ERR_INTERNAL. The caller aborts then. */
 coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
                                      uint64_t element_begin, uint64_t count, const float *data);
 
@@ -54,14 +55,14 @@ typedef struct coh_checkpoint_seal {
     uint64_t numeric_fingerprint;
 } coh_checkpoint_seal;
 
-/* Checks that every grain of every tensor came once, makes all durable, and renames the folder to its
- * path. `out_hash` (may be NULL): the logical hash, as coh_engine_hash gives it.
- * Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_FULL, COH_ERR_ARGUMENT (path has
- * come to exist). Nothing is left behind then; no abort is needed. */
+/* Checks that every grain of every tensor came once, makes all durable, and renames the folder to
+ * its path. `out_hash` (may be NULL): the logical hash, as coh_engine_hash gives it.
+ * Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_FULL, COH_ERR_ARGUMENT (path
+ * has come to exist). Nothing is left behind then; no abort is needed. */
 coh_status coh_checkpoint_writer_finish(coh_checkpoint_writer *writer,
                                         const coh_checkpoint_seal *seal, uint64_t *out_hash);
 
-/* Removes the partial folder. Does nothing when none is under way. Keeps the thread's error text. */
+/* Removes the partial folder, if a save is under way. Keeps the thread's error text. */
 void coh_checkpoint_writer_abort(coh_checkpoint_writer *writer);
 
 #endif

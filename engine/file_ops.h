@@ -1,10 +1,10 @@
 /* file_ops.h - the file operations of a save, one by one, so that a test can break each of them.
  *
- * The one idea: a save must survive dying between any two operations, so every operation that changes
- * the disk passes through this table and gets a number, from 1. Two variables in the environment, read
- * once by coh_file_ops_init:
+ * The one idea: a save must survive dying between any two operations, so every operation that
+ * changes the disk passes through this table and gets a number, from 1. Two variables in the
+ * environment, read once by coh_file_ops_init:
  *
- *     COH_TEST_EXIT_AT=<n>          _exit(86) in place of operation n; of a write the first half is done
+ *     COH_TEST_EXIT_AT=<n>          _exit(86) in place of operation n; half of it, for a write
  *     COH_TEST_FAIL_AT=<n>[:errno]  operation n fails with that number (default 5, EIO), once
  *     COH_TEST_FAIL_AT=<n>:short    if operation n is a write, it moves only half of its bytes
  *

@@ -3,21 +3,22 @@
  *   tensor 0: work grains, m grains, v grains | tensor 1: ... | applied_count  ──fold──> hash
  *
  * The one idea: hash grain by grain in any order, then fold in tensor order. A grain's hash is the
- * XXH3-64 of its bytes; the fold seeds each XXH3 with the result of the one before, over name, shape
- * and the row of grain hashes of each part. So chunks, tiers, threads and order of arrival cannot show.
+ * XXH3-64 of its bytes; the fold seeds each XXH3 with the result of the one before, over name,
+ * shape and the row of grain hashes of each part. So chunks, tiers, threads and order of arrival
+ * cannot show.
  *
  * A tensor without states (frozen, or a plan that does not train) has work grains only.
  *
- * Threads: coh_logical_hash_put may run at the same time for different grains; the rest belongs to one
- * thread. Nothing is allocated after create. */
+ * Threads: coh_logical_hash_put may run at the same time for different grains; the rest belongs to
+ * one thread. Nothing is allocated after create. */
 #ifndef COH_ENGINE_LOGICAL_HASH_H
 #define COH_ENGINE_LOGICAL_HASH_H
 
 #include "cohobate/model.h"
 #include "engine/segments.h"
 
-/* One tensor of a checkpoint or hash. Tables of these are in the order of layout->parameters, so that
- * coh_segment.parameter is the number of the tensor. */
+/* One tensor of a checkpoint or hash. Tables of these are in the order of layout->parameters, so
+ * that coh_segment.parameter is the number of the tensor. */
 typedef struct coh_logical_tensor {
     const char *name;
     coh_shape shape; /* f32 */
@@ -52,13 +53,14 @@ uint32_t coh_logical_hash_tensor_count(const coh_logical_hash *hash);
 const coh_logical_tensor *coh_logical_hash_tensor(const coh_logical_hash *hash, uint32_t tensor);
 int coh_logical_hash_has_states(const coh_logical_hash *hash); /* any tensor has */
 
-/* The table of grain hashes as stored in hashes.bin: a row per part (1 or 3 rows), in it the grains of
- * all tensors one after the other; zero where a tensor has no states. */
+/* The table of grain hashes as stored in hashes.bin: a row per part (1 or 3 rows), in it the grains
+ * of all tensors one after the other; zero where a tensor has no states. */
 uint64_t coh_logical_hash_grain_count(const coh_logical_hash *hash); /* of a row */
 const uint64_t *coh_logical_hash_table(const coh_logical_hash *hash, uint64_t *out_bytes);
 
-/* Takes a table read from a file in place of puts. Fails: COH_ERR_CORRUPT where a tensor without states
- * has entries in the rows of m or v. `table` has the bytes that coh_logical_hash_table names. */
+/* Takes a table read from a file in place of puts. Fails: COH_ERR_CORRUPT where a tensor without
+ * states has entries in the rows of m or v. `table` has the bytes that coh_logical_hash_table
+ * names. */
 coh_status coh_logical_hash_take(coh_logical_hash *hash, const uint64_t *table);
 
 /* The hash put or taken for one grain. */

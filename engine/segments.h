@@ -6,8 +6,8 @@
  * The one idea: everything that is done per chunk by the engine itself (INIT, NORM, UPDATE, HASH,
  * SAVE, IMPORT) is a walk over segments: runs of elements of one tensor and one stream. Padding
  * between tensors belongs to no segment. A segment begins at a grain start, because chunks end at
- * grain or tensor ends; so grain numbers of a segment are exact and no partial result depends on how
- * tensors were cut into chunks.
+ * grain or tensor ends; so grain numbers of a segment are exact and no partial result depends on
+ * how tensors were cut into chunks.
  *
  *     coh_segments walk;
  *     coh_segment segment;

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* One core of an AVX-512 server: 60 to 200 GFLOP/s of f32 matmul once attention, norms and tails are
- * counted in; two such cores were seen to reach 430 on matmul alone. */
+/* One core of an AVX-512 server: 60 to 200 GFLOP/s of f32 matmul once attention, norms and tails
+ * are counted in; two such cores were seen to reach 430 on matmul alone. */
 #define CORE_FLOPS_PER_S 120e9
 /* A streaming pass, per core; and where the sockets of this class level off. */
 #define CORE_MEMORY_BYTES_PER_S 10e9
@@ -24,8 +24,8 @@ static void links_set(double link_bytes_per_s, coh_profile *profile)
     profile->link[COH_LANE_D2H] = link;
 }
 
-/* A virtual NVMe drive with O_DIRECT: reads 1.0 to 1.7 GB/s, writes as fast or faster into the host's
- * cache. The bytes arrive by DMA; cores only submit. */
+/* A virtual NVMe drive with O_DIRECT: reads 1.0 to 1.7 GB/s, writes as fast or faster into the
+ * host's cache. The bytes arrive by DMA; cores only submit. */
 static void disk_set(coh_profile *profile)
 {
     profile->link[COH_LANE_READ] = (coh_link_profile){

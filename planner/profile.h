@@ -23,9 +23,9 @@ typedef struct coh_profile {
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
 } coh_profile;
 
-/* The built-in profile for `thread_count` threads. link_bytes_per_s throttles the emulated far tier's
- * links (0: memory speed). A pure function of its arguments: the disk is taken to be a drive behind O_DIRECT,
- * the cores as many as threads. */
+/* The built-in profile for `thread_count` threads. link_bytes_per_s throttles the emulated far
+ * tier's links (0: memory speed). A pure function of its arguments: the disk is taken to be a drive
+ * behind O_DIRECT, the cores as many as threads. */
 void coh_profile_builtin(int thread_count, double link_bytes_per_s, coh_profile *out_profile);
 
 #endif

@@ -69,9 +69,9 @@ static void price_lines(walk *w, coh_simulation *simulation)
     }
 }
 
-/* No schedule is faster than the busiest resource. A link is held by its bytes, and by latencies: each
- * line keeps one of `depth` places for its latency and its bytes. Cores are held by what computes, with
- * all its threads, and by links while they move bytes. */
+/* No schedule is faster than the busiest resource. A link is held by its bytes, and by latencies:
+ * each line keeps one of `depth` places for its latency and its bytes. Cores are held by what
+ * computes, with all its threads, and by links while they move bytes. */
 static void find_bound(const walk *w, coh_simulation *simulation)
 {
     double core_ns = 0;
@@ -99,9 +99,9 @@ static void find_bound(const walk *w, coh_simulation *simulation)
     }
 }
 
-/* Links that copy take cores from what computes. Fluid and first order: over a run of `period_ns` the
- * links hold a mean number of cores; while the sum of demands exceeds the cores, computing is slower by
- * that ratio. Every line alike, so that one pass more of the same walk gives the answer. */
+/* Links that copy take cores from what computes. Fluid and first order: over a run of `period_ns`
+ * the links hold a mean number of cores; while the sum of demands exceeds the cores, computing is
+ * slower by that ratio. Every line alike, so that one pass more of the walk gives the answer. */
 static int slow_computing(walk *w, const coh_simulation *simulation, uint64_t period_ns)
 {
     double link_core_ns = 0;
@@ -230,8 +230,8 @@ static void walk_all(walk *w, coh_simulation *simulation)
 
 /* ---- memory ---- */
 
-/* The peak of a tier is the highest end offset ever occupied, so it does not matter when: each extent
- * that a line enters, or that is there from the begin, is occupied at some time. */
+/* The peak of a tier is the highest end offset ever occupied, so it does not matter when: each
+ * extent that a line enters, or that is there from the begin, is occupied at some time. */
 static void find_peak(const coh_layout *layout, const coh_program *program,
                       coh_simulation *simulation)
 {
@@ -320,7 +320,7 @@ coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
                 out_simulation->busy_ns[COH_LANE_COMPUTE] += w.service_ns[i];
         walk_all(&w, out_simulation);
     }
-    /* The bound is sharper than an average of unsettled runs, and than the mean in slow_computing. */
+    /* The bound is sharper than an average of unsettled runs, and than slow_computing. */
     if (out_simulation->period_ns < out_simulation->bound_ns)
         out_simulation->period_ns = out_simulation->bound_ns;
     if (out_simulation->first_ns < out_simulation->bound_ns)

@@ -1,10 +1,10 @@
 /* simulate.h - walk a program with a clock.
  *
  * A compute line lasts max(flops / rate, bytes / rate) + a constant. A mover of depth > 1 overlaps
- * latencies and shares its link's rate: it is done at latency + the time at which the link has served
- * all bytes asked for up to it, never bytes / rate per line in flight. Lanes retire in order. The
- * shared resource cores: see coh_simulate's bound. Pure; 64-bit nanoseconds; the same bits
- * everywhere. */
+ * latencies and shares its link's rate: it is done at latency + the time at which the link has
+ * served all bytes asked for up to it, never bytes / rate per line in flight. Lanes retire in
+ * order. The shared resource cores: see coh_simulate's bound. Pure; 64-bit nanoseconds; the same
+ * bits everywhere. */
 #ifndef COH_PLANNER_SIMULATE_H
 #define COH_PLANNER_SIMULATE_H
 

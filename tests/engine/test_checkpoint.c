@@ -236,7 +236,7 @@ static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
                      COH_OK);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_M, 5, 16384, 16384, fixture_buffer),
                      COH_ERR_INTERNAL);
-    /* not a grain start; not a grain end; states of a frozen tensor; past the end; no such tensor */
+    /* no grain start; no grain end; states of a frozen tensor; past the end; no such tensor */
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 5, 1, 16383, fixture_buffer),
                      COH_ERR_INTERNAL);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 5, 0, 100, fixture_buffer),

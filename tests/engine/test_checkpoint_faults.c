@@ -27,7 +27,7 @@
 
 static uint64_t malloc_calls;
 #if COUNTS_MALLOC
-/* Takes the place of the C library's malloc for its own callers too (fopen, opendir, qsort, ...). */
+/* Takes the place of the C library's malloc for its own callers too (fopen, opendir, ...). */
 extern void *__libc_malloc(size_t bytes);
 void *malloc(size_t bytes)
 {

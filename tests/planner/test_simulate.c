@@ -1,5 +1,5 @@
-/* The clock of the simulator, on programs small enough to time by hand and against a walk that knows
- * only the rules. Unit: flops_per_s and bytes_per_s are such that one flop or byte lasts one ns. */
+/* The clock of the simulator, on programs small enough to time by hand and against a walk that
+ * knows only the rules. Unit: flops_per_s and bytes_per_s are such that a flop or byte lasts 1 ns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,9 +116,9 @@ static void lines_of_other_lanes_overlap(void **state)
     assert_int_equal(s.exposed_ns[COH_LANE_READ], 10);
 }
 
-/* Four reads of 1000 bytes, latency 500, four under way: the link serves one after the other, so the
- * last is there at 500 + 4000. Were each line to take latency + bytes / rate side by side, it would be
- * there at 1500: a disk four times as fast as it is. */
+/* Four reads of 1000 bytes, latency 500, four under way: the link serves one after the other, so
+ * the last is there at 500 + 4000. Were each line to take latency + bytes / rate side by side, it
+ * would be there at 1500: a disk four times as fast as it is. */
 static void depth_hides_latency_but_not_bytes(void **state)
 {
     (void)state;
@@ -241,8 +241,8 @@ static void a_compute_line_costs_flops_or_bytes_whichever_is_more(void **state)
     assert_int_equal(run(&m, &profile, NULL).period_ns, 257);
 }
 
-/* Two cores, both computing for 1000; beside it a copy of 500 that takes one of them: work for two cores
- * is 1000 + 250 long. */
+/* Two cores, both computing for 1000; beside it a copy of 500 that takes one of them: work for two
+ * cores is 1000 + 250 long. */
 static void a_copy_takes_its_core_from_computing(void **state)
 {
     (void)state;
@@ -321,8 +321,8 @@ static int raise(uint64_t *value, uint64_t least)
     return 1;
 }
 
-/* The rules as inequalities over all pairs of lines, raised until all hold: the least times at which
- * the program can run. Knows no order but that of each lane. */
+/* The rules as inequalities over all pairs of lines, raised until all hold: the least times at
+ * which the program can run. Knows no order but that of each lane. */
 static uint64_t least_time(const made *m, const coh_profile *profile)
 {
     static uint64_t start[LINES_MOST], served[LINES_MOST], retired[LINES_MOST];
@@ -443,8 +443,9 @@ static void unroll(const made *body, uint32_t runs, made *out)
         }
 }
 
-/* The period is how much later each further run ends, in the long run: 24 runs against 12. Where the
- * pattern repeats only after several runs, or has not by the sixth, the simulator's is an average. */
+/* The period is how much later each further run ends, in the long run: 24 runs against 12. Where
+ * the pattern repeats only after several runs, or has not by the sixth, the simulator's is an
+ * average. */
 static void a_period_is_the_slope_of_the_body_run_many_times(void **state)
 {
     (void)state;
