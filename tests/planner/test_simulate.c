@@ -1,5 +1,5 @@
 /* The clock of the simulator, on programs small enough to time by hand and against a walk that
- * knows only the rules. Unit: flops_per_s and bytes_per_s are such that a flop or byte lasts 1 ns. */
+ * knows only the rules. Unit: rates are such that a flop or a byte lasts 1 ns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
