@@ -34,7 +34,8 @@ coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     va_end(arguments);
     size_t used = written < 0 ? 0 : (size_t)written;
     if (used < sizeof(error_text) - 1)
-        snprintf(error_text + used, sizeof(error_text) - used, ": %s", rest);
+        snprintf(error_text + used, sizeof(error_text) - used, ": %.*s",
+                 (int)(sizeof(error_text) - used), rest);
     return status;
 }
 

@@ -81,9 +81,8 @@ static coh_status add_tensor(coh_graph *graph, char *name, const coh_shape *shap
         coh_free(name);
         return status;
     }
-    graph->tensors[graph->tensor_count] = (coh_graph_tensor){
-        .shape = *shape, .name = name, .producer = producer, .port = port
-    };
+    graph->tensors[graph->tensor_count] =
+        (coh_graph_tensor){ .shape = *shape, .name = name, .producer = producer, .port = port };
     out_tensor->index = (int32_t)graph->tensor_count++;
     return COH_OK;
 }
@@ -153,8 +152,8 @@ static coh_status check_facts(const coh_graph_op_entry *op)
 }
 
 /* Links parameters: tied handles, or new entries named "<operator>.<name>". */
-static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op,
-                                  const coh_op_args *args, coh_parameter *out_parameters)
+static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, const coh_op_args *args,
+                                  coh_parameter *out_parameters)
 {
     for (int32_t i = 0; i < op->kind.parameter_count; i++) {
         const coh_parameter_facts *facts = &op->facts.parameter[i];
@@ -169,19 +168,22 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op,
                             tied);
         if (tied >= 0) {
             if (!same_shape(&graph->parameters[tied].facts.shape, &facts->shape))
-                return coh_fail(COH_ERR_SHAPE, "operator %s: parameter %d does not have the shape "
-                                "of %s, to which it is tied", op->name, i,
-                                graph->parameters[tied].name);
+                return coh_fail(COH_ERR_SHAPE,
+                                "operator %s: parameter %d does not have the shape "
+                                "of %s, to which it is tied",
+                                op->name, i, graph->parameters[tied].name);
             op->parameter[i] = tied;
         } else {
             char *name = NULL;
             COH_TRY(COH_GROW(&graph->parameters, &graph->parameter_capacity,
                              graph->parameter_count + 1));
             COH_TRY(join(op->name, ".", facts->name ? facts->name : "parameter", &name));
-            graph->parameters[graph->parameter_count] = (coh_graph_parameter){
-                .facts = *facts, .name = name, .op = (int32_t)graph->op_count, .port = i,
-                .frozen = (args->frozen_parameters >> i) & 1
-            };
+            graph->parameters[graph->parameter_count] =
+                (coh_graph_parameter){ .facts = *facts,
+                                       .name = name,
+                                       .op = (int32_t)graph->op_count,
+                                       .port = i,
+                                       .frozen = (args->frozen_parameters >> i) & 1 };
             op->parameter[i] = (int32_t)graph->parameter_count++;
         }
         if (out_parameters != NULL)
@@ -275,8 +277,8 @@ coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
         return coh_fail(COH_ERR_ARGUMENT, "the loss is not a tensor of this graph");
     const coh_graph_tensor *tensor = &graph->tensors[loss.index];
     if (tensor->producer < 0 || !graph->ops[tensor->producer].kind.is_loss || tensor->port != 0)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "tensor %s is not output 0 of a loss kind (is_loss)", tensor->name);
+        return coh_fail(COH_ERR_ARGUMENT, "tensor %s is not output 0 of a loss kind (is_loss)",
+                        tensor->name);
     graph->loss = loss.index;
     return COH_OK;
 }

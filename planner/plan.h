@@ -12,9 +12,11 @@
 typedef struct coh_decisions {
     uint64_t device_bytes, host_bytes; /* capacities the schedule was built for */
     uint64_t chunk_bytes;
+    int32_t in_memory;  /* 1: no far tier, everything stays on the device; capacities not used */
     int32_t recompute;  /* 1: all blocks recompute */
-    int32_t row_passes; /* most passes over the rows of a split parameter */
-    int32_t tie_break;  /* offset rule, planner/residency.h */
+    int32_t row_passes; /* most ranges that a row-split parameter is taken in by */
+    int32_t tie_break;  /* enum coh_tie_break, planner/residency.h */
+    int32_t horizon; /* steps for which room should have stood unused before something is fetched */
 } coh_decisions;
 
 struct coh_plan {

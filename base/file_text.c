@@ -1,0 +1,147 @@
+#include "base/file_text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+coh_status coh_text_add(coh_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    va_list again;
+    va_copy(again, arguments);
+    int needed = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    coh_status status = COH_GROW(&text->data, &text->capacity, text->bytes + (size_t)needed + 1);
+    if (status == COH_OK) {
+        vsnprintf(text->data + text->bytes, (size_t)needed + 1, format, again);
+        text->bytes += (size_t)needed;
+    }
+    va_end(again);
+    return status;
+}
+
+coh_status coh_text_add_quoted(coh_text *text, const char *string)
+{
+    COH_TRY(coh_text_add(text, "\""));
+    for (const char *c = string; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\')
+            COH_TRY(coh_text_add(text, "\\%c", *c));
+        else if ((unsigned char)*c < 0x20)
+            COH_TRY(coh_text_add(text, "\\u%04x", (unsigned)(unsigned char)*c));
+        else
+            COH_TRY(coh_text_add(text, "%c", *c));
+    }
+    return coh_text_add(text, "\"");
+}
+
+void coh_text_fini(coh_text *text)
+{
+    coh_free(text->data);
+    *text = (coh_text){ 0 };
+}
+
+static coh_status write_all(int fd, const char *path, const char *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t wrote = write(fd, data + done, bytes - done);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return coh_fail(COH_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+        done += (size_t)wrote;
+    }
+    if (fsync(fd) != 0 && errno != EINVAL)
+        return coh_fail(COH_ERR_IO, "cannot flush %s: %s", path, strerror(errno));
+    return COH_OK;
+}
+
+/* Makes a rename durable. A folder that cannot be flushed (some network file systems) is not an error. */
+static void flush_folder_of(const char *path)
+{
+    char folder[4096];
+    snprintf(folder, sizeof(folder), "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL)
+        snprintf(folder, sizeof(folder), ".");
+    else
+        slash[slash == folder ? 1 : 0] = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+}
+
+coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes)
+{
+    char partial[4096];
+    int length = snprintf(partial, sizeof(partial), "%s.partial", path);
+    if (length < 0 || (size_t)length >= sizeof(partial))
+        return coh_fail(COH_ERR_IO, "the path %s is too long", path);
+    int fd = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return coh_fail(COH_ERR_IO, "cannot create %s: %s", partial, strerror(errno));
+    coh_status status = write_all(fd, path, data, bytes);
+    if (close(fd) != 0 && status == COH_OK)
+        status = coh_fail(COH_ERR_IO, "cannot close %s: %s", partial, strerror(errno));
+    if (status == COH_OK && rename(partial, path) != 0)
+        status = coh_fail(COH_ERR_IO, "cannot rename %s to %s: %s", partial, path, strerror(errno));
+    if (status != COH_OK) {
+        unlink(partial);
+        return status;
+    }
+    flush_folder_of(path);
+    return COH_OK;
+}
+
+static coh_status read_all(int fd, const char *path, uint64_t most, char **out_data,
+                           size_t *out_bytes)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+    if (!S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_CORRUPT, "%s is not a file", path);
+    if ((uint64_t)facts.st_size > most)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %" PRIu64 " bytes, more than %" PRIu64 " make no sense here", path,
+                        (uint64_t)facts.st_size, most);
+    size_t bytes = (size_t)facts.st_size, done = 0;
+    COH_TRY(coh_alloc(bytes + 1, 1, (void **)out_data));
+    while (done < bytes) {
+        ssize_t got = read(fd, *out_data + done, bytes - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return coh_fail(COH_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+        if (got == 0)
+            return coh_fail(COH_ERR_IO, "%s shrank while it was read", path);
+        done += (size_t)got;
+    }
+    *out_bytes = bytes;
+    return COH_OK;
+}
+
+coh_status coh_file_read_whole(const char *path, uint64_t most, char **out_data, size_t *out_bytes)
+{
+    *out_data = NULL;
+    *out_bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return coh_fail(COH_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    coh_status status = read_all(fd, path, most, out_data, out_bytes);
+    close(fd);
+    if (status != COH_OK) {
+        coh_free(*out_data);
+        *out_data = NULL;
+    }
+    return status;
+}

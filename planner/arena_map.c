@@ -1,0 +1,149 @@
+#include "planner/arena_map.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+
+/* A node for a new segment, linked behind `previous` (-1: first). */
+static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segment,
+                         int32_t *out_index)
+{
+    int32_t index = map->unused;
+    if (index >= 0) {
+        map->unused = map->segments[index].next;
+    } else {
+        COH_TRY(COH_GROW(&map->segments, &map->capacity, map->count + 1));
+        index = (int32_t)map->count++;
+    }
+    segment.previous = previous;
+    segment.next = previous >= 0 ? map->segments[previous].next : map->first;
+    map->segments[index] = segment;
+    if (previous >= 0)
+        map->segments[previous].next = index;
+    else
+        map->first = index;
+    if (segment.next >= 0)
+        map->segments[segment.next].previous = index;
+    else
+        map->last = index;
+    *out_index = index;
+    return COH_OK;
+}
+
+static void unlink_segment(coh_arena_map *map, int32_t index)
+{
+    coh_segment *s = &map->segments[index];
+    if (s->previous >= 0)
+        map->segments[s->previous].next = s->next;
+    else
+        map->first = s->next;
+    if (s->next >= 0)
+        map->segments[s->next].previous = s->previous;
+    else
+        map->last = s->previous;
+    s->next = map->unused;
+    s->chunk = -1;
+    map->unused = index;
+}
+
+coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
+                              uint32_t chunk_count)
+{
+    *map = (coh_arena_map){ .first = -1, .last = -1, .unused = -1, .begin = begin, .end = end };
+    COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
+    for (uint32_t i = 0; i < chunk_count; i++)
+        map->segment_of_chunk[i] = -1;
+    int32_t index = -1;
+    return insert(map, -1,
+                  (coh_segment){ .offset = begin,
+                                 .bytes = end - begin,
+                                 .chunk = -1,
+                                 .extent = COH_NO_EXTENT,
+                                 .last_use = -1,
+                                 .pin_step = UINT32_MAX },
+                  &index);
+}
+
+void coh_arena_map_fini(coh_arena_map *map)
+{
+    coh_free(map->segments);
+    coh_free(map->segment_of_chunk);
+    *map = (coh_arena_map){ 0 };
+}
+
+/* Cuts a free segment at `offset`; *out_right is the part that begins there. */
+static coh_status split(coh_arena_map *map, int32_t index, uint64_t offset, int32_t *out_right)
+{
+    coh_segment right = map->segments[index];
+    *out_right = index;
+    if (right.offset == offset)
+        return COH_OK;
+    right.bytes -= offset - right.offset;
+    map->segments[index].bytes = offset - right.offset;
+    right.offset = offset;
+    return insert(map, index, right, out_right);
+}
+
+coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes)
+{
+    int32_t index = map->first;
+    while (index >= 0 && map->segments[index].offset + map->segments[index].bytes <= offset)
+        index = map->segments[index].next;
+    if (index < 0 || offset + bytes > map->end)
+        return coh_fail(COH_ERR_INTERNAL, "a chunk was placed outside its arena");
+    int32_t first = -1, rest = -1;
+    COH_TRY(split(map, index, offset, &first));
+    int64_t last_use = map->segments[first].last_use;
+    uint64_t covered = 0;
+    for (int32_t i = first; covered < bytes;) {
+        if (i < 0 || map->segments[i].chunk >= 0)
+            return coh_fail(COH_ERR_INTERNAL, "a chunk was placed over another");
+        if (covered + map->segments[i].bytes > bytes)
+            COH_TRY(split(map, i, offset + bytes, &rest));
+        covered += map->segments[i].bytes;
+        if (map->segments[i].last_use > last_use)
+            last_use = map->segments[i].last_use;
+        int32_t next = map->segments[i].next;
+        if (i != first)
+            unlink_segment(map, i);
+        i = next;
+    }
+    coh_segment *s = &map->segments[first];
+    s->bytes = bytes;
+    s->chunk = (int32_t)chunk;
+    s->extent = COH_NO_EXTENT;
+    s->last_use = last_use;
+    s->pin_step = UINT32_MAX;
+    map->segment_of_chunk[chunk] = first;
+    return COH_OK;
+}
+
+void coh_arena_map_release(coh_arena_map *map, int32_t segment)
+{
+    coh_segment *s = &map->segments[segment];
+    assert(s->chunk >= 0);
+    map->segment_of_chunk[s->chunk] = -1;
+    s->chunk = -1;
+    s->extent = COH_NO_EXTENT;
+    s->pin_step = UINT32_MAX;
+}
+
+void coh_arena_map_settle(coh_arena_map *map, int64_t step)
+{
+    for (int32_t i = map->first; i >= 0;) {
+        int32_t next = map->segments[i].next;
+        coh_segment *s = &map->segments[i];
+        if (next >= 0 && s->chunk < 0 && map->segments[next].chunk < 0) {
+            const coh_segment *n = &map->segments[next];
+            int both_old = s->last_use <= step && n->last_use <= step;
+            if (both_old || s->last_use == n->last_use) {
+                s->bytes += n->bytes;
+                if (n->last_use > s->last_use)
+                    s->last_use = n->last_use;
+                unlink_segment(map, next);
+                continue;
+            }
+        }
+        i = next;
+    }
+}

@@ -1,0 +1,44 @@
+/* arena_map.h - an arena while it is being planned: a list of segments, sorted by offset, that covers it.
+ * A segment is free, reserved for a chunk (no extent yet), or holds a chunk (an extent). Free segments
+ * remember when their bytes were used last: that is how early something can be fetched into them. */
+#ifndef COH_PLANNER_ARENA_MAP_H
+#define COH_PLANNER_ARENA_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+#define COH_NO_EXTENT UINT32_MAX
+
+typedef struct coh_segment {
+    uint64_t offset, bytes;
+    int32_t chunk;          /* -1: free */
+    int32_t previous, next; /* in order of offset; -1: none */
+    uint32_t extent;
+    int64_t last_use;  /* step; -1: before the first */
+    uint32_t pin_step; /* the step that needs it now; UINT32_MAX: none */
+} coh_segment;
+
+typedef struct coh_arena_map {
+    coh_segment *segments;
+    size_t capacity, count;
+    int32_t first, last, unused; /* list heads; unused: chain of nodes to take again */
+    int32_t *segment_of_chunk;   /* -1: none */
+    uint64_t begin, end;
+} coh_arena_map;
+
+coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
+                              uint32_t chunk_count);
+void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
+
+/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
+coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
+
+/* Frees a chunk's segment; it keeps its last use. */
+void coh_arena_map_release(coh_arena_map *map, int32_t segment);
+
+/* Joins neighbouring free segments whose last uses lie at or before `step`, or are equal. */
+void coh_arena_map_settle(coh_arena_map *map, int64_t step);
+
+#endif

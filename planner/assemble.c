@@ -1,0 +1,301 @@
+#include "planner/assemble.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* ---- key order ---- */
+
+typedef struct move_key {
+    int64_t key; /* 2 * step before it, 2 * step + 1 after it */
+    uint32_t move;
+} move_key;
+
+static int64_t key_of(const coh_move *move)
+{
+    return 2 * (int64_t)move->step + (move->is_out ? 1 : 0);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const move_key *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->move < y->move ? -1 : x->move > y->move;
+}
+
+/* Indices of a residency's moves in key order; equal keys as they were decided. */
+static coh_status sort_moves(const coh_residency *residency, uint32_t **out_order)
+{
+    move_key *keys = NULL;
+    COH_TRY(COH_ALLOC(residency->move_count, &keys));
+    coh_status status = COH_ALLOC(residency->move_count, out_order);
+    if (status == COH_OK) {
+        for (size_t i = 0; i < residency->move_count; i++)
+            keys[i] = (move_key){ key_of(&residency->moves[i]), (uint32_t)i };
+        qsort(keys, residency->move_count, sizeof(*keys), compare_keys);
+        for (size_t i = 0; i < residency->move_count; i++)
+            (*out_order)[i] = keys[i].move;
+    }
+    coh_free(keys);
+    return status;
+}
+
+coh_status coh_mover_list_make(const coh_layout *layout, const coh_residency *residency,
+                               coh_mover_list *out_list)
+{
+    out_list->count = (uint32_t)residency->move_count;
+    COH_TRY(sort_moves(residency, &out_list->moves));
+    COH_TRY(COH_ALLOC(out_list->count + 1, &out_list->need_begin));
+    COH_TRY(COH_ALLOC(out_list->count, &out_list->needs));
+    COH_TRY(COH_ALLOC(out_list->count, &out_list->versions));
+    for (uint32_t i = 0; i < out_list->count; i++) {
+        const coh_move *move = &residency->moves[out_list->moves[i]];
+        int32_t object = layout->chunks[move->chunk].object;
+        uint32_t k = move->chunk - layout->objects[object].chunk_begin;
+        out_list->needs[i] =
+            (coh_need){ .object = object,
+                        .touch_begin = k,
+                        .touch_end = k + 1,
+                        .window_begin = k,
+                        .window_end = k + 1,
+                        .access = move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
+        out_list->need_begin[i + 1] = i + 1;
+        out_list->versions[i] = move->version;
+    }
+    return COH_OK;
+}
+
+void coh_mover_list_fini(coh_mover_list *list)
+{
+    coh_free(list->moves);
+    coh_free(list->need_begin);
+    coh_free(list->needs);
+    coh_free(list->versions);
+    *list = (coh_mover_list){ 0 };
+}
+
+/* ---- writing lines ---- */
+
+typedef struct writer {
+    const coh_assembly *a;
+    coh_program *program;
+    size_t line_capacity, operand_capacity, touch_capacity;
+    uint32_t *device_order, *host_order;
+    uint32_t device_next, host_next; /* in those orders */
+} writer;
+
+static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
+                           int before_after)
+{
+    coh_program *p = w->program;
+    COH_TRY(COH_GROW(&p->lines, &w->line_capacity, p->line_count + 1));
+    p->lines[p->line_count++] = (coh_instruction){ .opcode = (uint8_t)opcode,
+                                                   .lane = (uint8_t)lane,
+                                                   .before_after = (uint8_t)before_after,
+                                                   .predicate_cell = COH_CELL_NONE,
+                                                   .ordinal = ++p->lane_length[lane],
+                                                   .position = position,
+                                                   .operand_begin = p->operand_count,
+                                                   .call = -1 };
+    return COH_OK;
+}
+
+static coh_status add_operand(writer *w, coh_operand operand)
+{
+    coh_program *p = w->program;
+    COH_TRY(COH_GROW(&p->operands, &w->operand_capacity, p->operand_count + 1));
+    operand.touch_begin = p->touch_count;
+    p->operands[p->operand_count++] = operand;
+    p->lines[p->line_count - 1].operand_count++;
+    return COH_OK;
+}
+
+/* The next touch of the newest operand. */
+static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t version)
+{
+    coh_program *p = w->program;
+    COH_TRY(COH_GROW(&p->touches, &w->touch_capacity, p->touch_count + 1));
+    p->touches[p->touch_count++] =
+        (coh_touch){ .chunk = chunk, .extent = extent, .version = version };
+    coh_operand *operand = &p->operands[p->operand_count - 1];
+    operand->touch_count++;
+    operand->bytes += w->a->layout->chunks[chunk].bytes;
+    return COH_OK;
+}
+
+/* One end of a mover: a whole chunk in an arena or in the file. */
+static coh_status add_mover_end(writer *w, uint32_t chunk, coh_tier tier, uint32_t extent,
+                                uint64_t offset, int32_t version, int is_to)
+{
+    const coh_chunk *facts = &w->a->layout->chunks[chunk];
+    COH_TRY(add_operand(w, (coh_operand){ .object = facts->object,
+                                          .tier = (uint8_t)tier,
+                                          .access = is_to ? COH_ACCESS_WRITE : COH_ACCESS_READ,
+                                          .role = is_to ? COH_ROLE_TO : COH_ROLE_FROM,
+                                          .object_offset = facts->object_offset,
+                                          .offset = offset }));
+    return add_touch(w, chunk, extent, version);
+}
+
+/* Position of a key in a program: 0 is its begin, step s is s + 1. */
+static uint32_t position_of(int32_t step)
+{
+    return (uint32_t)(step + 1);
+}
+
+/* A move between `near` and the tier beyond: the disk, or a place in the host tier given by extent and
+ * offset. */
+static coh_status move_line(writer *w, const coh_move *move, uint32_t near_extent,
+                            coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
+                            uint32_t position)
+{
+    const coh_extent *near = &w->program->extents[near_extent];
+    int with_disk = far_tier == COH_TIER_DISK;
+    coh_opcode opcode = with_disk ? (move->is_out ? COH_OP_WRITE : COH_OP_READ)
+                                  : (move->is_out ? COH_OP_STORE : COH_OP_LOAD);
+    coh_lane lane = with_disk ? (move->is_out ? COH_LANE_WRITE : COH_LANE_READ)
+                              : (move->is_out ? COH_LANE_D2H : COH_LANE_H2D);
+    COH_TRY(add_line(w, opcode, lane, position, move->is_out ? 2 : 0));
+    w->program->lines[w->program->line_count - 1].bytes = near->bytes;
+    coh_tier near_tier = (coh_tier)near->tier;
+    if (move->is_out) {
+        COH_TRY(
+            add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 0));
+        return add_mover_end(w, move->chunk, far_tier, far_extent, far_offset, move->version, 1);
+    }
+    COH_TRY(add_mover_end(w, move->chunk, far_tier, far_extent, far_offset, move->version, 0));
+    return add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 1);
+}
+
+static coh_status disk_line(writer *w, const coh_move *move, uint32_t extent, uint32_t position)
+{
+    return move_line(w, move, extent, COH_TIER_DISK, COH_EXTENT_FILE,
+                     w->a->layout->chunks[move->chunk].file_offset, position);
+}
+
+/* The host level's moves with keys below `key_end` (in steps of the host level). */
+static coh_status host_moves_until(writer *w, int64_t key_end, uint32_t position)
+{
+    const coh_residency *host = w->a->host;
+    while (host != NULL && w->host_next < host->move_count &&
+           key_of(&host->moves[w->host_order[w->host_next]]) < key_end) {
+        const coh_move *move = &host->moves[w->host_order[w->host_next++]];
+        COH_TRY(disk_line(w, move, (uint32_t)w->a->device->extent_count + move->extent, position));
+    }
+    return COH_OK;
+}
+
+/* The device level's moves with keys below `key_end`, each with the host level's around it. */
+static coh_status device_moves_until(writer *w, int64_t key_end)
+{
+    const coh_residency *device = w->a->device;
+    while (w->device_next < device->move_count &&
+           key_of(&device->moves[w->device_order[w->device_next]]) < key_end) {
+        int64_t host_step = w->device_next;
+        const coh_move *move = &device->moves[w->device_order[w->device_next++]];
+        uint32_t position = position_of(move->step);
+        if (w->a->host == NULL) {
+            COH_TRY(disk_line(w, move, move->extent, position));
+            continue;
+        }
+        COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
+        const coh_placing *placing = &w->a->host->placings[host_step];
+        uint32_t far_extent =
+            (uint32_t)device->extent_count + w->a->host->touch_extents[placing->touch_begin];
+        COH_TRY(
+            move_line(w, move, move->extent, COH_TIER_HOST, far_extent, placing->offset, position));
+        COH_TRY(host_moves_until(w, 2 * host_step + 2, position));
+    }
+    return COH_OK;
+}
+
+static coh_status compute_line(writer *w, uint32_t step)
+{
+    const coh_sheet_line *line = &w->a->sheet->lines[step];
+    COH_TRY(add_line(w, line->opcode, COH_LANE_COMPUTE, position_of((int32_t)step), 1));
+    coh_instruction *out = &w->program->lines[w->program->line_count - 1];
+    out->predicate_cell = line->predicate_cell;
+    out->call = line->call;
+    out->flops = line->flops;
+    out->bytes = line->bytes;
+    const coh_residency *device = w->a->device;
+    for (uint32_t i = w->a->need_begin[step]; i < w->a->need_begin[step + 1]; i++) {
+        const coh_need *need = &w->a->sheet->needs[i];
+        const coh_placing *placing = &device->placings[i];
+        uint32_t first = w->a->layout->objects[need->object].chunk_begin + need->touch_begin;
+        COH_TRY(add_operand(
+            w, (coh_operand){ .object = need->object,
+                              .tier = COH_TIER_DEVICE,
+                              .access = need->access,
+                              .role = need->role,
+                              .object_offset = w->a->layout->chunks[first].object_offset,
+                              .offset = placing->offset }));
+        for (uint32_t k = 0; k < need->touch_end - need->touch_begin; k++)
+            COH_TRY(add_touch(w, first + k, device->touch_extents[placing->touch_begin + k],
+                              device->touch_versions[placing->touch_begin + k]));
+    }
+    return COH_OK;
+}
+
+/* ---- the whole ---- */
+
+static coh_status copy_extents(writer *w)
+{
+    const coh_residency *device = w->a->device, *host = w->a->host;
+    size_t count = device->extent_count + (host != NULL ? host->extent_count : 0);
+    COH_TRY(COH_ALLOC(count, &w->program->extents));
+    if (device->extent_count > 0)
+        memcpy(w->program->extents, device->extents, device->extent_count * sizeof(coh_extent));
+    if (host != NULL && host->extent_count > 0)
+        memcpy(w->program->extents + device->extent_count, host->extents,
+               host->extent_count * sizeof(coh_extent));
+    w->program->extent_count = (uint32_t)count;
+    w->program->peak_bytes[COH_TIER_DEVICE] = device->peak_bytes;
+    w->program->peak_bytes[COH_TIER_HOST] = host != NULL ? host->peak_bytes : 0;
+    return COH_OK;
+}
+
+static coh_status copy_calls(writer *w)
+{
+    const coh_sheet *sheet = w->a->sheet;
+    COH_TRY(COH_ALLOC(sheet->call_count, &w->program->calls));
+    COH_TRY(COH_ALLOC(sheet->binding_count, &w->program->bindings));
+    if (sheet->call_count > 0)
+        memcpy(w->program->calls, sheet->calls, sheet->call_count * sizeof(coh_line_call));
+    if (sheet->binding_count > 0)
+        memcpy(w->program->bindings, sheet->bindings, sheet->binding_count * sizeof(coh_binding));
+    w->program->call_count = (uint32_t)sheet->call_count;
+    w->program->binding_count = (uint32_t)sheet->binding_count;
+    return COH_OK;
+}
+
+static coh_status write_lines(writer *w)
+{
+    uint32_t step_count = (uint32_t)w->a->sheet->line_count;
+    COH_TRY(host_moves_until(w, 0, 0)); /* after the begin */
+    for (uint32_t step = 0; step < step_count; step++) {
+        COH_TRY(device_moves_until(w, 2 * (int64_t)step + 1));
+        COH_TRY(compute_line(w, step));
+    }
+    COH_TRY(device_moves_until(w, INT64_MAX));
+    return host_moves_until(w, INT64_MAX, step_count + 1);
+}
+
+coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
+{
+    writer w = { .a = assembly, .program = out_program };
+    coh_status status = COH_OK;
+    out_program->kind = assembly->sheet->kind;
+    COH_TRY_GOTO(status, sort_moves(assembly->device, &w.device_order), done);
+    if (assembly->host != NULL)
+        COH_TRY_GOTO(status, sort_moves(assembly->host, &w.host_order), done);
+    COH_TRY_GOTO(status, copy_extents(&w), done);
+    COH_TRY_GOTO(status, copy_calls(&w), done);
+    status = write_lines(&w);
+done:
+    coh_free(w.device_order);
+    coh_free(w.host_order);
+    return status;
+}

@@ -1,0 +1,57 @@
+#include "planner/fingerprint.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+static uint64_t fold_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    return XXH3_64bits_withSeed(data, bytes, hash);
+}
+
+static uint64_t fold_number(uint64_t hash, int64_t value)
+{
+    return fold_bytes(hash, &value, sizeof(value));
+}
+
+static uint64_t fold_text(uint64_t hash, const char *text)
+{
+    return fold_bytes(hash, text, strlen(text) + 1);
+}
+
+static uint64_t fold_shape(uint64_t hash, const coh_shape *shape)
+{
+    hash = fold_number(hash, (int64_t)shape->dtype);
+    for (int32_t i = 0; i < shape->rank; i++)
+        hash = fold_number(hash, shape->dim[i]);
+    return fold_number(hash, shape->rank);
+}
+
+static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_op_entry *op)
+{
+    hash = fold_text(hash, op->kind.name);
+    hash = fold_number(hash, op->kind.revision);
+    hash = fold_bytes(hash, op->attributes, op->attribute_bytes);
+    for (int32_t i = 0; i < op->kind.input_count; i++) {
+        hash = fold_number(hash, op->input[i]);
+        hash = fold_shape(hash, &graph->tensors[op->input[i]].shape);
+    }
+    for (int32_t i = 0; i < op->kind.parameter_count; i++) {
+        hash = fold_number(hash, op->parameter[i]);
+        hash = fold_shape(hash, &op->facts.parameter[i].shape);
+        if (op->parameter[i] >= 0)
+            hash = fold_number(hash, graph->parameters[op->parameter[i]].frozen);
+    }
+    return hash;
+}
+
+uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options)
+{
+    uint64_t hash = fold_text(0, "cohobate numeric plan 1, state f32");
+    hash = fold_number(hash, options->mode);
+    hash = fold_number(hash, options->microbatch_count);
+    hash = fold_number(hash, options->deferred_update);
+    hash = fold_text(hash, options->kernel_path);
+    for (size_t i = 0; i < graph->op_count; i++)
+        hash = fold_op(hash, graph, &graph->ops[i]);
+    return fold_number(hash, graph->loss);
+}

@@ -1,0 +1,468 @@
+#include "planner/layout.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+
+#define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
+
+typedef struct builder {
+    const coh_graph *graph;
+    const coh_plan_options *options;
+    uint64_t chunk_bytes;
+    coh_layout *layout;
+    coh_object_map *map;
+    size_t object_capacity, chunk_capacity, parameter_capacity, group_capacity;
+    int32_t *use_count; /* by graph parameter */
+} builder;
+
+/* ---- objects and chunks ---- */
+
+static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int survives,
+                             int32_t *out_object)
+{
+    coh_layout *layout = b->layout;
+    COH_TRY(COH_GROW(&layout->objects, &b->object_capacity, layout->object_count + 1));
+    layout->objects[layout->object_count] = (coh_object){ .stream = (uint8_t)stream,
+                                                          .owner = owner,
+                                                          .survives = (uint8_t)survives,
+                                                          .chunk_begin = layout->chunk_count };
+    *out_object = (int32_t)layout->object_count++;
+    return COH_OK;
+}
+
+/* The next chunk of the newest object. */
+static coh_status add_chunk(builder *b, uint64_t bytes)
+{
+    coh_layout *layout = b->layout;
+    COH_TRY(COH_GROW(&layout->chunks, &b->chunk_capacity, layout->chunk_count + 1));
+    coh_object *object = &layout->objects[layout->object_count - 1];
+    layout->chunks[layout->chunk_count++] =
+        (coh_chunk){ .object = (int32_t)layout->object_count - 1,
+                     .object_offset = object->bytes,
+                     .bytes = coh_bytes_round_page(bytes) };
+    object->bytes += coh_bytes_round_page(bytes);
+    object->chunk_count++;
+    return COH_OK;
+}
+
+/* An object of plain bytes, cut into even chunks; none for 0 bytes. */
+static coh_status add_plain(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
+                            int survives, int32_t *out_object)
+{
+    *out_object = -1;
+    if (bytes == 0)
+        return COH_OK;
+    COH_TRY(add_object(b, stream, owner, survives, out_object));
+    for (uint64_t done = 0; done < bytes; done += b->chunk_bytes)
+        COH_TRY(add_chunk(b, bytes - done < b->chunk_bytes ? bytes - done : b->chunk_bytes));
+    return COH_OK;
+}
+
+/* An object that stands at the bottom of the device arena for the whole run. */
+static coh_status add_pinned(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
+                             int32_t *out_object)
+{
+    COH_TRY(add_object(b, stream, owner, 1, out_object));
+    COH_TRY(add_chunk(b, bytes));
+    coh_object *object = &b->layout->objects[*out_object];
+    object->pinned = 1;
+    object->pinned_offset = b->layout->pinned_bytes;
+    return coh_bytes_add(b->layout->pinned_bytes, object->bytes, &b->layout->pinned_bytes);
+}
+
+/* ---- parameter groups ---- */
+
+static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Rows of which ranges are made: whole blocks of the kind and whole grains at once. 0: not split. */
+static int64_t row_unit(const coh_parameter_facts *facts)
+{
+    if (facts->row_block <= 0 || facts->shape.rank < 2)
+        return 0;
+    uint64_t row_elements =
+        (uint64_t)coh_shape_elements(&facts->shape) / (uint64_t)facts->shape.dim[0];
+    uint64_t block_elements = row_elements * (uint64_t)facts->row_block;
+    uint64_t times =
+        COH_GRAIN_ELEMENTS / greatest_common_divisor(block_elements, COH_GRAIN_ELEMENTS);
+    int64_t unit = facts->row_block * (int64_t)times;
+    return unit < facts->shape.dim[0] ? unit : facts->shape.dim[0];
+}
+
+/* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces of at most
+ * chunk_bytes; small neighbours share a chunk through *pending, the bytes not yet in a chunk. */
+static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes,
+                                uint64_t *pending)
+{
+    uint64_t rounded = coh_bytes_round_page(bytes);
+    uint64_t most = b->chunk_bytes / GRAIN_BYTES * GRAIN_BYTES;
+    if (*pending > 0 && *pending + rounded > most) {
+        COH_TRY(add_chunk(b, *pending));
+        *pending = 0;
+    }
+    for (uint64_t done = 0; done < rounded;) {
+        uint64_t piece = rounded - done < most ? rounded - done : most;
+        if (boundary_bytes > 0 && done / boundary_bytes != (done + piece - 1) / boundary_bytes)
+            piece = boundary_bytes - done % boundary_bytes;
+        done += piece;
+        if (boundary_bytes == 0 && done == rounded && piece < most)
+            *pending += piece; /* the tail may be joined by the next parameter */
+        else
+            COH_TRY(add_chunk(b, piece));
+    }
+    return COH_OK;
+}
+
+/* The WORK or GRAD object of a group. */
+static coh_status add_parameter_object(builder *b, coh_stream stream, int32_t group_index,
+                                       int survives, int32_t *out_object)
+{
+    const coh_group_layout *group = &b->layout->groups[group_index];
+    COH_TRY(add_object(b, stream, group_index, survives, out_object));
+    uint64_t pending = 0;
+    for (uint32_t i = 0; i < group->parameter_count; i++) {
+        const coh_parameter_layout *parameter = &b->layout->parameters[group->parameter_begin + i];
+        int64_t unit = b->map->row_unit[parameter->parameter];
+        const coh_shape *shape = &b->graph->parameters[parameter->parameter].facts.shape;
+        uint64_t boundary = unit > 0 && unit < shape->dim[0]
+                                ? coh_shape_bytes(shape) / (uint64_t)shape->dim[0] * (uint64_t)unit
+                                : 0;
+        COH_TRY(cut_parameter(b, parameter->elements * sizeof(float), boundary, &pending));
+    }
+    return pending > 0 ? add_chunk(b, pending) : COH_OK;
+}
+
+static coh_status add_state_object(builder *b, int32_t group_index, int32_t work,
+                                   int32_t *out_object)
+{
+    COH_TRY(add_object(b, COH_STREAM_STATE, group_index, 1, out_object));
+    coh_object copy = b->layout->objects[work];
+    for (uint32_t i = 0; i < copy.chunk_count; i++)
+        COH_TRY(add_chunk(b, 2 * b->layout->chunks[copy.chunk_begin + i].bytes));
+    return COH_OK;
+}
+
+/* Appends graph parameter `index` to the newest group. */
+static coh_status add_to_group(builder *b, int32_t index)
+{
+    coh_layout *layout = b->layout;
+    coh_group_layout *group = &layout->groups[layout->group_count - 1];
+    const coh_graph_parameter *parameter = &b->graph->parameters[index];
+    COH_TRY(COH_GROW(&layout->parameters, &b->parameter_capacity, layout->parameter_count + 1));
+    uint64_t offset = 0;
+    if (group->parameter_count > 0) {
+        const coh_parameter_layout *last = &layout->parameters[layout->parameter_count - 1];
+        offset = last->offset + coh_bytes_round_page(last->elements * sizeof(float));
+    }
+    uint64_t elements = (uint64_t)coh_shape_elements(&parameter->facts.shape);
+    uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
+    if (layout->partial_count + grains > UINT32_MAX / 2)
+        return coh_fail(COH_ERR_FULL, "more than 2^31 grains of parameters in one plan");
+    layout->parameters[layout->parameter_count] =
+        (coh_parameter_layout){ .parameter = index,
+                                .group = (int32_t)layout->group_count - 1,
+                                .offset = offset,
+                                .elements = elements,
+                                .partial_begin = layout->partial_count,
+                                .grain_count = (uint32_t)grains,
+                                .decays = parameter->facts.decays,
+                                .frozen = parameter->frozen,
+                                .init = parameter->facts.init,
+                                .init_std = parameter->facts.init_std };
+    layout->partial_count += (uint32_t)grains;
+    b->map->group_of_parameter[index] = (int32_t)layout->group_count - 1;
+    b->map->layout_of_parameter[index] = (int32_t)layout->parameter_count;
+    layout->parameter_count++;
+    group->parameter_count++;
+    return COH_OK;
+}
+
+static coh_status open_group(builder *b)
+{
+    coh_layout *layout = b->layout;
+    COH_TRY(COH_GROW(&layout->groups, &b->group_capacity, layout->group_count + 1));
+    layout->groups[layout->group_count++] = (coh_group_layout){
+        .work = -1, .grad = -1, .state = -1, .parameter_begin = layout->parameter_count
+    };
+    return COH_OK;
+}
+
+/* Closes the newest group: makes its objects. */
+static coh_status close_group(builder *b)
+{
+    coh_layout *layout = b->layout;
+    int32_t index = (int32_t)layout->group_count - 1;
+    int frozen = layout->parameters[layout->groups[index].parameter_begin].frozen;
+    int trained = b->options->mode == COH_PLAN_TRAIN && !frozen;
+    int32_t work = -1, grad = -1, state = -1;
+    COH_TRY(add_parameter_object(b, COH_STREAM_WORK, index, 1, &work));
+    if (trained) {
+        COH_TRY(
+            add_parameter_object(b, COH_STREAM_GRAD, index, b->options->deferred_update, &grad));
+        COH_TRY(add_state_object(b, index, work, &state));
+    }
+    layout->groups[index].work = work;
+    layout->groups[index].grad = grad;
+    layout->groups[index].state = state;
+    return COH_OK;
+}
+
+static int stands_alone(const builder *b, int32_t parameter)
+{
+    return b->use_count[parameter] > 1 || b->map->row_unit[parameter] > 0;
+}
+
+/* Groups of one operator: its plain parameters together, trained and frozen ones apart, each shared or
+ * row-split one alone. `which`: 0 plain trained, 1 plain frozen, 2 alone. */
+static coh_status group_parameters(builder *b, int32_t op_index, int which)
+{
+    const coh_graph_op_entry *op = &b->graph->ops[op_index];
+    int is_open = 0;
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        int32_t index = op->parameter[port];
+        if (index < 0 || b->graph->parameters[index].op != op_index ||
+            b->graph->parameters[index].port != port)
+            continue;
+        int class = stands_alone(b, index) ? 2 : b->graph->parameters[index].frozen ? 1 : 0;
+        if (class != which)
+            continue;
+        if (!is_open)
+            COH_TRY(open_group(b));
+        is_open = 1;
+        COH_TRY(add_to_group(b, index));
+        if (which == 2) {
+            COH_TRY(close_group(b));
+            is_open = 0;
+        }
+    }
+    return is_open ? close_group(b) : COH_OK;
+}
+
+static coh_status add_groups(builder *b)
+{
+    for (size_t i = 0; i < b->graph->op_count; i++)
+        for (int32_t port = 0; port < b->graph->ops[i].kind.parameter_count; port++)
+            if (b->graph->ops[i].parameter[port] >= 0)
+                b->use_count[b->graph->ops[i].parameter[port]]++;
+    for (size_t i = 0; i < b->graph->parameter_count; i++)
+        b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
+    for (size_t i = 0; i < b->graph->op_count; i++)
+        for (int which = 0; which < 3; which++)
+            COH_TRY(group_parameters(b, (int32_t)i, which));
+    return COH_OK;
+}
+
+/* ---- activations, scratch, pinned ---- */
+
+/* Which tensors get a gradient, and which operators run backward. */
+static void mark_backward(builder *b)
+{
+    const coh_graph *graph = b->graph;
+    if (b->options->mode != COH_PLAN_TRAIN)
+        return;
+    b->map->reaches_loss[graph->loss] = 1;
+    for (size_t i = graph->op_count; i-- > 0;) {
+        const coh_graph_op_entry *op = &graph->ops[i];
+        int reaches = 0;
+        for (int32_t port = 0; port < op->kind.output_count; port++)
+            reaches |= b->map->reaches_loss[op->output[port]];
+        int32_t wanted = reaches && graph->tensors[op->output[0]].needs_grad;
+        b->map->runs_backward[i] = wanted;
+        for (int32_t port = 0; wanted && port < op->kind.input_count; port++)
+            if (graph->tensors[op->input[port]].needs_grad)
+                b->map->reaches_loss[op->input[port]] = 1;
+    }
+}
+
+static coh_status add_tensors(builder *b)
+{
+    const coh_graph *graph = b->graph;
+    for (size_t i = 0; i < graph->tensor_count; i++) {
+        const coh_graph_tensor *tensor = &graph->tensors[i];
+        uint64_t bytes = coh_shape_bytes(&tensor->shape);
+        b->map->activation[i] = b->map->gradient[i] = -1;
+        if (tensor->producer < 0)
+            continue;
+        int is_loss = graph->ops[tensor->producer].kind.is_loss && tensor->port == 0;
+        if (tensor->is_output)
+            COH_TRY(add_pinned(b, COH_STREAM_OUTPUT, (int32_t)i, bytes, &b->map->activation[i]));
+        else if (!is_loss)
+            COH_TRY(
+                add_plain(b, COH_STREAM_ACTIVATION, (int32_t)i, bytes, 0, &b->map->activation[i]));
+        if (b->map->reaches_loss[i] && !is_loss)
+            COH_TRY(add_plain(b, COH_STREAM_ACTIVATION_GRAD, (int32_t)i, bytes, 0,
+                              &b->map->gradient[i]));
+    }
+    return COH_OK;
+}
+
+/* Where an operator's backward must write although nobody wants the result, or cannot add. */
+static coh_status add_scratch_gradients(builder *b, int32_t op_index)
+{
+    const coh_graph_op_entry *op = &b->graph->ops[op_index];
+    for (int32_t port = 0; port < op->kind.input_count; port++) {
+        const coh_graph_tensor *tensor = &b->graph->tensors[op->input[port]];
+        int wanted = b->map->reaches_loss[op->input[port]] && tensor->needs_grad;
+        int adds = (op->kind.can_add_grad.inputs >> port) & 1;
+        int skips = (op->kind.can_skip_grad.inputs >> port) & 1;
+        for (int32_t other = 0; other < port; other++)
+            if (op->input[other] == op->input[port])
+                adds = 0; /* one kernel call cannot write and add to the same bytes */
+        if (tensor->shape.dtype == COH_DTYPE_I32 || (wanted ? adds : skips))
+            continue;
+        COH_TRY(add_plain(b, COH_STREAM_SCRATCH, op_index, coh_shape_bytes(&tensor->shape), 0,
+                          &b->map->input_scratch[coh_port_index(op_index, port)]));
+    }
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        if (op->parameter[port] < 0)
+            continue;
+        int frozen = b->graph->parameters[op->parameter[port]].frozen;
+        int adds = (op->kind.can_add_grad.parameters >> port) & 1;
+        int skips = (op->kind.can_skip_grad.parameters >> port) & 1;
+        int needs_adding =
+            b->use_count[op->parameter[port]] > 1 || b->options->microbatch_count > 1;
+        if (frozen ? skips : (adds || !needs_adding))
+            continue;
+        COH_TRY(add_plain(b, COH_STREAM_SCRATCH, op_index,
+                          coh_shape_bytes(&op->facts.parameter[port].shape), 0,
+                          &b->map->parameter_scratch[coh_port_index(op_index, port)]));
+    }
+    return COH_OK;
+}
+
+static coh_status add_operator_objects(builder *b)
+{
+    for (size_t i = 0; i < b->graph->op_count; i++) {
+        const coh_graph_op_entry *op = &b->graph->ops[i];
+        for (size_t port = coh_port_index((int32_t)i, 0); port < coh_port_index((int32_t)i + 1, 0);
+             port++)
+            b->map->input_scratch[port] = b->map->parameter_scratch[port] = b->map->kept[port] = -1;
+        COH_TRY(add_plain(b, COH_STREAM_SAVED, (int32_t)i, op->facts.saved_bytes, 0,
+                          &b->map->saved[i]));
+        COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
+                          op->facts.workspace_bytes[COH_PHASE_FORWARD], 0,
+                          &b->map->workspace[COH_PHASE_FORWARD][i]));
+        b->map->workspace[COH_PHASE_BACKWARD][i] = -1;
+        for (int32_t port = 0; port < op->kind.state_count; port++)
+            COH_TRY(add_plain(b, COH_STREAM_KEPT, (int32_t)i,
+                              coh_shape_bytes(&op->facts.state[port]), 1,
+                              &b->map->kept[coh_port_index((int32_t)i, port)]));
+        if (!b->map->runs_backward[i])
+            continue;
+        COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
+                          op->facts.workspace_bytes[COH_PHASE_BACKWARD], 0,
+                          &b->map->workspace[COH_PHASE_BACKWARD][i]));
+        COH_TRY(add_scratch_gradients(b, (int32_t)i));
+    }
+    return COH_OK;
+}
+
+static coh_status add_pinned_objects(builder *b)
+{
+    coh_layout *layout = b->layout;
+    uint64_t microbatches = (uint64_t)b->options->microbatch_count;
+    COH_TRY(add_pinned(b, COH_STREAM_CELLS, 0, sizeof(coh_cells), &layout->cells));
+    layout->partials = -1;
+    if (b->options->mode == COH_PLAN_TRAIN)
+        COH_TRY(add_pinned(b, COH_STREAM_PARTIALS, 0,
+                           (uint64_t)layout->partial_count * sizeof(double), &layout->partials));
+    layout->losses = -1;
+    if (b->graph->loss >= 0)
+        COH_TRY(add_pinned(b, COH_STREAM_LOSS, b->graph->loss, microbatches * COH_LOSS_STRIDE_BYTES,
+                           &layout->losses));
+    for (size_t i = 0; i < b->graph->input_count; i++) {
+        uint64_t bytes = 0;
+        int32_t tensor = b->graph->inputs[i];
+        COH_TRY(
+            coh_bytes_mul(coh_shape_bytes(&b->graph->tensors[tensor].shape), microbatches, &bytes));
+        COH_TRY(add_pinned(b, COH_STREAM_INPUT, tensor, bytes, &layout->input_objects[i]));
+        b->map->activation[tensor] = layout->input_objects[i];
+    }
+    layout->input_count = (uint32_t)b->graph->input_count;
+    return COH_OK;
+}
+
+static coh_status allocate_map(builder *b)
+{
+    const coh_graph *graph = b->graph;
+    coh_object_map *map = b->map;
+    size_t ports = graph->op_count * COH_PORT_MAX;
+    COH_TRY(COH_ALLOC(graph->tensor_count, &map->activation));
+    COH_TRY(COH_ALLOC(graph->tensor_count, &map->gradient));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->saved));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->workspace[COH_PHASE_FORWARD]));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->workspace[COH_PHASE_BACKWARD]));
+    COH_TRY(COH_ALLOC(ports, &map->input_scratch));
+    COH_TRY(COH_ALLOC(ports, &map->parameter_scratch));
+    COH_TRY(COH_ALLOC(ports, &map->kept));
+    COH_TRY(COH_ALLOC(graph->parameter_count, &map->group_of_parameter));
+    COH_TRY(COH_ALLOC(graph->parameter_count, &map->layout_of_parameter));
+    COH_TRY(COH_ALLOC(graph->tensor_count, &map->reaches_loss));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->runs_backward));
+    COH_TRY(COH_ALLOC(graph->parameter_count, &map->row_unit));
+    COH_TRY(COH_ALLOC(graph->input_count, &b->layout->input_objects));
+    return COH_ALLOC(graph->parameter_count, &b->use_count);
+}
+
+static coh_status build_all(builder *b)
+{
+    COH_TRY(allocate_map(b));
+    b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
+    COH_TRY(add_groups(b));
+    mark_backward(b);
+    COH_TRY(add_tensors(b));
+    COH_TRY(add_operator_objects(b));
+    return add_pinned_objects(b);
+}
+
+coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
+                            uint64_t chunk_bytes, coh_layout *out_layout, coh_object_map *out_map)
+{
+    *out_layout = (coh_layout){ 0 };
+    *out_map = (coh_object_map){ 0 };
+    if (options->mode == COH_PLAN_TRAIN && graph->loss < 0)
+        return coh_fail(COH_ERR_ARGUMENT, "a graph to train needs a loss: call coh_graph_loss");
+    if (graph->op_count == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "the graph has no operator");
+    builder b = { .graph = graph,
+                  .options = options,
+                  .chunk_bytes = chunk_bytes / GRAIN_BYTES * GRAIN_BYTES,
+                  .layout = out_layout,
+                  .map = out_map };
+    if (b.chunk_bytes == 0)
+        b.chunk_bytes = GRAIN_BYTES;
+    coh_status status = build_all(&b);
+    coh_free(b.use_count);
+    if (status != COH_OK) {
+        coh_layout_fini(out_layout);
+        coh_object_map_fini(out_map);
+    }
+    return status;
+}
+
+void coh_object_map_fini(coh_object_map *map)
+{
+    coh_free(map->activation);
+    coh_free(map->gradient);
+    coh_free(map->saved);
+    coh_free(map->workspace[COH_PHASE_FORWARD]);
+    coh_free(map->workspace[COH_PHASE_BACKWARD]);
+    coh_free(map->input_scratch);
+    coh_free(map->parameter_scratch);
+    coh_free(map->kept);
+    coh_free(map->group_of_parameter);
+    coh_free(map->layout_of_parameter);
+    coh_free(map->reaches_loss);
+    coh_free(map->runs_backward);
+    coh_free(map->row_unit);
+    *map = (coh_object_map){ 0 };
+}

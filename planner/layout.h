@@ -1,0 +1,57 @@
+/* layout.h - list every object that the programs of a plan will touch, and cut it into chunks.
+ *
+ *   group (the parameters that one operator brought in)
+ *     work   |weight..............|bias|         each parameter from a page on
+ *     grad   |weight..............|bias|         same offsets
+ *     state  |m v|m v|m v|m v|m v |m v |         per chunk of work: n bytes of m, n bytes of v
+ *     chunks |----|----|----|----|-----|         ends at grain or parameter ends
+ *
+ * A parameter with several uses, and one that may come by ranges of rows, is a group of its own: so all
+ * parameters of a group are always read together, and the chunks of a row-split one never straddle two
+ * ranges. */
+#ifndef COH_PLANNER_LAYOUT_H
+#define COH_PLANNER_LAYOUT_H
+
+#include "planner/graph.h"
+#include "planner/plan.h"
+#include "planner/program.h"
+
+/* Objects of graph things; -1 where there is none. Beside the layout, for the planner's own use. */
+typedef struct coh_object_map {
+    int32_t *activation, *gradient;      /* by tensor */
+    int32_t *saved;                      /* by operator */
+    int32_t *workspace[COH_PHASE_COUNT]; /* by operator */
+    int32_t *input_scratch,
+        *parameter_scratch;       /* by operator x port: gradients on the way to an ADD,
+                                                   or into the void */
+    int32_t *kept;                /* by operator x state port */
+    int32_t *group_of_parameter;  /* by graph parameter */
+    int32_t *layout_of_parameter; /* by graph parameter: index in layout.parameters */
+    int32_t *reaches_loss;        /* by tensor: its gradient exists */
+    int32_t *runs_backward;       /* by operator */
+    int64_t *row_unit;            /* by graph parameter: ranges are multiples of it; 0 */
+} coh_object_map;
+
+/* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train). The
+ * layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena sizes come
+ * later. */
+coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
+                            uint64_t chunk_bytes, coh_layout *out_layout, coh_object_map *out_map);
+void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */
+
+/* Index in input_scratch or parameter_scratch, and kept. */
+static inline size_t coh_port_index(int32_t op, int32_t port)
+{
+    return (size_t)op * COH_PORT_MAX + (size_t)port;
+}
+
+/* Bytes of a tensor's elements. */
+static inline uint64_t coh_shape_bytes(const coh_shape *shape)
+{
+    return (uint64_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+}
+
+/* Bytes between the losses of two micro-batches in the LOSS object. */
+#define COH_LOSS_STRIDE_BYTES 64u
+
+#endif

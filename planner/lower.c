@@ -1,0 +1,253 @@
+#include "planner/lower.h"
+
+#include "base/alloc.h"
+#include "planner/lower_writer.h"
+
+void coh_sheet_fini(coh_sheet *sheet)
+{
+    coh_free(sheet->lines);
+    coh_free(sheet->needs);
+    coh_free(sheet->calls);
+    coh_free(sheet->bindings);
+    *sheet = (coh_sheet){ 0 };
+}
+
+coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    w->chunk_updated[w->layout->objects[facts->work].chunk_begin + chunk] = 1;
+    COH_TRY(coh_lower_line(w, COH_OP_UPDATE));
+    if (w->options->deferred_update)
+        w->sheet->lines[w->sheet->line_count - 1].predicate_cell = COH_CELL_PENDING;
+    COH_TRY(coh_lower_need(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
+    COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
+    COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
+                           COH_ROLE_OPTIMIZER_STATE));
+    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
+}
+
+coh_status coh_lower_norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    COH_TRY(coh_lower_line(w, COH_OP_NORM));
+    COH_TRY(coh_lower_need(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
+                           COH_ROLE_GRAD));
+    return coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
+}
+
+static coh_status feed(coh_lower_writer *w)
+{
+    COH_TRY(coh_lower_line(w, COH_OP_FEED));
+    COH_TRY(coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS));
+    for (uint32_t i = 0; i < w->layout->input_count; i++)
+        COH_TRY(
+            coh_lower_need_all(w, w->layout->input_objects[i], COH_ACCESS_WRITE, COH_ROLE_INPUT));
+    return COH_OK;
+}
+
+static coh_status forward_all(coh_lower_writer *w, int32_t microbatch)
+{
+    for (size_t op = 0; op < w->graph->op_count; op++)
+        COH_TRY(coh_lower_call(w, COH_OP_FORWARD, (int32_t)op, microbatch, 0));
+    return COH_OK;
+}
+
+/* ---- recomputation ---- */
+
+static int is_inner(const coh_lower_writer *w, int32_t tensor, int32_t block)
+{
+    const coh_graph_tensor *facts = &w->graph->tensors[tensor];
+    if (facts->producer < 0 || facts->is_output || w->graph->ops[facts->producer].block != block)
+        return 0;
+    for (size_t i = 0; i < w->graph->op_count; i++) {
+        const coh_graph_op_entry *op = &w->graph->ops[i];
+        for (int32_t port = 0; op->block != block && port < op->kind.input_count; port++)
+            if (op->input[port] == tensor)
+                return 0;
+    }
+    return 1;
+}
+
+/* Marks the block's operators that must run again so that its backward finds what it reads: from the last
+ * operator back, an operator is wanted if it saves something backward needs, or if one of its inner outputs
+ * is read by backward or by another wanted operator. */
+static void mark_recomputed(const coh_lower_writer *w, int32_t first, int32_t last, uint8_t *wanted,
+                            uint8_t *tensor_wanted)
+{
+    for (int32_t i = first; i <= last; i++) {
+        const coh_graph_op_entry *op = &w->graph->ops[i];
+        if (!w->map->runs_backward[i])
+            continue;
+        for (int32_t port = 0; port < op->kind.input_count; port++)
+            if ((op->kind.backward_reads.inputs >> port) & 1)
+                tensor_wanted[op->input[port]] = 1;
+        for (int32_t port = 0; port < op->kind.output_count; port++)
+            if ((op->kind.backward_reads.outputs >> port) & 1)
+                tensor_wanted[op->output[port]] = 1;
+    }
+    for (int32_t i = last; i >= first; i--) {
+        const coh_graph_op_entry *op = &w->graph->ops[i];
+        wanted[i] = w->map->saved[i] >= 0 && w->map->runs_backward[i];
+        for (int32_t port = 0; port < op->kind.output_count; port++)
+            if (tensor_wanted[op->output[port]] && is_inner(w, op->output[port], op->block))
+                wanted[i] = 1;
+        for (int32_t port = 0; wanted[i] && port < op->kind.input_count; port++)
+            tensor_wanted[op->input[port]] = 1;
+    }
+}
+
+static coh_status recompute_block(coh_lower_writer *w, int32_t last, int32_t microbatch)
+{
+    int32_t first = last;
+    while (first > 0 && w->graph->ops[first - 1].block == w->graph->ops[last].block)
+        first--;
+    uint8_t *wanted = NULL, *tensor_wanted = NULL;
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC(w->graph->op_count, &wanted), done);
+    COH_TRY_GOTO(status, COH_ALLOC(w->graph->tensor_count, &tensor_wanted), done);
+    mark_recomputed(w, first, last, wanted, tensor_wanted);
+    for (int32_t i = first; i <= last; i++)
+        if (wanted[i])
+            COH_TRY_GOTO(status, coh_lower_call(w, COH_OP_RECOMPUTE, i, microbatch, 0), done);
+done:
+    coh_free(wanted);
+    coh_free(tensor_wanted);
+    return status;
+}
+
+static coh_status backward_all(coh_lower_writer *w, int32_t microbatch, int final)
+{
+    int32_t open_block = -1;
+    for (int32_t op = (int32_t)w->graph->op_count - 1; op >= 0; op--) {
+        int32_t block = w->graph->ops[op].block;
+        if (w->recompute && block >= 0 && block != open_block)
+            COH_TRY(recompute_block(w, op, microbatch));
+        open_block = block;
+        if (w->map->runs_backward[op])
+            COH_TRY(coh_lower_call(w, COH_OP_BACKWARD, op, microbatch, final));
+    }
+    return COH_OK;
+}
+
+/* ---- whole programs ---- */
+
+static coh_status lower_body(coh_lower_writer *w)
+{
+    COH_TRY(feed(w));
+    if (w->options->mode == COH_PLAN_INFER)
+        return forward_all(w, 0);
+    int32_t count = w->options->microbatch_count;
+    for (int32_t microbatch = 0; microbatch < count; microbatch++) {
+        COH_TRY(forward_all(w, microbatch));
+        COH_TRY(backward_all(w, microbatch, microbatch == count - 1));
+    }
+    COH_TRY(coh_lower_line(w, COH_OP_CLIP));
+    COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
+    COH_TRY(coh_lower_need_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));
+    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
+}
+
+/* The deferred updates, in the order in which the next forward will want them. */
+static coh_status lower_drain(coh_lower_writer *w)
+{
+    for (size_t i = 0; i < w->graph->op_count; i++) {
+        const coh_graph_op_entry *op = &w->graph->ops[i];
+        for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+            if (op->parameter[port] < 0)
+                continue;
+            int32_t group = w->map->group_of_parameter[op->parameter[port]];
+            if (w->layout->groups[group].grad < 0)
+                continue;
+            const coh_object *work = &w->layout->objects[w->layout->groups[group].work];
+            for (uint32_t chunk = 0; chunk < work->chunk_count; chunk++)
+                if (!w->chunk_updated[work->chunk_begin + chunk])
+                    COH_TRY(coh_lower_update(w, group, chunk));
+        }
+    }
+    COH_TRY(coh_lower_line(w, COH_OP_SETTLE));
+    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
+}
+
+/* One line per chunk of an object, in a window of its own. */
+static coh_status visit_object(coh_lower_writer *w, coh_opcode opcode, int32_t object, int access,
+                               coh_role role)
+{
+    if (object < 0)
+        return COH_OK;
+    uint32_t count = w->layout->objects[object].chunk_count;
+    for (uint32_t chunk = 0; chunk < count; chunk++) {
+        COH_TRY(coh_lower_line(w, opcode));
+        COH_TRY(coh_lower_need(w, object, chunk, chunk + 1, access, role));
+    }
+    return COH_OK;
+}
+
+/* INIT, IMPORT, HASH, SAVE: every surviving chunk, group by group. Gradients are visited where they
+ * survive, but for SAVE: what waits in them was drained before. */
+static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
+{
+    int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
+    int access = writes ? COH_ACCESS_WRITE : COH_ACCESS_READ;
+    for (uint32_t i = 0; i < w->layout->group_count; i++) {
+        const coh_group_layout *group = &w->layout->groups[i];
+        COH_TRY(visit_object(w, opcode, group->work, access, COH_ROLE_WORK));
+        COH_TRY(visit_object(w, opcode, group->state, access, COH_ROLE_OPTIMIZER_STATE));
+        if (opcode != COH_OP_SAVE && w->options->deferred_update)
+            COH_TRY(visit_object(w, opcode, group->grad, access, COH_ROLE_GRAD));
+    }
+    for (size_t i = 0; writes && i < w->graph->op_count; i++)
+        for (int32_t port = 0; port < w->graph->ops[i].kind.state_count; port++)
+            COH_TRY(visit_object(w, opcode, w->map->kept[coh_port_index((int32_t)i, port)], access,
+                                 COH_ROLE_STATE));
+    return COH_OK;
+}
+
+static coh_status lower_kind(coh_lower_writer *w)
+{
+    int trains = w->options->mode == COH_PLAN_TRAIN;
+    switch (w->sheet->kind) {
+    case COH_PROGRAM_INIT:
+        return lower_visit(w, COH_OP_INIT);
+    case COH_PROGRAM_BODY:
+        return lower_body(w);
+    case COH_PROGRAM_DRAIN:
+        return trains && w->options->deferred_update ? lower_drain(w) : COH_OK;
+    case COH_PROGRAM_EVALUATE:
+        if (!trains)
+            return COH_OK;
+        COH_TRY(feed(w));
+        return forward_all(w, 0);
+    case COH_PROGRAM_SAVE:
+        return trains ? lower_visit(w, COH_OP_SAVE) : COH_OK;
+    case COH_PROGRAM_HASH:
+        return lower_visit(w, COH_OP_HASH);
+    case COH_PROGRAM_IMPORT:
+        return lower_visit(w, COH_OP_IMPORT);
+    case COH_PROGRAM_KIND_COUNT:
+        break;
+    }
+    return coh_fail(COH_ERR_INTERNAL, "no program of kind %d", (int)w->sheet->kind);
+}
+
+coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
+                     const coh_layout *layout, const coh_object_map *map, int recompute,
+                     int row_passes, coh_program_kind kind, coh_sheet *out_sheet)
+{
+    *out_sheet = (coh_sheet){ .kind = kind };
+    coh_lower_writer w = { .graph = graph,
+                           .options = options,
+                           .layout = layout,
+                           .map = map,
+                           .recompute = recompute,
+                           .row_passes = row_passes < 1 ? 1 : row_passes,
+                           .sheet = out_sheet };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_touched), done);
+    COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_updated), done);
+    status = lower_kind(&w);
+done:
+    coh_free(w.chunk_touched);
+    coh_free(w.chunk_updated);
+    if (status != COH_OK)
+        coh_sheet_fini(out_sheet);
+    return status;
+}

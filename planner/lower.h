@@ -1,0 +1,50 @@
+/* lower.h - write down the compute lines of a program: what is done, in which order, on which objects.
+ *
+ * Nothing here knows of addresses, tiers or budgets. A line has *needs*: an object, the chunks it
+ * touches, and the window of chunks that must lie next to one another. The next stage (residency.h)
+ * finds a place for every window and adds the movers. */
+#ifndef COH_PLANNER_LOWER_H
+#define COH_PLANNER_LOWER_H
+
+#include "planner/layout.h"
+
+/* Chunk numbers count from the object's first chunk; ends are exclusive. */
+typedef struct coh_need {
+    int32_t object;
+    uint32_t touch_begin, touch_end;
+    uint32_t window_begin, window_end; /* covers the touched chunks */
+    uint8_t access, role;
+} coh_need;
+
+typedef struct coh_sheet_line {
+    coh_opcode opcode;
+    int8_t predicate_cell;
+    uint32_t need_begin, need_count;
+    int32_t call;
+    double flops;
+    uint64_t bytes;
+} coh_sheet_line;
+
+/* The compute lines of one program. calls and bindings go into the program as they are; a binding's
+ * `operand` is the number of a need of its line. */
+typedef struct coh_sheet {
+    coh_program_kind kind;
+    coh_sheet_line *lines;
+    size_t line_count, line_capacity;
+    coh_need *needs;
+    size_t need_count, need_capacity;
+    coh_line_call *calls;
+    size_t call_count, call_capacity;
+    coh_binding *bindings;
+    size_t binding_count, binding_capacity;
+} coh_sheet;
+
+/* `recompute`: blocks are recomputed in backward. `row_passes`: a row-split parameter is taken in at most
+ * so many ranges (1: whole). Fails: COH_ERR_MEMORY. A kind of program that this mode does not have gives
+ * an empty sheet. */
+coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
+                     const coh_layout *layout, const coh_object_map *map, int recompute,
+                     int row_passes, coh_program_kind kind, coh_sheet *out_sheet);
+void coh_sheet_fini(coh_sheet *sheet); /* accepts a zeroed struct */
+
+#endif

@@ -1,0 +1,519 @@
+#include "planner/lower_writer.h"
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+
+coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode)
+{
+    coh_sheet *sheet = w->sheet;
+    COH_TRY(COH_GROW(&sheet->lines, &sheet->line_capacity, sheet->line_count + 1));
+    sheet->lines[sheet->line_count++] = (coh_sheet_line){ .opcode = opcode,
+                                                          .predicate_cell = COH_CELL_NONE,
+                                                          .need_begin = (uint32_t)sheet->need_count,
+                                                          .call = -1 };
+    return COH_OK;
+}
+
+coh_status coh_lower_need(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end,
+                          int access, coh_role role)
+{
+    coh_sheet *sheet = w->sheet;
+    coh_sheet_line *line = &sheet->lines[sheet->line_count - 1];
+    const coh_object *facts = &w->layout->objects[object];
+    COH_TRY(COH_GROW(&sheet->needs, &sheet->need_capacity, sheet->need_count + 1));
+    sheet->needs[sheet->need_count++] = (coh_need){ .object = object,
+                                                    .touch_begin = begin,
+                                                    .touch_end = end,
+                                                    .window_begin = begin,
+                                                    .window_end = end,
+                                                    .access = (uint8_t)access,
+                                                    .role = (uint8_t)role };
+    line->need_count++;
+    for (uint32_t i = begin; i < end; i++)
+        line->bytes +=
+            w->layout->chunks[facts->chunk_begin + i].bytes * (access == COH_ACCESS_BOTH ? 2 : 1);
+    return COH_OK;
+}
+
+coh_status coh_lower_need_all(coh_lower_writer *w, int32_t object, int access, coh_role role)
+{
+    return coh_lower_need(w, object, 0, w->layout->objects[object].chunk_count, access, role);
+}
+
+coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t object_offset,
+                          const coh_shape *shape)
+{
+    coh_sheet *sheet = w->sheet;
+    COH_TRY(COH_GROW(&sheet->bindings, &sheet->binding_capacity, sheet->binding_count + 1));
+    sheet->bindings[sheet->binding_count++] =
+        (coh_binding){ .role = (uint8_t)role,
+                       .port = (uint8_t)port,
+                       .operand = (uint16_t)(sheet->lines[sheet->line_count - 1].need_count - 1),
+                       .object_offset = object_offset,
+                       .shape = *shape };
+    sheet->calls[sheet->call_count - 1].binding_count++;
+    return COH_OK;
+}
+
+/* ---- one call of an operator ---- */
+
+/* The rows [begin, end) of count that one line of a call works on; count 0: not split. */
+typedef struct row_range {
+    int64_t begin, end, count;
+} row_range;
+
+static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch, row_range rows)
+{
+    coh_sheet *sheet = w->sheet;
+    COH_TRY(COH_GROW(&sheet->calls, &sheet->call_capacity, sheet->call_count + 1));
+    sheet->calls[sheet->call_count] =
+        (coh_line_call){ .operator_index = op,
+                         .microbatch = microbatch,
+                         .row_begin = rows.begin,
+                         .row_end = rows.end,
+                         .row_count = rows.count,
+                         .binding_begin = (uint32_t)sheet->binding_count };
+    sheet->lines[sheet->line_count - 1].call = (int32_t)sheet->call_count++;
+    return COH_OK;
+}
+
+static coh_shape byte_shape(uint64_t bytes)
+{
+    return (coh_shape){ .dtype = COH_DTYPE_F32,
+                        .rank = 1,
+                        .dim = { (int64_t)((bytes + sizeof(float) - 1) / sizeof(float)) } };
+}
+
+/* Pure write on the first of several ranges, added to from then on. */
+static int writes_or_adds(row_range rows, int adds)
+{
+    return adds || rows.begin > 0 ? COH_ACCESS_BOTH : COH_ACCESS_WRITE;
+}
+
+/* Number of the newest line's need on `object`, or -1. */
+static int find_need(const coh_sheet *sheet, int32_t object)
+{
+    const coh_sheet_line *line = &sheet->lines[sheet->line_count - 1];
+    for (uint32_t i = 0; i < line->need_count; i++)
+        if (sheet->needs[line->need_begin + i].object == object)
+            return (int)i;
+    return -1;
+}
+
+/* An operand of an activation, or of an input's or the loss's part for this micro-batch. What a line reads
+ * through two ports is one operand with two bindings. */
+static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t microbatch, int access,
+                              coh_role role, int port)
+{
+    const coh_graph_tensor *facts = &w->graph->tensors[tensor];
+    int32_t object = w->map->activation[tensor];
+    uint64_t offset = 0;
+    if (facts->producer < 0)
+        offset = coh_shape_bytes(&facts->shape) * (uint64_t)microbatch;
+    if (object < 0) { /* the loss */
+        object = w->layout->losses;
+        offset = (uint64_t)microbatch * COH_LOSS_STRIDE_BYTES;
+        access = COH_ACCESS_BOTH;
+    }
+    int need = access == COH_ACCESS_READ ? find_need(w->sheet, object) : -1;
+    if (need < 0)
+        COH_TRY(coh_lower_need_all(w, object, access, role));
+    COH_TRY(coh_lower_bind(w, role, port, offset, &facts->shape));
+    if (need >= 0)
+        w->sheet->bindings[w->sheet->binding_count - 1].operand = (uint16_t)need;
+    return COH_OK;
+}
+
+/* The first and last+1 chunk of an object that cover [begin, end) bytes of it. */
+static void chunks_of_bytes(const coh_layout *layout, int32_t object, uint64_t begin, uint64_t end,
+                            uint32_t *out_begin, uint32_t *out_end)
+{
+    const coh_object *facts = &layout->objects[object];
+    uint32_t first = 0;
+    while (layout->chunks[facts->chunk_begin + first].object_offset +
+               layout->chunks[facts->chunk_begin + first].bytes <=
+           begin)
+        first++;
+    uint32_t last = first;
+    while (last < facts->chunk_count &&
+           layout->chunks[facts->chunk_begin + last].object_offset < end)
+        last++;
+    *out_begin = first;
+    *out_end = last;
+}
+
+/* The bytes and chunks of a parameter's group that a range of rows stands for. Whole groups where rows are
+ * not split: all parameters of a group are read together. */
+static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, row_range rows,
+                             uint32_t *out_begin, uint32_t *out_end)
+{
+    const coh_group_layout *group = &w->layout->groups[w->map->group_of_parameter[parameter]];
+    const coh_object *object = &w->layout->objects[group->work];
+    *out_begin = 0;
+    *out_end = object->chunk_count;
+    if (rows.count == 0 || w->map->row_unit[parameter] == 0)
+        return;
+    const coh_shape *shape = &w->graph->parameters[parameter].facts.shape;
+    uint64_t row_bytes = coh_shape_bytes(shape) / (uint64_t)shape->dim[0];
+    chunks_of_bytes(w->layout, group->work, row_bytes * (uint64_t)rows.begin,
+                    row_bytes * (uint64_t)rows.end, out_begin, out_end);
+}
+
+/* Need (once per group) and binding of one parameter's WORK or GRAD. */
+static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, row_range rows, int access,
+                                 int32_t object, coh_role role, int port)
+{
+    const coh_parameter_layout *layout =
+        &w->layout->parameters[w->map->layout_of_parameter[parameter]];
+    int need = find_need(w->sheet, object);
+    if (need < 0) {
+        uint32_t begin = 0, end = 0;
+        parameter_chunks(w, parameter, rows, &begin, &end);
+        COH_TRY(coh_lower_need(w, object, begin, end, access, role));
+        need = (int)w->sheet->lines[w->sheet->line_count - 1].need_count - 1;
+    }
+    coh_shape shape = w->graph->parameters[parameter].facts.shape;
+    uint64_t offset = layout->offset;
+    int is_split = rows.count > 0 && w->map->row_unit[parameter] > 0;
+    if (is_split) {
+        offset += coh_shape_bytes(&shape) / (uint64_t)shape.dim[0] * (uint64_t)rows.begin;
+        shape.dim[0] = rows.end - rows.begin;
+    }
+    COH_TRY(coh_lower_bind(w, role, port, offset, &shape));
+    coh_binding *binding = &w->sheet->bindings[w->sheet->binding_count - 1];
+    binding->operand = (uint16_t)need;
+    binding->origin[0] = is_split ? rows.begin : 0;
+    return COH_OK;
+}
+
+static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, coh_role role,
+                             uint64_t bytes)
+{
+    if (object < 0)
+        return COH_OK;
+    coh_shape shape = byte_shape(bytes);
+    COH_TRY(coh_lower_need_all(w, object, access, role));
+    return coh_lower_bind(w, role, 0, 0, &shape);
+}
+
+static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
+                               int32_t microbatch, row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    COH_TRY(coh_lower_line(w, opcode));
+    COH_TRY(open_call(w, index, microbatch, rows));
+    for (int32_t port = 0; port < op->kind.input_count; port++)
+        COH_TRY(tensor_port(w, op->input[port], microbatch, COH_ACCESS_READ, COH_ROLE_INPUT, port));
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        if (op->parameter[port] < 0)
+            continue;
+        int32_t group = w->map->group_of_parameter[op->parameter[port]];
+        COH_TRY(parameter_port(w, op->parameter[port], rows, COH_ACCESS_READ,
+                               w->layout->groups[group].work, COH_ROLE_PARAMETER, port));
+    }
+    for (int32_t port = 0; port < op->kind.output_count; port++)
+        COH_TRY(tensor_port(w, op->output[port], microbatch, writes_or_adds(rows, 0),
+                            COH_ROLE_OUTPUT, port));
+    for (int32_t port = 0; port < op->kind.state_count; port++) {
+        COH_TRY(coh_lower_need_all(w, w->map->kept[coh_port_index(index, port)], COH_ACCESS_BOTH,
+                                   COH_ROLE_STATE));
+        COH_TRY(coh_lower_bind(w, COH_ROLE_STATE, port, 0, &op->facts.state[port]));
+    }
+    COH_TRY(bytes_port(w, w->map->saved[index], writes_or_adds(rows, 0), COH_ROLE_SAVED,
+                       op->facts.saved_bytes));
+    return bytes_port(w, w->map->workspace[COH_PHASE_FORWARD][index], COH_ACCESS_WRITE,
+                      COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_FORWARD]);
+}
+
+/* Has an earlier contribution of this step written the gradient of input `port`? Contributions come in the
+ * order of backward: later operators first, and ports of one operator in rising order. */
+static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t port)
+{
+    int32_t tensor = w->graph->ops[index].input[port];
+    for (int32_t other = 0; other < port; other++)
+        if (w->graph->ops[index].input[other] == tensor)
+            return 1;
+    for (size_t i = (size_t)index + 1; i < w->graph->op_count; i++) {
+        if (!w->map->runs_backward[i])
+            continue;
+        for (int32_t p = 0; p < w->graph->ops[i].kind.input_count; p++)
+            if (w->graph->ops[i].input[p] == tensor)
+                return 1;
+    }
+    return 0;
+}
+
+static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    for (int32_t port = 0; port < op->kind.input_count; port++) {
+        int32_t tensor = op->input[port];
+        const coh_shape *shape = &w->graph->tensors[tensor].shape;
+        int32_t scratch = w->map->input_scratch[coh_port_index(index, port)];
+        int adds = scratch < 0 && input_grad_adds(w, index, port);
+        int32_t object = scratch >= 0 ? scratch : w->map->gradient[tensor];
+        if (object < 0)
+            continue;
+        COH_TRY(coh_lower_need_all(w, object, writes_or_adds(rows, adds), COH_ROLE_INPUT_GRAD));
+        COH_TRY(coh_lower_bind(w, COH_ROLE_INPUT_GRAD, port, 0, shape));
+        if (adds)
+            w->sheet->calls[w->sheet->call_count - 1].input_grad_adds |= 1u << port;
+    }
+    return COH_OK;
+}
+
+/* Marks the chunks of a gradient as written in this step; 1 if they were already. */
+static int touch_gradient(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end)
+{
+    uint32_t first = w->layout->objects[object].chunk_begin;
+    int touched = w->chunk_touched[first + begin];
+    for (uint32_t i = begin; i < end; i++)
+        w->chunk_touched[first + i] = 1;
+    return touched;
+}
+
+static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    coh_line_call *call = &w->sheet->calls[w->sheet->call_count - 1];
+    uint32_t adding_groups = 0; /* bit i: the group of port i was written before */
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        int32_t parameter = op->parameter[port];
+        if (parameter < 0)
+            continue;
+        int32_t scratch = w->map->parameter_scratch[coh_port_index(index, port)];
+        if (scratch >= 0) {
+            COH_TRY(
+                coh_lower_need_all(w, scratch, writes_or_adds(rows, 0), COH_ROLE_PARAMETER_GRAD));
+            COH_TRY(coh_lower_bind(w, COH_ROLE_PARAMETER_GRAD, port, 0,
+                                   &w->graph->parameters[parameter].facts.shape));
+            continue;
+        }
+        int32_t group = w->map->group_of_parameter[parameter];
+        int32_t object = w->layout->groups[group].grad;
+        if (object < 0)
+            continue;
+        int adds = 0;
+        if (find_need(w->sheet, object) < 0) {
+            uint32_t begin = 0, end = 0;
+            parameter_chunks(w, parameter, rows, &begin, &end);
+            adds = touch_gradient(w, object, begin, end);
+        } else {
+            for (int32_t other = 0; other < port; other++)
+                if (op->parameter[other] >= 0 &&
+                    w->map->group_of_parameter[op->parameter[other]] == group)
+                    adds = (adding_groups >> other) & 1;
+        }
+        adding_groups |= (uint32_t)adds << port;
+        COH_TRY(parameter_port(w, parameter, rows, adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
+                               object, COH_ROLE_PARAMETER_GRAD, port));
+        if (adds)
+            call->parameter_grad_adds |= 1u << port;
+    }
+    return COH_OK;
+}
+
+static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t microbatch,
+                                 row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    const coh_port_mask *reads = &op->kind.backward_reads;
+    for (int32_t port = 0; port < op->kind.input_count; port++)
+        if ((reads->inputs >> port) & 1)
+            COH_TRY(
+                tensor_port(w, op->input[port], microbatch, COH_ACCESS_READ, COH_ROLE_INPUT, port));
+    for (int32_t port = 0; port < op->kind.output_count; port++)
+        if ((reads->outputs >> port) & 1)
+            COH_TRY(tensor_port(w, op->output[port], microbatch, COH_ACCESS_READ, COH_ROLE_OUTPUT,
+                                port));
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        if (op->parameter[port] < 0 || !((reads->parameters >> port) & 1))
+            continue;
+        int32_t group = w->map->group_of_parameter[op->parameter[port]];
+        COH_TRY(parameter_port(w, op->parameter[port], rows, COH_ACCESS_READ,
+                               w->layout->groups[group].work, COH_ROLE_PARAMETER, port));
+    }
+    for (int32_t port = 0; port < op->kind.output_count; port++) {
+        int32_t gradient = w->map->gradient[op->output[port]];
+        if (gradient < 0)
+            continue;
+        COH_TRY(coh_lower_need_all(w, gradient, COH_ACCESS_READ, COH_ROLE_OUTPUT_GRAD));
+        COH_TRY(coh_lower_bind(w, COH_ROLE_OUTPUT_GRAD, port, 0, &op->facts.output[port]));
+    }
+    return COH_OK;
+}
+
+static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t microbatch,
+                                row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    COH_TRY(coh_lower_line(w, COH_OP_BACKWARD));
+    COH_TRY(open_call(w, index, microbatch, rows));
+    COH_TRY(backward_reads(w, index, microbatch, rows));
+    COH_TRY(bytes_port(w, w->map->saved[index], COH_ACCESS_READ, COH_ROLE_SAVED,
+                       op->facts.saved_bytes));
+    COH_TRY(input_grad_ports(w, index, rows));
+    COH_TRY(parameter_grad_ports(w, index, rows));
+    return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index], COH_ACCESS_WRITE,
+                      COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_BACKWARD]);
+}
+
+/* One ADD line: destination (= or +=) scratch. */
+static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch, int32_t object,
+                           uint64_t offset, uint32_t begin, uint32_t end, int adds,
+                           const coh_shape *shape)
+{
+    COH_TRY(coh_lower_line(w, COH_OP_ADD));
+    COH_TRY(open_call(w, -1, microbatch, (row_range){ 0 }));
+    COH_TRY(coh_lower_need_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
+    COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, shape));
+    COH_TRY(coh_lower_need(w, object, begin, end, adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
+                           COH_ROLE_TO));
+    COH_TRY(coh_lower_bind(w, COH_ROLE_TO, 0, offset, shape));
+    w->sheet->calls[w->sheet->call_count - 1].input_grad_adds = (uint32_t)adds;
+    return COH_OK;
+}
+
+/* What went to scratch because the kind cannot add joins the gradient it belongs to. A group shared with
+ * parameters that were written directly was touched then. */
+static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbatch)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    for (int32_t port = 0; port < op->kind.input_count; port++) {
+        int32_t scratch = w->map->input_scratch[coh_port_index(index, port)];
+        int32_t gradient = w->map->gradient[op->input[port]];
+        if (scratch < 0 || gradient < 0)
+            continue;
+        COH_TRY(add_line(w, microbatch, scratch, gradient, 0, 0,
+                         w->layout->objects[gradient].chunk_count, input_grad_adds(w, index, port),
+                         &w->graph->tensors[op->input[port]].shape));
+    }
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        int32_t scratch = w->map->parameter_scratch[coh_port_index(index, port)];
+        int32_t parameter = op->parameter[port];
+        if (scratch < 0 || parameter < 0 || w->graph->parameters[parameter].frozen)
+            continue;
+        int32_t object = w->layout->groups[w->map->group_of_parameter[parameter]].grad;
+        const coh_parameter_layout *layout =
+            &w->layout->parameters[w->map->layout_of_parameter[parameter]];
+        uint32_t end = w->layout->objects[object].chunk_count;
+        int adds = touch_gradient(w, object, 0, end);
+        COH_TRY(add_line(w, microbatch, scratch, object, layout->offset, 0, end, adds,
+                         &w->graph->parameters[parameter].facts.shape));
+    }
+    return COH_OK;
+}
+
+/* Is `index` the last operator of a step's backward to contribute to the group, and to read it? */
+static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
+{
+    for (int32_t i = 0; i < index; i++)
+        for (int32_t port = 0; port < w->graph->ops[i].kind.parameter_count; port++)
+            if (w->map->runs_backward[i] && w->graph->ops[i].parameter[port] >= 0 &&
+                w->map->group_of_parameter[w->graph->ops[i].parameter[port]] == group)
+                return 0;
+    return 1;
+}
+
+/* After the last contribution of a step: the norm of each chunk, and its update where updates are not
+ * deferred. */
+static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    int32_t done_group = -1;
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        if (op->parameter[port] < 0)
+            continue;
+        int32_t group = w->map->group_of_parameter[op->parameter[port]];
+        if (group == done_group || w->layout->groups[group].grad < 0 ||
+            !ends_group(w, index, group))
+            continue;
+        done_group = group;
+        uint32_t begin = 0, end = 0;
+        parameter_chunks(w, op->parameter[port], rows, &begin, &end);
+        int is_split = w->map->row_unit[op->parameter[port]] > 0 && rows.count > 0;
+        if (!is_split && rows.end < rows.count)
+            continue; /* finished with the operator's last range */
+        for (uint32_t chunk = begin; chunk < end; chunk++) {
+            COH_TRY(coh_lower_norm(w, group, chunk));
+            if (!w->options->deferred_update)
+                COH_TRY(coh_lower_update(w, group, chunk));
+        }
+    }
+    return COH_OK;
+}
+
+/* With deferred updates: those of the chunks that this forward is the first of the step to read. */
+static coh_status updates_before(coh_lower_writer *w, int32_t index, row_range rows)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        if (op->parameter[port] < 0)
+            continue;
+        int32_t group = w->map->group_of_parameter[op->parameter[port]];
+        if (w->layout->groups[group].grad < 0)
+            continue;
+        uint32_t begin = 0, end = 0;
+        uint32_t first = w->layout->objects[w->layout->groups[group].work].chunk_begin;
+        parameter_chunks(w, op->parameter[port], rows, &begin, &end);
+        for (uint32_t chunk = begin; chunk < end; chunk++) {
+            if (w->chunk_updated[first + chunk])
+                continue;
+            COH_TRY(coh_lower_update(w, group, chunk));
+            coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
+            coh_need *work = &w->sheet->needs[line->need_begin];
+            work->window_begin = begin; /* the forward to come reads them as one */
+            work->window_end = end;
+        }
+    }
+    return COH_OK;
+}
+
+/* The ranges a call is cut into: whole units, at most row_passes of them. */
+static int64_t rows_per_pass(const coh_lower_writer *w, int32_t index, int64_t *out_row_count)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    *out_row_count = 0;
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        int32_t parameter = op->parameter[port];
+        if (parameter < 0 || !((op->kind.row_split_parameters >> port) & 1) ||
+            w->map->parameter_scratch[coh_port_index(index, port)] >= 0)
+            continue;
+        int64_t unit = w->map->row_unit[parameter];
+        if (unit == 0)
+            continue;
+        int64_t rows = w->graph->parameters[parameter].facts.shape.dim[0];
+        int64_t units = (rows + unit - 1) / unit;
+        int64_t passes = w->row_passes < units ? w->row_passes : units;
+        *out_row_count = rows;
+        return (units + passes - 1) / passes * unit;
+    }
+    return 0;
+}
+
+coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
+                          int final)
+{
+    row_range rows = { 0 };
+    int64_t step = rows_per_pass(w, op, &rows.count);
+    coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+    const coh_op_facts *facts = &w->graph->ops[op].facts;
+    do {
+        rows.end = rows.begin + step < rows.count ? rows.begin + step : rows.count;
+        if (opcode == COH_OP_FORWARD && microbatch == 0 && w->options->deferred_update &&
+            w->sheet->kind == COH_PROGRAM_BODY)
+            COH_TRY(updates_before(w, op, rows));
+        COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
+                                            : forward_line(w, opcode, op, microbatch, rows));
+        double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
+        w->sheet->lines[w->sheet->line_count - 1].flops = facts->flops[phase] * share;
+        if (phase == COH_PHASE_BACKWARD) {
+            if (rows.end == rows.count)
+                COH_TRY(add_lines(w, op, microbatch));
+            if (final)
+                COH_TRY(finish_gradients(w, op, rows));
+        }
+        rows.begin = rows.end;
+    } while (rows.begin < rows.count);
+    return COH_OK;
+}

@@ -1,0 +1,120 @@
+#include "planner/next_use.h"
+
+#include "base/alloc.h"
+
+/* An access at a step; or what the end of the sequence means to the chunk. */
+enum { USE_READ, USE_WRITE, END_ALIVE, END_DEAD };
+
+static void count_accesses(uint32_t *count, const coh_layout *layout, const coh_sequence *sequence)
+{
+    for (uint32_t i = 0; i < sequence->need_begin[sequence->step_count]; i++) {
+        const coh_need *need = &sequence->needs[i];
+        uint32_t first = layout->objects[need->object].chunk_begin;
+        for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
+            count[first + k]++;
+    }
+}
+
+static void add_accesses(coh_next_use *uses, const coh_layout *layout, const coh_sequence *sequence,
+                         uint32_t first_step)
+{
+    for (uint32_t step = 0; step < sequence->step_count; step++)
+        for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
+            const coh_need *need = &sequence->needs[i];
+            uint32_t first = layout->objects[need->object].chunk_begin;
+            for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
+                uses->accesses[uses->cursor[first + k]++] =
+                    (coh_chunk_access){ .step = first_step + step,
+                                        .what = need->access == COH_ACCESS_WRITE ? USE_WRITE
+                                                                                 : USE_READ };
+        }
+}
+
+static void add_ends(coh_next_use *uses, const coh_layout *layout, const uint8_t *held_nearer)
+{
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        int alive = layout->objects[layout->chunks[chunk].object].survives &&
+                    !(held_nearer != NULL && held_nearer[chunk]);
+        uses->accesses[uses->cursor[chunk]++] =
+            (coh_chunk_access){ .step = uses->end_step, .what = alive ? END_ALIVE : END_DEAD };
+    }
+}
+
+coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
+                             const uint8_t *held_nearer, const coh_sequence *sequence,
+                             const coh_sequence *next)
+{
+    uint32_t chunks = layout->chunk_count;
+    *uses = (coh_next_use){ .chunk_count = chunks, .end_step = sequence->step_count };
+    COH_TRY(COH_ALLOC(chunks + 1, &uses->begin));
+    COH_TRY(COH_ALLOC(chunks + 1, &uses->cursor));
+    for (uint32_t i = 0; i < chunks; i++)
+        uses->cursor[i] = 1;
+    count_accesses(uses->cursor, layout, sequence);
+    if (next != NULL)
+        count_accesses(uses->cursor, layout, next);
+    for (uint32_t i = 0; i < chunks; i++)
+        uses->begin[i + 1] = uses->begin[i] + uses->cursor[i];
+    COH_TRY(COH_ALLOC(uses->begin[chunks], &uses->accesses));
+    for (uint32_t i = 0; i < chunks; i++)
+        uses->cursor[i] = uses->begin[i];
+    add_accesses(uses, layout, sequence, 0);
+    add_ends(uses, layout, held_nearer);
+    if (next != NULL)
+        add_accesses(uses, layout, next, sequence->step_count + 1);
+    for (uint32_t i = 0; i < chunks; i++)
+        uses->cursor[i] = uses->begin[i];
+    return COH_OK;
+}
+
+void coh_next_use_fini(coh_next_use *uses)
+{
+    coh_free(uses->accesses);
+    coh_free(uses->begin);
+    coh_free(uses->cursor);
+    *uses = (coh_next_use){ 0 };
+}
+
+int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk)
+{
+    uint32_t next = uses->cursor[chunk];
+    if (next >= uses->begin[chunk + 1])
+        return 0;
+    return uses->accesses[next].what == USE_READ || uses->accesses[next].what == END_ALIVE;
+}
+
+uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk)
+{
+    uint64_t never = COH_NEVER;
+    for (uint32_t i = uses->cursor[chunk]; i < uses->begin[chunk + 1]; i++) {
+        if (uses->accesses[i].what == END_DEAD)
+            return COH_NEVER;
+        if (uses->accesses[i].what != END_ALIVE)
+            return uses->accesses[i].step;
+        never = COH_NEVER - 1; /* kept, though nobody asks: worth more than free room */
+    }
+    return never;
+}
+
+void coh_next_use_advance(coh_next_use *uses, uint32_t step, const coh_sequence *sequence,
+                          uint32_t local_step, const coh_layout *layout)
+{
+    for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
+         i++) {
+        const coh_need *need = &sequence->needs[i];
+        uint32_t first = layout->objects[need->object].chunk_begin;
+        for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
+            uint32_t *cursor = &uses->cursor[first + k];
+            while (*cursor < uses->begin[first + k + 1] && uses->accesses[*cursor].step <= step)
+                (*cursor)++;
+        }
+    }
+}
+
+void coh_next_use_cross(coh_next_use *uses)
+{
+    for (uint32_t i = 0; i < uses->chunk_count; i++)
+        while (uses->cursor[i] < uses->begin[i + 1] &&
+               uses->accesses[uses->cursor[i]].step <= uses->end_step)
+            uses->cursor[i]++;
+}

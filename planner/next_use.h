@@ -1,0 +1,41 @@
+/* next_use.h - when is each chunk accessed next, and is what it holds still wanted then?
+ *
+ * Steps count through: 0 .. n-1 of the sequence that is run, n is its end, n+1 .. of the one that will
+ * follow. */
+#ifndef COH_PLANNER_NEXT_USE_H
+#define COH_PLANNER_NEXT_USE_H
+
+#include "planner/residency.h"
+
+#define COH_NEVER UINT64_MAX
+
+typedef struct coh_chunk_access {
+    uint32_t step;
+    uint8_t what; /* enum in next_use.c */
+} coh_chunk_access;
+
+typedef struct coh_next_use {
+    coh_chunk_access *accesses; /* by chunk: [begin[c], begin[c + 1]) in rising step */
+    uint32_t *begin;
+    uint32_t *cursor; /* by chunk: the next access, an index into accesses */
+    uint32_t chunk_count, end_step;
+} coh_next_use;
+
+/* `held_nearer`: see coh_level. `next` may be NULL. */
+coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
+                             const uint8_t *held_nearer, const coh_sequence *sequence,
+                             const coh_sequence *next);
+void coh_next_use_fini(coh_next_use *uses); /* accepts a zeroed struct */
+
+/* Is the present content of the chunk read again, or wanted at the end? */
+int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk);
+/* The step of the next access that is one; COH_NEVER if there is none or the content dies first. */
+uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk);
+
+/* The chunks that local step `local_step` of `sequence` touches have been used at `step`. */
+void coh_next_use_advance(coh_next_use *uses, uint32_t step, const coh_sequence *sequence,
+                          uint32_t local_step, const coh_layout *layout);
+/* The end has been passed (free runs). */
+void coh_next_use_cross(coh_next_use *uses);
+
+#endif

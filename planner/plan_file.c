@@ -1,0 +1,319 @@
+/* plan.json: the decisions that a plan can be rebuilt from, and what it promised. Written in one canonical
+ * form; read strictly; the rebuilt program must have the hash that the file names. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file_text.h"
+#include "cohobate/cohobate.h"
+#include "planner/plan_make.h"
+
+#define FORMAT_NAME    "cohobate plan"
+#define FORMAT_VERSION 1
+
+/* Raise with every change of the planner that may write another program for the same decisions. */
+#define BUILDER_VERSION 1
+
+/* ---- writing ---- */
+
+static coh_status write_decisions(coh_text *text, const coh_plan *plan)
+{
+    const coh_decisions *d = &plan->decisions;
+    const coh_plan_options *o = &plan->options;
+    COH_TRY(coh_text_add(text,
+                         "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"builder\": %d,\n"
+                         "  \"numeric_fingerprint\": \"%016" PRIx64 "\",\n"
+                         "  \"program_hash\": \"%016" PRIx64 "\",\n",
+                         FORMAT_NAME, FORMAT_VERSION, BUILDER_VERSION, plan->numeric_fingerprint,
+                         plan->program_hash));
+    COH_TRY(coh_text_add(text,
+                         "  \"options\": {\"mode\": \"%s\", \"microbatch_count\": %d, "
+                         "\"deferred_update\": %d, \"emulate_host_bytes\": \"%" PRIu64
+                         "\", \"disk_bytes\": \"%" PRIu64 "\", \"link_bytes_per_s\": %.17g},\n",
+                         o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
+                         o->deferred_update, o->emulate_host_bytes, o->disk_bytes,
+                         o->link_bytes_per_s));
+    return coh_text_add(text,
+                        "  \"decisions\": {\"device_bytes\": \"%" PRIu64
+                        "\", \"chunk_bytes\": %" PRIu64
+                        ", \"in_memory\": %d, \"recompute\": %d, \"row_passes\": %d, "
+                        "\"tie_break\": %d, \"horizon\": %d},\n",
+                        d->device_bytes, d->chunk_bytes, d->in_memory, d->recompute, d->row_passes,
+                        d->tie_break, d->horizon);
+}
+
+static coh_status write_predictions(coh_text *text, const coh_plan *plan)
+{
+    coh_plan_summary s;
+    COH_TRY(coh_plan_summarize(plan, &s));
+    COH_TRY(coh_text_add(text,
+                         "  \"predictions\": {\"peak_device_bytes\": %" PRIu64
+                         ", \"peak_host_bytes\": %" PRIu64 ", \"disk_bytes\": %" PRIu64
+                         ", \"step_ns\": %" PRIu64 ", \"bound_ns\": %" PRIu64
+                         ", \"smallest_device_bytes\": %" PRIu64 ", \"lines\": %u},\n",
+                         s.peak_bytes[0], s.peak_bytes[1], s.peak_bytes[2], s.step_ns, s.bound_ns,
+                         s.smallest_device_bytes, s.line_count));
+    COH_TRY(coh_text_add(text, "  \"operators\": [\n"));
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        coh_plan_operator o;
+        COH_TRY(coh_plan_operator_at(plan, i, &o));
+        COH_TRY(coh_text_add(text, "    {\"name\": "));
+        COH_TRY(coh_text_add_quoted(text, o.name));
+        COH_TRY(coh_text_add(text,
+                             ", \"activations\": \"%s\", \"parameters\": \"%s\", \"states\": "
+                             "\"%s\"}%s\n",
+                             o.activations, o.parameters, o.states,
+                             i + 1 < coh_plan_operator_count(plan) ? "," : ""));
+    }
+    return coh_text_add(text, "  ],\n");
+}
+
+/* The boundary map: chunk, tier, offset of what stands in an arena between programs. */
+static coh_status write_slots(coh_text *text, const coh_plan *plan)
+{
+    COH_TRY(coh_text_add(text, "  \"slots\": ["));
+    for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
+        const coh_resident *r = &plan->layout.residents[i];
+        COH_TRY(coh_text_add(text, "%s\n    [%u, %u, %" PRIu64 "]", i > 0 ? "," : "", r->chunk,
+                             r->tier, r->offset));
+    }
+    return coh_text_add(text, "\n  ]\n}\n");
+}
+
+coh_status coh_plan_write(const coh_plan *plan, const char *path)
+{
+    coh_text text = { 0 };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, write_decisions(&text, plan), done);
+    COH_TRY_GOTO(status, write_predictions(&text, plan), done);
+    COH_TRY_GOTO(status, write_slots(&text, plan), done);
+    status = coh_file_write_whole(path, text.data, text.bytes);
+done:
+    coh_text_fini(&text);
+    return status;
+}
+
+coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
+{
+    coh_text text = { 0 };
+    coh_status status = COH_OK;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && status == COH_OK; kind++) {
+        const coh_program *p = &plan->programs[kind];
+        if (p->line_count > 0)
+            status = coh_text_add(&text, "program %s: %u lines\n",
+                                  coh_program_kind_name((coh_program_kind)kind), p->line_count);
+        for (uint32_t i = 0; i < p->line_count && status == COH_OK; i++) {
+            const coh_instruction *line = &p->lines[i];
+            COH_TRY_GOTO(status,
+                         coh_text_add(&text, "%7s %-6u at %-6u %-9s",
+                                      coh_lane_name((coh_lane)line->lane), line->ordinal,
+                                      line->position, coh_opcode_name((coh_opcode)line->opcode)),
+                         done);
+            if (line->call >= 0 && p->calls[line->call].operator_index >= 0)
+                COH_TRY_GOTO(
+                    status,
+                    coh_text_add(&text, " %s/%d",
+                                 plan->graph->ops[p->calls[line->call].operator_index].name,
+                                 p->calls[line->call].microbatch),
+                    done);
+            for (uint32_t k = 0; k < line->operand_count; k++) {
+                const coh_operand *o = &p->operands[line->operand_begin + k];
+                COH_TRY_GOTO(
+                    status,
+                    coh_text_add(
+                        &text, " %c%s:%d+%" PRIu64 "@%s+%" PRIu64 ":%" PRIu64 " v%d",
+                        "-rwb"[o->access],
+                        coh_stream_name((coh_stream)plan->layout.objects[o->object].stream),
+                        o -> object, o -> object_offset, coh_tier_name((coh_tier)o->tier),
+                        o -> offset, o -> bytes, p -> touches[o->touch_begin].version),
+                    done);
+            }
+            for (uint32_t k = 0; k < line->wait_count; k++) {
+                const coh_wait *wait = &p->waits[line->wait_begin + k];
+                COH_TRY_GOTO(status,
+                             coh_text_add(&text, " wait:%s>=%u%s",
+                                          coh_lane_name((coh_lane)wait->lane), wait->ordinal,
+                                          wait->carry ? "'" : ""),
+                             done);
+            }
+            status = coh_text_add(&text, "\n");
+        }
+    }
+    if (status == COH_OK)
+        status = coh_file_write_whole(path, text.data, text.bytes);
+done:
+    coh_text_fini(&text);
+    return status;
+}
+
+/* ---- reading ---- */
+
+typedef struct plan_file {
+    coh_plan_options options;
+    coh_decisions decisions;
+    uint64_t numeric_fingerprint, program_hash, peak_device_bytes;
+    int builder;
+} plan_file;
+
+/* One object's member; sets a sentence that names it if it is missing or of another type. */
+static coh_status get_integer(const json_t *object, const char *key, int64_t least, int64_t most,
+                              int64_t *out_value)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < least ||
+        json_integer_value(value) > most)
+        return coh_fail(COH_ERR_CORRUPT, "\"%s\" is not a whole number of %" PRId64 "..%" PRId64,
+                        key, least, most);
+    *out_value = json_integer_value(value);
+    return COH_OK;
+}
+
+static coh_status get_number(const json_t *object, const char *key, int base, uint64_t *out_value)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    char *end = NULL;
+    errno = 0;
+    if (text == NULL || *text == '\0' || *text == '-')
+        return coh_fail(COH_ERR_CORRUPT, "\"%s\" is missing or not a number in quotes", key);
+    *out_value = strtoull(text, &end, base);
+    if (errno != 0 || *end != '\0')
+        return coh_fail(COH_ERR_CORRUPT, "\"%s\" is \"%s\", not a number", key, text);
+    return COH_OK;
+}
+
+static coh_status get_int(const json_t *object, const char *key, int64_t most, int32_t *out_value)
+{
+    int64_t value = 0;
+    COH_TRY(get_integer(object, key, 0, most, &value));
+    *out_value = (int32_t)value;
+    return COH_OK;
+}
+
+static coh_status parse_decisions(const json_t *object, coh_decisions *d)
+{
+    int64_t chunk_bytes = 0;
+    COH_TRY(get_number(object, "device_bytes", 10, &d->device_bytes));
+    COH_TRY(get_integer(object, "chunk_bytes", 1, (int64_t)1 << 40, &chunk_bytes));
+    d->chunk_bytes = (uint64_t)chunk_bytes;
+    COH_TRY(get_int(object, "in_memory", 1, &d->in_memory));
+    COH_TRY(get_int(object, "recompute", 1, &d->recompute));
+    COH_TRY(get_int(object, "row_passes", 1 << 20, &d->row_passes));
+    COH_TRY(get_int(object, "tie_break", 1, &d->tie_break));
+    return get_int(object, "horizon", 1 << 20, &d->horizon);
+}
+
+static coh_status parse_options(const json_t *object, coh_plan_options *o)
+{
+    const char *mode = json_string_value(json_object_get(object, "mode"));
+    if (mode == NULL || (strcmp(mode, "train") != 0 && strcmp(mode, "infer") != 0))
+        return coh_fail(COH_ERR_CORRUPT, "\"mode\" is neither \"train\" nor \"infer\"");
+    o->mode = strcmp(mode, "train") == 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
+    COH_TRY(get_int(object, "microbatch_count", 65536, &o->microbatch_count));
+    COH_TRY(get_int(object, "deferred_update", 1, &o->deferred_update));
+    COH_TRY(get_number(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
+    COH_TRY(get_number(object, "disk_bytes", 10, &o->disk_bytes));
+    const json_t *rate = json_object_get(object, "link_bytes_per_s");
+    if (!json_is_number(rate) || json_number_value(rate) < 0)
+        return coh_fail(COH_ERR_CORRUPT, "\"link_bytes_per_s\" is not a rate");
+    o->link_bytes_per_s = json_number_value(rate);
+    return COH_OK;
+}
+
+static coh_status parse(const json_t *root, plan_file *out)
+{
+    int64_t version = 0, builder = 0, peak = 0;
+    const char *format = json_string_value(json_object_get(root, "format"));
+    if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
+        return coh_fail(COH_ERR_CORRUPT, "not a plan: \"format\" is not \"" FORMAT_NAME "\"");
+    COH_TRY(get_integer(root, "version", 1, INT32_MAX, &version));
+    if (version != FORMAT_VERSION)
+        return coh_fail(COH_ERR_CORRUPT, "plan format version %" PRId64 ", this program reads %d",
+                        version, FORMAT_VERSION);
+    COH_TRY(get_integer(root, "builder", 1, INT32_MAX, &builder));
+    out->builder = (int)builder;
+    COH_TRY(get_number(root, "numeric_fingerprint", 16, &out->numeric_fingerprint));
+    COH_TRY(get_number(root, "program_hash", 16, &out->program_hash));
+    COH_TRY(parse_options(json_object_get(root, "options"), &out->options));
+    COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
+    COH_TRY(get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1, INT64_MAX,
+                        &peak));
+    out->peak_device_bytes = (uint64_t)peak;
+    if (!json_is_array(json_object_get(root, "operators")) ||
+        !json_is_array(json_object_get(root, "slots")))
+        return coh_fail(COH_ERR_CORRUPT, "\"operators\" or \"slots\" is missing");
+    return COH_OK;
+}
+
+static coh_status load(const char *path, plan_file *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    *out = (plan_file){ 0 };
+    COH_TRY(coh_file_read_whole(path, (uint64_t)1 << 30, &text, &bytes));
+    json_error_t error;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    coh_free(text);
+    if (root == NULL)
+        return coh_fail(COH_ERR_CORRUPT, "%s: line %d: %s", path, error.line, error.text);
+    coh_status status = parse(root, out);
+    json_decref(root);
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+}
+
+coh_status coh_plan_check_file(const char *path)
+{
+    plan_file file;
+    return load(path, &file);
+}
+
+coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,
+                         coh_plan **out_plan)
+{
+    plan_file file;
+    *out_plan = NULL;
+    COH_TRY(load(path, &file));
+    if (file.builder != BUILDER_VERSION)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s was written by planner version %d, this is %d: plan again", path,
+                        file.builder, BUILDER_VERSION);
+    coh_plan_options merged = *options;
+    if (merged.mode != file.options.mode ||
+        merged.microbatch_count != file.options.microbatch_count ||
+        merged.deferred_update != file.options.deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %s with %d micro-batches a step and clipping %s: give the same",
+                        path, file.options.mode == COH_PLAN_TRAIN ? "training" : "inference",
+                        file.options.microbatch_count, file.options.deferred_update ? "on" : "off");
+    if (options->device_memory_bytes < file.peak_device_bytes)
+        return coh_fail(COH_ERR_FULL,
+                        "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
+                        ": raise --device-memory to %" PRIu64 "B",
+                        path, file.peak_device_bytes, options->device_memory_bytes,
+                        file.peak_device_bytes);
+    merged.emulate_host_bytes = file.options.emulate_host_bytes;
+    merged.disk_bytes = file.options.disk_bytes;
+    merged.link_bytes_per_s = file.options.link_bytes_per_s;
+    coh_plan *plan = NULL;
+    COH_TRY(coh_plan_open(graph, &merged, &plan));
+    plan->decisions = file.decisions;
+    coh_status status = coh_plan_finish(plan);
+    plan->smallest_device_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
+    if (status == COH_OK && plan->program_hash != file.program_hash)
+        status = coh_fail(COH_ERR_CORRUPT,
+                          "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
+                          ": it was made for another run; plan again",
+                          path, file.program_hash, plan->program_hash);
+    if (status != COH_OK) {
+        coh_plan_destroy(plan);
+        return status;
+    }
+    *out_plan = plan;
+    return COH_OK;
+}

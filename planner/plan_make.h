@@ -1,0 +1,15 @@
+/* plan_make.h - the two ends of making a plan, shared by the search and by the replay of a plan file. */
+#ifndef COH_PLANNER_PLAN_MAKE_H
+#define COH_PLANNER_PLAN_MAKE_H
+
+#include "planner/plan.h"
+
+/* Checks the options; a plan without decisions. */
+coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
+                         coh_plan **out_plan);
+
+/* Builds, verifies and prices all programs of plan->decisions. On failure the plan may only be
+ * destroyed. */
+coh_status coh_plan_finish(coh_plan *plan);
+
+#endif

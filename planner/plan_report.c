@@ -1,0 +1,220 @@
+/* What a plan says of itself: sums over its tables, nothing that is not there. */
+#include "planner/plan.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/layout.h"
+
+static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
+{
+    const coh_layout *layout = &plan->layout;
+    for (uint32_t i = 0; i < layout->parameter_count; i++)
+        out->parameter_count += layout->parameters[i].elements;
+    out->parameter_bytes = out->parameter_count * sizeof(float);
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        const coh_object *object = &layout->objects[i];
+        if (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||
+            object->stream == COH_STREAM_STATE)
+            out->stream_bytes += object->bytes;
+    }
+}
+
+/* Bytes over the outermost link of a body, by what they are. */
+static void count_link_bytes(const coh_plan *plan, coh_plan_summary *out)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int with_disk = plan->layout.file_bytes > 0;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        int crosses = with_disk ? line->opcode == COH_OP_READ || line->opcode == COH_OP_WRITE
+                                : line->opcode == COH_OP_LOAD || line->opcode == COH_OP_STORE;
+        if (!crosses)
+            continue;
+        int32_t object = body->operands[line->operand_begin].object;
+        switch ((coh_stream)plan->layout.objects[object].stream) {
+        case COH_STREAM_WORK:
+            out->work_link_bytes += line->bytes;
+            break;
+        case COH_STREAM_GRAD:
+            out->grad_link_bytes += line->bytes;
+            break;
+        case COH_STREAM_STATE:
+            out->state_link_bytes += line->bytes;
+            break;
+        case COH_STREAM_ACTIVATION:
+        case COH_STREAM_ACTIVATION_GRAD:
+        case COH_STREAM_SAVED:
+        case COH_STREAM_SCRATCH:
+        case COH_STREAM_KEPT:
+        case COH_STREAM_CELLS:
+        case COH_STREAM_PARTIALS:
+        case COH_STREAM_INPUT:
+        case COH_STREAM_LOSS:
+        case COH_STREAM_OUTPUT:
+        case COH_STREAM_COUNT:
+            out->other_link_bytes += line->bytes;
+            break;
+        }
+        if (line->opcode == COH_OP_WRITE)
+            out->disk_bytes_written += (double)line->bytes;
+    }
+}
+
+static void count_calls(const coh_plan *plan, coh_plan_summary *out)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int64_t passes = 0;
+    int32_t previous = -1;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        if (line->opcode != COH_OP_FORWARD)
+            continue;
+        const coh_line_call *call = &body->calls[line->call];
+        passes = call->operator_index == previous ? passes + 1 : 1;
+        previous = call->operator_index;
+        if (passes > out->row_passes)
+            out->row_passes = (int32_t)passes;
+    }
+    int32_t block = -1;
+    for (size_t i = 0; plan->decisions.recompute && i < plan->graph->op_count; i++) {
+        out->recomputes += plan->graph->ops[i].block >= 0 && plan->graph->ops[i].block != block;
+        block = plan->graph->ops[i].block;
+    }
+}
+
+coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)
+{
+    const coh_simulation *body = &plan->simulations[COH_PROGRAM_BODY];
+    coh_plan_summary s = { .smallest_device_bytes = plan->smallest_device_bytes,
+                           .smallest_is_proven = plan->smallest_is_proven,
+                           .step_ns = body->period_ns,
+                           .bound_ns = body->bound_ns,
+                           .drain_ns = plan->simulations[COH_PROGRAM_DRAIN].first_ns,
+                           .save_ns = plan->simulations[COH_PROGRAM_SAVE].first_ns,
+                           .evaluate_ns = plan->simulations[COH_PROGRAM_EVALUATE].first_ns,
+                           .line_count = plan->programs[COH_PROGRAM_BODY].line_count,
+                           .numeric_fingerprint = plan->numeric_fingerprint,
+                           .program_hash = plan->program_hash,
+                           .chunk_bytes = plan->decisions.chunk_bytes };
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        s.peak_bytes[tier] = plan->layout.arena_bytes[tier];
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        s.busy_ns[lane] = body->busy_ns[lane];
+        s.exposed_ns[lane] = body->exposed_ns[lane];
+        s.link_bytes[lane] = body->link_bytes[lane];
+    }
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        s.program_count += plan->programs[kind].line_count > 0;
+        s.verified_lines += (int32_t)plan->programs[kind].line_count;
+    }
+    count_parameters(plan, &s);
+    count_link_bytes(plan, &s);
+    count_calls(plan, &s);
+    *out_summary = s;
+    return COH_OK;
+}
+
+/* ---- operators ---- */
+
+int32_t coh_plan_operator_count(const coh_plan *plan)
+{
+    return (int32_t)plan->graph->op_count;
+}
+
+/* Is a chunk of the object resident between steps in `tier`? */
+static int is_resident(const coh_plan *plan, int32_t object, coh_tier tier, int *out_all)
+{
+    const coh_object *facts = &plan->layout.objects[object];
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
+        const coh_resident *resident = &plan->layout.residents[i];
+        found += resident->tier == tier && resident->chunk >= facts->chunk_begin &&
+                 resident->chunk < facts->chunk_begin + facts->chunk_count;
+    }
+    *out_all = found == facts->chunk_count;
+    return found > 0;
+}
+
+/* "device", "host", "disk", or two of them, for where an object stands between steps. */
+static const char *place_name(const coh_plan *plan, int32_t object)
+{
+    int all_device = 0, all_host = 0;
+    if (object < 0)
+        return "-";
+    int some_device = is_resident(plan, object, COH_TIER_DEVICE, &all_device);
+    int some_host = is_resident(plan, object, COH_TIER_HOST, &all_host);
+    if (all_device)
+        return "device";
+    if (all_host)
+        return "host";
+    if (plan->layout.file_bytes == 0)
+        return "device+host";
+    if (some_device && some_host)
+        return "device+host+disk";
+    return some_device ? "device+disk" : some_host ? "host+disk" : "disk";
+}
+
+/* Does any line of the body move a chunk of the object? */
+static int is_moved(const coh_plan *plan, int32_t stream, int32_t owner)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        if (line->lane == COH_LANE_COMPUTE)
+            continue;
+        const coh_object *object =
+            &plan->layout.objects[body->operands[line->operand_begin].object];
+        if (object->stream == stream && object->owner == owner)
+            return 1;
+    }
+    return 0;
+}
+
+static int is_recomputed(const coh_plan *plan, int32_t op)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->line_count; i++)
+        if (body->lines[i].opcode == COH_OP_RECOMPUTE &&
+            body->calls[body->lines[i].call].operator_index == op)
+            return 1;
+    return 0;
+}
+
+coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
+                                coh_plan_operator *out_operator)
+{
+    if (index < 0 || index >= coh_plan_operator_count(plan))
+        return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
+                        coh_plan_operator_count(plan));
+    const coh_graph_op_entry *op = &plan->graph->ops[index];
+    coh_plan_operator o = { .name = op->name,
+                            .kind = op->kind.name,
+                            .block = op->block,
+                            .saved_bytes = op->facts.saved_bytes,
+                            .activations = "keep",
+                            .parameters = "-",
+                            .states = "-" };
+    for (int32_t port = 0; port < op->kind.output_count; port++) {
+        o.activation_bytes += coh_shape_bytes(&op->facts.output[port]);
+        if (is_moved(plan, COH_STREAM_ACTIVATION, op->output[port]))
+            o.activations = "move";
+    }
+    if (is_moved(plan, COH_STREAM_SAVED, index))
+        o.activations = "move";
+    if (is_recomputed(plan, index))
+        o.activations = "recompute";
+    for (int32_t port = 0; port < op->kind.parameter_count; port++)
+        if (op->parameter[port] >= 0)
+            o.parameter_bytes += coh_shape_bytes(&op->facts.parameter[port].shape);
+    for (uint32_t i = 0; i < plan->layout.parameter_count; i++) {
+        const coh_parameter_layout *parameter = &plan->layout.parameters[i];
+        for (int32_t port = 0; port < op->kind.parameter_count; port++)
+            if (op->parameter[port] == parameter->parameter) {
+                o.parameters = place_name(plan, plan->layout.groups[parameter->group].work);
+                o.states = place_name(plan, plan->layout.groups[parameter->group].state);
+            }
+    }
+    *out_operator = o;
+    return COH_OK;
+}

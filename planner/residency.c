@@ -1,0 +1,732 @@
+#include "planner/residency.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "planner/arena_map.h"
+#include "planner/next_use.h"
+
+/* Recency below which a place counts as busy, tried from the strictest on. */
+enum { PASS_COUNT = 3 };
+
+/* What a free run knows of one chunk of its snapshot after the first body. */
+enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
+
+typedef struct runner {
+    const coh_level *level;
+    const coh_layout *layout;
+    const coh_sequence *sequence;
+    coh_residency *out;
+    coh_arena_map map;
+    coh_next_use next;
+    int32_t *version;        /* by chunk: logical */
+    int32_t *far_version;    /* by chunk: what the far copy holds; -1: nothing of use */
+    int32_t *last_write;     /* by chunk: step, -1: before the begin */
+    uint32_t *pinned_extent; /* by chunk: of pinned objects */
+    const coh_resident *residents;
+    uint32_t resident_count;
+    uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
+    uint8_t *snapshot;         /* free run: by chunk */
+    uint32_t step;             /* absolute: the second body of a free run goes on counting */
+} runner;
+
+static const coh_chunk *chunk_at(const runner *r, uint32_t chunk)
+{
+    return &r->layout->chunks[chunk];
+}
+
+static uint32_t first_chunk(const runner *r, const coh_need *need)
+{
+    return r->layout->objects[need->object].chunk_begin;
+}
+
+static uint64_t window_bytes(const runner *r, const coh_need *need)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = need->window_begin; i < need->window_end; i++)
+        bytes += chunk_at(r, first_chunk(r, need) + i)->bytes;
+    return bytes;
+}
+
+/* ---- extents and moves ---- */
+
+static coh_status add_extent(runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
+{
+    coh_residency *out = r->out;
+    COH_TRY(COH_GROW(&out->extents, &out->extent_capacity, out->extent_count + 1));
+    uint64_t bytes = chunk_at(r, chunk)->bytes;
+    out->extents[out->extent_count] = (coh_extent){
+        .offset = offset, .bytes = bytes, .chunk = chunk, .tier = (uint8_t)r->level->tier
+    };
+    if (offset + bytes > out->peak_bytes)
+        out->peak_bytes = offset + bytes;
+    *out_extent = (uint32_t)out->extent_count++;
+    return COH_OK;
+}
+
+static coh_status add_move(runner *r, uint32_t chunk, uint32_t extent, int32_t step, int is_out)
+{
+    coh_residency *out = r->out;
+    COH_TRY(COH_GROW(&out->moves, &out->move_capacity, out->move_count + 1));
+    out->moves[out->move_count++] = (coh_move){ .chunk = chunk,
+                                                .extent = extent,
+                                                .version = r->version[chunk],
+                                                .step = step,
+                                                .is_out = (uint8_t)is_out };
+    out->extents[extent].use_count++;
+    return COH_OK;
+}
+
+static void snapshot_lost(runner *r, uint32_t chunk)
+{
+    if (r->snapshot != NULL && r->snapshot[chunk] == SNAPSHOT_OPEN)
+        r->snapshot[chunk] = SNAPSHOT_GONE;
+}
+
+/* Takes a segment's content away: written out if it is needed and changed. */
+static coh_status evict(runner *r, int32_t segment)
+{
+    coh_segment *s = &r->map.segments[segment];
+    uint32_t chunk = (uint32_t)s->chunk;
+    if (s->extent != COH_NO_EXTENT && coh_next_use_is_needed(&r->next, chunk) &&
+        r->far_version[chunk] != r->version[chunk]) {
+        COH_TRY(add_move(r, chunk, s->extent, r->last_write[chunk], 1));
+        r->far_version[chunk] = r->version[chunk];
+    }
+    snapshot_lost(r, chunk);
+    coh_arena_map_release(&r->map, segment);
+    return COH_OK;
+}
+
+/* ---- choosing a place ---- */
+
+typedef struct candidate {
+    uint64_t offset;
+    uint64_t
+        next_use;     /* earliest next use of what would have to leave; COH_NEVER: nothing needed */
+    int64_t last_use; /* latest use of the room */
+    uint64_t relocated; /* bytes of the window's own content that would have to move */
+    int valid;
+} candidate;
+
+/* What taking [offset, offset + bytes) for the need's window would cost. `start`: a segment at or before
+ * offset. */
+static candidate weigh(const runner *r, const coh_need *need, uint64_t offset, uint64_t bytes,
+                       int32_t start)
+{
+    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .valid = 1 };
+    uint32_t window_first = first_chunk(r, need) + need->window_begin;
+    uint32_t window_last = first_chunk(r, need) + need->window_end - 1;
+    uint64_t origin = chunk_at(r, window_first)->object_offset;
+    for (int32_t i = start; i >= 0 && r->map.segments[i].offset < offset + bytes;
+         i = r->map.segments[i].next) {
+        const coh_segment *s = &r->map.segments[i];
+        if (s->offset + s->bytes <= offset)
+            continue;
+        if (s->chunk >= 0 && (uint32_t)s->chunk >= window_first &&
+            (uint32_t)s->chunk <= window_last) {
+            continue; /* own: counted by the caller */
+        }
+        if (s->last_use > c.last_use)
+            c.last_use = s->last_use;
+        if (s->chunk < 0)
+            continue;
+        if (s->pin_step == r->step) {
+            c.valid = 0;
+            return c;
+        }
+        if (s->extent != COH_NO_EXTENT && !r->level->has_far &&
+            coh_next_use_is_needed(&r->next, (uint32_t)s->chunk)) {
+            c.valid = 0;
+            return c;
+        }
+        uint64_t use = coh_next_use_step(&r->next, (uint32_t)s->chunk);
+        if (use < c.next_use)
+            c.next_use = use;
+    }
+    for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
+        int32_t segment = r->map.segment_of_chunk[chunk];
+        if (segment >= 0 && r->map.segments[segment].extent != COH_NO_EXTENT &&
+            r->map.segments[segment].offset != offset + chunk_at(r, chunk)->object_offset - origin)
+            c.relocated += chunk_at(r, chunk)->bytes;
+    }
+    if (c.relocated > 0 && !r->level->has_far)
+        c.valid = 0;
+    return c;
+}
+
+static int from_above(const runner *r, const coh_need *need)
+{
+    coh_stream stream = (coh_stream)r->layout->objects[need->object].stream;
+    return r->level->tie_break == COH_TIE_TWO_ENDS && r->level->capacity != UINT64_MAX &&
+           stream != COH_STREAM_WORK && stream != COH_STREAM_GRAD && stream != COH_STREAM_STATE;
+}
+
+/* Is a the better place? */
+static int better(const candidate *a, const candidate *b, int above)
+{
+    if (!b->valid)
+        return 1;
+    if (a->relocated != b->relocated)
+        return a->relocated < b->relocated;
+    if (a->next_use != b->next_use)
+        return a->next_use > b->next_use;
+    if (a->next_use != COH_NEVER && a->last_use != b->last_use)
+        return a->last_use < b->last_use;
+    return above ? a->offset > b->offset : a->offset < b->offset;
+}
+
+/* Does the place meet pass number `pass`: unused for long enough, and what leaves not wanted soon? */
+static int meets_pass(const runner *r, const candidate *c, int pass)
+{
+    if (pass == PASS_COUNT - 1)
+        return 1;
+    uint64_t distance = r->level->horizon >> (2 * pass);
+    return c->last_use + (int64_t)distance <= (int64_t)r->step &&
+           (c->next_use == COH_NEVER || c->next_use > r->step + distance);
+}
+
+typedef struct search {
+    const coh_need *need;
+    uint64_t bytes;
+    int above, fetches;
+    candidate best[PASS_COUNT];
+} search;
+
+static void consider(const runner *r, search *s, uint64_t offset, int32_t start)
+{
+    if (offset < r->level->base_bytes || offset < r->level->floor_bytes ||
+        offset + s->bytes > r->map.end)
+        return;
+    candidate c = weigh(r, s->need, offset, s->bytes, start);
+    if (!c.valid)
+        return;
+    for (int pass = s->fetches ? 0 : PASS_COUNT - 1; pass < PASS_COUNT; pass++)
+        if (meets_pass(r, &c, pass) && better(&c, &s->best[pass], s->above))
+            s->best[pass] = c;
+}
+
+/* Walks back from a segment to the one that holds `offset`. */
+static int32_t segment_at(const runner *r, int32_t segment, uint64_t offset)
+{
+    while (r->map.segments[segment].offset > offset && r->map.segments[segment].previous >= 0)
+        segment = r->map.segments[segment].previous;
+    return segment;
+}
+
+/* Does a need fetch something (then room that has been quiet for long is worth having)? */
+static int fetches(const runner *r, const coh_need *need)
+{
+    if (need->access == COH_ACCESS_WRITE)
+        return 0;
+    for (uint32_t i = need->touch_begin; i < need->touch_end; i++) {
+        int32_t segment = r->map.segment_of_chunk[first_chunk(r, need) + i];
+        if (segment < 0 || r->map.segments[segment].extent == COH_NO_EXTENT)
+            return 1;
+    }
+    return 0;
+}
+
+static candidate find_place(const runner *r, const coh_need *need)
+{
+    search s = { .need = need,
+                 .bytes = window_bytes(r, need),
+                 .above = from_above(r, need),
+                 .fetches = r->level->horizon > 0 && fetches(r, need) };
+    uint32_t window_first = first_chunk(r, need) + need->window_begin;
+    uint64_t origin = chunk_at(r, window_first)->object_offset;
+    for (uint32_t i = need->window_begin; i < need->window_end; i++) {
+        uint32_t chunk = first_chunk(r, need) + i;
+        uint64_t inside = chunk_at(r, chunk)->object_offset - origin;
+        int32_t segment = r->map.segment_of_chunk[chunk];
+        if (segment >= 0 && r->map.segments[segment].offset >= inside) {
+            uint64_t offset = r->map.segments[segment].offset - inside;
+            consider(r, &s, offset, segment_at(r, segment, offset));
+        }
+    }
+    uint64_t sticky = r->boundary_offset[window_first];
+    if (sticky != UINT64_MAX && sticky + s.bytes <= r->map.end) {
+        candidate c = weigh(r, need, sticky, s.bytes, segment_at(r, r->map.last, sticky));
+        if (c.valid && c.relocated == 0 && c.next_use == COH_NEVER)
+            return c;
+    }
+    for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
+        const coh_segment *segment = &r->map.segments[i];
+        consider(r, &s, segment->offset, i);
+        uint64_t end = segment->offset + segment->bytes;
+        if (end >= s.bytes && !(segment->next < 0 && r->level->capacity == UINT64_MAX))
+            consider(r, &s, end - s.bytes, segment_at(r, i, end - s.bytes));
+    }
+    for (int pass = s.fetches ? 0 : PASS_COUNT - 1; pass < PASS_COUNT; pass++)
+        if (s.best[pass].valid)
+            return s.best[pass];
+    return (candidate){ 0 };
+}
+
+/* ---- placing the windows of a step ---- */
+
+/* Is the window already in one piece? */
+static int stands(const runner *r, const coh_need *need)
+{
+    uint32_t window_first = first_chunk(r, need) + need->window_begin;
+    int32_t first = r->map.segment_of_chunk[window_first];
+    if (first < 0)
+        return 0;
+    uint64_t base = r->map.segments[first].offset;
+    for (uint32_t i = need->window_begin; i < need->window_end; i++) {
+        uint32_t chunk = first_chunk(r, need) + i;
+        int32_t segment = r->map.segment_of_chunk[chunk];
+        if (segment < 0 ||
+            r->map.segments[segment].offset !=
+                base + chunk_at(r, chunk)->object_offset - chunk_at(r, window_first)->object_offset)
+            return 0;
+    }
+    return 1;
+}
+
+static void pin(runner *r, const coh_need *need)
+{
+    for (uint32_t i = need->window_begin; i < need->window_end; i++)
+        r->map.segments[r->map.segment_of_chunk[first_chunk(r, need) + i]].pin_step = r->step;
+}
+
+/* Makes room at `offset` and reserves a segment for each chunk of the window that is not there yet. */
+static coh_status take_place(runner *r, const coh_need *need, uint64_t offset)
+{
+    uint64_t bytes = window_bytes(r, need);
+    uint32_t window_first = first_chunk(r, need) + need->window_begin;
+    uint32_t window_last = first_chunk(r, need) + need->window_end - 1;
+    uint64_t origin = chunk_at(r, window_first)->object_offset;
+    for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
+        int32_t segment = r->map.segment_of_chunk[chunk];
+        if (segment >= 0 &&
+            r->map.segments[segment].offset != offset + chunk_at(r, chunk)->object_offset - origin)
+            COH_TRY(evict(r, segment));
+    }
+    for (int32_t i = r->map.first; i >= 0;) {
+        int32_t next = r->map.segments[i].next;
+        const coh_segment *s = &r->map.segments[i];
+        int is_own = s->chunk >= 0 && (uint32_t)s->chunk >= window_first &&
+                     (uint32_t)s->chunk <= window_last;
+        if (s->offset >= offset + bytes)
+            break;
+        if (s->chunk >= 0 && !is_own && s->offset + s->bytes > offset)
+            COH_TRY(evict(r, i));
+        i = next;
+    }
+    for (uint32_t chunk = window_first; chunk <= window_last; chunk++)
+        if (r->map.segment_of_chunk[chunk] < 0)
+            COH_TRY(coh_arena_map_take(&r->map, chunk,
+                                       offset + chunk_at(r, chunk)->object_offset - origin,
+                                       chunk_at(r, chunk)->bytes));
+    return COH_OK;
+}
+
+static int is_pinned(const runner *r, const coh_need *need)
+{
+    return r->level->tier == COH_TIER_DEVICE && r->layout->objects[need->object].pinned;
+}
+
+/* Places one window; *out_placed 0 if there is no room beside what this step holds already. */
+static coh_status place_window(runner *r, const coh_need *need, int *out_placed)
+{
+    *out_placed = 1;
+    if (is_pinned(r, need))
+        return COH_OK;
+    if (!stands(r, need)) {
+        uint64_t offset = 0;
+        uint32_t window_first = first_chunk(r, need) + need->window_begin;
+        if (r->level->home_offset != NULL && r->level->home_offset[window_first] != COH_NO_HOME) {
+            offset = r->level->home_offset[window_first];
+        } else {
+            candidate c = find_place(r, need);
+            *out_placed = c.valid;
+            offset = c.offset;
+        }
+        if (*out_placed)
+            COH_TRY(take_place(r, need, offset));
+    }
+    if (*out_placed)
+        pin(r, need);
+    return COH_OK;
+}
+
+/* Places all windows of the step `begin..end`, those that stand first, then the largest first. */
+static coh_status place_step(runner *r, uint32_t begin, uint32_t end, int *out_placed)
+{
+    const coh_need *needs = r->sequence->needs;
+    *out_placed = 1;
+    for (uint32_t i = begin; i < end; i++)
+        if (!is_pinned(r, &needs[i]) && stands(r, &needs[i]))
+            pin(r, &needs[i]);
+    uint64_t ceiling = UINT64_MAX;
+    for (;;) {
+        uint64_t largest = 0;
+        for (uint32_t i = begin; i < end; i++) {
+            uint64_t bytes = window_bytes(r, &needs[i]);
+            if (bytes < ceiling && bytes > largest)
+                largest = bytes;
+        }
+        if (largest == 0)
+            return COH_OK;
+        for (uint32_t i = begin; i < end; i++) {
+            if (window_bytes(r, &needs[i]) != largest)
+                continue;
+            COH_TRY(place_window(r, &needs[i], out_placed));
+            if (!*out_placed)
+                return COH_OK;
+        }
+        ceiling = largest;
+    }
+}
+
+static coh_status evict_all(runner *r)
+{
+    for (int32_t i = r->map.first; i >= 0;) {
+        int32_t next = r->map.segments[i].next;
+        if (r->map.segments[i].chunk >= 0)
+            COH_TRY(evict(r, i));
+        i = next;
+    }
+    coh_arena_map_settle(&r->map, INT64_MAX);
+    return COH_OK;
+}
+
+/* ---- content ---- */
+
+static coh_status pinned_extent(runner *r, uint32_t chunk, uint32_t *out_extent)
+{
+    if (r->pinned_extent[chunk] == COH_NO_EXTENT) {
+        COH_TRY(add_extent(r, chunk, r->layout->objects[chunk_at(r, chunk)->object].pinned_offset,
+                           &r->pinned_extent[chunk]));
+        r->out->extents[r->pinned_extent[chunk]].at_begin = 1;
+        r->out->extents[r->pinned_extent[chunk]].at_end = 1;
+    }
+    *out_extent = r->pinned_extent[chunk];
+    return COH_OK;
+}
+
+/* Sees to it that the chunk's bytes are there (fetched, unless it is overwritten whole). */
+static coh_status acquire(runner *r, uint32_t chunk, int reads, uint32_t *out_extent)
+{
+    coh_segment *s = &r->map.segments[r->map.segment_of_chunk[chunk]];
+    if (s->extent == COH_NO_EXTENT) {
+        COH_TRY(add_extent(r, chunk, s->offset, &s->extent));
+        if (reads) {
+            if (r->far_version[chunk] != r->version[chunk])
+                return coh_fail(COH_ERR_INTERNAL,
+                                "step %u reads chunk %u version %d, which is nowhere", r->step,
+                                chunk, r->version[chunk]);
+            COH_TRY(add_move(r, chunk, s->extent, (int32_t)r->step, 0));
+        }
+    } else if (r->snapshot != NULL && r->snapshot[chunk] == SNAPSHOT_OPEN) {
+        r->snapshot[chunk] = reads ? SNAPSHOT_HIT : SNAPSHOT_GONE;
+    }
+    *out_extent = s->extent;
+    return COH_OK;
+}
+
+static coh_status touch_chunk(runner *r, const coh_need *need, uint32_t chunk,
+                              int32_t given_version)
+{
+    coh_residency *out = r->out;
+    int reads = (need->access & COH_ACCESS_READ) != 0;
+    int writes = (need->access & COH_ACCESS_WRITE) != 0;
+    uint32_t extent = COH_NO_EXTENT;
+    if (is_pinned(r, need))
+        COH_TRY(pinned_extent(r, chunk, &extent));
+    else
+        COH_TRY(acquire(r, chunk, reads, &extent));
+    COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
+    COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
+    if (given_version >= 0)
+        r->version[chunk] = given_version;
+    out->touch_extents[out->touch_count] = extent;
+    out->touch_versions[out->touch_count++] = r->version[chunk];
+    out->extents[extent].use_count++;
+    if (writes) {
+        r->version[chunk] += given_version < 0;
+        r->last_write[chunk] = (int32_t)r->step;
+        r->far_version[chunk] = -1;
+    }
+    return COH_OK;
+}
+
+static coh_status touch_step(runner *r, uint32_t local_step)
+{
+    const coh_sequence *sequence = r->sequence;
+    int32_t given = sequence->step_version != NULL ? sequence->step_version[local_step] : -1;
+    for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
+         i++) {
+        const coh_need *need = &sequence->needs[i];
+        COH_TRY(COH_GROW(&r->out->placings, &r->out->placing_capacity, r->out->placing_count + 1));
+        coh_placing *placing = &r->out->placings[r->out->placing_count++];
+        placing->touch_begin = (uint32_t)r->out->touch_count;
+        for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
+            COH_TRY(touch_chunk(r, need, first_chunk(r, need) + k, given));
+        placing->offset = r->out->extents[r->out->touch_extents[placing->touch_begin]].offset;
+    }
+    return COH_OK;
+}
+
+/* After a step: note the use, free what is dead now. */
+static void leave_step(runner *r, uint32_t local_step)
+{
+    const coh_sequence *sequence = r->sequence;
+    coh_next_use_advance(&r->next, r->step, sequence, local_step, r->layout);
+    for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
+         i++) {
+        const coh_need *need = &sequence->needs[i];
+        if (is_pinned(r, need))
+            continue;
+        for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
+            uint32_t chunk = first_chunk(r, need) + k;
+            int32_t segment = r->map.segment_of_chunk[chunk];
+            if (segment < 0)
+                continue;
+            r->map.segments[segment].last_use = r->step;
+            if (!coh_next_use_is_needed(&r->next, chunk)) {
+                snapshot_lost(r, chunk);
+                coh_arena_map_release(&r->map, segment);
+            }
+        }
+    }
+    coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
+}
+
+static coh_status run_step(runner *r, uint32_t local_step)
+{
+    const coh_sequence *sequence = r->sequence;
+    uint32_t begin = sequence->need_begin[local_step], end = sequence->need_begin[local_step + 1];
+    int placed = 0;
+    COH_TRY(place_step(r, begin, end, &placed));
+    if (!placed && r->level->has_far) {
+        COH_TRY(evict_all(r));
+        COH_TRY(place_step(r, begin, end, &placed));
+    }
+    if (!placed)
+        return coh_fail(COH_ERR_FULL, "the windows of step %u do not fit the %s tier", local_step,
+                        coh_tier_name(r->level->tier));
+    COH_TRY(touch_step(r, local_step));
+    leave_step(r, local_step);
+    return COH_OK;
+}
+
+/* ---- begin and end ---- */
+
+static int holds_between(const runner *r, uint32_t chunk)
+{
+    const coh_object *object = &r->layout->objects[chunk_at(r, chunk)->object];
+    return object->survives && !object->pinned &&
+           !(r->level->held_nearer != NULL && r->level->held_nearer[chunk]);
+}
+
+static coh_status begin_run(runner *r)
+{
+    for (uint32_t chunk = 0; chunk < r->layout->chunk_count; chunk++) {
+        r->boundary_offset[chunk] = UINT64_MAX;
+        r->far_version[chunk] = holds_between(r, chunk) && r->level->has_far ? 0 : -1;
+        r->last_write[chunk] = -1;
+        r->pinned_extent[chunk] = COH_NO_EXTENT;
+    }
+    for (uint32_t i = 0; i < r->resident_count; i++) {
+        const coh_resident *resident = &r->residents[i];
+        if (resident->tier != r->level->tier)
+            continue;
+        r->boundary_offset[resident->chunk] = resident->offset;
+        r->far_version[resident->chunk] = -1;
+        if (!coh_next_use_is_needed(&r->next, resident->chunk))
+            continue; /* overwritten before it is read */
+        COH_TRY(coh_arena_map_take(&r->map, resident->chunk, resident->offset,
+                                   chunk_at(r, resident->chunk)->bytes));
+        coh_segment *s = &r->map.segments[r->map.segment_of_chunk[resident->chunk]];
+        COH_TRY(add_extent(r, resident->chunk, resident->offset, &s->extent));
+        r->out->extents[s->extent].at_begin = 1;
+    }
+    return COH_OK;
+}
+
+/* Brings back the boundary map: what stands elsewhere leaves first. */
+static coh_status end_run(runner *r)
+{
+    for (int32_t i = r->map.first; i >= 0;) {
+        int32_t next = r->map.segments[i].next;
+        const coh_segment *s = &r->map.segments[i];
+        if (s->chunk >= 0 && r->boundary_offset[s->chunk] != s->offset)
+            COH_TRY(evict(r, i));
+        i = next;
+    }
+    for (uint32_t i = 0; i < r->resident_count; i++) {
+        const coh_resident *resident = &r->residents[i];
+        if (resident->tier != r->level->tier)
+            continue;
+        if (r->map.segment_of_chunk[resident->chunk] < 0)
+            COH_TRY(coh_arena_map_take(&r->map, resident->chunk, resident->offset,
+                                       chunk_at(r, resident->chunk)->bytes));
+        uint32_t extent = COH_NO_EXTENT;
+        COH_TRY(acquire(r, resident->chunk, 1, &extent));
+        r->out->extents[extent].at_end = 1;
+    }
+    return COH_OK;
+}
+
+static coh_status open_runner(runner *r, const coh_level *level, const coh_sequence *sequence,
+                              const coh_sequence *next, coh_residency *out)
+{
+    size_t chunks = level->layout->chunk_count;
+    r->level = level;
+    r->layout = level->layout;
+    r->sequence = sequence;
+    r->out = out;
+    *out = (coh_residency){ .peak_bytes = level->base_bytes };
+    COH_TRY(COH_ALLOC(chunks, &r->version));
+    COH_TRY(COH_ALLOC(chunks, &r->far_version));
+    COH_TRY(COH_ALLOC(chunks, &r->last_write));
+    COH_TRY(COH_ALLOC(chunks, &r->pinned_extent));
+    COH_TRY(COH_ALLOC(chunks, &r->boundary_offset));
+    uint64_t capacity = level->capacity == UINT64_MAX ? (uint64_t)1 << 60 : level->capacity;
+    if (capacity < level->base_bytes)
+        return coh_fail(COH_ERR_FULL, "%llu bytes do not even hold the pinned %llu",
+                        (unsigned long long)capacity, (unsigned long long)level->base_bytes);
+    COH_TRY(coh_arena_map_init(&r->map, level->base_bytes, capacity, (uint32_t)chunks));
+    return coh_next_use_init(&r->next, level->layout, level->held_nearer, sequence, next);
+}
+
+static void close_runner(runner *r)
+{
+    coh_free(r->version);
+    coh_free(r->far_version);
+    coh_free(r->last_write);
+    coh_free(r->pinned_extent);
+    coh_free(r->boundary_offset);
+    coh_free(r->snapshot);
+    coh_arena_map_fini(&r->map);
+    coh_next_use_fini(&r->next);
+}
+
+coh_status coh_residency_run(const coh_level *level, const coh_sequence *sequence,
+                             const coh_sequence *next, const coh_resident *residents,
+                             uint32_t resident_count, coh_residency *out_residency)
+{
+    runner r = { .residents = residents, .resident_count = resident_count };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, open_runner(&r, level, sequence, next, out_residency), done);
+    COH_TRY_GOTO(status, begin_run(&r), done);
+    for (r.step = 0; r.step < sequence->step_count; r.step++)
+        COH_TRY_GOTO(status, run_step(&r, r.step), done);
+    status = end_run(&r);
+done:
+    close_runner(&r);
+    if (status != COH_OK)
+        coh_residency_fini(out_residency);
+    return status;
+}
+
+void coh_residency_fini(coh_residency *residency)
+{
+    coh_free(residency->extents);
+    coh_free(residency->moves);
+    coh_free(residency->placings);
+    coh_free(residency->touch_extents);
+    coh_free(residency->touch_versions);
+    *residency = (coh_residency){ 0 };
+}
+
+/* ---- the boundary map ---- */
+
+static coh_status append_resident(coh_resident **residents, uint32_t *count, size_t *capacity,
+                                  uint32_t chunk, coh_tier tier, uint64_t offset)
+{
+    COH_TRY(COH_GROW(residents, capacity, *count + 1));
+    (*residents)[(*count)++] =
+        (coh_resident){ .chunk = chunk, .tier = (uint8_t)tier, .offset = offset };
+    return COH_OK;
+}
+
+/* Without a far tier everything that survives stays at its home. */
+static coh_status keep_survivors(const coh_level *level, coh_resident **residents, uint32_t *count,
+                                 size_t *capacity)
+{
+    const coh_layout *layout = level->layout;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+        if (object->survives && !object->pinned &&
+            (level->held_nearer == NULL || !level->held_nearer[chunk]))
+            COH_TRY(append_resident(residents, count, capacity, chunk, level->tier,
+                                    level->home_offset[chunk]));
+    }
+    return COH_OK;
+}
+
+/* What stands in the tier between the two bodies of a free run. */
+static void take_snapshot(runner *r, uint64_t *offsets)
+{
+    for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
+        const coh_segment *s = &r->map.segments[i];
+        if (s->chunk < 0 || s->extent == COH_NO_EXTENT || !holds_between(r, (uint32_t)s->chunk))
+            continue;
+        r->snapshot[s->chunk] = SNAPSHOT_OPEN;
+        offsets[s->chunk] = s->offset;
+    }
+}
+
+coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *body,
+                                  coh_resident **residents, uint32_t *resident_count,
+                                  size_t *resident_capacity)
+{
+    if (!level->has_far)
+        return keep_survivors(level, residents, resident_count, resident_capacity);
+    runner r = { 0 };
+    coh_residency unused = { 0 };
+    uint64_t *offsets = NULL;
+    uint32_t chunks = level->layout->chunk_count;
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, open_runner(&r, level, body, body, &unused), done);
+    COH_TRY_GOTO(status, COH_ALLOC(chunks, &r.snapshot), done);
+    COH_TRY_GOTO(status, COH_ALLOC(chunks, &offsets), done);
+    COH_TRY_GOTO(status, begin_run(&r), done);
+    for (uint32_t i = 0; i < chunks; i++) /* in a free run everything that survives is to be had */
+        r.far_version[i] =
+            level->layout->objects[level->layout->chunks[i].object].survives ? 0 : -1;
+    for (uint32_t i = 0; i < body->step_count; i++, r.step++)
+        COH_TRY_GOTO(status, run_step(&r, i), done);
+    take_snapshot(&r, offsets);
+    coh_next_use_cross(&r.next);
+    r.step++;
+    for (uint32_t i = 0; i < body->step_count; i++, r.step++) {
+        if (body->step_version != NULL && i == 0)
+            for (uint32_t c = 0; c < chunks; c++) /* versions begin anew with each run */
+                r.version[c] = r.far_version[c] = r.far_version[c] == r.version[c] ? 0 : -1;
+        COH_TRY_GOTO(status, run_step(&r, i), done);
+    }
+    for (uint32_t chunk = 0; chunk < chunks; chunk++)
+        if (r.snapshot[chunk] == SNAPSHOT_HIT)
+            COH_TRY_GOTO(status,
+                         append_resident(residents, resident_count, resident_capacity, chunk,
+                                         level->tier, offsets[chunk]),
+                         done);
+done:
+    coh_free(offsets);
+    close_runner(&r);
+    coh_residency_fini(&unused);
+    return status;
+}
+
+uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequence)
+{
+    uint64_t bound = level->base_bytes;
+    runner r = { .level = level, .layout = level->layout };
+    for (uint32_t step = 0; step < sequence->step_count; step++) {
+        uint64_t bytes = level->base_bytes;
+        for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
+            const coh_need *need = &sequence->needs[i];
+            int seen = is_pinned(&r, need);
+            for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
+                seen = sequence->needs[k].object == need->object;
+            bytes += seen ? 0 : window_bytes(&r, need);
+        }
+        bound = bytes > bound ? bytes : bound;
+    }
+    return bound;
+}

@@ -1,0 +1,328 @@
+#include "planner/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "planner/assemble.h"
+#include "planner/lower.h"
+#include "planner/residency.h"
+#include "planner/waits.h"
+
+/* One program on its way. */
+typedef struct draft {
+    coh_sheet sheet;
+    uint32_t *need_begin; /* of the sheet as a sequence */
+    coh_residency device;
+    coh_mover_list movers; /* the device's moves in key order: the steps of the host level */
+    coh_residency host;
+    int is_wanted;
+} draft;
+
+typedef struct builder {
+    const coh_graph *graph;
+    const coh_plan_options *options;
+    const coh_profile *profile;
+    const coh_decisions *decisions;
+    coh_layout *layout;
+    coh_object_map map;
+    draft drafts[COH_PROGRAM_KIND_COUNT];
+    size_t resident_capacity;
+    uint64_t *device_home, *host_home; /* by chunk, of a level without a far tier */
+    uint8_t *held_nearer;              /* host level: by chunk, in the device's boundary map */
+} builder;
+
+static int has_host(const builder *b)
+{
+    return !b->decisions->in_memory && b->options->emulate_host_bytes > 0;
+}
+
+static int has_disk(const builder *b)
+{
+    return !b->decisions->in_memory && b->options->disk_bytes > 0;
+}
+
+static coh_sequence sheet_sequence(const draft *d)
+{
+    return (coh_sequence){ .step_count = (uint32_t)d->sheet.line_count,
+                           .need_begin = d->need_begin,
+                           .needs = d->sheet.needs };
+}
+
+static coh_sequence mover_sequence(const draft *d)
+{
+    return (coh_sequence){ .step_count = d->movers.count,
+                           .need_begin = d->movers.need_begin,
+                           .needs = d->movers.needs,
+                           .step_version = d->movers.versions };
+}
+
+static coh_status lower_draft(builder *b, coh_program_kind kind)
+{
+    draft *d = &b->drafts[kind];
+    COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, b->decisions->recompute,
+                      b->decisions->row_passes, kind, &d->sheet));
+    d->is_wanted = d->sheet.line_count > 0;
+    COH_TRY(COH_ALLOC(d->sheet.line_count + 1, &d->need_begin));
+    for (size_t i = 0; i < d->sheet.line_count; i++)
+        d->need_begin[i + 1] = d->need_begin[i] + d->sheet.lines[i].need_count;
+    return COH_OK;
+}
+
+/* Gives each chunk that stands in a tier without a far tier its place there: all survivors, and what
+ * `moves` (may be NULL) marks. Others get COH_NO_HOME. Returns the end. */
+static uint64_t assign_homes(const coh_layout *layout, const uint8_t *moves, uint64_t offset,
+                             uint64_t *homes)
+{
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+        homes[chunk] = COH_NO_HOME;
+        if (object->pinned || !(object->survives || (moves != NULL && moves[chunk])))
+            continue;
+        homes[chunk] = offset;
+        offset += layout->chunks[chunk].bytes;
+    }
+    return offset;
+}
+
+static coh_level device_level(const builder *b)
+{
+    return (coh_level){ .layout = b->layout,
+                        .tier = COH_TIER_DEVICE,
+                        .base_bytes = b->layout->pinned_bytes,
+                        .capacity =
+                            b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
+                        .has_far = has_host(b) || has_disk(b),
+                        .tie_break = b->decisions->tie_break,
+                        .horizon = (uint32_t)b->decisions->horizon };
+}
+
+static coh_status place_device(builder *b)
+{
+    coh_level level = device_level(b);
+    if (!level.has_far) {
+        COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->device_home));
+        level.floor_bytes = assign_homes(b->layout, NULL, level.base_bytes, b->device_home);
+        level.home_offset = b->device_home;
+    }
+    coh_sequence body = sheet_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
+                                   &b->resident_capacity));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        draft *d = &b->drafts[kind];
+        if (!d->is_wanted)
+            continue;
+        coh_sequence sequence = sheet_sequence(d);
+        COH_TRY(coh_residency_run(&level, &sequence, &body, b->layout->residents,
+                                  b->layout->resident_count, &d->device));
+    }
+    return COH_OK;
+}
+
+/* ---- the host level ---- */
+
+/* Homes in the host tier for everything that may ever stand there. */
+static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
+{
+    uint8_t *moves = NULL;
+    COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->host_home));
+    COH_TRY(COH_ALLOC(b->layout->chunk_count, &moves));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        for (size_t i = 0; i < b->drafts[kind].device.move_count; i++)
+            moves[b->drafts[kind].device.moves[i].chunk] = 1;
+    *out_bytes = assign_homes(b->layout, moves, 0, b->host_home);
+    coh_free(moves);
+    return COH_OK;
+}
+
+static coh_status place_host(builder *b)
+{
+    COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->held_nearer));
+    for (uint32_t i = 0; i < b->layout->resident_count; i++)
+        b->held_nearer[b->layout->residents[i].chunk] = 1;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (b->drafts[kind].is_wanted)
+            COH_TRY(
+                coh_mover_list_make(b->layout, &b->drafts[kind].device, &b->drafts[kind].movers));
+    coh_level level = { .layout = b->layout,
+                        .tier = COH_TIER_HOST,
+                        .capacity = b->options->emulate_host_bytes,
+                        .has_far = has_disk(b),
+                        .held_nearer = b->held_nearer,
+                        .tie_break = COH_TIE_LOWEST,
+                        .horizon = (uint32_t)b->decisions->horizon };
+    if (!has_disk(b)) {
+        uint64_t bytes = 0;
+        COH_TRY(assign_host_homes(b, &bytes));
+        if (bytes > b->options->emulate_host_bytes)
+            return coh_fail(
+                COH_ERR_FULL,
+                "the emulated host tier needs %llu bytes, --emulate-host gives %llu: raise "
+                "it to %llu MiB or add --disk",
+                (unsigned long long)bytes, (unsigned long long)b->options->emulate_host_bytes,
+                (unsigned long long)((bytes >> 20) + 1));
+        level.home_offset = b->host_home;
+    }
+    coh_sequence body = mover_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
+                                   &b->resident_capacity));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        draft *d = &b->drafts[kind];
+        if (!d->is_wanted)
+            continue;
+        coh_sequence sequence = mover_sequence(d);
+        COH_TRY(coh_residency_run(&level, &sequence, &body, b->layout->residents,
+                                  b->layout->resident_count, &d->host));
+    }
+    return COH_OK;
+}
+
+/* ---- the end ---- */
+
+/* A place in the working store for every chunk that survives or is ever written out. */
+static coh_status assign_file_offsets(builder *b)
+{
+    uint8_t *moves = NULL;
+    COH_TRY(COH_ALLOC(b->layout->chunk_count, &moves));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        const coh_residency *residency =
+            has_host(b) ? &b->drafts[kind].host : &b->drafts[kind].device;
+        for (size_t i = 0; i < residency->move_count; i++)
+            moves[residency->moves[i].chunk] = 1;
+    }
+    uint64_t offset = 0;
+    for (uint32_t chunk = 0; chunk < b->layout->chunk_count; chunk++) {
+        const coh_object *object = &b->layout->objects[b->layout->chunks[chunk].object];
+        if (!moves[chunk] && (!object->survives || object->pinned))
+            continue;
+        b->layout->chunks[chunk].file_offset = offset;
+        offset += b->layout->chunks[chunk].bytes;
+    }
+    coh_free(moves);
+    b->layout->file_bytes = offset;
+    if (offset > b->options->disk_bytes)
+        return coh_fail(
+            COH_ERR_FULL,
+            "the working store needs %llu bytes on disk, --disk allows %llu: raise it to "
+            "%llu MiB",
+            (unsigned long long)offset, (unsigned long long)b->options->disk_bytes,
+            (unsigned long long)((offset >> 20) + 1));
+    return COH_OK;
+}
+
+static coh_access_matrix access_matrix(const builder *b)
+{
+    coh_access_matrix m = { 0 };
+    uint8_t device = 1u << COH_TIER_DEVICE, host = 1u << COH_TIER_HOST, disk = 1u << COH_TIER_DISK;
+    uint8_t beside_disk = has_host(b) ? host : device;
+    m.reads[COH_LANE_COMPUTE] = m.writes[COH_LANE_COMPUTE] = device;
+    m.reads[COH_LANE_H2D] = m.writes[COH_LANE_D2H] = has_host(b) ? host : 0;
+    m.writes[COH_LANE_H2D] = m.reads[COH_LANE_D2H] = has_host(b) ? device : 0;
+    m.reads[COH_LANE_READ] = m.writes[COH_LANE_WRITE] = has_disk(b) ? disk : 0;
+    m.writes[COH_LANE_READ] = m.reads[COH_LANE_WRITE] = has_disk(b) ? beside_disk : 0;
+    return m;
+}
+
+static coh_status finish(builder *b, coh_program *programs)
+{
+    coh_layout *layout = b->layout;
+    if (has_disk(b))
+        COH_TRY(assign_file_offsets(b));
+    layout->access = access_matrix(b);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        draft *d = &b->drafts[kind];
+        coh_program *program = &programs[kind];
+        if (!d->is_wanted)
+            continue;
+        const coh_assembly assembly = { .layout = layout,
+                                        .sheet = &d->sheet,
+                                        .need_begin = d->need_begin,
+                                        .device = &d->device,
+                                        .movers = has_host(b) ? &d->movers : NULL,
+                                        .host = has_host(b) ? &d->host : NULL };
+        COH_TRY(coh_assemble(&assembly, program));
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            program->lane_depth[lane] =
+                b->profile->link[lane].depth ? b->profile->link[lane].depth : 1;
+        program->peak_bytes[COH_TIER_DISK] = layout->file_bytes;
+        for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+            if (program->peak_bytes[tier] > layout->arena_bytes[tier])
+                layout->arena_bytes[tier] = program->peak_bytes[tier];
+        COH_TRY(coh_waits_derive(layout, program));
+    }
+    return COH_OK;
+}
+
+static void fini_draft(draft *d)
+{
+    coh_sheet_fini(&d->sheet);
+    coh_free(d->need_begin);
+    coh_residency_fini(&d->device);
+    coh_residency_fini(&d->host);
+    coh_mover_list_fini(&d->movers);
+}
+
+static void fini_builder(builder *b)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        fini_draft(&b->drafts[kind]);
+    coh_object_map_fini(&b->map);
+    coh_free(b->device_home);
+    coh_free(b->host_home);
+    coh_free(b->held_nearer);
+}
+
+static coh_status build(builder *b, int all, coh_program *programs)
+{
+    COH_TRY(coh_layout_build(b->graph, b->options, b->decisions->chunk_bytes, b->layout, &b->map));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (all || kind == COH_PROGRAM_BODY)
+            COH_TRY(lower_draft(b, (coh_program_kind)kind));
+    COH_TRY(place_device(b));
+    if (has_host(b))
+        COH_TRY(place_host(b));
+    return finish(b, programs);
+}
+
+coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *options,
+                              const coh_profile *profile, const coh_decisions *decisions, int all,
+                              coh_layout *out_layout, coh_program *out_programs)
+{
+    memset(out_programs, 0, COH_PROGRAM_KIND_COUNT * sizeof(*out_programs));
+    *out_layout = (coh_layout){ 0 };
+    builder b = { .graph = graph,
+                  .options = options,
+                  .profile = profile,
+                  .decisions = decisions,
+                  .layout = out_layout };
+    coh_status status = build(&b, all, out_programs);
+    fini_builder(&b);
+    if (status != COH_OK) {
+        for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+            coh_program_fini(&out_programs[kind]);
+        coh_layout_fini(out_layout);
+    }
+    return status;
+}
+
+coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
+                              const coh_decisions *decisions, uint64_t *out_bytes)
+{
+    coh_layout layout = { 0 };
+    builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
+    coh_status status = coh_layout_build(graph, options, decisions->chunk_bytes, &layout, &b.map);
+    *out_bytes = 0;
+    for (int kind = 0; status == COH_OK && kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        status = lower_draft(&b, (coh_program_kind)kind);
+        if (status != COH_OK)
+            break;
+        coh_level level = device_level(&b);
+        coh_sequence sequence = sheet_sequence(&b.drafts[kind]);
+        uint64_t bound = coh_residency_bound(&level, &sequence);
+        *out_bytes = bound > *out_bytes ? bound : *out_bytes;
+    }
+    fini_builder(&b);
+    coh_layout_fini(&layout);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* verify_scene.h - memory as the verifier sees it while it runs a program on version numbers.
+ *
+ *   place    where one chunk can stand: an extent's bytes, or the chunk's own range of the file. It knows
+ *            the version it holds, who wrote it, who read it since.
+ *   life     one lifetime of an extent: a place, and all lines that used it. An extent that stays at a
+ *            run's end goes on living as the extent that is there at the next run's begin.
+ *   cell     bytes of an arena between two neighbouring extent ends: has one tenant, a life.
+ *
+ * The program is run in issue order. If every two lines that touch a place, one of them writing, are
+ * ordered by the clocks, then every other legal order computes the same: that is what is checked. */
+#ifndef COH_PLANNER_VERIFY_SCENE_H
+#define COH_PLANNER_VERIFY_SCENE_H
+
+#include "planner/verify_state.h"
+
+#define COH_GARBAGE (-1) /* a version that no line names */
+
+typedef struct coh_place {
+    int64_t version; /* through all runs: see base */
+    uint32_t writer; /* number in its lane; 0: none yet */
+    uint32_t writer_line;
+    uint8_t writer_lane;
+    uint32_t readers[COH_LANE_COUNT]; /* highest number since the last write */
+} coh_place;
+
+typedef struct coh_life {
+    coh_place place;
+    uint32_t extent;
+    uint32_t used;                   /* lines of this run */
+    uint32_t uses[COH_LANE_COUNT];   /* highest number that used it, all runs */
+    uint32_t before[COH_LANE_COUNT]; /* what must have retired before any of its lines starts */
+    uint8_t is_entered, is_left, is_evicted;
+} coh_life;
+
+typedef struct coh_scene {
+    coh_verifier *v;
+    /* by chunk */
+    coh_place *files;
+    int64_t *writes;         /* compute lines that wrote it in this run so far */
+    int64_t *writes_per_run;
+    int64_t *base;           /* version 0 of this run, counted through all runs */
+    int64_t *copies;         /* places that hold the current version */
+    uint32_t *resident;      /* [tier][chunk]: 1 + index of the boundary entry, or 0 */
+    uint32_t *begin_extent;  /* [tier][chunk]: 1 + extent at the begin, or 0 */
+    uint32_t *end_extent;
+    uint32_t *chunk_mark;    /* last line that touched it, as instance number, times 4, plus access */
+    /* by touch: is the chunk read, or surviving, after this touch's line? */
+    uint8_t *live_after;
+    /* by extent */
+    uint32_t *life_of;       /* of this run */
+    uint32_t *next_life_of;
+    uint32_t *extent_mark;   /* last instance that used it */
+    uint32_t *cell_begin, *cell_end;
+    coh_life *lives;         /* one per extent and run */
+    /* arenas */
+    uint64_t *edges;
+    uint32_t *tenants;       /* by cell: 1 + life, or 0 */
+} coh_scene;
+
+/* ---- verify_lifetime.c: extents, their cells, the boundary map ---- */
+
+/* Cuts arenas into cells; checks that extents at begin and end are the boundary map (CLOSURE). */
+coh_status coh_scene_map(coh_scene *scene);
+/* Lives of the extents that are there when run `run` begins. */
+coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run);
+/* Line `line` (one of run `run`) uses an extent: entered if it was not, ordered after what was there
+ * before. Once per line. */
+coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t line, uint32_t extent);
+/* Counts the use off; the last one leaves the extent (LOST_DATA). `is_live`: see live_after. */
+coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, int is_live);
+/* Use counts are true, what stays is there (OVERLAP, CLOSURE). */
+coh_status coh_scene_end_lives(coh_scene *scene);
+
+/* ---- verify_bytes.c ---- */
+
+void coh_scene_set_version(coh_scene *scene, coh_place *place, uint32_t chunk, int64_t version);
+
+static inline int64_t coh_scene_current(const coh_scene *scene, uint32_t chunk)
+{
+    return scene->base[chunk] + scene->writes[chunk];
+}
+
+static inline size_t coh_tier_chunk(const coh_scene *scene, int tier, uint32_t chunk)
+{
+    return (size_t)tier * scene->v->layout->chunk_count + chunk;
+}
+
+/* Does the program find garbage instead of yesterday's values? */
+static inline int coh_scene_starts_empty(const coh_scene *scene)
+{
+    return scene->v->program->kind == COH_PROGRAM_INIT ||
+           scene->v->program->kind == COH_PROGRAM_IMPORT;
+}
+
+/* The innermost tier whose arena holds the chunk at a boundary, or COH_TIER_DISK. */
+static inline coh_tier coh_scene_home(const coh_scene *scene, uint32_t chunk)
+{
+    for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)
+        if (scene->resident[coh_tier_chunk(scene, tier, chunk)] != 0)
+            return (coh_tier)tier;
+    return COH_TIER_DISK;
+}
+
+#endif

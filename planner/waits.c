@@ -1,0 +1,221 @@
+#include "planner/waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Numbers count a lane's lines through all bodies from 1; 0 is "none". */
+typedef struct clock {
+    uint64_t number[COH_LANE_COUNT];
+} clock;
+
+/* Who touched an interval of a tier last. Lanes retire in order, so the latest reader of each lane stands
+ * for all of them. */
+typedef struct interval_state {
+    uint64_t writer;
+    uint8_t writer_lane;
+    uint64_t reader[COH_LANE_COUNT];
+} interval_state;
+
+/* The boundaries of all operands cut a tier into intervals: no operand touches part of one. */
+typedef struct space {
+    uint64_t *boundaries;
+    size_t boundary_count;
+    interval_state *intervals;
+} space;
+
+typedef struct deriver {
+    const coh_layout *layout;
+    coh_program *program;
+    space spaces[COH_TIER_COUNT];
+    clock *started; /* by body and line index: what a line knows when it starts */
+    uint32_t *line_of[COH_LANE_COUNT]; /* by ordinal - 1: line index */
+    clock lane_clock[COH_LANE_COUNT];  /* of the newest line issued on the lane */
+    size_t wait_capacity;
+    uint32_t body, body_count;
+} deriver;
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static coh_status cut_space(deriver *d, coh_tier tier)
+{
+    const coh_program *p = d->program;
+    space *s = &d->spaces[tier];
+    size_t count = 0;
+    for (uint32_t i = 0; i < p->operand_count; i++)
+        count += p->operands[i].tier == tier ? 2 : 0;
+    COH_TRY(COH_ALLOC(count, &s->boundaries));
+    for (uint32_t i = 0; i < p->operand_count; i++) {
+        if (p->operands[i].tier != tier)
+            continue;
+        s->boundaries[s->boundary_count++] = p->operands[i].offset;
+        s->boundaries[s->boundary_count++] = p->operands[i].offset + p->operands[i].bytes;
+    }
+    qsort(s->boundaries, s->boundary_count, sizeof(*s->boundaries), compare_u64);
+    size_t kept = 0;
+    for (size_t i = 0; i < s->boundary_count; i++)
+        if (kept == 0 || s->boundaries[kept - 1] != s->boundaries[i])
+            s->boundaries[kept++] = s->boundaries[i];
+    s->boundary_count = kept;
+    return COH_ALLOC(kept, &s->intervals);
+}
+
+static size_t find_boundary(const space *s, uint64_t offset)
+{
+    const uint64_t *found =
+        bsearch(&offset, s->boundaries, s->boundary_count, sizeof(*s->boundaries), compare_u64);
+    return (size_t)(found - s->boundaries);
+}
+
+static void require(clock *needed, int lane, uint64_t number)
+{
+    if (number > needed->number[lane])
+        needed->number[lane] = number;
+}
+
+/* What must have retired before the operand may be touched. */
+static void collect(const deriver *d, const coh_operand *operand, clock *needed)
+{
+    const space *s = &d->spaces[operand->tier];
+    size_t end = find_boundary(s, operand->offset + operand->bytes);
+    for (size_t i = find_boundary(s, operand->offset); i < end; i++) {
+        const interval_state *state = &s->intervals[i];
+        require(needed, state->writer_lane, state->writer);
+        if (operand->access & COH_ACCESS_WRITE)
+            for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+                require(needed, lane, state->reader[lane]);
+    }
+}
+
+static void record(deriver *d, const coh_operand *operand, uint8_t lane, uint64_t number)
+{
+    space *s = &d->spaces[operand->tier];
+    size_t end = find_boundary(s, operand->offset + operand->bytes);
+    for (size_t i = find_boundary(s, operand->offset); i < end; i++) {
+        interval_state *state = &s->intervals[i];
+        if (operand->access & COH_ACCESS_WRITE)
+            *state = (interval_state){ .writer = number, .writer_lane = lane };
+        else
+            state->reader[lane] = number;
+    }
+}
+
+/* What is known once lane `lane` has retired line `number`. */
+static clock knowledge(const deriver *d, int lane, uint64_t number)
+{
+    uint64_t length = d->program->lane_length[lane];
+    uint64_t body = (number - 1) / length;
+    uint32_t line = d->line_of[lane][(number - 1) % length];
+    clock known = d->started[body * d->program->line_count + line];
+    known.number[lane] = number;
+    return known;
+}
+
+static void join(clock *to, const clock *from)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (from->number[lane] > to->number[lane])
+            to->number[lane] = from->number[lane];
+}
+
+static coh_status add_wait(deriver *d, coh_instruction *line, int lane, uint64_t number)
+{
+    coh_program *p = d->program;
+    uint64_t length = p->lane_length[lane];
+    uint64_t carry = d->body - (number - 1) / length;
+    if (carry > 1)
+        return coh_fail(COH_ERR_INTERNAL, "a line depends on a body two runs back");
+    COH_TRY(COH_GROW(&p->waits, &d->wait_capacity, p->wait_count + 1));
+    p->waits[p->wait_count++] = (coh_wait){ .ordinal = (uint32_t)((number - 1) % length + 1),
+                                            .lane = (uint8_t)lane,
+                                            .carry = (uint8_t)carry };
+    line->wait_count++;
+    return COH_OK;
+}
+
+/* Drops from `needed` what the base knowledge or another needed line implies; joins the rest into
+ * *base. */
+static void reduce(const deriver *d, clock *needed, clock *base)
+{
+    clock known[COH_LANE_COUNT];
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        if (needed->number[lane] <= base->number[lane])
+            needed->number[lane] = 0;
+        if (needed->number[lane] > 0)
+            known[lane] = knowledge(d, lane, needed->number[lane]);
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        for (int other = 0; needed->number[lane] > 0 && other < COH_LANE_COUNT; other++)
+            if (other != lane && needed->number[other] > 0 &&
+                known[other].number[lane] >= needed->number[lane])
+                needed->number[lane] = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (needed->number[lane] > 0)
+            join(base, &known[lane]);
+}
+
+static coh_status visit(deriver *d, uint32_t index)
+{
+    coh_program *p = d->program;
+    coh_instruction *line = &p->lines[index];
+    uint8_t lane = line->lane;
+    uint64_t number = (uint64_t)d->body * p->lane_length[lane] + line->ordinal;
+    clock needed = { { 0 } }, base = d->lane_clock[lane];
+    if (number > p->lane_depth[lane])
+        require(&base, lane, number - p->lane_depth[lane]);
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        collect(d, &p->operands[line->operand_begin + i], &needed);
+    reduce(d, &needed, &base);
+    if (d->body == d->body_count - 1) {
+        line->wait_begin = p->wait_count;
+        line->wait_count = 0;
+        for (int other = 0; other < COH_LANE_COUNT; other++)
+            if (needed.number[other] > 0)
+                COH_TRY(add_wait(d, line, other, needed.number[other]));
+    }
+    d->lane_clock[lane] = base;
+    d->started[(size_t)d->body * p->line_count + index] = base;
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        record(d, &p->operands[line->operand_begin + i], lane, number);
+    return COH_OK;
+}
+
+static coh_status derive(deriver *d)
+{
+    coh_program *p = d->program;
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        COH_TRY(cut_space(d, (coh_tier)tier));
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->line_of[lane]));
+    for (uint32_t i = 0; i < p->line_count; i++)
+        d->line_of[p->lines[i].lane][p->lines[i].ordinal - 1] = i;
+    COH_TRY(COH_ALLOC((size_t)p->line_count * d->body_count, &d->started));
+    for (d->body = 0; d->body < d->body_count; d->body++)
+        for (uint32_t i = 0; i < p->line_count; i++)
+            COH_TRY(visit(d, i));
+    return COH_OK;
+}
+
+coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
+{
+    deriver d = { .layout = layout,
+                  .program = program,
+                  .body_count = program->kind == COH_PROGRAM_BODY ? 3 : 1 };
+    program->wait_count = 0;
+    coh_free(program->waits);
+    program->waits = NULL;
+    coh_status status = derive(&d);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        coh_free(d.spaces[tier].boundaries);
+        coh_free(d.spaces[tier].intervals);
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        coh_free(d.line_of[lane]);
+    coh_free(d.started);
+    return status;
+}

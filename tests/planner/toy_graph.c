@@ -1,0 +1,174 @@
+#include "tests/planner/toy_graph.h"
+
+#include <stdio.h>
+
+typedef struct toy_attributes {
+    int64_t vocabulary, width;
+} toy_attributes;
+
+static coh_status run_nothing(const coh_call *call)
+{
+    (void)call;
+    return COH_OK;
+}
+
+static coh_shape matrix(int64_t rows, int64_t columns)
+{
+    return (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 2, .dim = { rows, columns } };
+}
+
+static void table_facts(const toy_attributes *a, coh_parameter_facts *facts)
+{
+    *facts = (coh_parameter_facts){ .name = "weight",
+                                    .shape = matrix(a->vocabulary, a->width),
+                                    .init = COH_INIT_NORMAL,
+                                    .init_std = 0.02f,
+                                    .decays = 1,
+                                    .row_block = 64 };
+}
+
+static coh_status infer_embed(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+{
+    const toy_attributes *a = attributes;
+    table_facts(a, &out->parameter[0]);
+    out->output[0] = matrix(inputs[0].dim[0], a->width);
+    return COH_OK;
+}
+
+static coh_status infer_mix(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+{
+    (void)attributes;
+    int64_t width = inputs[0].dim[1];
+    out->output[0] = inputs[0];
+    out->parameter[0] = (coh_parameter_facts){ .name = "weight",
+                                               .shape = matrix(width, width),
+                                               .init = COH_INIT_NORMAL,
+                                               .init_std = 0.02f,
+                                               .decays = 1 };
+    out->parameter[1] =
+        (coh_parameter_facts){ .name = "bias",
+                               .shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { width } } };
+    out->saved_bytes = (size_t)inputs[0].dim[0] * sizeof(float);
+    out->workspace_bytes[COH_PHASE_FORWARD] = 5000;
+    out->workspace_bytes[COH_PHASE_BACKWARD] = 70000;
+    out->flops[0] = 2.0 * (double)(inputs[0].dim[0] * width * width);
+    out->flops[1] = 2 * out->flops[0];
+    return COH_OK;
+}
+
+static coh_status infer_join(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+{
+    (void)attributes;
+    out->output[0] = inputs[0];
+    return COH_OK;
+}
+
+static coh_status infer_loss(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+{
+    (void)inputs;
+    const toy_attributes *a = attributes;
+    table_facts(a, &out->parameter[0]);
+    out->output[0] = (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 1, .dim = { 1 } };
+    out->saved_bytes = (size_t)inputs[0].dim[0] * 3 * sizeof(float);
+    return COH_OK;
+}
+
+#define KIND_HEAD(kind_name)                                                                       \
+    .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI, .name = kind_name,           \
+    .revision = 1, .forward = run_nothing, .backward = run_nothing
+
+static const coh_op_kind embed_kind = { KIND_HEAD("toy.embed"),
+                                        .input_count = 1,
+                                        .output_count = 1,
+                                        .parameter_count = 1,
+                                        .backward_reads = { .inputs = 1 },
+                                        .can_add_grad = { .parameters = 1 },
+                                        .row_split_parameters = 1,
+                                        .infer = infer_embed };
+static const coh_op_kind mix_kind = { KIND_HEAD("toy.mix"),
+                                      .input_count = 1,
+                                      .output_count = 1,
+                                      .parameter_count = 2,
+                                      .backward_reads = { .inputs = 1, .parameters = 1 },
+                                      .can_add_grad = { .inputs = 1, .parameters = 3 },
+                                      .infer = infer_mix };
+static const coh_op_kind mix_overwriting_kind = {
+    KIND_HEAD("toy.mix_overwriting"),
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1, .outputs = 1, .parameters = 1 },
+    .infer = infer_mix
+};
+static const coh_op_kind join_kind = { KIND_HEAD("toy.join"), .input_count = 2, .output_count = 1,
+                                       .can_add_grad = { .inputs = 3 }, .infer = infer_join };
+static const coh_op_kind loss_kind = { KIND_HEAD("toy.loss"),
+                                       .input_count = 2,
+                                       .output_count = 1,
+                                       .parameter_count = 1,
+                                       .is_loss = 1,
+                                       .backward_reads = { .inputs = 3, .parameters = 1 },
+                                       .can_add_grad = { .inputs = 1, .parameters = 1 },
+                                       .row_split_parameters = 1,
+                                       .infer = infer_loss };
+
+/* y = x + mix(join(x, x)), as one block. */
+static coh_status add_layer(coh_graph *graph, const toy_options *options, int layer, coh_tensor *x)
+{
+    char name[32];
+    coh_tensor doubled, mixed, both[2] = { *x, *x };
+    coh_op_args args = { .name = name, .inputs = both, .block = layer };
+    snprintf(name, sizeof(name), "double%d", layer);
+    coh_status status = coh_graph_op(graph, &join_kind, &args, &doubled, NULL);
+    if (status != COH_OK)
+        return status;
+    snprintf(name, sizeof(name), "mix%d", layer);
+    args.inputs = &doubled;
+    args.frozen_parameters = options->freezes && layer == 0 ? 1 : 0;
+    status = coh_graph_op(graph, options->overwrites ? &mix_overwriting_kind : &mix_kind, &args,
+                          &mixed, NULL);
+    if (status != COH_OK)
+        return status;
+    snprintf(name, sizeof(name), "join%d", layer);
+    args.frozen_parameters = 0;
+    both[1] = mixed;
+    args.inputs = both;
+    return coh_graph_op(graph, &join_kind, &args, x, NULL);
+}
+
+coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
+{
+    coh_graph *graph = NULL;
+    toy_attributes attributes = { options->vocabulary, options->width };
+    coh_shape ids = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { options->rows } };
+    coh_tensor tokens, targets, x, loss;
+    coh_parameter table = COH_PARAMETER_NEW;
+    coh_status status = coh_graph_create(&graph);
+    if (status == COH_OK)
+        status = coh_graph_input(graph, "tokens", &ids, &tokens);
+    if (status == COH_OK)
+        status = coh_graph_input(graph, "targets", &ids, &targets);
+    coh_op_args args = { .name = "embed",
+                         .inputs = &tokens,
+                         .attributes = &attributes,
+                         .attribute_bytes = sizeof(attributes),
+                         .block = -1 };
+    if (status == COH_OK)
+        status = coh_graph_op(graph, &embed_kind, &args, &x, &table);
+    for (int layer = 0; status == COH_OK && layer < options->layers; layer++)
+        status = add_layer(graph, options, layer, &x);
+    coh_tensor inputs[2] = { x, targets };
+    args.name = "loss";
+    args.inputs = inputs;
+    args.tied = options->is_tied ? &table : NULL;
+    if (status == COH_OK)
+        status = coh_graph_op(graph, &loss_kind, &args, &loss, NULL);
+    if (status == COH_OK)
+        status = coh_graph_loss(graph, loss);
+    if (status != COH_OK) {
+        coh_graph_destroy(graph);
+        graph = NULL;
+    }
+    *out_graph = graph;
+    return status;
+}

@@ -1,0 +1,19 @@
+/* toy_graph.h - graphs of every awkward kind for planner tests: tied tables taken by ranges of rows,
+ * kinds that cannot add, inputs used twice, saved objects, workspaces, frozen parameters. The kinds only
+ * infer: nothing here computes. */
+#ifndef COH_TESTS_PLANNER_TOY_GRAPH_H
+#define COH_TESTS_PLANNER_TOY_GRAPH_H
+
+#include "cohobate/plan.h"
+
+typedef struct toy_options {
+    int layers;
+    int64_t width, vocabulary, rows; /* rows: items per micro-batch */
+    int is_tied;
+    int overwrites; /* 1: kinds that cannot add gradients */
+    int freezes;    /* 1: the first layer's weight is frozen */
+} toy_options;
+
+coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph);
+
+#endif
