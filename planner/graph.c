@@ -166,6 +166,11 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
         if (tied >= (int32_t)graph->parameter_count)
             return coh_fail(COH_ERR_ARGUMENT, "operator %s: no parameter has handle %d", op->name,
                             tied);
+        for (int32_t other = 0; tied >= 0 && other < i; other++)
+            if (op->parameter[other] == tied)
+                return coh_fail(COH_ERR_ARGUMENT,
+                                "operator %s: parameters %d and %d are tied to one", op->name,
+                                other, i);
         if (tied >= 0) {
             if (!same_shape(&graph->parameters[tied].facts.shape, &facts->shape))
                 return coh_fail(COH_ERR_SHAPE,

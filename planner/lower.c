@@ -243,8 +243,10 @@ coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_touched), done);
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_updated), done);
+    COH_TRY_GOTO(status, COH_ALLOC(graph->parameter_count, &w.parameter_written), done);
     status = lower_kind(&w);
 done:
+    coh_free(w.parameter_written);
     coh_free(w.chunk_touched);
     coh_free(w.chunk_updated);
     if (status != COH_OK)

@@ -272,11 +272,20 @@ static int touch_gradient(coh_lower_writer *w, int32_t object, uint32_t begin, u
     return touched;
 }
 
+/* Does this contribution of a step to a parameter's gradient add to earlier ones? `touched`: its chunks
+ * were written before. Parameters of one group share chunks, so there each is remembered by itself. */
+static int contribution_adds(coh_lower_writer *w, int32_t parameter, int touched)
+{
+    if (w->layout->groups[w->map->group_of_parameter[parameter]].parameter_count == 1)
+        return touched;
+    int adds = w->parameter_written[parameter];
+    w->parameter_written[parameter] = 1;
+    return adds;
+}
+
 static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
-    coh_line_call *call = &w->sheet->calls[w->sheet->call_count - 1];
-    uint32_t adding_groups = 0; /* bit i: the group of port i was written before */
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
         int32_t parameter = op->parameter[port];
         if (parameter < 0)
@@ -289,26 +298,19 @@ static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, row_r
                                    &w->graph->parameters[parameter].facts.shape));
             continue;
         }
-        int32_t group = w->map->group_of_parameter[parameter];
-        int32_t object = w->layout->groups[group].grad;
+        int32_t object = w->layout->groups[w->map->group_of_parameter[parameter]].grad;
         if (object < 0)
             continue;
-        int adds = 0;
+        int touched = 0;
         if (find_need(w->sheet, object) < 0) {
             uint32_t begin = 0, end = 0;
             parameter_chunks(w, parameter, rows, &begin, &end);
-            adds = touch_gradient(w, object, begin, end);
-        } else {
-            for (int32_t other = 0; other < port; other++)
-                if (op->parameter[other] >= 0 &&
-                    w->map->group_of_parameter[op->parameter[other]] == group)
-                    adds = (adding_groups >> other) & 1;
+            touched = touch_gradient(w, object, begin, end);
         }
-        adding_groups |= (uint32_t)adds << port;
-        COH_TRY(parameter_port(w, parameter, rows, adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
+        COH_TRY(parameter_port(w, parameter, rows, touched ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
                                object, COH_ROLE_PARAMETER_GRAD, port));
-        if (adds)
-            call->parameter_grad_adds |= 1u << port;
+        if (contribution_adds(w, parameter, touched))
+            w->sheet->calls[w->sheet->call_count - 1].parameter_grad_adds |= 1u << port;
     }
     return COH_OK;
 }
@@ -358,24 +360,21 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_BACKWARD]);
 }
 
-/* One ADD line: destination (= or +=) scratch. */
+/* One ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole object. */
 static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch, int32_t object,
-                           uint64_t offset, uint32_t begin, uint32_t end, int adds,
-                           const coh_shape *shape)
+                           uint64_t offset, int access, int adds, const coh_shape *shape)
 {
     COH_TRY(coh_lower_line(w, COH_OP_ADD));
     COH_TRY(open_call(w, -1, microbatch, (row_range){ 0 }));
     COH_TRY(coh_lower_need_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
     COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, shape));
-    COH_TRY(coh_lower_need(w, object, begin, end, adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
-                           COH_ROLE_TO));
+    COH_TRY(coh_lower_need_all(w, object, access, COH_ROLE_TO));
     COH_TRY(coh_lower_bind(w, COH_ROLE_TO, 0, offset, shape));
     w->sheet->calls[w->sheet->call_count - 1].input_grad_adds = (uint32_t)adds;
     return COH_OK;
 }
 
-/* What went to scratch because the kind cannot add joins the gradient it belongs to. A group shared with
- * parameters that were written directly was touched then. */
+/* What went to scratch because the kind cannot add joins the gradient it belongs to. */
 static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbatch)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -384,8 +383,9 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
         int32_t gradient = w->map->gradient[op->input[port]];
         if (scratch < 0 || gradient < 0)
             continue;
-        COH_TRY(add_line(w, microbatch, scratch, gradient, 0, 0,
-                         w->layout->objects[gradient].chunk_count, input_grad_adds(w, index, port),
+        int adds = input_grad_adds(w, index, port);
+        COH_TRY(add_line(w, microbatch, scratch, gradient, 0,
+                         adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE, adds,
                          &w->graph->tensors[op->input[port]].shape));
     }
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
@@ -396,9 +396,10 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
         int32_t object = w->layout->groups[w->map->group_of_parameter[parameter]].grad;
         const coh_parameter_layout *layout =
             &w->layout->parameters[w->map->layout_of_parameter[parameter]];
-        uint32_t end = w->layout->objects[object].chunk_count;
-        int adds = touch_gradient(w, object, 0, end);
-        COH_TRY(add_line(w, microbatch, scratch, object, layout->offset, 0, end, adds,
+        int touched = touch_gradient(w, object, 0, w->layout->objects[object].chunk_count);
+        COH_TRY(add_line(w, microbatch, scratch, object, layout->offset,
+                         touched ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
+                         contribution_adds(w, parameter, touched),
                          &w->graph->parameters[parameter].facts.shape));
     }
     return COH_OK;

@@ -11,8 +11,9 @@ typedef struct coh_lower_writer {
     const coh_object_map *map;
     int recompute, row_passes;
     coh_sheet *sheet;
-    uint8_t *chunk_touched; /* by chunk: its gradient was written in this step */
-    uint8_t *chunk_updated; /* by chunk of WORK: its UPDATE line is written */
+    uint8_t *chunk_touched;     /* by chunk: its gradient was written in this step */
+    uint8_t *parameter_written; /* by graph parameter: its gradient was, in groups of several */
+    uint8_t *chunk_updated;     /* by chunk of WORK: its UPDATE line is written */
 } coh_lower_writer;
 
 /* Starts a line; its needs and bindings follow. */

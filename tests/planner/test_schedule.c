@@ -1,0 +1,279 @@
+/* Plans of toy graphs: every program that comes out was refused or proven by the verifier (which shares no
+ * code with the scheduler), so these tests ask what the verifier cannot: budgets kept to the byte, the
+ * smallest budget sharp, the same plan from the same input, files that rebuild it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "planner/plan.h"
+#include "tests/planner/toy_graph.h"
+
+#define PAGE ((uint64_t)4096)
+
+static coh_plan_options plan_options(int microbatches, int deferred)
+{
+    coh_plan_options options;
+    memset(&options, 0, sizeof(options));
+    options.struct_bytes = sizeof(options);
+    options.device_memory_bytes = UINT64_MAX;
+    options.thread_count = 2;
+    options.microbatch_count = microbatches;
+    options.deferred_update = deferred;
+    snprintf(options.kernel_path, sizeof(options.kernel_path), "toy");
+    return options;
+}
+
+static coh_graph *make_graph(const toy_options *options)
+{
+    coh_graph *graph = NULL;
+    if (toy_graph_make(options, &graph) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return graph;
+}
+
+static coh_plan *make_plan(const coh_graph *graph, const coh_plan_options *options)
+{
+    coh_plan *plan = NULL;
+    if (coh_plan_create(graph, options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return plan;
+}
+
+static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *options)
+{
+    uint64_t bytes = 0;
+    if (coh_plan_in_memory_bytes(graph, options, &bytes) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return bytes;
+}
+
+/* Random graphs, batches, budgets and tiers; the seed of a failing case is printed. */
+static void random_settings_give_verified_plans_within_budget(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        uint64_t n = 0;
+#define DRAW(bound) coh_rng_below(20, seed, n++, bound)
+        toy_options toy = { .layers = 1 + (int)DRAW(4) };
+        toy.width = 16 * (1 + (int64_t)DRAW(16));
+        toy.width += (int64_t)DRAW(3);
+        toy.vocabulary = 50 + (int64_t)DRAW(3000);
+        toy.rows = 1 + (int64_t)DRAW(400);
+        toy.is_tied = (int)DRAW(2);
+        toy.overwrites = (int)DRAW(2);
+        toy.freezes = (int)DRAW(2);
+        coh_graph *graph = make_graph(&toy);
+        int microbatches = 1 + (int)DRAW(3);
+        coh_plan_options options = plan_options(microbatches, (int)DRAW(2));
+        options.recompute = (coh_recompute)DRAW(3);
+        options.chunk_bytes = DRAW(2) ? 0 : (uint64_t)65536 << DRAW(5);
+        uint64_t memory = in_memory(graph, &options);
+        uint64_t tiers = 1 + DRAW(3);
+        options.disk_bytes = tiers & 1 ? UINT64_MAX : 0;
+        options.emulate_host_bytes = tiers == 2 ? 4 * memory : tiers == 3 ? memory / 3 + 600000 : 0;
+        options.device_memory_bytes = memory / 10 * (1 + DRAW(10));
+        if (options.emulate_host_bytes > 0 && options.chunk_bytes > (uint64_t)1 << 18)
+            options.chunk_bytes = (uint64_t)1 << 18;
+        coh_plan *plan = NULL;
+        coh_status status = coh_plan_create(graph, &options, &plan);
+        if (status != COH_OK && status != COH_ERR_FULL)
+            fail_msg("seed %llu: %s", (unsigned long long)seed, coh_last_error());
+        if (status == COH_OK) {
+            assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] <= options.device_memory_bytes);
+            assert_true(plan->layout.arena_bytes[COH_TIER_HOST] <= options.emulate_host_bytes);
+            assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] >=
+                        (plan->decisions.in_memory ? 0 : plan->layout.pinned_bytes));
+        } else if (!strstr(coh_last_error(), "raise")) {
+            fail_msg("seed %llu refused without a remedy: %s", (unsigned long long)seed,
+                     coh_last_error());
+        }
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
+}
+
+/* The bytes of the largest line bound every schedule from below; ours reaches the bound, so one page less
+ * must be refused as proven. */
+static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
+{
+    (void)state;
+    for (int tiers = 1; tiers <= 3; tiers++)
+        for (int deferred = 0; deferred < 2; deferred++) {
+            toy_options toy = {
+                .layers = 3, .width = 120, .vocabulary = 900, .rows = 200, .is_tied = 1
+            };
+            coh_graph *graph = make_graph(&toy);
+            coh_plan_options options = plan_options(2, deferred);
+            options.disk_bytes = tiers & 1 ? UINT64_MAX : 0;
+            options.emulate_host_bytes = tiers == 2   ? (uint64_t)1 << 30
+                                         : tiers == 3 ? (uint64_t)1 << 20
+                                                      : 0;
+            options.device_memory_bytes = in_memory(graph, &options) / 2;
+            coh_plan *plan = make_plan(graph, &options);
+            options.device_memory_bytes = plan->smallest_device_bytes;
+            coh_plan_destroy(plan);
+            plan = make_plan(graph, &options);
+            assert_int_equal(plan->layout.arena_bytes[COH_TIER_DEVICE],
+                             options.device_memory_bytes);
+            coh_plan_destroy(plan);
+            options.device_memory_bytes -= PAGE;
+            assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_FULL);
+            assert_non_null(strstr(coh_last_error(), "proven"));
+            assert_null(plan);
+            coh_graph_destroy(graph);
+        }
+}
+
+/* Every budget between the smallest and in-memory plans: no holes. */
+static void every_budget_above_the_smallest_plans(void **state)
+{
+    (void)state;
+    toy_options toy = { .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(1, 1);
+    options.disk_bytes = UINT64_MAX;
+    uint64_t memory = in_memory(graph, &options);
+    options.device_memory_bytes = memory / 2;
+    coh_plan *plan = make_plan(graph, &options);
+    uint64_t smallest = plan->smallest_device_bytes;
+    coh_plan_destroy(plan);
+    for (uint64_t budget = smallest; budget <= memory + PAGE; budget += 7 * PAGE) {
+        options.device_memory_bytes = budget;
+        plan = make_plan(graph, &options);
+        assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] <= budget);
+        coh_plan_destroy(plan);
+    }
+    coh_graph_destroy(graph);
+}
+
+static void the_same_input_gives_the_same_plan(void **state)
+{
+    (void)state;
+    toy_options toy = { .layers = 3, .width = 128, .vocabulary = 1500, .rows = 128, .is_tied = 1 };
+    uint64_t hashes[2];
+    for (int i = 0; i < 2; i++) {
+        coh_graph *graph = make_graph(&toy);
+        coh_plan_options options = plan_options(2, 1);
+        options.disk_bytes = UINT64_MAX;
+        options.device_memory_bytes = in_memory(graph, &options) / 4;
+        coh_plan *plan = make_plan(graph, &options);
+        hashes[i] = plan->program_hash;
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
+    assert_int_equal(hashes[0], hashes[1]);
+}
+
+/* Placement is not numerics: budgets, chunks, tiers and threads leave the fingerprint alone; micro-batches
+ * and clipping do not. */
+static void the_fingerprint_follows_numbers_and_not_placement(void **state)
+{
+    (void)state;
+    toy_options toy = { .layers = 2, .width = 96, .vocabulary = 400, .rows = 64, .is_tied = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(2, 1);
+    coh_plan *plan = make_plan(graph, &options);
+    uint64_t fingerprint = plan->numeric_fingerprint, program = plan->program_hash;
+    options.device_memory_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE] / 3;
+    coh_plan_destroy(plan);
+    options.disk_bytes = UINT64_MAX;
+    options.chunk_bytes = 65536;
+    options.thread_count = 1;
+    options.recompute = COH_RECOMPUTE_ALL;
+    plan = make_plan(graph, &options);
+    assert_int_equal(plan->numeric_fingerprint, fingerprint);
+    assert_int_not_equal(plan->program_hash, program);
+    coh_plan_destroy(plan);
+    options.microbatch_count = 1;
+    plan = make_plan(graph, &options);
+    assert_int_not_equal(plan->numeric_fingerprint, fingerprint);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(void **state)
+{
+    (void)state;
+    char path[] = "plan-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    toy_options toy = { .layers = 3, .width = 128, .vocabulary = 1500, .rows = 128, .is_tied = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(2, 1);
+    options.disk_bytes = UINT64_MAX;
+    options.device_memory_bytes = in_memory(graph, &options) / 4;
+    coh_plan *plan = make_plan(graph, &options), *again = NULL;
+    assert_int_equal(coh_plan_write(plan, path), COH_OK);
+    assert_int_equal(coh_plan_check_file(path), COH_OK);
+    options.device_memory_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
+    if (coh_plan_read(graph, &options, path, &again) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(again->program_hash, plan->program_hash);
+    coh_plan_destroy(again);
+    options.device_memory_bytes -= PAGE;
+    assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_FULL);
+    options.device_memory_bytes += PAGE;
+    options.microbatch_count = 1;
+    assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_ARGUMENT);
+    options.microbatch_count = 2;
+    toy.width = 104; /* another model */
+    coh_graph *other = make_graph(&toy);
+    options.device_memory_bytes = UINT64_MAX;
+    assert_int_not_equal(coh_plan_read(other, &options, path, &again), COH_OK);
+    coh_graph_destroy(other);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    unlink(path);
+}
+
+/* Every allocation failing once: a clean refusal, nothing kept. */
+static void a_failing_allocation_is_a_clean_refusal(void **state)
+{
+    (void)state;
+    toy_options toy = { .layers = 1, .width = 64, .vocabulary = 300, .rows = 9, .is_tied = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(1, 1);
+    options.disk_bytes = UINT64_MAX;
+    options.device_memory_bytes = in_memory(graph, &options) / 4 * 3;
+    uint64_t sites = 0;
+    for (uint64_t n = 1;; n += 1 + n / 64) {
+        coh_plan *plan = NULL;
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_plan_create(graph, &options, &plan);
+        int hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        coh_plan_destroy(plan);
+        if (!hit) {
+            assert_int_equal(status, COH_OK);
+            break;
+        }
+        sites++;
+        assert_int_equal(status, COH_ERR_MEMORY);
+        assert_null(plan);
+    }
+    print_message("%llu allocations failed in turn\n", (unsigned long long)sites);
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_settings_give_verified_plans_within_budget),
+        cmocka_unit_test(the_smallest_budget_plans_and_one_page_less_is_refused),
+        cmocka_unit_test(every_budget_above_the_smallest_plans),
+        cmocka_unit_test(the_same_input_gives_the_same_plan),
+        cmocka_unit_test(the_fingerprint_follows_numbers_and_not_placement),
+        cmocka_unit_test(a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less),
+        cmocka_unit_test(a_failing_allocation_is_a_clean_refusal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
