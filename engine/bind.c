@@ -58,6 +58,9 @@ static coh_status check_line(const coh_step *step, const coh_program *program,
             return refuse(program, line, "a mover has two ends");
         return COH_OK;
     }
+    if (opcode == COH_OP_ADD &&
+        (line->call < 0 || coh_line_operand(program, line, COH_ROLE_TO) == NULL))
+        return refuse(program, line, "an addition has two ends");
     if (line->call >= 0 && line->lane != COH_LANE_COMPUTE)
         return refuse(program, line, "kinds run on the compute lane");
     int needs_cells = opcode == COH_OP_FEED || opcode == COH_OP_CLIP || opcode == COH_OP_UPDATE ||

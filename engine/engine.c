@@ -140,18 +140,26 @@ void coh_engine_destroy(coh_engine *engine)
 
 coh_status coh_engine_check_ready(const coh_engine *engine, const char *what)
 {
+    COH_TRY(coh_step_failure(engine->step));
     if (!engine->is_ready)
         return coh_fail(COH_ERR_ARGUMENT, "%s: parameters have no values: init or load first",
                         what);
     return COH_OK;
 }
 
+coh_status coh_engine_check_idle(const coh_engine *engine, const char *what)
+{
+    COH_TRY(coh_step_failure(engine->step));
+    if (engine->under_way_count > 0)
+        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before %s",
+                        engine->under_way_count, what);
+    return COH_OK;
+}
+
 coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
                                   const coh_step_feed *feed, coh_step_result *out_result)
 {
-    if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before '%s'",
-                        engine->under_way_count, coh_program_kind_name(kind));
+    COH_TRY(coh_engine_check_idle(engine, coh_program_kind_name(kind)));
     uint64_t ticket;
     coh_step_result result;
     COH_TRY(coh_step_submit(engine->step, kind, feed, &ticket));
@@ -213,17 +221,14 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
 coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                            coh_step_result *out_result)
 {
-    if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "a step is under way: wait for it first");
+    COH_TRY(coh_engine_check_idle(engine, "a step"));
     COH_TRY(coh_engine_submit(engine, input));
     return coh_engine_wait(engine, out_result);
 }
 
 coh_status coh_engine_drain(coh_engine *engine)
 {
-    if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way: wait for them before a drain",
-                        engine->under_way_count);
+    COH_TRY(coh_engine_check_idle(engine, "a drain"));
     COH_TRY(coh_step_quiet(engine->step));
     const coh_cells *cells = coh_step_cells(engine->step);
     if (engine->plan->programs[COH_PROGRAM_DRAIN].line_count == 0 || !cells->pending)
@@ -318,8 +323,7 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
     if (!engine->plan->options.deferred_update)
         return coh_fail(COH_ERR_ARGUMENT, "with updates in backward the broken values have gone "
                                           "out: resume from the last checkpoint");
-    if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "a step is under way: wait for it before a scan");
+    COH_TRY(coh_engine_check_idle(engine, "a scan"));
     COH_TRY(coh_step_quiet(engine->step));
     coh_cells *cells = coh_step_cells(engine->step);
     cells->pending = 0; /* a quiet point: no line runs */

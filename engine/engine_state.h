@@ -32,6 +32,9 @@ coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
 /* COH_ERR_ARGUMENT while parameters have no values. */
 coh_status coh_engine_check_ready(const coh_engine *engine, const char *what);
 
+/* COH_ERR_ARGUMENT while steps are under way; the engine's failure if it has one. */
+coh_status coh_engine_check_idle(const coh_engine *engine, const char *what);
+
 /* ---- persist.c ---- */
 
 /* Tables for hash and checkpoints. Fails: COH_ERR_MEMORY. */

@@ -192,6 +192,7 @@ typedef struct add_job {
     float *to;
     const float *from;
     int64_t count;
+    int adds;
 } add_job;
 
 static void add_piece(void *argument, int64_t index)
@@ -200,13 +201,18 @@ static void add_piece(void *argument, int64_t index)
     int64_t begin = index * (int64_t)COH_GRAIN_ELEMENTS;
     int64_t left = job->count - begin;
     int64_t count = left < (int64_t)COH_GRAIN_ELEMENTS ? left : (int64_t)COH_GRAIN_ELEMENTS;
-    coh_kernel_add(job->to + begin, job->from + begin, count);
+    if (job->adds)
+        coh_kernel_add(job->to + begin, job->from + begin, count);
+    else
+        memcpy(job->to + begin, job->from + begin, (size_t)count * sizeof(float));
 }
 
+/* The first contribution of a step finds garbage at its end and writes it: its TO is a pure write. */
 static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
-    add_job job = { 0 };
+    add_job job = { .adds = coh_line_operand(bound->program, line, COH_ROLE_TO)->access ==
+                            COH_ACCESS_BOTH };
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
         if (port->role == COH_ROLE_TO)

@@ -112,8 +112,7 @@ static coh_status source_segment(visit_context *context, const coh_chunk_visit *
 coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
                                 void *context)
 {
-    if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "a step is under way: wait for it before an init");
+    COH_TRY(coh_engine_check_idle(engine, "an init"));
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = 0;
     coh_step_clear_pinned(engine->step);
@@ -247,8 +246,7 @@ coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_ch
     int32_t *index = NULL;
     coh_checkpoint_facts facts;
     coh_status status = COH_OK;
-    if (engine->under_way_count > 0)
-        return coh_fail(COH_ERR_ARGUMENT, "a step is under way: wait for it before a load");
+    COH_TRY(coh_engine_check_idle(engine, "a load"));
     COH_TRY(coh_step_quiet(engine->step));
     COH_TRY_GOTO(status, coh_checkpoint_open(path, &checkpoint), done);
     COH_TRY_GOTO(status, coh_checkpoint_facts_get(checkpoint, &facts), done);

@@ -82,6 +82,9 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
  * tickets. For a program without CLIP: waits for the whole ticket, result all zero but the figures. */
 coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
 
+/* The first failure of any line, its sentence made this thread's last error; or COH_OK. Any thread. */
+coh_status coh_step_failure(coh_step *step);
+
 /* Waits until all lanes have retired everything submitted. */
 coh_status coh_step_quiet(coh_step *step);
 

@@ -173,8 +173,6 @@ static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *
 /* Records this thread's last error as the step's failure, if it is the first, and stops everything.
  * Any thread. */
 void coh_step_fail(coh_step *step, coh_status status);
-/* That failure, its sentence made this thread's last error; or COH_OK. */
-coh_status coh_step_failure(coh_step *step);
 /* Takes time and totals into the ticket's result: CLIP, at its end. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
 /* The thread coh-step. */

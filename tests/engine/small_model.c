@@ -1,0 +1,206 @@
+#include "tests/engine/small_model.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+
+static coh_status layer_infer(const void *attributes, const coh_shape *inputs,
+                              coh_op_facts *out_facts)
+{
+    (void)attributes;
+    out_facts->output[0] = inputs[0];
+    out_facts->parameter[0] = (coh_parameter_facts){
+        .name = "weight", .shape = inputs[0], .init = COH_INIT_NORMAL, .init_std = 0.5f, .decays = 1
+    };
+    out_facts->parameter[1] =
+        (coh_parameter_facts){ .name = "bias", .shape = inputs[0], .init = COH_INIT_ONE };
+    return COH_OK;
+}
+
+static coh_status layer_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *w = call->parameter[0].data,
+                *b = call->parameter[1].data;
+    float *y = call->output[0].data;
+    int is_broken = *call->seed_cell == SMALL_BROKEN_SEED && *(const int *)call->attributes == 2;
+    for (int i = 0; i < SMALL_ELEMENTS; i++)
+        y[i] = x[i] * w[i] + b[i];
+    if (is_broken && call->microbatch == 1)
+        y[SMALL_ELEMENTS - 1] = NAN;
+    return COH_OK;
+}
+
+static void put(float *to, float value, int adds)
+{
+    *to = adds ? *to + value : value;
+}
+
+static coh_status layer_backward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *w = call->parameter[0].data;
+    const float *dy = call->output_grad[0].data;
+    float *dx = call->input_grad[0].data;
+    float *dw = call->parameter_grad[0].data, *db = call->parameter_grad[1].data;
+    for (int i = 0; i < SMALL_ELEMENTS; i++) {
+        if (dx != NULL)
+            put(&dx[i], dy[i] * w[i], call->input_grad_adds & 1);
+        put(&dw[i], dy[i] * x[i], call->parameter_grad_adds & 1);
+        put(&db[i], dy[i], (call->parameter_grad_adds >> 1) & 1);
+    }
+    return COH_OK;
+}
+
+static const coh_op_kind layer_kind = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "test.layer",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1, .parameters = 1 },
+    .can_add_grad = { .inputs = 1, .parameters = 3 },
+    .can_skip_grad = { .inputs = 1 },
+    .infer = layer_infer,
+    .forward = layer_forward,
+    .backward = layer_backward,
+};
+
+static coh_status loss_infer(const void *attributes, const coh_shape *inputs,
+                             coh_op_facts *out_facts)
+{
+    (void)attributes;
+    (void)inputs;
+    out_facts->output[0] = (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 1, .dim = { 1 } };
+    return COH_OK;
+}
+
+static coh_status loss_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    double sum = 0;
+    for (int i = 0; i < SMALL_ELEMENTS; i++)
+        sum += (double)x[i] * (double)x[i];
+    *(float *)call->output[0].data = (float)(sum / (2.0 * SMALL_ELEMENTS));
+    return COH_OK;
+}
+
+static coh_status loss_backward(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    float *dx = call->input_grad[0].data;
+    for (int i = 0; i < SMALL_ELEMENTS; i++)
+        put(&dx[i], x[i] * call->loss_scale / SMALL_ELEMENTS, call->input_grad_adds & 1);
+    return COH_OK;
+}
+
+static const coh_op_kind loss_kind = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "test.half_square",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .backward_reads = { .inputs = 1 },
+    .is_loss = 1,
+    .infer = loss_infer,
+    .forward = loss_forward,
+    .backward = loss_backward,
+};
+
+coh_status small_model_create(coh_graph **out_graph)
+{
+    coh_graph *graph = NULL;
+    coh_status status = coh_graph_create(&graph);
+    const coh_shape shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { SMALL_ELEMENTS } };
+    coh_tensor tensor;
+    if (status == COH_OK)
+        status = coh_graph_input(graph, "x", &shape, &tensor);
+    for (int i = 0; status == COH_OK && i < SMALL_LAYERS; i++) {
+        char name[] = "layer0";
+        name[5] = (char)('0' + i);
+        coh_tensor output;
+        const coh_op_args args = { .name = name,
+                                   .attributes = &i,
+                                   .attribute_bytes = sizeof(i),
+                                   .inputs = &tensor,
+                                   .block = i };
+        status = coh_graph_op(graph, &layer_kind, &args, &output, NULL);
+        tensor = output;
+    }
+    const coh_op_args args = { .name = "loss", .inputs = &tensor, .block = -1 };
+    coh_tensor loss;
+    if (status == COH_OK)
+        status = coh_graph_op(graph, &loss_kind, &args, &loss, NULL);
+    if (status == COH_OK)
+        status = coh_graph_loss(graph, loss);
+    *out_graph = graph;
+    return status;
+}
+
+/* ---- the oracle ---- */
+
+void small_model_input(uint64_t step, float *input)
+{
+    for (int i = 0; i < SMALL_MICROBATCHES * SMALL_ELEMENTS; i++)
+        input[i] = (float)coh_rng_uniform(11, step, (uint64_t)i) * 2 - 1;
+}
+
+static void oracle_gradients(small_oracle *o, const float *input)
+{
+    double loss = 0;
+    for (int e = 0; e < SMALL_ELEMENTS; e++) {
+        for (int l = 0; l < SMALL_LAYERS; l++)
+            o->gw[l][e] = o->gb[l][e] = 0;
+        for (int mb = 0; mb < SMALL_MICROBATCHES; mb++) {
+            double x[SMALL_LAYERS + 1];
+            x[0] = (double)input[mb * SMALL_ELEMENTS + e];
+            for (int l = 0; l < SMALL_LAYERS; l++)
+                x[l + 1] = x[l] * (double)o->w[l][e] + (double)o->b[l][e];
+            loss += x[SMALL_LAYERS] * x[SMALL_LAYERS];
+            double d = x[SMALL_LAYERS] / SMALL_ELEMENTS / SMALL_MICROBATCHES;
+            for (int l = SMALL_LAYERS - 1; l >= 0; l--) {
+                o->gw[l][e] += d * x[l];
+                o->gb[l][e] += d;
+                d *= (double)o->w[l][e];
+            }
+        }
+    }
+    o->loss = loss / (2.0 * SMALL_ELEMENTS) / SMALL_MICROBATCHES;
+    double sum = 0;
+    for (int l = 0; l < SMALL_LAYERS; l++)
+        for (int e = 0; e < SMALL_ELEMENTS; e++)
+            sum += o->gw[l][e] * o->gw[l][e] + o->gb[l][e] * o->gb[l][e];
+    o->norm = sqrt(sum);
+}
+
+/* Loshchilov and Hutter 2019, algorithm 2. */
+static void oracle_adamw(const small_oracle *o, const coh_engine_options *options, double rate,
+                         double decay, double g, float *w, float *m, float *v)
+{
+    double beta1 = (double)options->beta1, beta2 = (double)options->beta2;
+    double count = (double)o->applied;
+    double new_m = beta1 * (double)*m + (1 - beta1) * g;
+    double new_v = beta2 * (double)*v + (1 - beta2) * g * g;
+    double unbiased_m = new_m / (1 - pow(beta1, count)),
+           unbiased_v = new_v / (1 - pow(beta2, count));
+    *w = (float)((double)*w - rate * (unbiased_m / (sqrt(unbiased_v) + (double)options->epsilon) +
+                                      decay * (double)*w));
+    *m = (float)new_m;
+    *v = (float)new_v;
+}
+
+void small_oracle_step(small_oracle *o, const coh_engine_options *options, const float *input,
+                       double rate, double clip)
+{
+    oracle_gradients(o, input);
+    double scale = clip > 0 && o->norm > clip ? clip / o->norm : 1;
+    o->applied++;
+    for (int l = 0; l < SMALL_LAYERS; l++)
+        for (int e = 0; e < SMALL_ELEMENTS; e++) {
+            oracle_adamw(o, options, rate, (double)options->weight_decay, o->gw[l][e] * scale,
+                         &o->w[l][e], &o->wm[l][e], &o->wv[l][e]);
+            oracle_adamw(o, options, rate, 0, o->gb[l][e] * scale, &o->b[l][e], &o->bm[l][e],
+                         &o->bv[l][e]);
+        }
+}

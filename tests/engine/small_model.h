@@ -1,0 +1,32 @@
+/* small_model.h - a model small enough for a plain loop, large enough to be streamed: LAYERS layers
+ * x -> x * w + b over ELEMENTS elements, then loss = sum x^2 / (2 ELEMENTS). Kinds made here, through the
+ * public door. */
+#ifndef COH_TESTS_ENGINE_SMALL_MODEL_H
+#define COH_TESTS_ENGINE_SMALL_MODEL_H
+
+#include "cohobate/engine.h"
+
+/* More than one grain, and not a whole number of them. */
+enum { SMALL_LAYERS = 4, SMALL_ELEMENTS = 40000, SMALL_MICROBATCHES = 2 };
+
+/* A step whose seed is this makes layer 2 write a NaN in its forward. */
+#define SMALL_BROKEN_SEED 666u
+
+coh_status small_model_create(coh_graph **out_graph);
+
+/* The same in plain loops, gradients in double. */
+typedef struct small_oracle {
+    float w[SMALL_LAYERS][SMALL_ELEMENTS], b[SMALL_LAYERS][SMALL_ELEMENTS];
+    float wm[SMALL_LAYERS][SMALL_ELEMENTS], wv[SMALL_LAYERS][SMALL_ELEMENTS];
+    float bm[SMALL_LAYERS][SMALL_ELEMENTS], bv[SMALL_LAYERS][SMALL_ELEMENTS];
+    double gw[SMALL_LAYERS][SMALL_ELEMENTS], gb[SMALL_LAYERS][SMALL_ELEMENTS];
+    uint64_t applied;
+    double loss, norm;
+} small_oracle;
+
+/* Deterministic inputs of a step, for all micro-batches. */
+void small_model_input(uint64_t step, float *input);
+void small_oracle_step(small_oracle *oracle, const coh_engine_options *options, const float *input,
+                       double rate, double clip);
+
+#endif
