@@ -1,11 +1,13 @@
-/* bpe.h - byte-level byte pair encoding as GPT-2 has it (Sennrich et al. 2016, Radford et al. 2019).
+/* bpe.h - byte-level byte pair encoding as GPT-2 has it (Sennrich et al. 2016, Radford et
+ * al. 2019).
  *
- * A word's bytes are symbols; the pair of neighbours that stands first in merges.txt (the leftmost of
- * equals) becomes one symbol, until no neighbours stand there. vocab.json gives symbols their ids;
- * both files write a byte as a printable character ("Ġ" is the space).
+ * A word's bytes are symbols; the pair of neighbours that stands first in merges.txt (the leftmost
+ * of equals) becomes one symbol, until no neighbours stand there. vocab.json gives symbols their
+ * ids; both files write a byte as a printable character ("Ġ" is the space).
  *
- * Text that is not valid UTF-8: the split pattern sees each longest valid stretch as a text of its own;
- * a byte outside them is one id. So valid text gets its usual ids, and any bytes round-trip. */
+ * Text that is not valid UTF-8: the split pattern sees each longest valid stretch as a text of its
+ * own; a byte outside them is one id. So valid text gets its usual ids, and any bytes come
+ * back. */
 #ifndef COH_TEXT_BPE_H
 #define COH_TEXT_BPE_H
 
@@ -53,8 +55,8 @@ typedef struct coh_bpe {
 /* Fills what `tokenizer` needs from `folder`. Fails: see coh_tokenizer_open. */
 coh_status coh_bpe_open(const char *folder, coh_tokenizer *tokenizer);
 
-/* Fills tokens, byte_id, merges and identity of a zeroed `bpe` from vocab.json and merges.txt. On failure
- * the caller releases what is there. */
+/* Fills tokens, byte_id, merges and identity of a zeroed `bpe` from vocab.json and merges.txt. On
+ * failure the caller releases what is there. */
 coh_status coh_bpe_read(const char *folder, coh_bpe *bpe);
 
 /* The merge of two ids; one with id -1 if they have none. */

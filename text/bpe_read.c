@@ -1,5 +1,5 @@
-/* vocab.json and merges.txt, read strictly: a file that is accepted defines every id, and what is wrong
- * with one that is not is said with its line. */
+/* vocab.json and merges.txt, read strictly: a file that is accepted defines every id, and what is
+ * wrong with one that is not is said with its line. */
 #include "text/bpe.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* permute.h - a random order that is never stored: a keyed bijection of 0..count-1.
  *
- * A Feistel network permutes the smallest 4^k >= count; what lands outside is sent through again until it
- * lands inside (cycle walking; Black and Rogaway 2002), which keeps it a bijection. As 4^k < 4 count,
- * that takes fewer than 4 rounds of the network on average. */
+ * A Feistel network permutes the smallest 4^k >= count; what lands outside is sent through again
+ * until it lands inside (cycle walking; Black and Rogaway 2002), which keeps it a bijection. As
+ * 4^k < 4 count, that takes fewer than 4 rounds of the network on average. */
 #ifndef COH_TEXT_PERMUTE_H
 #define COH_TEXT_PERMUTE_H
 
@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-/* Enough for every output bit to depend on every input bit and key; more changes no statistic here. */
+/* Enough for every output bit to depend on every bit of input and key. */
 #define COH_PERMUTE_ROUNDS 6
 
 /* "windows": apart from the random streams of initialisation and sampling. */

@@ -1,6 +1,7 @@
 /* From text to token files, streaming. A file passes through one buffer of BLOCK_BYTES: what the
- * tokenizer cannot settle yet (the last word) moves to its front and more is read behind it. The buffer
- * doubles only while a single word fills it, so memory is bounded by the block and the longest word. */
+ * tokenizer cannot settle yet (the last word) moves to its front and more is read behind it. The
+ * buffer doubles only while a single word fills it, so memory is bounded by the block and the
+ * longest word. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -76,8 +77,8 @@ static coh_status build_file(builder *b, const char *path, coh_token_writer *wri
     return status;
 }
 
-/* One file of a folder: `text_index` counts those that are text; every `held_out`-th of them goes to
- * the second writer. */
+/* One file of a folder: `text_index` counts those that are text; every `held_out`-th of them goes
+ * to the second writer. */
 static coh_status build_member(builder *b, const char *path, int held_out, uint64_t *text_index,
                                coh_token_writer *const writers[2])
 {

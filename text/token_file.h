@@ -49,8 +49,8 @@ void coh_token_writer_destroy(coh_token_writer *writer);
 
 /* ---- folders ---- */
 
-/* The regular files under `folder` as "<folder>/<path>", by byte order of <path>, names beginning with "."
- * and links left out. Release with coh_file_list_free. */
+/* The regular files under `folder` as "<folder>/<path>", by byte order of <path>, names beginning
+ * with "." and links left out. Release with coh_file_list_free. */
 typedef struct coh_file_list {
     char **paths;
     size_t count, capacity;

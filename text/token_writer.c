@@ -1,4 +1,5 @@
-/* Writing token files whole or not at all: a temporary name beside the final one, flushed, renamed. */
+/* Writing token files whole or not at all: a temporary name beside the final one, flushed, then
+ * renamed. */
 #include "text/token_file.h"
 
 #include <errno.h>

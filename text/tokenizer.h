@@ -21,8 +21,8 @@ typedef struct coh_id_list {
 coh_status coh_id_list_add(coh_id_list *list, int32_t id);
 
 typedef struct coh_tokenizer_ops {
-    /* Appends the ids of the first *out_consumed bytes. `is_last`: nothing follows, all are consumed;
-     * else as many as cannot change whatever follows, possibly none.
+    /* Appends the ids of the first *out_consumed bytes. `is_last`: nothing follows, all are
+     * consumed; else as many as cannot change whatever follows, possibly none.
      * Fails: COH_ERR_MEMORY, COH_ERR_FULL (a word too long). */
     coh_status (*encode)(void *state, const uint8_t *text, size_t byte_count, int is_last,
                          coh_id_list *list, size_t *out_consumed);

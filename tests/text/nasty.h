@@ -66,7 +66,7 @@ static const nasty_text nasty_texts[] = {
 };
 #define NASTY_COUNT (sizeof(nasty_texts) / sizeof(nasty_texts[0]))
 
-/* Bytes that are often, not always, valid UTF-8 with words and runs; a pure function of the seed. */
+/* Bytes that are often valid UTF-8, with words and runs; a pure function of the seed. */
 static inline size_t nasty_random(uint64_t seed, char *bytes, size_t byte_count)
 {
     static const nasty_text parts[] = {

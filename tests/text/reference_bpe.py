@@ -4,8 +4,8 @@ expressions.
 
     python3 reference_bpe.py FOLDER CASES
 
-FOLDER holds vocab.json and merges.txt. CASES holds texts, each after a line with its bytes. Writes one
-line of ids per text.
+FOLDER holds vocab.json and merges.txt. CASES holds texts, each after a line with its bytes. Writes
+one line of ids per text.
 """
 import json
 import os

@@ -1,5 +1,5 @@
-/* Token by token against reference_bpe.py: `test_bpe` with the small vocabulary of the tree, `test_bpe gpt2`
- * with GPT-2's own where its files are. */
+/* Token by token against reference_bpe.py: `test_bpe` with the small vocabulary of the tree,
+ * `test_bpe gpt2` with GPT-2's own where its files are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void add_cases(void)
 {
     for (size_t i = 0; i < NASTY_COUNT; i++)
         add_case(nasty_texts[i].bytes, nasty_texts[i].byte_count);
-    /* All together: what comes before must not matter to what comes after, nor the other way round. */
+    /* All together: what comes before must not matter to what comes after, nor the reverse. */
     char text[8192];
     size_t end = 0;
     for (size_t i = 0; i < NASTY_COUNT; i++) {

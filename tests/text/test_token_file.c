@@ -316,7 +316,8 @@ static const char *const tree_files[] = { "a.txt", "a/b.txt", "a/z/deep.txt", "a
                                           "b.txt", "c/one",   "d.txt",        "empty" };
 #define TREE_COUNT (sizeof(tree_files) / sizeof(tree_files[0]))
 
-/* tree_files in byte order of their paths: "." < "/" < "0". With files between them that are left out. */
+/* tree_files in byte order of their paths: "." < "/" < "0". With files between them that are left
+ * out. */
 static void write_tree(void)
 {
     static const char *const folders[] = { "tree",   "tree/a",    "tree/a/z",

@@ -256,8 +256,8 @@ static void merges_that_make_the_end_of_text_are_refused(void **state)
     free(merges);
 }
 
-/* z q j x: first j x (line 1). q j (line 2) is gone then, and what stands there, q jx, is line 4: z q (line
- * 3) comes before it. */
+/* z q j x: first j x (line 1). q j (line 2) is gone then, and what stands there, q jx, is line 4:
+ * z q (line 3) comes before it. */
 static void a_pair_that_is_gone_does_not_merge_what_took_its_place(void **state)
 {
     (void)state;

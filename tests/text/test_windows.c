@@ -47,8 +47,8 @@ static void a_permutation_reaches_every_index_once_at_any_count(void **state)
         assert_true(coh_permute(1, 2, UINT64_C(0x100000001), index) < UINT64_C(0x100000001));
 }
 
-/* Each index lands in each quarter about a quarter of the time: of 4000 draws 1000, standard deviation
- * 27.4; six of them is 165. */
+/* Each index lands in each quarter about a quarter of the time: of 4000 draws 1000, standard
+ * deviation 27.4; six of them is 165. */
 static void passes_and_seeds_spread_an_index_evenly(void **state)
 {
     (void)state;
