@@ -40,10 +40,14 @@ COH_API void coh_text_free(void *memory);
 /* Header (magic, version, id width 2 or 4 bytes, count, vocabulary, tokenizer identity, XXH3 of the
  * ids), then little-endian ids. Written under a temporary name, flushed, renamed. */
 
-/* Tokenizes `in_path` (a file, or a folder: every regular file under it in byte order of their paths,
- * hidden ones and what is not text by its NUL bytes left out, end_of_text after each) into the token file
- * `out_path`, streaming. `held_out` > 1: every held_out-th file (by index) goes to `held_out_path`
- * instead; needs a folder. */
+/* Tokenizes `in_path` into the token file `out_path`, streaming: memory is a block of 1 MiB and what
+ * the longest word needs. A file gives the ids of its whole text and nothing more. A folder gives
+ * every regular file under it in byte order of their paths, end_of_text after each; links, what is
+ * hidden, and what is not text by a NUL in its first 8 KiB are left out. `held_out` > 1 needs a
+ * folder: of each `held_out` text files the last goes to `held_out_path` instead; 0: none.
+ * *out_token_count (may be NULL) counts those of `out_path`. An existing file is replaced when the
+ * new one is whole, else left alone.
+ * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO, COH_ERR_FULL (disk). */
 COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path,
                                         const char *out_path, int held_out,
                                         const char *held_out_path, uint64_t *out_token_count);
