@@ -17,6 +17,7 @@ extern "C" {
 typedef struct coh_embedding_attributes {
     int64_t vocabulary, channels;
     float init_std;
+    int32_t reserved; /* 0 */
 } coh_embedding_attributes;
 extern COH_API const coh_op_kind coh_kind_embedding;
 
@@ -24,6 +25,7 @@ extern COH_API const coh_op_kind coh_kind_embedding;
 typedef struct coh_position_attributes {
     int64_t positions;
     float init_std;
+    int32_t reserved; /* 0 */
 } coh_position_attributes;
 extern COH_API const coh_op_kind coh_kind_position;
 
@@ -74,6 +76,7 @@ extern COH_API const coh_op_kind coh_kind_attention_decode;
 typedef struct coh_classifier_attributes {
     int64_t vocabulary;
     float init_std;
+    int32_t reserved; /* 0 */
 } coh_classifier_attributes;
 extern COH_API const coh_op_kind coh_kind_classifier;
 

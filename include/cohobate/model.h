@@ -209,8 +209,10 @@ COH_API coh_status coh_graph_input(coh_graph *graph, const char *name, const coh
                                    coh_tensor *out_tensor);
 
 typedef struct coh_op_args {
-    const char *name;       /* unique; parameters are named "<name>.<parameter name>" unless tied */
-    const void *attributes; /* copied */
+    const char *name; /* unique; parameters are named "<name>.<parameter name>" unless tied */
+    /* Copied. Their bytes are part of the numeric plan's fingerprint: let the struct have no padding, or
+     * begin from a zeroed one. */
+    const void *attributes;
     size_t attribute_bytes;
     /* kind->input_count of them, each made before: the order of calls is the order of forward */
     const coh_tensor *inputs;
