@@ -91,6 +91,8 @@ static void a_chunk_of_which_some_pieces_fail_completes_once(void **state)
     assert_int_equal(coh_ring_port_reap(&b.port, completions, 1, 2, &count), COH_OK);
     assert_int_equal(count, 0);
     assert_int_equal(b.port.in_kernel_count, 0);
+    assert_int_equal(b.port.active_count, 0);
+    assert_int_equal(b.port.done_count, 0);
     bench_close(&b);
 }
 
@@ -115,19 +117,60 @@ static void a_refused_write_is_an_error_and_its_chunk_is_not_believed(void **sta
     bench_close(&b);
 }
 
-static void a_closed_file_fails_every_request(void **state)
+static void a_file_that_cannot_be_read_fails_its_request(void **state)
 {
     (void)state;
     bench b;
     bench_open(&b, COH_STORE_READS, PAGE);
-    int read_only = open(b.made.folder, O_RDONLY | O_DIRECTORY); /* a folder cannot be read */
-    assert_true(read_only >= 0);
+    int not_a_file = open(b.made.folder, O_RDONLY | O_DIRECTORY); /* a folder cannot be read */
+    assert_true(not_a_file >= 0);
     b.port.file_fixed = 0;
-    b.port.file = read_only;
+    b.port.file = not_a_file;
     coh_store_request request = rig_request(&b.made, 0, 1);
     assert_int_equal(one(&b, &request), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), "failed: "));
-    close(read_only);
+    close(not_a_file);
+    bench_close(&b);
+}
+
+/* A pipe in the place of the file gives what is in it: one page now, the other two later. */
+static void pipe_in_place_of_the_file(bench *b, int *out_far_end)
+{
+    int ends[2];
+    bench_open(b, COH_STORE_READS, PAGE);
+    assert_int_equal(pipe(ends), 0);
+    b->port.file_fixed = 0;
+    b->port.file = ends[0];
+    *out_far_end = ends[1];
+}
+
+static void a_short_transfer_goes_on_where_it_stopped(void **state)
+{
+    (void)state;
+    bench b;
+    int far_end;
+    coh_store_completion completion;
+    uint32_t count;
+    pipe_in_place_of_the_file(&b, &far_end);
+    coh_store_request request = rig_request(&b.made, 1, 1); /* 3 pages */
+    unsigned char *sent = malloc(request.bytes);
+    rig_fill(&request);
+    coh_proof_record(b.base.proof, &request, coh_proof_mark(&request));
+    memcpy(sent, request.memory, request.bytes);
+    memset(request.memory, 0, request.bytes);
+
+    assert_int_equal(write(far_end, sent, PAGE), PAGE);
+    assert_int_equal(coh_ring_port_submit(&b.port, &request), COH_OK);
+    assert_int_equal(coh_ring_port_reap(&b.port, &completion, 0, 1, &count), COH_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(write(far_end, sent + PAGE, 2 * PAGE), 2 * PAGE);
+    assert_int_equal(coh_ring_port_reap(&b.port, &completion, 1, 1, &count), COH_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(completion.status, COH_OK);
+    assert_memory_equal(request.memory, sent, request.bytes);
+    free(sent);
+    close(far_end);
+    close(b.port.file);
     bench_close(&b);
 }
 
@@ -143,7 +186,8 @@ int main(void)
         cmocka_unit_test(a_file_that_ends_before_a_chunk_says_so),
         cmocka_unit_test(a_chunk_of_which_some_pieces_fail_completes_once),
         cmocka_unit_test(a_refused_write_is_an_error_and_its_chunk_is_not_believed),
-        cmocka_unit_test(a_closed_file_fails_every_request),
+        cmocka_unit_test(a_file_that_cannot_be_read_fails_its_request),
+        cmocka_unit_test(a_short_transfer_goes_on_where_it_stopped),
     };
     if (!can()) {
         printf("skipped: %s\n", coh_last_error());

@@ -1,5 +1,6 @@
 /* Which store serves where, and what is said about it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/magic.h>
@@ -190,6 +191,32 @@ static int deny_io_uring(void)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+/* Every openat whose flags have `bits` fails with `error`: a file system that cannot do that. */
+static int deny_open_flags(uint32_t bits, uint32_t error)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+static int deny_direct(void)
+{
+    return deny_open_flags(O_DIRECT, EINVAL);
+}
+
+static int deny_unnamed(void)
+{
+    return deny_open_flags(O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP);
+}
+
 /* Locked memory: none; and no right to ignore that. */
 static int deny_locked_memory(void)
 {
@@ -201,7 +228,8 @@ enum { AS_EXPECTED, NOT_AS_EXPECTED, CANNOT_DENY };
 
 typedef struct expectation {
     int (*deny)(void);
-    const char *rung, *reason;
+    const char *rung, *reason; /* NULL: any */
+    int not_direct;
 } expectation;
 
 /* Opens by the ladder, moves a chunk both ways. Runs in the child: no assertions, a status. */
@@ -217,8 +245,10 @@ static int child(rig *made, const expectation *expected)
         made->ops->register_arena(made->store, made->arena, ARENA_BYTES) != COH_OK ||
         made->ops->facts(made->store, &facts) != COH_OK)
         return NOT_AS_EXPECTED;
-    int right = strcmp(facts.rung, expected->rung) == 0 && facts.reason != NULL &&
-                strstr(facts.reason, expected->reason) != NULL;
+    int right = (expected->rung == NULL || strcmp(facts.rung, expected->rung) == 0) &&
+                facts.direct != expected->not_direct &&
+                (expected->reason == NULL ||
+                 (facts.reason != NULL && strstr(facts.reason, expected->reason) != NULL));
     for (int port = COH_STORE_PORT_COUNT - 1; port >= 0; port--) {
         coh_store_request request = rig_request(made, 4, 1);
         if (made->ops->submit(made->store, (coh_store_port)port, &request) != COH_OK ||
@@ -254,19 +284,34 @@ static void in_child(const expectation *expected)
 static void without_io_uring_the_posix_store_serves(void **state)
 {
     (void)state;
-    static const expectation posix = { deny_io_uring, "posix", "io_uring" };
+    static const expectation posix = { deny_io_uring, "posix", "io_uring", 0 };
     in_child(&posix);
 }
 
 static void without_locked_memory_the_arena_stays_unregistered(void **state)
 {
     (void)state;
-    static const expectation unregistered = { deny_locked_memory, "io_uring", "memlock" };
+    static const expectation unregistered = { deny_locked_memory, "io_uring", "memlock", 0 };
     if (!rig_can(&coh_store_uring)) {
         print_message("skipped: %s\n", coh_last_error());
         skip();
     }
     in_child(&unregistered);
+}
+
+static void where_o_direct_is_refused_the_page_cache_serves_and_is_named(void **state)
+{
+    (void)state;
+    static const expectation cached = { deny_direct, NULL, "refuses O_DIRECT", 1 };
+    in_child(&cached);
+}
+
+/* in_child finds the folder empty afterwards. */
+static void where_unnamed_files_are_refused_the_name_is_taken_away_at_once(void **state)
+{
+    (void)state;
+    static const expectation named = { deny_unnamed, NULL, NULL, 0 };
+    in_child(&named);
 }
 
 int main(void)
@@ -282,6 +327,8 @@ int main(void)
         cmocka_unit_test(a_file_system_in_memory_is_never_called_direct),
         cmocka_unit_test(without_io_uring_the_posix_store_serves),
         cmocka_unit_test(without_locked_memory_the_arena_stays_unregistered),
+        cmocka_unit_test(where_o_direct_is_refused_the_page_cache_serves_and_is_named),
+        cmocka_unit_test(where_unnamed_files_are_refused_the_name_is_taken_away_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

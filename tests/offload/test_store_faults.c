@@ -77,6 +77,24 @@ static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void 
     rig_close(&made);
 }
 
+/* Half of it may have been overwritten. */
+static void after_a_failed_write_the_older_bytes_are_not_believed_either(void **state)
+{
+    rig made = { 0 };
+    coh_fault_plan plan = no_faults;
+    plan.fail_at = 1;
+    rig_layout(&made);
+    coh_store_fault_plan(&plan);
+    rig_open(&made, *state);
+    assert_int_equal(rig_write(&made, 4, 1), COH_OK);
+    assert_int_equal(rig_write(&made, 4, 2), COH_ERR_IO);
+    assert_int_equal(rig_read(&made, 4, 1), COH_ERR_CORRUPT);
+    assert_int_equal(rig_write(&made, 4, 3), COH_OK);
+    assert_int_equal(rig_read(&made, 4, 3), COH_OK);
+    coh_store_fault_plan(NULL);
+    rig_close(&made);
+}
+
 static void a_short_transfer_at_any_operation_is_continued(void **state)
 {
     for (int64_t n = 0; n < OPERATIONS; n++) {
@@ -193,6 +211,7 @@ static void a_planned_fault_reaches_a_store_opened_by_the_ladder(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(every_failing_operation_fails_its_own_request_only),
     CASE(the_sentence_of_a_failed_transfer_names_chunk_place_and_reason),
+    CASE(after_a_failed_write_the_older_bytes_are_not_believed_either),
     CASE(a_short_transfer_at_any_operation_is_continued),
     CASE(a_flipped_bit_in_any_chunk_is_found),
     CASE(a_late_operation_comes_after_all_others_in_flight),
