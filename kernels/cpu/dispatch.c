@@ -113,10 +113,20 @@ const char *coh_kernel_path(void)
     return chosen.path;
 }
 
+/* OpenBLAS 0.3.21 takes a kernel of its own for products of up to 10^6 multiplications on AVX-512, and
+ * the one for two untransposed operands calls malloc. Such tiles are too small to lose by it. */
+#define SMALL_PRODUCT 1000000
+
+static int blas_may_allocate(const coh_tile *tile)
+{
+    return !tile->a_transposed && !tile->b_transposed &&
+           tile->rows * tile->columns * tile->depth <= SMALL_PRODUCT;
+}
+
 void coh_tile_run(const coh_tile *tile)
 {
     coh_kernels_start();
-    if (chosen.plain_matmul) {
+    if (chosen.plain_matmul || blas_may_allocate(tile)) {
         chosen.rows->matmul(tile);
         return;
     }

@@ -1,0 +1,209 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/pool.h"
+#include "cohobate/model.h"
+
+#define PIECES_MOST 1000
+
+typedef struct tally {
+    _Atomic int ran[PIECES_MOST];
+    int plain[PIECES_MOST]; /* written without atomics: the pool must order it before the return */
+} tally;
+
+static void count_piece(void *argument, int64_t index)
+{
+    tally *t = argument;
+    atomic_fetch_add(&t->ran[index], 1);
+    t->plain[index] = (int)index + 1;
+}
+
+static void check_counts(coh_pool *pool, int64_t piece_count)
+{
+    static tally t;
+    memset(&t, 0, sizeof(t));
+    coh_pool_run(pool, piece_count, count_piece, &t);
+    for (int64_t i = 0; i < PIECES_MOST; i++) {
+        assert_int_equal(t.ran[i], i < piece_count);
+        assert_int_equal(t.plain[i], i < piece_count ? i + 1 : 0);
+    }
+}
+
+static void every_piece_runs_exactly_once_and_before_the_return(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 0, 1, 2, 3, 7, 64, 1000 };
+    for (int threads = 1; threads <= 5; threads++) {
+        coh_pool *pool;
+        assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
+        assert_int_equal(coh_pool_thread_count(pool), threads);
+        for (int repeat = 0; repeat < 40; repeat++)
+            for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+                check_counts(pool, counts[i]);
+        coh_pool_destroy(pool);
+    }
+}
+
+static void no_pool_runs_in_the_caller(void **state)
+{
+    (void)state;
+    check_counts(NULL, 17);
+    assert_int_equal(coh_pool_thread_count(NULL), 1);
+    coh_pool_destroy(NULL);
+}
+
+/* A job on the heels of another: a worker that is late for the first must not take the second's
+ * pieces with the first's function. */
+typedef struct turn {
+    int64_t number;
+    _Atomic int64_t wrong, done;
+} turn;
+
+static _Atomic int64_t turn_now;
+
+static void check_turn(void *argument, int64_t index)
+{
+    (void)index;
+    turn *t = argument;
+    if (t->number != atomic_load(&turn_now))
+        atomic_fetch_add(&t->wrong, 1);
+    atomic_fetch_add(&t->done, 1);
+}
+
+static void jobs_in_quick_succession_never_mix(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    assert_int_equal(coh_pool_create(4, &pool), COH_OK);
+    for (int64_t i = 0; i < 5000; i++) {
+        turn t = { .number = i };
+        atomic_store(&turn_now, i);
+        coh_parallel(pool, 2 + i % 5, check_turn, &t);
+        assert_int_equal(t.wrong, 0);
+        assert_int_equal(t.done, 2 + i % 5);
+    }
+    coh_pool_destroy(pool);
+}
+
+/* Two pieces that wait for each other can only end if two threads run at a time. */
+static void meet(void *argument, int64_t index)
+{
+    (void)index;
+    pthread_barrier_wait(argument);
+}
+
+static void pieces_run_at_the_same_time(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    pthread_barrier_t barrier;
+    assert_int_equal(coh_pool_create(3, &pool), COH_OK);
+    pthread_barrier_init(&barrier, NULL, 3);
+    for (int i = 0; i < 50; i++)
+        coh_pool_run(pool, 3, meet, &barrier);
+    pthread_barrier_destroy(&barrier);
+    coh_pool_destroy(pool);
+}
+
+typedef struct names {
+    pthread_barrier_t barrier;
+    char of[2][32];
+    int blocked[2];
+} names;
+
+static void note_name(void *argument, int64_t index)
+{
+    names *n = argument;
+    sigset_t set;
+    pthread_getname_np(pthread_self(), n->of[index], sizeof(n->of[index]));
+    pthread_sigmask(SIG_BLOCK, NULL, &set);
+    n->blocked[index] = sigismember(&set, SIGTERM);
+    pthread_barrier_wait(&n->barrier);
+}
+
+static void workers_have_names_and_take_no_signals(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    names n = { 0 };
+    assert_int_equal(coh_pool_create(2, &pool), COH_OK);
+    pthread_barrier_init(&n.barrier, NULL, 2);
+    coh_pool_run(pool, 2, note_name, &n);
+    int worker = strcmp(n.of[0], "coh-pool-1") == 0 ? 0 : 1;
+    assert_string_equal(n.of[worker], "coh-pool-1");
+    assert_true(n.blocked[worker]);
+    assert_false(n.blocked[1 - worker]);
+    pthread_barrier_destroy(&n.barrier);
+    coh_pool_destroy(pool);
+}
+
+static void bad_thread_counts_are_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    static const int counts[] = { 0, -1, 1025 };
+    for (int i = 0; i < 3; i++) {
+        coh_pool *pool = (coh_pool *)&i;
+        assert_int_equal(coh_pool_create(counts[i], &pool), COH_ERR_ARGUMENT);
+        assert_null(pool);
+        assert_true(coh_last_error()[0] != '\0');
+    }
+}
+
+static void create_survives_the_failure_of_each_of_its_allocations(void **state)
+{
+    (void)state;
+    int failures = 0;
+    for (uint64_t n = 1;; n++) {
+        coh_pool *pool;
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_pool_create(3, &pool);
+        int hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        if (!hit) {
+            assert_int_equal(status, COH_OK);
+            coh_pool_destroy(pool);
+            break;
+        }
+        failures++;
+        assert_int_equal(status, COH_ERR_MEMORY);
+        assert_null(pool);
+    }
+    assert_int_equal(failures, 2);
+}
+
+static void running_allocates_nothing(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    assert_int_equal(coh_pool_create(3, &pool), COH_OK);
+    uint64_t before = coh_alloc_count();
+    for (int i = 0; i < 100; i++)
+        check_counts(pool, 50);
+    assert_int_equal(coh_alloc_count(), before);
+    coh_pool_destroy(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_piece_runs_exactly_once_and_before_the_return),
+        cmocka_unit_test(no_pool_runs_in_the_caller),
+        cmocka_unit_test(jobs_in_quick_succession_never_mix),
+        cmocka_unit_test(pieces_run_at_the_same_time),
+        cmocka_unit_test(workers_have_names_and_take_no_signals),
+        cmocka_unit_test(bad_thread_counts_are_refused_with_a_sentence),
+        cmocka_unit_test(create_survives_the_failure_of_each_of_its_allocations),
+        cmocka_unit_test(running_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

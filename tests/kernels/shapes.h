@@ -1,0 +1,167 @@
+/* shapes.h - the table of cases that the tests of the kinds share: each shape is there for a reason. */
+#ifndef COH_TESTS_KERNELS_SHAPES_H
+#define COH_TESTS_KERNELS_SHAPES_H
+
+#include "cohobate/kinds.h"
+#include "tests/reference/call.h"
+
+#define F32(...)                                                                                   \
+    {                                                                                              \
+        .dtype = COH_DTYPE_F32, .dim = { __VA_ARGS__ },                                            \
+        .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)                               \
+    }
+#define I32(...)                                                                                   \
+    {                                                                                              \
+        .dtype = COH_DTYPE_I32, .dim = { __VA_ARGS__ },                                            \
+        .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)                               \
+    }
+
+typedef struct shape_case {
+    const char *why;
+    const coh_op_kind *kind;
+    const void *attributes;
+    coh_shape inputs[2];
+    int32_t ids; /* bound of the i32 input */
+} shape_case;
+
+#define ATTRIBUTES(type, ...)                                                                      \
+    &(const type)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static const shape_case shape_cases[] = {
+    { "linear: all ones",
+      &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 1, 1, 0.02f),
+      { F32(1, 1) },
+      0 },
+    { "linear: primes, no bias",
+      &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 17, 0, 0.02f),
+      { F32(3, 5, 13) },
+      0 },
+    { "linear: middle tiles, remainders of 16",
+      &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 401, 1, 0.02f),
+      { F32(257, 67) },
+      0 },
+    { "linear: largest tiles, several of each side",
+      &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 1031, 1, 0.02f),
+      { F32(2, 311, 31) },
+      0 },
+    { "linear: deeper than one BLAS panel",
+      &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 19, 1, 0.02f),
+      { F32(1, 37, 1301) },
+      0 },
+    { "linear_residual: primes",
+      &coh_kind_linear_residual,
+      ATTRIBUTES(coh_linear_attributes, 23, 1, 0.02f),
+      { F32(2, 7, 11), F32(2, 7, 23) },
+      0 },
+    { "linear_residual: no bias, several tiles",
+      &coh_kind_linear_residual,
+      ATTRIBUTES(coh_linear_attributes, 199, 0, 0.02f),
+      { F32(301, 29), F32(301, 199) },
+      0 },
+    { "layernorm: one channel",
+      &coh_kind_layernorm,
+      ATTRIBUTES(coh_layernorm_attributes, 1e-5f),
+      { F32(3, 1) },
+      0 },
+    { "layernorm: primes, three blocks of rows",
+      &coh_kind_layernorm,
+      ATTRIBUTES(coh_layernorm_attributes, 1e-5f),
+      { F32(1, 131, 37) },
+      0 },
+    { "layernorm: more channels than one fold",
+      &coh_kind_layernorm,
+      ATTRIBUTES(coh_layernorm_attributes, 1e-5f),
+      { F32(5, 13, 389) },
+      0 },
+    { "gelu: one", &coh_kind_gelu, NULL, { F32(1) }, 0 },
+    { "gelu: more than one grain, odd rest", &coh_kind_gelu, NULL, { F32(3, 6007) }, 0 },
+    { "embedding: one row",
+      &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 1, 1, 1.0f),
+      { I32(1, 1) },
+      1 },
+    { "embedding: several blocks, odd channels, tokens that repeat",
+      &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 3083, 67, 1.0f),
+      { I32(3, 97) },
+      3083 },
+    { "embedding: few rows, each hit often",
+      &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 3, 5, 1.0f),
+      { I32(7, 29) },
+      3 },
+    { "position: unused rows",
+      &coh_kind_position,
+      ATTRIBUTES(coh_position_attributes, 41, 1.0f),
+      { F32(3, 19, 23) },
+      0 },
+    { "position: all ones",
+      &coh_kind_position,
+      ATTRIBUTES(coh_position_attributes, 1, 1.0f),
+      { F32(1, 1, 1) },
+      0 },
+    { "attention: all ones",
+      &coh_kind_attention,
+      ATTRIBUTES(coh_attention_attributes, 1),
+      { F32(1, 1, 3) },
+      0 },
+    { "attention: primes, two blocks of queries",
+      &coh_kind_attention,
+      ATTRIBUTES(coh_attention_attributes, 3),
+      { F32(2, 67, 3 * 3 * 5) },
+      0 },
+    { "attention: exact tiles",
+      &coh_kind_attention,
+      ATTRIBUTES(coh_attention_attributes, 2),
+      { F32(1, 256, 3 * 2 * 16) },
+      0 },
+    { "attention: two tiles of keys, odd rest",
+      &coh_kind_attention,
+      ATTRIBUTES(coh_attention_attributes, 1),
+      { F32(1, 331, 3 * 17) },
+      0 },
+    { "classifier: all ones",
+      &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 1, 1.0f),
+      { F32(1, 1, 1), I32(1, 1) },
+      1 },
+    { "classifier: primes",
+      &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 257, 1.0f),
+      { F32(3, 7, 13), I32(3, 7) },
+      257 },
+    { "classifier: three blocks of rows",
+      &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 2083, 1.0f),
+      { F32(2, 19, 11), I32(2, 19) },
+      2083 },
+    { "classifier: two chunks of tokens, two blocks of rows",
+      &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 1031, 1.0f),
+      { F32(5, 107, 7), I32(5, 107) },
+      1031 },
+};
+#define SHAPE_CASES ((int)(sizeof(shape_cases) / sizeof(shape_cases[0])))
+
+/* Case `index` with random data; a few targets are -1. */
+static inline void shape_case_create(coh_case *one, int index, uint64_t seed)
+{
+    const shape_case *from = &shape_cases[index];
+    coh_case_create(one, from->kind, from->attributes, from->inputs, seed);
+    for (int i = 0; i < from->kind->input_count; i++)
+        if (from->inputs[i].dtype == COH_DTYPE_I32)
+            coh_case_ids(one, i, from->ids, seed);
+    const int64_t items = coh_shape_elements(&one->call.input[1].shape);
+    for (int64_t n = 3; from->kind->is_loss && n < items; n += 7)
+        ((int32_t *)one->call.input[1].data)[n] = -1;
+}
+
+#endif

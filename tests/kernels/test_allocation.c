@@ -1,0 +1,126 @@
+/* Nothing is allocated or mapped by a kernel call, OpenBLAS included: this program's own malloc and
+ * mmap stand before the C library's and count. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/pool.h"
+#include "kernels/cpu/dispatch.h"
+#include "tests/kernels/shapes.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#ifndef SANITIZED
+static _Atomic uint64_t calls;
+
+/* The C library's own entries, for programs that put something before malloc. */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __libc_realloc(memory, bytes);
+}
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    atomic_fetch_add(&calls, 1);
+    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset); // NOLINT
+}
+
+static void no_call_of_any_kind_allocates(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    coh_kernels_start();
+    assert_int_equal(coh_pool_create(3, &pool), COH_OK);
+    const uint64_t start = atomic_load(&calls);
+    void *volatile seen = malloc(1); /* the counter must see it */
+    free(seen);
+    assert_true(atomic_load(&calls) > start);
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        coh_case one;
+        shape_case_create(&one, index, 41);
+        const uint64_t before = atomic_load(&calls);
+        coh_status forward = coh_case_forward(&one, pool);
+        coh_status backward = coh_case_backward(&one, pool);
+        const uint64_t after = atomic_load(&calls);
+        assert_int_equal(forward, COH_OK);
+        assert_int_equal(backward, COH_OK);
+        if (after != before)
+            fail_msg("%s: %llu allocations", shape_cases[index].why,
+                     (unsigned long long)(after - before));
+        coh_case_destroy(&one);
+    }
+    coh_pool_destroy(pool);
+}
+
+/* OpenBLAS picks kernels by size and transposition: sizes on both sides of its limits. */
+static void no_tile_of_any_size_allocates(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 1, 3, 16, 33, 64, 67, 100, 101, 128, 193 };
+    static float a[193 * 193], b[193 * 193], c[193 * 193];
+    coh_kernels_start();
+    const uint64_t before = atomic_load(&calls);
+    for (int at = 0; at < 10 * 10 * 10 * 8; at++) {
+        coh_tile tile = { .rows = sizes[at % 10],
+                          .columns = sizes[at / 10 % 10],
+                          .depth = sizes[at / 100 % 10],
+                          .a = a,
+                          .b = b,
+                          .c = c,
+                          .a_stride = 193,
+                          .b_stride = 193,
+                          .c_stride = 193,
+                          .a_transposed = at / 1000 & 1,
+                          .b_transposed = at / 2000 & 1,
+                          .alpha = 1.0f,
+                          .beta = (float)(at / 4000) };
+        coh_tile_run(&tile);
+    }
+    assert_int_equal(atomic_load(&calls) - before, 0);
+}
+#endif
+
+int main(void)
+{
+#ifdef SANITIZED
+    print_message("skipped: the sanitizer's own malloc cannot be counted\n");
+    return 77;
+#else
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_call_of_any_kind_allocates),
+        cmocka_unit_test(no_tile_of_any_size_allocates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+#endif
+}

@@ -1,0 +1,172 @@
+/* What the kinds refuse, and that they say why. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "tests/kernels/shapes.h"
+
+typedef struct refusal {
+    const coh_op_kind *kind;
+    const void *attributes;
+    coh_shape inputs[2];
+    const char *says;
+} refusal;
+
+static const refusal refusals[] = {
+    { &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 10, 4),
+      { F32(2, 3) },
+      "i32 is needed" },
+    { &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 10, 4),
+      { I32(2, 3, 1) },
+      "2 dimensions" },
+    { &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 0, 4),
+      { I32(2, 3) },
+      "vocabulary is 0" },
+    { &coh_kind_embedding,
+      ATTRIBUTES(coh_embedding_attributes, 10, -4),
+      { I32(2, 3) },
+      "channels is -4" },
+    { &coh_kind_position, ATTRIBUTES(coh_position_attributes, 5), { F32(2, 6, 3) }, "6 tokens" },
+    { &coh_kind_position, ATTRIBUTES(coh_position_attributes, 5), { F32(2, 6) }, "3 dimensions" },
+    { &coh_kind_position_at,
+      ATTRIBUTES(coh_position_attributes, 5),
+      { F32(2, 2, 3), I32(1) },
+      "one token" },
+    { &coh_kind_position_at,
+      ATTRIBUTES(coh_position_attributes, 5),
+      { F32(2, 1, 3), F32(1) },
+      "i32 is needed" },
+    { &coh_kind_layernorm, ATTRIBUTES(coh_layernorm_attributes, -1.0f), { F32(2, 3) }, "epsilon" },
+    { &coh_kind_layernorm,
+      ATTRIBUTES(coh_layernorm_attributes, 1e-5f),
+      { F32(2, 0) },
+      "every dimension" },
+    { &coh_kind_linear, ATTRIBUTES(coh_linear_attributes, 0), { F32(2, 3) }, "outputs is 0" },
+    { &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 4),
+      { F32(2, INT64_C(1) << 31) },
+      "every dimension" },
+    { &coh_kind_linear,
+      ATTRIBUTES(coh_linear_attributes, 4),
+      { F32(INT32_MAX, INT32_MAX, 64) },
+      "62 bits" },
+    { &coh_kind_linear_residual,
+      ATTRIBUTES(coh_linear_attributes, 4),
+      { F32(2, 3), F32(2, 5) },
+      "f32 [2,5]" },
+    { &coh_kind_linear_residual,
+      ATTRIBUTES(coh_linear_attributes, 4),
+      { F32(2, 3), F32(2, 1, 4) },
+      "must agree" },
+    { &coh_kind_gelu, NULL, { I32(2, 3) }, "f32 is needed" },
+    { &coh_kind_attention, ATTRIBUTES(coh_attention_attributes, 4), { F32(2, 3, 18) }, "4 heads" },
+    { &coh_kind_attention,
+      ATTRIBUTES(coh_attention_attributes, 0),
+      { F32(2, 3, 18) },
+      "heads is 0" },
+    { &coh_kind_attention_decode,
+      ATTRIBUTES(coh_attention_decode_attributes, 2, 0),
+      { F32(2, 1, 18), I32(1) },
+      "positions is 0" },
+    { &coh_kind_attention_decode,
+      ATTRIBUTES(coh_attention_decode_attributes, 2, 9),
+      { F32(2, 3, 18), I32(1) },
+      "one token" },
+    { &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 9),
+      { F32(2, 3, 4), I32(3, 2) },
+      "one target" },
+    { &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, -9),
+      { F32(2, 3, 4), I32(2, 3) },
+      "vocabulary" },
+    { &coh_kind_logits, ATTRIBUTES(coh_classifier_attributes, 9), { F32(2, 3) }, "3 dimensions" },
+};
+
+static void shapes_that_do_not_go_together_are_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        coh_op_facts facts = { 0 };
+        assert_int_equal(
+            refusals[i].kind->infer(refusals[i].attributes, refusals[i].inputs, &facts),
+            COH_ERR_SHAPE);
+        if (strstr(coh_last_error(), refusals[i].says) == NULL)
+            fail_msg("%s says \"%s\", not \"%s\"", refusals[i].kind->name, coh_last_error(),
+                     refusals[i].says);
+    }
+}
+
+static void ids_outside_the_vocabulary_are_refused(void **state)
+{
+    (void)state;
+    const coh_embedding_attributes table = { 10, 4, 1.0f };
+    const coh_classifier_attributes classes = { 10, 1.0f };
+    const coh_shape tokens[] = { I32(2, 3) }, items[] = { F32(2, 3, 4), I32(2, 3) };
+    static const int32_t bad[] = { 10, -2, INT32_MAX, INT32_MIN };
+    coh_case embedding, classifier;
+    coh_case_create(&embedding, &coh_kind_embedding, &table, tokens, 1);
+    coh_case_create(&classifier, &coh_kind_classifier, &classes, items, 1);
+    for (int i = 0; i < 4; i++) {
+        ((int32_t *)embedding.call.input[0].data)[5] = bad[i];
+        assert_int_equal(coh_case_forward(&embedding, NULL), COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), "place 5"));
+        ((int32_t *)classifier.call.input[1].data)[5] = bad[i];
+        assert_int_equal(coh_case_forward(&classifier, NULL), COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), "place 5"));
+    }
+    ((int32_t *)embedding.call.input[0].data)[5] = -1; /* no embedding of "no target" */
+    assert_int_equal(coh_case_forward(&embedding, NULL), COH_ERR_CORRUPT);
+    coh_case_destroy(&embedding);
+    coh_case_destroy(&classifier);
+}
+
+static void without_any_target_there_is_no_loss_and_no_gradient(void **state)
+{
+    (void)state;
+    const coh_classifier_attributes classes = { 10, 1.0f };
+    const coh_shape items[] = { F32(2, 3, 4), I32(2, 3) };
+    coh_case one;
+    coh_case_create(&one, &coh_kind_classifier, &classes, items, 2);
+    memset(one.call.input[1].data, 0xff, 6 * sizeof(int32_t));
+    assert_int_equal(coh_case_forward(&one, NULL), COH_OK);
+    assert_int_equal(coh_case_backward(&one, NULL), COH_OK);
+    assert_true(*(float *)one.call.output[0].data == 0.0f);
+    for (int i = 0; i < 24; i++)
+        assert_true(((float *)one.call.input_grad[0].data)[i] == 0.0f);
+    for (int i = 0; i < 40; i++)
+        assert_true(((float *)one.call.parameter_grad[0].data)[i] == 0.0f);
+    coh_case_destroy(&one);
+}
+
+/* 1024 rows of any width are whole pages, and ranges made of them too. */
+static void blocks_of_rows_are_whole_pages(void **state)
+{
+    (void)state;
+    for (int64_t C = 1; C <= 100; C += 3) {
+        const coh_embedding_attributes table = { 5000, C, 1.0f };
+        const coh_shape tokens[] = { I32(2, 3) };
+        coh_op_facts facts = { 0 };
+        assert_int_equal(coh_kind_embedding.infer(&table, tokens, &facts), COH_OK);
+        assert_true(facts.parameter[0].row_block > 0);
+        assert_int_equal(facts.parameter[0].row_block * C * 4 % 4096, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_that_do_not_go_together_are_refused_with_a_sentence),
+        cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(without_any_target_there_is_no_loss_and_no_gradient),
+        cmocka_unit_test(blocks_of_rows_are_whole_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

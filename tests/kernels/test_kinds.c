@@ -1,0 +1,270 @@
+/* Every kind, at every shape of shapes.h, against the naive double-precision reference. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "tests/kernels/shapes.h"
+#include "tests/reference/reference.h"
+
+static coh_pool *pool;
+
+static int make_pool(void **state)
+{
+    (void)state;
+    return coh_pool_create(2, &pool) == COH_OK ? 0 : -1;
+}
+
+static int drop_pool(void **state)
+{
+    (void)state;
+    coh_pool_destroy(pool);
+    return 0;
+}
+
+static void must_agree(int index, const char *what, const coh_array *expected, const coh_view *got,
+                       const float *before)
+{
+    if (expected->count > 0 && !coh_reference_agrees(what, expected, got->data, before))
+        fail_msg("%s", shape_cases[index].why);
+}
+
+static void check_gradients(int index, coh_case *one, const coh_reference *r,
+                            float *const before[4])
+{
+    static const char *const names[] = { "dinput 0", "dinput 1", "dparameter 0", "dparameter 1" };
+    for (int i = 0; i < 2; i++) {
+        must_agree(index, names[i], &r->input_grad[i], &one->call.input_grad[i],
+                   before ? before[i] : NULL);
+        must_agree(index, names[2 + i], &r->parameter_grad[i], &one->call.parameter_grad[i],
+                   before ? before[2 + i] : NULL);
+    }
+}
+
+static void forward_and_backward_agree_with_double_precision(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        coh_case one;
+        coh_reference r;
+        shape_case_create(&one, index, 5);
+        one.call.loss_scale = 0.125f;
+        coh_reference_create(&r, &one);
+        coh_reference_forward(&r);
+        coh_reference_backward(&r);
+        assert_int_equal(coh_case_forward(&one, pool), COH_OK);
+        must_agree(index, "output", &r.output, &one.call.output[0], NULL);
+        assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+        check_gradients(index, &one, &r, NULL);
+        coh_reference_destroy(&r);
+        coh_case_destroy(&one);
+    }
+}
+
+static float *copy_of(const coh_view *view)
+{
+    if (view->data == NULL)
+        return NULL;
+    size_t bytes = (size_t)coh_shape_elements(&view->shape) * sizeof(float);
+    float *copy = malloc(bytes);
+    memcpy(copy, view->data, bytes);
+    return copy;
+}
+
+static void every_gradient_can_be_added_to(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        const coh_op_kind *kind = shape_cases[index].kind;
+        coh_case one;
+        coh_reference r;
+        shape_case_create(&one, index, 6);
+        coh_reference_create(&r, &one);
+        coh_reference_backward(&r);
+        assert_int_equal(coh_case_forward(&one, pool), COH_OK);
+        assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+        one.call.input_grad_adds = kind->can_add_grad.inputs;
+        one.call.parameter_grad_adds = kind->can_add_grad.parameters;
+        float *before[4];
+        for (int i = 0; i < 2; i++) {
+            before[i] = copy_of(&one.call.input_grad[i]);
+            before[2 + i] = copy_of(&one.call.parameter_grad[i]);
+        }
+        assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+        check_gradients(index, &one, &r, before);
+        for (int i = 0; i < 4; i++)
+            free(before[i]);
+        coh_reference_destroy(&r);
+        coh_case_destroy(&one);
+    }
+}
+
+/* ---- bits ---- */
+
+static void hash_bytes(void *context, const char *name, const float *data, int64_t count)
+{
+    uint64_t *hash = context;
+    (void)name;
+    const unsigned char *bytes = (const unsigned char *)data;
+    for (int64_t i = 0; i < count * 4; i++)
+        *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
+}
+
+static uint64_t hash_results(coh_case *one)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    coh_case_results(one, hash_bytes, &hash);
+    return hash;
+}
+
+static uint64_t whole_hash(coh_case *one, void *queue)
+{
+    assert_int_equal(coh_case_forward(one, queue), COH_OK);
+    assert_int_equal(coh_case_backward(one, queue), COH_OK);
+    return hash_results(one);
+}
+
+static void the_number_of_threads_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        coh_pool *other;
+        assert_int_equal(coh_pool_create(threads, &other), COH_OK);
+        for (int index = 0; index < SHAPE_CASES; index++) {
+            coh_case one;
+            shape_case_create(&one, index, 7);
+            const uint64_t alone = whole_hash(&one, NULL);
+            assert_int_equal(whole_hash(&one, other), alone);
+            coh_case_destroy(&one);
+        }
+        coh_pool_destroy(other);
+    }
+}
+
+static void ranges_of_rows_change_no_bit(void **state)
+{
+    (void)state;
+    int split_cases = 0;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        if (shape_cases[index].kind->row_split_parameters == 0)
+            continue;
+        coh_case one;
+        shape_case_create(&one, index, 8);
+        for (uint32_t adds = 0; adds < 2; adds++) {
+            one.call.input_grad_adds = one.call.parameter_grad_adds = 0;
+            uint64_t whole = whole_hash(&one, pool);
+            if (adds) { /* the second backward adds to the first */
+                one.call.input_grad_adds = one.call.parameter_grad_adds = 1;
+                assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+                whole = hash_results(&one);
+            }
+            for (int64_t blocks = 1; blocks <= 3; blocks++) {
+                assert_int_equal(coh_case_forward_ranges(&one, pool, blocks), COH_OK);
+                one.call.input_grad_adds = one.call.parameter_grad_adds = 0;
+                assert_int_equal(coh_case_backward_ranges(&one, pool, blocks), COH_OK);
+                if (adds) {
+                    one.call.input_grad_adds = one.call.parameter_grad_adds = 1;
+                    assert_int_equal(coh_case_backward_ranges(&one, pool, blocks), COH_OK);
+                }
+                assert_int_equal(hash_results(&one), whole);
+                split_cases++;
+            }
+        }
+        coh_case_destroy(&one);
+    }
+    assert_true(split_cases > 0);
+}
+
+/* ---- what the tables declare ---- */
+
+static void declared_pairs_may_share_their_bytes(void **state)
+{
+    (void)state;
+    int pairs = 0;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        const coh_op_kind *kind = shape_cases[index].kind;
+        coh_case one;
+        shape_case_create(&one, index, 9);
+        const uint64_t apart = whole_hash(&one, pool);
+        coh_call call = one.call;
+        call.queue = pool;
+        for (int p = 0; p < kind->in_place_count[COH_PHASE_BACKWARD]; p++, pairs++) {
+            const coh_in_place pair = kind->backward_in_place[p];
+            call.input_grad[pair.to].data = call.output_grad[pair.from].data;
+        }
+        assert_int_equal(kind->backward(&call), COH_OK);
+        one.call.input_grad[0].data = call.input_grad[0].data;
+        one.call.input_grad[1].data = call.input_grad[1].data;
+        assert_int_equal(hash_results(&one), apart);
+        for (int p = 0; p < kind->in_place_count[COH_PHASE_FORWARD]; p++, pairs++) {
+            const coh_in_place pair = kind->forward_in_place[p];
+            call.output[pair.to].data = call.input[pair.from].data;
+        }
+        assert_int_equal(kind->forward(&call), COH_OK);
+        one.call.output[0].data = call.output[0].data;
+        assert_int_equal(hash_results(&one), apart);
+        coh_case_destroy(&one);
+    }
+    assert_true(pairs >= 10);
+}
+
+static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void **state)
+{
+    (void)state;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        const coh_op_kind *kind = shape_cases[index].kind;
+        coh_case one;
+        shape_case_create(&one, index, 10);
+        whole_hash(&one, pool);
+        for (int port = 0; port < 4; port++) {
+            const uint32_t may = port < 2 ? kind->can_skip_grad.inputs >> port
+                                          : kind->can_skip_grad.parameters >> (port - 2);
+            coh_view *skipped =
+                port < 2 ? &one.call.input_grad[port] : &one.call.parameter_grad[port - 2];
+            void *data = skipped->data;
+            if ((may & 1u) == 0 || data == NULL)
+                continue;
+            skipped->data = NULL;
+            const uint64_t expected = hash_results(&one);
+            assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+            assert_int_equal(hash_results(&one), expected);
+            skipped->data = data;
+            assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+        }
+        coh_case_destroy(&one);
+    }
+}
+
+static void the_classifier_never_takes_logits_of_all_tokens_and_words(void **state)
+{
+    (void)state;
+    const coh_classifier_attributes a = { .vocabulary = 50257 };
+    const coh_shape inputs[] = { F32(16, 1024, 768), I32(16, 1024) };
+    coh_op_facts facts = { 0 };
+    assert_int_equal(coh_kind_classifier.infer(&a, inputs, &facts), COH_OK);
+    assert_true(facts.workspace_bytes[COH_PHASE_FORWARD] <= 16u << 20);
+    assert_true(facts.workspace_bytes[COH_PHASE_BACKWARD] <= 16u << 20);
+    assert_int_equal(facts.parameter[0].row_block * 768 * 4 % 4096, 0);
+    assert_int_equal(facts.saved_bytes, 16 * 1024 * 12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forward_and_backward_agree_with_double_precision),
+        cmocka_unit_test(every_gradient_can_be_added_to),
+        cmocka_unit_test(the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(ranges_of_rows_change_no_bit),
+        cmocka_unit_test(declared_pairs_may_share_their_bytes),
+        cmocka_unit_test(a_gradient_that_may_be_left_out_leaves_the_others_as_they_are),
+        cmocka_unit_test(the_classifier_never_takes_logits_of_all_tokens_and_words),
+    };
+    return cmocka_run_group_tests(tests, make_pool, drop_pool);
+}

@@ -1,0 +1,115 @@
+/* The paths a process may take, each in a process of its own (the choice is made once): instruction
+ * sets below the CPU's change no bit, the plain product changes bits and says so in its name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/pool.h"
+#include "cohobate/engine.h"
+#include "kernels/cpu/dispatch.h"
+#include "tests/kernels/shapes.h"
+
+static void hash_bytes(void *context, const char *name, const float *data, int64_t count)
+{
+    uint64_t *hash = context;
+    (void)name;
+    const unsigned char *bytes = (const unsigned char *)data;
+    for (int64_t i = 0; i < count * 4; i++)
+        *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
+}
+
+/* Prints "<hash of every case's results> <kernel path>". */
+static int child(int thread_count)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    coh_pool *pool;
+    if (coh_pool_create(thread_count, &pool) != COH_OK)
+        return 1;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        coh_case one;
+        shape_case_create(&one, index, 21);
+        if (coh_case_forward(&one, pool) != COH_OK || coh_case_backward(&one, pool) != COH_OK)
+            return 1;
+        coh_case_results(&one, hash_bytes, &hash);
+        coh_case_destroy(&one);
+    }
+    coh_pool_destroy(pool);
+    printf("%016" PRIx64 " %s\n", hash, coh_kernel_path());
+    return 0;
+}
+
+typedef struct answer {
+    char hash[32], path[128];
+} answer;
+
+static answer ask(const char *isa, const char *plain_matmul, const char *threads)
+{
+    answer out = { "", "" };
+    int ends[2], status = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("COH_ISA", isa, 1);
+        setenv("COH_PLAIN_MATMUL", plain_matmul, 1);
+        dup2(ends[1], STDOUT_FILENO);
+        execl("/proc/self/exe", "test_paths", threads, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    FILE *from = fdopen(ends[0], "r");
+    assert_non_null(from);
+    assert_int_equal(fscanf(from, "%31s %127s", out.hash, out.path), 2);
+    fclose(from);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return out;
+}
+
+static void lower_instruction_sets_and_thread_counts_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const isas[] = { "plain", "avx2", "avx512" };
+    static const char *const threads[] = { "1", "2", "3" };
+    for (int plain = 0; plain < 2; plain++) {
+        const answer first = ask("plain", plain ? "1" : "0", "1");
+        for (int i = 0; i < 3; i++) {
+            if (coh_rows_of(isas[i]) == NULL) {
+                print_message("this CPU has no %s\n", isas[i]);
+                continue;
+            }
+            const answer other = ask(isas[i], plain ? "1" : "0", threads[i]);
+            assert_string_equal(other.hash, first.hash);
+            assert_int_equal(strncmp(other.path, isas[i], strlen(isas[i])), 0);
+        }
+    }
+}
+
+static void the_path_names_instruction_set_and_product(void **state)
+{
+    (void)state;
+    assert_string_equal(ask("plain", "1", "1").path, "plain+plain");
+    const answer blas = ask("plain", "0", "1");
+    assert_int_equal(strncmp(blas.path, "plain+openblas-", 15), 0);
+    assert_true(strlen(blas.path) > 20);
+}
+
+int main(int count, char **arguments)
+{
+    if (count == 2)
+        return child(atoi(arguments[1]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lower_instruction_sets_and_thread_counts_change_no_bit),
+        cmocka_unit_test(the_path_names_instruction_set_and_product),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,94 @@
+/* The naive references, which everything else is held against, are themselves held against their own
+ * finite differences: d/dx sum(dy * y) by central differences in double, for every element. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "cohobate/kinds.h"
+#include "tests/kernels/shapes.h"
+#include "tests/reference/reference.h"
+
+static double objective(coh_reference *r)
+{
+    double sum = 0.0;
+    coh_reference_forward(r);
+    if (r->output_grad == NULL)
+        return r->output.value[0] * r->of->call.loss_scale;
+    for (int64_t i = 0; i < r->output.count; i++)
+        sum += r->output_grad[i] * r->output.value[i];
+    return sum;
+}
+
+static void check_gradient(coh_reference *r, double *at, const coh_array *gradient)
+{
+    const double step = 1e-4;
+    for (int64_t i = 0; i < gradient->count; i++) {
+        const double start = at[i];
+        at[i] = start + step;
+        double up = objective(r);
+        at[i] = start - step;
+        double down = objective(r);
+        at[i] = start;
+        /* the difference is off by step^2 / 6 times the third derivative, which is below 100 here,
+         * and by 1e-16 / step times the objective */
+        const double difference = (up - down) / (2.0 * step),
+                     error = fabs(difference - gradient->value[i]);
+        if (!(error <= 1e-6 * (1.0 + fabs(difference))))
+            fail_msg("%s: element %lld: %.12g, by differences %.12g", r->of->kind->name,
+                     (long long)i, gradient->value[i], difference);
+    }
+}
+
+static void check(const coh_op_kind *kind, const void *attributes, const coh_shape *inputs,
+                  int32_t ids)
+{
+    coh_case one;
+    coh_case_create(&one, kind, attributes, inputs, 17);
+    one.call.loss_scale = 0.25f;
+    for (int i = 0; i < kind->input_count; i++)
+        if (inputs[i].dtype == COH_DTYPE_I32)
+            coh_case_ids(&one, i, ids, 3);
+    if (kind->is_loss)
+        ((int32_t *)one.call.input[1].data)[1] = -1;
+    coh_reference r;
+    coh_reference_create(&r, &one);
+    coh_reference_backward(&r);
+    for (int i = 0; i < 2; i++) {
+        check_gradient(&r, r.input[i], &r.input_grad[i]);
+        check_gradient(&r, r.parameter[i], &r.parameter_grad[i]);
+    }
+    coh_reference_destroy(&r);
+    coh_case_destroy(&one);
+}
+
+static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
+{
+    (void)state;
+    const coh_linear_attributes linear = { .outputs = 5, .has_bias = 1 };
+    check(&coh_kind_linear, &linear, (coh_shape[]){ F32(3, 7) }, 0);
+    check(&coh_kind_linear_residual, &linear, (coh_shape[]){ F32(2, 3, 7), F32(2, 3, 5) }, 0);
+    const coh_layernorm_attributes norm = { .epsilon = 1e-5f };
+    check(&coh_kind_layernorm, &norm, (coh_shape[]){ F32(4, 11) }, 0);
+    check(&coh_kind_gelu, NULL, (coh_shape[]){ F32(67) }, 0);
+    const coh_embedding_attributes table = { .vocabulary = 9, .channels = 3 };
+    check(&coh_kind_embedding, &table, (coh_shape[]){ I32(2, 5) }, 9);
+    const coh_position_attributes positions = { .positions = 7 };
+    check(&coh_kind_position, &positions, (coh_shape[]){ F32(2, 5, 3) }, 0);
+    const coh_attention_attributes heads = { .heads = 2 };
+    check(&coh_kind_attention, &heads, (coh_shape[]){ F32(2, 7, 18) }, 0);
+    const coh_classifier_attributes classes = { .vocabulary = 13 };
+    check(&coh_kind_classifier, &classes, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_naive_gradients_are_those_of_the_naive_formulas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* The inner loops: right against double precision, and the same bits on every instruction set. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/rng.h"
+#include "kernels/cpu/dispatch.h"
+
+#define EPS  0x1p-24
+#define MOST COH_GRAIN_ELEMENTS
+
+static const char *const isa_names[] = { "plain", "avx2", "avx512" };
+
+/* 1, primes, one below, at and above the sixteen lanes and their multiples, a whole grain. */
+static const int64_t counts[] = { 1, 2, 7, 13, 15, 16, 17, 31, 32, 33, 127, 257, 1009, MOST };
+#define COUNTS ((int)(sizeof(counts) / sizeof(counts[0])))
+
+static float a[MOST], b[MOST], c[MOST], d[MOST];
+
+static void fill(float *to, uint64_t stream, double scale)
+{
+    for (int64_t i = 0; i < MOST; i++)
+        to[i] = (float)(scale * coh_rng_normal(23, stream, (uint64_t)i));
+}
+
+static void fill_all(void)
+{
+    fill(a, 1, 2.0);
+    fill(b, 2, 1.0);
+    fill(c, 3, 1.0);
+    fill(d, 4, 0.5);
+    for (int64_t i = 0; i < MOST; i++)
+        d[i] *= d[i]; /* v of AdamW */
+}
+
+static void adamw_is_the_formula(void **state)
+{
+    (void)state;
+    const coh_adamw s = { 1e-3f, 0.7f, 0.9f, 0.95f, 0.271f, 0.142625f, 1e-8f, 0.1f };
+    static float work[MOST], m[MOST], v[MOST];
+    fill_all();
+    memcpy(work, a, sizeof(work));
+    memcpy(m, c, sizeof(m));
+    memcpy(v, d, sizeof(v));
+    coh_kernel_adamw(&s, work, b, m, v, MOST);
+    for (int64_t i = 0; i < MOST; i++) {
+        const double g = (double)s.scale * b[i];
+        const double first = (double)s.beta1 * c[i] + (1.0 - s.beta1) * g;
+        const double second = (double)s.beta2 * d[i] + (1.0 - s.beta2) * g * g;
+        const double direction = first / s.bias1 / (sqrt(second / s.bias2) + (double)s.epsilon);
+        const double value = a[i] - s.rate * (direction + (double)s.decay * a[i]);
+        /* a product, 1 - beta (exact to eps / 0.05), a sum */
+        const double first_size = fabs(s.beta1 * c[i]) + fabs((1.0 - s.beta1) * g);
+        assert_true(fabs(m[i] - first) <= EPS * 5.0 * first_size);
+        assert_true(fabs(v[i] - second) <= EPS * 8.0 * second);
+        const double step_size = first_size / s.bias1 / (sqrt(second / s.bias2) + s.epsilon);
+        const double bound =
+            EPS * (fabs(value) + s.rate * 20.0 * (step_size + fabs(s.decay * a[i])));
+        assert_true(fabs(work[i] - value) <= bound);
+    }
+}
+
+static void square_sum_is_exact_to_double_rounding(void **state)
+{
+    (void)state;
+    fill_all();
+    for (int n = 0; n < COUNTS; n++) {
+        long double sum = 0.0L;
+        for (int64_t i = 0; i < counts[n]; i++)
+            sum += (long double)a[i] * a[i];
+        assert_true(fabsl(coh_kernel_square_sum(a, counts[n]) - sum) <=
+                    (long double)counts[n] * 0x1p-53L * sum);
+    }
+}
+
+static void a_broken_number_is_found_wherever_it_stands(void **state)
+{
+    (void)state;
+    static const float broken[] = { NAN, -NAN, INFINITY, -INFINITY };
+    fill_all();
+    for (int n = 0; n < COUNTS; n++) {
+        assert_true(coh_kernel_all_finite(a, counts[n]));
+        for (int64_t at = 0; at < counts[n]; at += 1 + counts[n] / 37) {
+            const float kept = a[at];
+            a[at] = broken[at % 4];
+            assert_false(coh_kernel_all_finite(a, counts[n]));
+            a[at] = kept;
+        }
+    }
+    const float largest[] = { 3.4028235e38f, -3.4028235e38f, 1e-45f, 0.0f };
+    assert_true(coh_kernel_all_finite(largest, 4));
+}
+
+/* softmax_again with shift 0 and factor 1 is the exponential itself. */
+static void exp_is_within_its_documented_error(void **state)
+{
+    (void)state;
+    double worst = 0.0;
+    for (int block = 0; block < 200; block++) {
+        for (int64_t i = 0; i < MOST; i++) {
+            const double place = (double)(block * MOST + i) / (200.0 * MOST);
+            a[i] = (float)(-86.99 + place * (88.0 + 86.99));
+            b[i] = a[i];
+        }
+        coh_rows_get()->softmax_again(b, MOST, 0.0f, 1.0f);
+        for (int64_t i = 0; i < MOST; i++) {
+            const double error = fabs(b[i] / exp((double)a[i]) - 1.0);
+            worst = error > worst ? error : worst;
+        }
+    }
+    print_message("largest relative error of exp: %.3f * 2^-24\n", worst / EPS);
+    assert_true(worst <= 3.0 * EPS);
+}
+
+static void exp_ends_as_documented(void **state)
+{
+    (void)state;
+    float x[] = { -87.5f, -1000.0f, -INFINITY, 0.0f, 89.0f, INFINITY, NAN };
+    coh_rows_get()->softmax_again(x, 7, 0.0f, 1.0f);
+    assert_true(x[0] == 0.0f && x[1] == 0.0f && x[2] == 0.0f && x[3] == 1.0f);
+    assert_true(x[4] == x[5] && fabs(x[4] / exp(88.0) - 1.0) < 1e-6);
+    assert_true(isnan(x[6]));
+}
+
+static void gelu_holds_at_the_ends(void **state)
+{
+    (void)state;
+    float x[] = { 1e30f, -1e30f, 40.0f, -40.0f, NAN, INFINITY, 0.0f };
+    const float ones[] = { 1, 1, 1, 1, 1, 1, 1 };
+    float y[7], dx[7];
+    coh_rows_get()->gelu(y, x, 7);
+    coh_rows_get()->gelu_backward(dx, ones, x, 7, 0);
+    assert_true(y[0] == 1e30f && y[2] == 40.0f && y[5] == INFINITY && y[6] == 0.0f);
+    assert_true(fabsf(y[1]) < 1e-7f && fabsf(y[3]) < 1e-35f);
+    assert_true(dx[0] == 1.0f && dx[2] == 1.0f && dx[6] == 0.5f);
+    assert_true(fabsf(dx[1]) < 1e-30f && fabsf(dx[3]) < 1e-30f);
+    assert_true(isnan(y[4]) && isnan(dx[4]));
+}
+
+/* ---- bits ---- */
+
+static uint64_t hash;
+
+static void take(const void *data, size_t bytes)
+{
+    const unsigned char *from = data;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ from[i]) * 0x100000001b3u;
+}
+
+static void take_floats(const float *data, int64_t count)
+{
+    take(data, (size_t)count * sizeof(float));
+}
+
+static void run_sums(const coh_rows *rows, int64_t n)
+{
+    fill_all();
+    double square = rows->square_sum(a, n);
+    float dot = rows->dot(a, b, n), mean, rstd, max = -INFINITY, sum = 0.0f;
+    take(&square, sizeof(square));
+    take(&dot, sizeof(dot));
+    fill_all();
+    rows->norm(c, a, b, d, n, 1e-5f, &mean, &rstd);
+    take_floats(c, n);
+    take(&mean, sizeof(mean));
+    take(&rstd, sizeof(rstd));
+    static float dweight[MOST], dbias[MOST];
+    memset(dweight, 0, sizeof(dweight));
+    memset(dbias, 0, sizeof(dbias));
+    for (int adds = 0; adds < 2; adds++) {
+        coh_norm_row row = { c, b, a, d, mean, rstd, dweight, dbias, n, adds };
+        rows->norm_backward(&row);
+        take_floats(c, n);
+        take_floats(dweight, n);
+        take_floats(dbias, n);
+    }
+    fill_all();
+    rows->softmax_take(a, n, &max, &sum);
+    float factor = rows->softmax_exp(b, n, &max, &sum);
+    take(&factor, sizeof(factor));
+    take(&max, sizeof(max));
+    take(&sum, sizeof(sum));
+    take_floats(b, n);
+}
+
+static void run_elements(const coh_rows *rows, int64_t n)
+{
+    const coh_adamw step = { 1e-3f, 0.7f, 0.9f, 0.95f, 0.271f, 0.142625f, 1e-8f, 0.1f };
+    fill_all();
+    rows->softmax_again(a, n, 1.5f, 0.3f);
+    rows->softmax_backward(b, c, n, 0.7f, 0.2f, 0.125f);
+    rows->adamw(&step, a, b, c, d, n);
+    take_floats(a, n);
+    take_floats(b, n);
+    take_floats(c, n);
+    take_floats(d, n);
+    fill_all();
+    rows->gelu(c, a, n);
+    rows->gelu_backward(d, b, a, n, 1);
+    rows->gelu_backward(b, b, a, n, 0);
+    rows->add(c, d, n);
+    rows->sum(d, b, c, n);
+    rows->add_scaled(c, a, 0.37f, n);
+    rows->scale(b, 1.7f, n);
+    take_floats(b, n);
+    take_floats(c, n);
+    take_floats(d, n);
+}
+
+static void run_matmul(const coh_rows *rows)
+{
+    for (int layout = 0; layout < 4; layout++)
+        for (int beta = 0; beta < 2; beta++) {
+            coh_tile tile = { .rows = 13,
+                              .columns = 37,
+                              .depth = 307,
+                              .a = a,
+                              .b = b,
+                              .c = c,
+                              .a_transposed = layout & 1,
+                              .b_transposed = layout >> 1,
+                              .a_stride = layout & 1 ? 13 : 307,
+                              .b_stride = layout >> 1 ? 307 : 37,
+                              .c_stride = 41,
+                              .alpha = 0.25f,
+                              .beta = (float)beta };
+            fill_all();
+            rows->matmul(&tile);
+            take_floats(c, 13 * 41);
+        }
+}
+
+static void every_instruction_set_gives_the_same_bits(void **state)
+{
+    (void)state;
+    uint64_t first = 0;
+    int compared = 0;
+    for (int isa = 0; isa < 3; isa++) {
+        const coh_rows *rows = coh_rows_of(isa_names[isa]);
+        if (rows == NULL) {
+            print_message("this CPU has no %s\n", isa_names[isa]);
+            continue;
+        }
+        assert_string_equal(rows->name, isa_names[isa]);
+        hash = 0xcbf29ce484222325u;
+        for (int n = 0; n < COUNTS; n++) {
+            run_sums(rows, counts[n]);
+            run_elements(rows, counts[n]);
+        }
+        run_matmul(rows);
+        if (compared++ == 0)
+            first = hash;
+        assert_int_equal(hash, first);
+    }
+    if (compared == 1)
+        skip();
+}
+
+static void an_unknown_instruction_set_is_not_found(void **state)
+{
+    (void)state;
+    assert_null(coh_rows_of("vax"));
+    assert_non_null(coh_rows_of("plain"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adamw_is_the_formula),
+        cmocka_unit_test(square_sum_is_exact_to_double_rounding),
+        cmocka_unit_test(a_broken_number_is_found_wherever_it_stands),
+        cmocka_unit_test(exp_is_within_its_documented_error),
+        cmocka_unit_test(exp_ends_as_documented),
+        cmocka_unit_test(gelu_holds_at_the_ends),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(an_unknown_instruction_set_is_not_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

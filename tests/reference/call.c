@@ -1,0 +1,233 @@
+#include "tests/reference/call.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+void coh_poison(void *data, size_t bytes)
+{
+    memset(data, 0xff, bytes); /* all ones is a NaN, and token -1 */
+}
+
+/* Memory with a NaN fence on both sides, so that a read outside shows. */
+static void *take(coh_case *one, size_t bytes)
+{
+    const size_t fence = 256;
+    char *block = malloc(bytes + 2 * fence);
+    if (block == NULL || one->block_count == 64) {
+        fprintf(stderr, "a test case is out of memory\n");
+        exit(1);
+    }
+    one->blocks[one->block_count++] = block;
+    coh_poison(block, bytes + 2 * fence);
+    return block + fence;
+}
+
+static size_t bytes_of(const coh_shape *shape)
+{
+    return (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
+}
+
+static coh_view take_view(coh_case *one, const coh_shape *shape)
+{
+    coh_view view = { .shape = *shape };
+    if (shape->rank == 0)
+        return view;
+    view.data = take(one, bytes_of(shape));
+    int64_t stride = 1;
+    for (int32_t axis = shape->rank - 1; axis >= 0; axis--) {
+        view.stride[axis] = stride;
+        stride *= shape->dim[axis];
+    }
+    return view;
+}
+
+static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
+{
+    float *data = view->data;
+    for (int64_t i = 0; data != NULL && i < coh_shape_elements(&view->shape); i++)
+        data[i] = (float)coh_rng_normal(seed, stream, (uint64_t)i);
+}
+
+void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
+                     const coh_shape *inputs, uint64_t seed)
+{
+    coh_case *one = out_case;
+    *one = (coh_case){ .kind = kind, .attributes = attributes };
+    coh_status status = kind->infer(attributes, inputs, &one->facts);
+    if (status != COH_OK) {
+        fprintf(stderr, "%s: %s\n", kind->name, coh_last_error());
+        exit(1);
+    }
+    coh_call *call = &one->call;
+    call->attributes = attributes;
+    call->loss_scale = 1.0f;
+    for (int i = 0; i < kind->input_count; i++) {
+        call->input[i] = take_view(one, &inputs[i]);
+        if (inputs[i].dtype == COH_DTYPE_I32) {
+            memset(call->input[i].data, 0, bytes_of(&inputs[i]));
+        } else {
+            fill_normal(&call->input[i], seed, (uint64_t)i);
+            call->input_grad[i] = take_view(one, &inputs[i]);
+        }
+    }
+    for (int i = 0; i < kind->output_count; i++) {
+        call->output[i] = take_view(one, &one->facts.output[i]);
+        if (!kind->is_loss) {
+            call->output_grad[i] = take_view(one, &one->facts.output[i]);
+            fill_normal(&call->output_grad[i], seed, 100 + (uint64_t)i);
+        }
+    }
+    for (int i = 0; i < kind->parameter_count; i++) {
+        call->parameter[i] = take_view(one, &one->facts.parameter[i].shape);
+        fill_normal(&call->parameter[i], seed, 200 + (uint64_t)i);
+        call->parameter_grad[i] = take_view(one, &one->facts.parameter[i].shape);
+    }
+    for (int i = 0; i < kind->state_count; i++) {
+        call->state[i] = take_view(one, &one->facts.state[i]);
+        memset(call->state[i].data, 0, bytes_of(&one->facts.state[i]));
+    }
+    if (one->facts.saved_bytes > 0)
+        call->saved = take(one, one->facts.saved_bytes);
+    size_t workspace_bytes = one->facts.workspace_bytes[COH_PHASE_FORWARD];
+    if (workspace_bytes < one->facts.workspace_bytes[COH_PHASE_BACKWARD])
+        workspace_bytes = one->facts.workspace_bytes[COH_PHASE_BACKWARD];
+    if (workspace_bytes > 0)
+        call->workspace = take(one, workspace_bytes);
+}
+
+void coh_case_destroy(coh_case *one)
+{
+    for (int i = 0; i < one->block_count; i++)
+        free(one->blocks[i]);
+    one->block_count = 0;
+}
+
+void coh_case_ids(coh_case *one, int input, int32_t bound, uint64_t seed)
+{
+    int32_t *ids = one->call.input[input].data;
+    for (int64_t i = 0; i < coh_shape_elements(&one->call.input[input].shape); i++)
+        ids[i] = (int32_t)coh_rng_below(seed, 300 + (uint64_t)input, (uint64_t)i, (uint64_t)bound);
+}
+
+static void poison_view(coh_view *view)
+{
+    if (view->data != NULL)
+        coh_poison(view->data, bytes_of(&view->shape));
+}
+
+static void keep_named(coh_view *views, int count, uint32_t mask)
+{
+    for (int i = 0; i < count; i++)
+        if ((mask >> i & 1u) == 0)
+            views[i].data = NULL;
+}
+
+/* What one phase may see, with poison where it must write. */
+static coh_call prepare(coh_case *one, coh_phase phase, void *queue)
+{
+    coh_call call = one->call;
+    const coh_op_kind *kind = one->kind;
+    call.queue = queue;
+    if (one->facts.workspace_bytes[phase] > 0)
+        coh_poison(call.workspace, one->facts.workspace_bytes[phase]);
+    else
+        call.workspace = NULL;
+    if (phase == COH_PHASE_FORWARD) {
+        for (int i = 0; i < kind->output_count; i++)
+            poison_view(&call.output[i]);
+        if (one->facts.saved_bytes > 0)
+            coh_poison(call.saved, one->facts.saved_bytes);
+        memset(call.output_grad, 0, sizeof(call.output_grad));
+        memset(call.input_grad, 0, sizeof(call.input_grad));
+        memset(call.parameter_grad, 0, sizeof(call.parameter_grad));
+        return call;
+    }
+    keep_named(call.input, kind->input_count, kind->backward_reads.inputs);
+    keep_named(call.output, kind->output_count, kind->backward_reads.outputs);
+    keep_named(call.parameter, kind->parameter_count, kind->backward_reads.parameters);
+    for (int i = 0; i < kind->input_count; i++)
+        if ((call.input_grad_adds >> i & 1u) == 0)
+            poison_view(&call.input_grad[i]);
+    for (int i = 0; i < kind->parameter_count; i++)
+        if ((call.parameter_grad_adds >> i & 1u) == 0)
+            poison_view(&call.parameter_grad[i]);
+    return call;
+}
+
+coh_status coh_case_forward(coh_case *one, void *queue)
+{
+    coh_call call = prepare(one, COH_PHASE_FORWARD, queue);
+    return one->kind->forward(&call);
+}
+
+coh_status coh_case_backward(coh_case *one, void *queue)
+{
+    coh_call call = prepare(one, COH_PHASE_BACKWARD, queue);
+    return one->kind->backward(&call);
+}
+
+/* The view of rows [begin, end) alone, elsewhere in memory would do as well. */
+static void narrow(coh_view *view, int64_t begin, int64_t end)
+{
+    if (view->data == NULL)
+        return;
+    view->data = (char *)view->data + (size_t)(begin * view->stride[0]) * sizeof(float);
+    view->shape.dim[0] = end - begin;
+    view->origin[0] = begin;
+}
+
+static coh_status run_ranges(coh_case *one, coh_phase phase, void *queue, int64_t blocks_per_call)
+{
+    const coh_call whole = prepare(one, phase, queue);
+    const int split = __builtin_ctz(one->kind->row_split_parameters);
+    const coh_parameter_facts *facts = &one->facts.parameter[split];
+    const int64_t row_count = facts->shape.dim[0], step = blocks_per_call * facts->row_block;
+    for (int64_t begin = 0; begin < row_count; begin += step) {
+        coh_call call = whole;
+        call.row_begin = begin;
+        call.row_end = begin + step < row_count ? begin + step : row_count;
+        call.row_count = row_count;
+        narrow(&call.parameter[split], call.row_begin, call.row_end);
+        narrow(&call.parameter_grad[split], call.row_begin, call.row_end);
+        if (one->facts.workspace_bytes[phase] > 0)
+            coh_poison(call.workspace, one->facts.workspace_bytes[phase]);
+        coh_status status =
+            phase == COH_PHASE_FORWARD ? one->kind->forward(&call) : one->kind->backward(&call);
+        if (status != COH_OK)
+            return status;
+    }
+    return COH_OK;
+}
+
+coh_status coh_case_forward_ranges(coh_case *one, void *queue, int64_t blocks_per_call)
+{
+    return run_ranges(one, COH_PHASE_FORWARD, queue, blocks_per_call);
+}
+
+coh_status coh_case_backward_ranges(coh_case *one, void *queue, int64_t blocks_per_call)
+{
+    return run_ranges(one, COH_PHASE_BACKWARD, queue, blocks_per_call);
+}
+
+void coh_case_results(coh_case *one,
+                      void (*visit)(void *context, const char *name, const float *data,
+                                    int64_t count),
+                      void *context)
+{
+    static const char *const inputs[] = { "dinput 0", "dinput 1", "dinput 2" };
+    static const char *const parameters[] = { "dparameter 0", "dparameter 1", "dparameter 2" };
+    coh_call *call = &one->call;
+    visit(context, "output", call->output[0].data, coh_shape_elements(&call->output[0].shape));
+    for (int i = 0; i < one->kind->input_count && one->kind->backward != NULL; i++)
+        if (call->input_grad[i].data != NULL)
+            visit(context, inputs[i], call->input_grad[i].data,
+                  coh_shape_elements(&call->input_grad[i].shape));
+    for (int i = 0; i < one->kind->parameter_count && one->kind->backward != NULL; i++)
+        if (call->parameter_grad[i].data != NULL)
+            visit(context, parameters[i], call->parameter_grad[i].data,
+                  coh_shape_elements(&call->parameter_grad[i].shape));
+}

@@ -1,0 +1,136 @@
+#include "tests/reference/reference.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cohobate/kinds.h"
+
+static void *take(int64_t count)
+{
+    void *memory = calloc((size_t)(count > 0 ? count : 1), sizeof(double));
+    if (memory == NULL) {
+        fprintf(stderr, "the reference is out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static double *doubles_of(const coh_view *view)
+{
+    if (view->data == NULL || view->shape.dtype != COH_DTYPE_F32)
+        return NULL;
+    const int64_t count = coh_shape_elements(&view->shape);
+    const float *data = view->data;
+    double *values = take(count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = data[i];
+    return values;
+}
+
+static coh_array array_for(const coh_view *view)
+{
+    coh_array array = { 0 };
+    if (view->data == NULL)
+        return array;
+    array.count = coh_shape_elements(&view->shape);
+    array.value = take(array.count);
+    array.bound = take(array.count);
+    return array;
+}
+
+void coh_reference_create(coh_reference *out_reference, const coh_case *of)
+{
+    coh_reference *r = out_reference;
+    *r = (coh_reference){ .of = of };
+    for (int i = 0; i < 2; i++) {
+        r->input[i] = doubles_of(&of->call.input[i]);
+        r->parameter[i] = doubles_of(&of->call.parameter[i]);
+        if (of->call.input[i].shape.dtype == COH_DTYPE_I32)
+            r->ids[i] = of->call.input[i].data;
+        r->input_grad[i] = array_for(&of->call.input_grad[i]);
+        r->parameter_grad[i] = array_for(&of->call.parameter_grad[i]);
+    }
+    r->output = array_for(&of->call.output[0]);
+    r->output_grad = doubles_of(&of->call.output_grad[0]);
+}
+
+static void free_array(coh_array *array)
+{
+    free(array->value);
+    free(array->bound);
+}
+
+void coh_reference_destroy(coh_reference *reference)
+{
+    for (int i = 0; i < 2; i++) {
+        free(reference->input[i]);
+        free(reference->parameter[i]);
+        free_array(&reference->input_grad[i]);
+        free_array(&reference->parameter_grad[i]);
+    }
+    free_array(&reference->output);
+    free(reference->output_grad);
+}
+
+static void run(coh_reference *r, int backward)
+{
+    const coh_op_kind *kind = r->of->kind;
+    if (kind == &coh_kind_linear || kind == &coh_kind_linear_residual)
+        coh_reference_linear(r, backward);
+    else if (kind == &coh_kind_layernorm)
+        coh_reference_layernorm(r, backward);
+    else if (kind == &coh_kind_gelu)
+        coh_reference_gelu(r, backward);
+    else if (kind == &coh_kind_embedding)
+        coh_reference_embedding(r, backward);
+    else if (kind == &coh_kind_position)
+        coh_reference_position(r, backward);
+    else if (kind == &coh_kind_attention)
+        coh_reference_attention(r, backward);
+    else if (kind == &coh_kind_classifier)
+        coh_reference_classifier(r, backward);
+}
+
+static void clear(coh_array *array)
+{
+    memset(array->value, 0, (size_t)array->count * sizeof(double));
+    memset(array->bound, 0, (size_t)array->count * sizeof(double));
+}
+
+void coh_reference_forward(coh_reference *reference)
+{
+    clear(&reference->output);
+    run(reference, 0);
+}
+
+void coh_reference_backward(coh_reference *reference)
+{
+    for (int i = 0; i < 2; i++) {
+        if (reference->input_grad[i].count > 0)
+            clear(&reference->input_grad[i]);
+        if (reference->parameter_grad[i].count > 0)
+            clear(&reference->parameter_grad[i]);
+    }
+    run(reference, 1);
+}
+
+int coh_reference_agrees(const char *name, const coh_array *expected, const float *got,
+                         const float *before)
+{
+    for (int64_t i = 0; i < expected->count; i++) {
+        const double start = before != NULL ? before[i] : 0.0;
+        const double value = expected->value[i] + start;
+        double bound = expected->bound[i];
+        if (before != NULL) /* one more addition, and BLAS adds panel by panel */
+            bound += 4.0 * COH_EPS * (fabs(start) + fabs(value));
+        const double error = fabs((double)got[i] - value);
+        if (!(error <= bound)) {
+            fprintf(stderr, "%s[%lld] is %.9g, should be %.9g: off by %.3g, bound %.3g\n", name,
+                    (long long)i, (double)got[i], value, error, bound);
+            return 0;
+        }
+    }
+    return 1;
+}

@@ -1,0 +1,52 @@
+/* reference.h - what the built-in kinds must compute: naive loops in double, and how far float may be
+ * from them.
+ *
+ * A bound is derived, not fitted: an operation rounds by 2^-24 of its result, a sum of n terms in any
+ * order is off by at most n 2^-24 sum |term|, and errors of what goes in are carried along. The naive
+ * backward passes are themselves checked against finite differences of the naive forward passes
+ * (tests/kernels/test_reference.c). */
+#ifndef COH_TESTS_REFERENCE_REFERENCE_H
+#define COH_TESTS_REFERENCE_REFERENCE_H
+
+#include "tests/reference/call.h"
+
+typedef struct coh_array {
+    double *value;
+    double *bound; /* |float result - value| <= bound */
+    int64_t count;
+} coh_array;
+
+/* The same operator as a case: inputs and parameters as doubles. */
+typedef struct coh_reference {
+    const coh_case *of;
+    double *input[2], *parameter[2];
+    const int32_t *ids[2];
+    double *output_grad;                                /* NULL for a loss */
+    coh_array output, input_grad[2], parameter_grad[2]; /* count 0: no such gradient */
+} coh_reference;
+
+/* From the case's data as it stands. */
+void coh_reference_create(coh_reference *out_reference, const coh_case *of);
+void coh_reference_destroy(coh_reference *reference);
+
+void coh_reference_forward(coh_reference *reference);
+void coh_reference_backward(coh_reference *reference);
+
+/* Compares `count` floats with an array from element `first` on; on a failure prints name, place and
+ * both numbers and returns 0. `before`: what was there before an adding backward (NULL: nothing). */
+int coh_reference_agrees(const char *name, const coh_array *expected, const float *got,
+                         const float *before);
+
+/* ---- per kind (reference_*.c) ---- */
+
+void coh_reference_linear(coh_reference *r, int backward);
+void coh_reference_layernorm(coh_reference *r, int backward);
+void coh_reference_gelu(coh_reference *r, int backward);
+void coh_reference_embedding(coh_reference *r, int backward);
+void coh_reference_position(coh_reference *r, int backward);
+void coh_reference_attention(coh_reference *r, int backward);
+void coh_reference_classifier(coh_reference *r, int backward);
+
+#define COH_EPS 0x1p-24
+
+#endif

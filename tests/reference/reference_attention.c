@@ -1,0 +1,111 @@
+#include "tests/reference/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "cohobate/kinds.h"
+
+/* One query of one head: probabilities over keys 0..i, and the relative error float may have in
+ * them. */
+typedef struct query {
+    const double *q, *k, *v; /* q: its row; k, v: row 0 of the sequence */
+    int64_t seen, D, stride;
+    double scale;
+    double *p;
+    double error; /* relative, in eps */
+} query;
+
+static void attend(query *one)
+{
+    double max = -INFINITY, sum = 0.0, size = 0.0;
+    for (int64_t j = 0; j < one->seen; j++) {
+        double s = 0.0, terms = 0.0;
+        for (int64_t d = 0; d < one->D; d++) {
+            s += one->q[d] * one->k[j * one->stride + d];
+            terms += fabs(one->q[d] * one->k[j * one->stride + d]);
+        }
+        one->p[j] = s * one->scale;
+        max = fmax(max, one->p[j]);
+        size = fmax(size, terms * one->scale);
+    }
+    for (int64_t j = 0; j < one->seen; j++) {
+        one->p[j] = exp(one->p[j] - max);
+        sum += one->p[j];
+    }
+    for (int64_t j = 0; j < one->seen; j++)
+        one->p[j] /= sum;
+    /* a score is off by (D + 4) size eps, so is the log-sum-exp; the sum itself by seen eps */
+    one->error = 2.0 * (double)(one->D + 8) * size + (double)one->seen + 24.0;
+}
+
+static void forward_query(const query *one, double *y, double *bound)
+{
+    for (int64_t d = 0; d < one->D; d++) {
+        double size = 0.0;
+        for (int64_t j = 0; j < one->seen; j++) {
+            y[d] += one->p[j] * one->v[j * one->stride + d];
+            size += one->p[j] * fabs(one->v[j * one->stride + d]);
+        }
+        bound[d] = COH_EPS * (one->error + (double)one->seen + 8.0) * size;
+    }
+}
+
+typedef struct gradients {
+    double *q, *k, *v, *q_bound, *k_bound, *v_bound; /* as in query */
+} gradients;
+
+static void backward_query(const query *one, int64_t T, const double *dy, const gradients *to)
+{
+    double mean = 0.0, mean_size = 0.0;
+    double *dp = calloc((size_t)one->seen * 2, sizeof(double)), *dp_size = dp + one->seen;
+    for (int64_t j = 0; j < one->seen; j++) {
+        for (int64_t d = 0; d < one->D; d++) {
+            dp[j] += dy[d] * one->v[j * one->stride + d];
+            dp_size[j] += fabs(dy[d] * one->v[j * one->stride + d]);
+        }
+        mean += one->p[j] * dp[j];
+        mean_size += one->p[j] * dp_size[j];
+    }
+    for (int64_t j = 0; j < one->seen; j++) {
+        const double ds = one->scale * one->p[j] * (dp[j] - mean);
+        const double size = one->scale * one->p[j] * (dp_size[j] + mean_size);
+        const double error = COH_EPS * (2.0 * one->error + (double)(T + one->D) + 16.0);
+        for (int64_t d = 0; d < one->D; d++) {
+            const int64_t at = j * one->stride + d;
+            to->q[d] += ds * one->k[at];
+            to->q_bound[d] += error * size * fabs(one->k[at]);
+            to->k[at] += ds * one->q[d];
+            to->k_bound[at] += error * size * fabs(one->q[d]);
+            to->v[at] += one->p[j] * dy[d];
+            to->v_bound[at] += error * one->p[j] * fabs(dy[d]);
+        }
+    }
+    free(dp);
+}
+
+void coh_reference_attention(coh_reference *r, int backward)
+{
+    const coh_attention_attributes *a = r->of->attributes;
+    const int64_t *dim = r->of->call.input[0].shape.dim;
+    const int64_t B = dim[0], T = dim[1], H = a->heads, wide = dim[2], C = wide / 3, D = C / H;
+    double *p = calloc((size_t)T, sizeof(double));
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t i = 0; i < T; i++) {
+                const int64_t row0 = b * T * wide + h * D, out = (b * T + i) * C + h * D;
+                const double *qkv = r->input[0] + row0;
+                query one = { qkv + i * wide,        qkv + C, qkv + 2 * C, i + 1, D, wide,
+                              1.0 / sqrt((double)D), p,       0.0 };
+                attend(&one);
+                if (!backward) {
+                    forward_query(&one, r->output.value + out, r->output.bound + out);
+                    continue;
+                }
+                double *value = r->input_grad[0].value + row0;
+                double *bound = r->input_grad[0].bound + row0;
+                gradients to = { value + i * wide, value + C, value + 2 * C,
+                                 bound + i * wide, bound + C, bound + 2 * C };
+                backward_query(&one, T, r->output_grad + out, &to);
+            }
+    free(p);
+}

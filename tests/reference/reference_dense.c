@@ -1,0 +1,190 @@
+#include "tests/reference/reference.h"
+
+#include <math.h>
+
+#include "cohobate/kinds.h"
+
+static int64_t last_dim(const coh_view *view)
+{
+    return view->shape.dim[view->shape.rank - 1];
+}
+
+/* ---- linear, linear_residual: x [N,I], weight [O,I] ---- */
+
+static void linear_forward(coh_reference *r, int64_t N, int64_t I, int64_t O)
+{
+    const double *x = r->input[0], *w = r->parameter[0], *bias = r->parameter[1];
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t o = 0; o < O; o++) {
+            double sum = 0.0, size = 0.0;
+            for (int64_t i = 0; i < I; i++) {
+                sum += x[n * I + i] * w[o * I + i];
+                size += fabs(x[n * I + i] * w[o * I + i]);
+            }
+            const double first =
+                (bias ? bias[o] : 0.0) + (r->input[1] ? r->input[1][n * O + o] : 0.0);
+            size +=
+                (bias ? fabs(bias[o]) : 0.0) + (r->input[1] ? fabs(r->input[1][n * O + o]) : 0.0);
+            r->output.value[n * O + o] = sum + first;
+            r->output.bound[n * O + o] = COH_EPS * (double)(I + 3) * size;
+        }
+}
+
+static void add_product(coh_array *to, int64_t at, double a, double b, double terms)
+{
+    to->value[at] += a * b;
+    to->bound[at] += COH_EPS * terms * fabs(a * b);
+}
+
+void coh_reference_linear(coh_reference *r, int backward)
+{
+    const int64_t I = last_dim(&r->of->call.input[0]), O = last_dim(&r->of->call.output[0]);
+    const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / I;
+    const double *x = r->input[0], *w = r->parameter[0], *dy = r->output_grad;
+    if (!backward) {
+        linear_forward(r, N, I, O);
+        return;
+    }
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t o = 0; o < O; o++) {
+            const double d = dy[n * O + o];
+            for (int64_t i = 0; i < I; i++) {
+                add_product(&r->input_grad[0], n * I + i, d, w[o * I + i], (double)(O + 2));
+                add_product(&r->parameter_grad[0], o * I + i, d, x[n * I + i], (double)(N + 2));
+            }
+            if (r->parameter_grad[1].count > 0)
+                add_product(&r->parameter_grad[1], o, d, 1.0, (double)(N + 2));
+            if (r->input_grad[1].count > 0)
+                r->input_grad[1].value[n * O + o] = d;
+        }
+}
+
+/* ---- layer norm ---- */
+
+typedef struct norm_row {
+    double mean, rstd, mean_size; /* mean of |x| */
+} norm_row;
+
+static norm_row norm_facts(const double *x, int64_t C, double epsilon)
+{
+    norm_row row = { 0 };
+    double variance = 0.0;
+    for (int64_t c = 0; c < C; c++) {
+        row.mean += x[c] / (double)C;
+        row.mean_size += fabs(x[c]) / (double)C;
+    }
+    for (int64_t c = 0; c < C; c++)
+        variance += (x[c] - row.mean) * (x[c] - row.mean) / (double)C;
+    row.rstd = 1.0 / sqrt(variance + epsilon);
+    return row;
+}
+
+static void norm_forward(coh_reference *r, const double *x, int64_t n, int64_t C, double epsilon)
+{
+    const norm_row row = norm_facts(x, C, epsilon);
+    for (int64_t c = 0; c < C; c++) {
+        const double w = r->parameter[0][c], b = r->parameter[1][c];
+        const double normal = (x[c] - row.mean) * row.rstd;
+        /* the mean is off by (C + 1) eps mean|x|, rstd by a relative (C + 8) eps */
+        const double size = fabs(w) * (row.rstd * row.mean_size + fabs(normal)) + fabs(b);
+        r->output.value[n * C + c] = normal * w + b;
+        r->output.bound[n * C + c] = COH_EPS * (double)(C + 12) * size;
+    }
+}
+
+static void norm_backward(coh_reference *r, const double *x, const double *dy, int64_t n, int64_t N,
+                          int64_t C, double epsilon)
+{
+    const norm_row row = norm_facts(x, C, epsilon);
+    const double shift = row.rstd * row.mean_size; /* by which a normal may move, per (C + 1) eps */
+    double mean_g = 0.0, mean_gn = 0.0, size_g = 0.0, size_gn = 0.0;
+    for (int64_t c = 0; c < C; c++) {
+        const double g = dy[c] * r->parameter[0][c], normal = (x[c] - row.mean) * row.rstd;
+        mean_g += g / (double)C;
+        mean_gn += g * normal / (double)C;
+        size_g += fabs(g) / (double)C;
+        size_gn += fabs(g) * (fabs(normal) + shift) / (double)C;
+    }
+    for (int64_t c = 0; c < C; c++) {
+        const double g = dy[c] * r->parameter[0][c], normal = (x[c] - row.mean) * row.rstd;
+        const double size = fabs(g) + size_g + (fabs(normal) + shift) * size_gn;
+        r->input_grad[0].value[n * C + c] = row.rstd * (g - mean_g - normal * mean_gn);
+        r->input_grad[0].bound[n * C + c] = COH_EPS * (double)(3 * C + 30) * row.rstd * size;
+        r->parameter_grad[0].value[c] += dy[c] * normal;
+        r->parameter_grad[0].bound[c] +=
+            COH_EPS * (double)(N + C + 12) * fabs(dy[c]) * (fabs(normal) + shift);
+        add_product(&r->parameter_grad[1], c, dy[c], 1.0, (double)(N + 2));
+    }
+}
+
+void coh_reference_layernorm(coh_reference *r, int backward)
+{
+    const coh_layernorm_attributes *a = r->of->attributes;
+    const int64_t C = last_dim(&r->of->call.input[0]);
+    const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / C;
+    for (int64_t n = 0; n < N; n++) {
+        const double *x = r->input[0] + n * C;
+        if (backward)
+            norm_backward(r, x, r->output_grad + n * C, n, N, C, a->epsilon);
+        else
+            norm_forward(r, x, n, C, a->epsilon);
+    }
+}
+
+/* ---- gelu ---- */
+
+void coh_reference_gelu(coh_reference *r, int backward)
+{
+    const double root = sqrt(2.0 / acos(-1.0)), cube = 0.044715;
+    const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
+    for (int64_t i = 0; i < count; i++) {
+        const double x = r->input[0][i], u = root * (x + cube * x * x * x), t = tanh(u);
+        /* (1 + t) / 2 and (1 - t) / 2 without cancellation */
+        const double up = 1.0 / (1.0 + exp(-2.0 * u)), down = 1.0 / (1.0 + exp(2.0 * u));
+        /* u is off by a relative 5 eps, so e^-2u by 10 |u| eps, the gate by that times `down` */
+        const double gate_error = 8.0 + 12.0 * fabs(u);
+        if (!backward) {
+            r->output.value[i] = 0.5 * x * (1.0 + t);
+            r->output.bound[i] = COH_EPS * gate_error * fabs(x * up) + 1e-15 * fabs(x) + 1e-36;
+            continue;
+        }
+        const double slope = root * (1.0 + 3.0 * cube * x * x), dy = r->output_grad[i];
+        const double value = 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope;
+        const double size = up + 2.0 * fabs(x) * up * down * slope;
+        r->input_grad[0].value[i] = dy * value;
+        r->input_grad[0].bound[i] =
+            fabs(dy) * (2.0 * COH_EPS * gate_error * size + 1e-15 * (1.0 + fabs(x))) + 1e-36;
+    }
+}
+
+/* ---- embedding, position ---- */
+
+void coh_reference_embedding(coh_reference *r, int backward)
+{
+    const int64_t C = last_dim(&r->of->call.output[0]);
+    const int64_t N = coh_shape_elements(&r->of->call.input[0].shape);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t c = 0; c < C; c++) {
+            const int64_t at = r->ids[0][n] * C + c;
+            if (backward)
+                add_product(&r->parameter_grad[0], at, r->output_grad[n * C + c], 1.0, (double)N);
+            else
+                r->output.value[n * C + c] = r->parameter[0][at];
+        }
+}
+
+void coh_reference_position(coh_reference *r, int backward)
+{
+    const int64_t *dim = r->of->call.input[0].shape.dim;
+    const int64_t B = dim[0], T = dim[1], C = dim[2];
+    for (int64_t i = 0; i < B * T * C; i++) {
+        const int64_t at = i % (T * C);
+        if (!backward) {
+            r->output.value[i] = r->input[0][i] + r->parameter[0][at];
+            r->output.bound[i] = COH_EPS * fabs(r->output.value[i]);
+        } else {
+            r->input_grad[0].value[i] = r->output_grad[i];
+            add_product(&r->parameter_grad[0], at, r->output_grad[i], 1.0, (double)(B + 1));
+        }
+    }
+}
