@@ -207,12 +207,12 @@ static void add_piece(void *argument, int64_t index)
         memcpy(job->to + begin, job->from + begin, (size_t)count * sizeof(float));
 }
 
-/* The first contribution of a step finds garbage at its end and writes it: its TO is a pure write. */
+/* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot, for
+ * parameters of one group share chunks and only the first of them writes them anew. */
 static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
-    add_job job = { .adds = coh_line_operand(bound->program, line, COH_ROLE_TO)->access ==
-                            COH_ACCESS_BOTH };
+    add_job job = { .adds = call->input_grad_adds != 0 };
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
         if (port->role == COH_ROLE_TO)

@@ -239,7 +239,7 @@ typedef struct coh_binding {
 } coh_binding;
 
 /* The cold half of a compute line that runs a kind (FORWARD, RECOMPUTE, BACKWARD), or an ADD
- * (operator -1, bindings FROM and TO). */
+ * (operator -1, bindings FROM and TO; input_grad_adds 1: TO += FROM, 0: TO = FROM). */
 typedef struct coh_line_call {
     int32_t operator_index;
     int32_t microbatch;
