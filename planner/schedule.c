@@ -98,6 +98,34 @@ static coh_level device_level(const builder *b)
                         .horizon = (uint32_t)b->decisions->horizon };
 }
 
+/* Places every program in one tier: the body first, the others within its peak, so that it is the run's
+ * peak whichever of them run. One that does not fit there gets the tier's whole capacity. */
+static coh_status run_level(builder *b, const coh_level *level,
+                            coh_sequence (*sequence_of)(const draft *), int is_host)
+{
+    draft *body = &b->drafts[COH_PROGRAM_BODY];
+    coh_residency *bodys = is_host ? &body->host : &body->device;
+    const coh_sequence next = sequence_of(body);
+    const coh_resident *residents = b->layout->residents;
+    uint32_t resident_count = b->layout->resident_count;
+    COH_TRY(coh_residency_run(level, &next, &next, residents, resident_count, bodys));
+    coh_level within = *level;
+    within.capacity = bodys->peak_bytes;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        draft *d = &b->drafts[kind];
+        coh_residency *out = is_host ? &d->host : &d->device;
+        if (!d->is_wanted || d == body)
+            continue;
+        coh_sequence sequence = sequence_of(d);
+        coh_status status =
+            coh_residency_run(&within, &sequence, &next, residents, resident_count, out);
+        if (status == COH_ERR_FULL)
+            status = coh_residency_run(level, &sequence, &next, residents, resident_count, out);
+        COH_TRY(status);
+    }
+    return COH_OK;
+}
+
 static coh_status place_device(builder *b)
 {
     coh_level level = device_level(b);
@@ -109,15 +137,7 @@ static coh_status place_device(builder *b)
     coh_sequence body = sheet_sequence(&b->drafts[COH_PROGRAM_BODY]);
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        draft *d = &b->drafts[kind];
-        if (!d->is_wanted)
-            continue;
-        coh_sequence sequence = sheet_sequence(d);
-        COH_TRY(coh_residency_run(&level, &sequence, &body, b->layout->residents,
-                                  b->layout->resident_count, &d->device));
-    }
-    return COH_OK;
+    return run_level(b, &level, sheet_sequence, 0);
 }
 
 /* ---- the host level ---- */
@@ -167,15 +187,7 @@ static coh_status place_host(builder *b)
     coh_sequence body = mover_sequence(&b->drafts[COH_PROGRAM_BODY]);
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        draft *d = &b->drafts[kind];
-        if (!d->is_wanted)
-            continue;
-        coh_sequence sequence = mover_sequence(d);
-        COH_TRY(coh_residency_run(&level, &sequence, &body, b->layout->residents,
-                                  b->layout->resident_count, &d->host));
-    }
-    return COH_OK;
+    return run_level(b, &level, mover_sequence, 1);
 }
 
 /* ---- the end ---- */
