@@ -274,6 +274,20 @@ coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_
     return COH_OK;
 }
 
+int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op)
+{
+    int32_t count = 0;
+    for (size_t i = 1; i <= op; i++)
+        count += graph->ops[i - 1].block >= 0 && graph->ops[i - 1].block != graph->ops[i].block;
+    return count;
+}
+
+int32_t coh_graph_block_count(const coh_graph *graph)
+{
+    size_t last = graph->op_count - 1;
+    return coh_graph_blocks_before(graph, last) + (graph->ops[last].block >= 0);
+}
+
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
     if (graph->loss >= 0)

@@ -43,4 +43,9 @@ struct coh_graph {
     int32_t loss;                       /* tensor, or -1 */
 };
 
+/* Operators of one block follow one another. The number of blocks before the one of operator `op`, and of
+ * all blocks; operators outside blocks do not count. */
+int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);
+int32_t coh_graph_block_count(const coh_graph *graph);
+
 #endif

@@ -119,7 +119,8 @@ static coh_status backward_all(coh_lower_writer *w, int32_t microbatch, int fina
     int32_t open_block = -1;
     for (int32_t op = (int32_t)w->graph->op_count - 1; op >= 0; op--) {
         int32_t block = w->graph->ops[op].block;
-        if (w->recompute && block >= 0 && block != open_block)
+        if (block >= 0 && block != open_block &&
+            coh_graph_blocks_before(w->graph, (size_t)op) < w->recompute)
             COH_TRY(recompute_block(w, op, microbatch));
         open_block = block;
         if (w->map->runs_backward[op])

@@ -39,7 +39,7 @@ typedef struct coh_sheet {
     size_t binding_count, binding_capacity;
 } coh_sheet;
 
-/* `recompute`: blocks are recomputed in backward. `row_passes`: a row-split parameter is taken in at most
+/* `recompute`: so many blocks, the first ones, are recomputed in backward. `row_passes`: a row-split parameter is taken in at most
  * so many ranges (1: whole). Fails: COH_ERR_MEMORY. A kind of program that this mode does not have gives
  * an empty sheet. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,

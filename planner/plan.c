@@ -106,10 +106,21 @@ static coh_status try_decisions(const coh_plan *plan, const coh_decisions *decis
 
 /* ---- choosing ---- */
 
-static int wants_recompute(const coh_plan_options *options, int recompute)
+/* How many of the first blocks to recompute: the choices that the options leave, fewest first. */
+enum { RECOMPUTE_CHOICES = 5 };
+static int recompute_choices(const coh_plan *plan, int32_t *choices)
 {
-    return options->recompute == COH_RECOMPUTE_AUTO ||
-           (options->recompute == COH_RECOMPUTE_ALL) == (recompute != 0);
+    int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
+    int count = 0;
+    if (plan->options.recompute == COH_RECOMPUTE_ALL || blocks == 0) {
+        choices[count++] = plan->options.recompute == COH_RECOMPUTE_ALL ? blocks : 0;
+        return count;
+    }
+    choices[count++] = 0;
+    for (int quarter = 1; plan->options.recompute == COH_RECOMPUTE_AUTO && quarter <= 4; quarter++)
+        if (blocks * quarter / 4 > choices[count - 1])
+            choices[count++] = blocks * quarter / 4;
+    return count;
 }
 
 static int has_far(const coh_plan_options *options)
@@ -121,15 +132,15 @@ static int has_far(const coh_plan_options *options)
  * fits. */
 static coh_status try_in_memory(const coh_plan *plan, offer *best, uint64_t *out_smallest)
 {
+    int32_t choices[RECOMPUTE_CHOICES];
+    int count = recompute_choices(plan, choices);
     *out_smallest = UINT64_MAX;
-    for (int recompute = 0; recompute < 2 && !best->valid; recompute++) {
-        if (!wants_recompute(&plan->options, recompute))
-            continue;
+    for (int i = 0; i < count && !best->valid; i++) {
         coh_decisions decisions = { .device_bytes = UINT64_MAX,
                                     .chunk_bytes =
                                         plan->options.chunk_bytes ? plan->options.chunk_bytes : MIB,
                                     .in_memory = 1,
-                                    .recompute = recompute,
+                                    .recompute = choices[i],
                                     .row_passes = 1 };
         offer o;
         COH_TRY(make_offer(plan, &decisions, &o));
@@ -146,14 +157,14 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
 {
     plan->smallest_device_bytes = UINT64_MAX;
     plan->smallest_is_proven = 1;
-    for (int recompute = 0; recompute < 2; recompute++) {
-        if (!wants_recompute(&plan->options, recompute))
-            continue;
+    int32_t choices[RECOMPUTE_CHOICES];
+    int count = recompute_choices(plan, choices);
+    for (int i = 0; i < count; i++) {
         uint64_t grain_bytes = (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float);
         coh_decisions decisions = { .chunk_bytes = plan->options.chunk_bytes
                                                        ? plan->options.chunk_bytes
                                                        : grain_bytes,
-                                    .recompute = recompute,
+                                    .recompute = choices[i],
                                     .row_passes = ROW_PASSES_MOST };
         uint64_t bytes = 0;
         COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &decisions, &bytes));
@@ -183,6 +194,13 @@ static coh_status vary(const coh_plan *plan, offer *best)
         d.horizon = horizons[i];
         COH_TRY(try_decisions(plan, &d, best));
     }
+    int32_t choices[RECOMPUTE_CHOICES];
+    int count = recompute_choices(plan, choices);
+    for (int i = 1; i + 1 < count; i++) {
+        coh_decisions d = best->decisions;
+        d.recompute = choices[i];
+        COH_TRY(try_decisions(plan, &d, best));
+    }
     coh_decisions ends = best->decisions;
     ends.tie_break = COH_TIE_TWO_ENDS;
     COH_TRY(try_decisions(plan, &ends, best));
@@ -204,12 +222,14 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
     uint64_t budget = plan->options.device_memory_bytes & ~(uint64_t)(COH_PAGE_BYTES - 1);
     if (budget < plan->smallest_device_bytes)
         return COH_OK;
-    for (int recompute = 0; recompute < 2; recompute++)
-        for (size_t i = 0; wants_recompute(&plan->options, recompute) && i < 3; i++) {
+    int32_t choices[RECOMPUTE_CHOICES];
+    int count = recompute_choices(plan, choices);
+    for (int k = 0; k<count; k += count> 1 ? count - 1 : 1) /* none and all; vary() goes between */
+        for (size_t i = 0; i < 3; i++) {
             coh_decisions d = { .device_bytes = budget,
                                 .chunk_bytes =
                                     plan->options.chunk_bytes ? plan->options.chunk_bytes : MIB,
-                                .recompute = recompute,
+                                .recompute = choices[k],
                                 .row_passes = row_passes[i],
                                 .horizon = 16 };
             COH_TRY(try_decisions(plan, &d, best));

@@ -13,7 +13,7 @@ typedef struct coh_decisions {
     uint64_t device_bytes, host_bytes; /* capacities the schedule was built for */
     uint64_t chunk_bytes;
     int32_t in_memory;  /* 1: no far tier, everything stays on the device; capacities not used */
-    int32_t recompute;  /* 1: all blocks recompute */
+    int32_t recompute;  /* the first so many blocks are recomputed, the others kept or moved */
     int32_t row_passes; /* most ranges that a row-split parameter is taken in by */
     int32_t tie_break;  /* enum coh_tie_break, planner/residency.h */
     int32_t horizon; /* steps for which room should have stood unused before something is fetched */

@@ -203,7 +203,7 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(get_integer(object, "chunk_bytes", 1, (int64_t)1 << 40, &chunk_bytes));
     d->chunk_bytes = (uint64_t)chunk_bytes;
     COH_TRY(get_int(object, "in_memory", 1, &d->in_memory));
-    COH_TRY(get_int(object, "recompute", 1, &d->recompute));
+    COH_TRY(get_int(object, "recompute", INT32_MAX, &d->recompute));
     COH_TRY(get_int(object, "row_passes", 1 << 20, &d->row_passes));
     COH_TRY(get_int(object, "tie_break", 1, &d->tie_break));
     return get_int(object, "horizon", 1 << 20, &d->horizon);

@@ -76,11 +76,7 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
         if (passes > out->row_passes)
             out->row_passes = (int32_t)passes;
     }
-    int32_t block = -1;
-    for (size_t i = 0; plan->decisions.recompute && i < plan->graph->op_count; i++) {
-        out->recomputes += plan->graph->ops[i].block >= 0 && plan->graph->ops[i].block != block;
-        block = plan->graph->ops[i].block;
-    }
+    out->recomputes = plan->decisions.recompute;
 }
 
 coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)
