@@ -110,8 +110,7 @@ static coh_status run_level(builder *b, const coh_level *level,
     uint32_t resident_count = b->layout->resident_count;
     COH_TRY(coh_residency_run(level, &next, &next, residents, resident_count, bodys));
     coh_level within = *level;
-    if (level->has_far) /* else places are given by homes */
-        if (level->has_far) /* else everything has its home, also beyond what the body used */
+    if (level->has_far) /* else places are given by homes, also beyond what the body used */
         within.capacity = bodys->peak_bytes;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         draft *d = &b->drafts[kind];
