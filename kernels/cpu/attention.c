@@ -181,6 +181,8 @@ static void backward_piece(void *argument, int64_t index)
     const head one = head_at(argument, index);
     const int64_t wide = 3 * one.C;
     const size_t row_bytes = (size_t)one.D * sizeof(float);
+    if (one.dk == NULL) /* nobody wants the gradient */
+        return;
     for (int64_t t = 0; t < one.T && !one.adds; t++) {
         memset(one.dk + t * wide, 0, row_bytes);
         memset(one.dv + t * wide, 0, row_bytes);
