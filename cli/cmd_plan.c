@@ -58,8 +58,8 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
            coh_size_format(summary->smallest_device_bytes, smallest, 32),
            summary->smallest_device_bytes,
            summary->smallest_is_proven ? "proven" : "smallest found");
-    printf("program: %u lines in the step, %u in all programs, all verified; save takes %s\n",
-           summary->line_count, summary->program_count,
+    printf("program: %u lines in the step; %u programs, %d lines in all, verified; save takes %s\n",
+           summary->line_count, summary->program_count, summary->verified_lines,
            cli_duration((double)summary->save_ns * 1e-9, text));
     return COH_OK;
 }
@@ -132,7 +132,7 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
     for (int i = 0; i < SHARE_COUNT; i++)
         printf(", \"%s_link_bytes\": %" PRIu64, shares[i].key, shares[i].bytes);
     printf(", \"parameter_bytes\": %" PRIu64 ", \"stream_bytes\": %" PRIu64
-           ", \"line_count\": %u, \"all_line_count\": %u, \"verified_lines\": %d"
+           ", \"line_count\": %u, \"program_count\": %u, \"verified_lines\": %d"
            ", \"chunk_bytes\": %" PRIu64 ", \"recomputes\": %d, \"row_passes\": %d"
            ", \"disk_bytes_written\": %.17g, \"numeric_fingerprint\": \"%016" PRIx64
            "\", \"program_hash\": \"%016" PRIx64 "\"",

@@ -125,8 +125,12 @@ static void show_step(cli_report *report, const coh_step_result *result)
     cli_line_clear(&line);
     if (report->terminal)
         cli_line_add(&line, "\r");
-    cli_line_add(&line, "step %" PRIu64 "/%" PRIu64 "  loss %.4f  %.0f tokens/s  ETA %s", done,
-                 report->last_step, result->loss,
+    cli_line_add(&line, "step %" PRIu64 "/%" PRIu64 "  loss ", done, report->last_step);
+    if (result->finite)
+        cli_line_add(&line, "%.4f", result->loss);
+    else
+        cli_line_add(&line, "not finite");
+    cli_line_add(&line, "  %.0f tokens/s  ETA %s",
                  step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0,
                  cli_duration(step_s * (double)(report->last_step - done), eta));
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)

@@ -33,7 +33,7 @@ def environment(**more):
 
 def start(*arguments, **keywords):
     return subprocess.Popen([COHOBATE, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, **{"env": environment(), **keywords})
+                            **{"stderr": subprocess.PIPE, "env": environment(), **keywords})
 
 
 def run(*arguments, **keywords):

@@ -14,5 +14,5 @@ cp "$example/own_layer.c" "$example/Makefile" "$folder"
 # The copy says where it stands now, as a real install would.
 sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
 
-PKG_CONFIG_PATH=$folder make -s -C "$folder" CFLAGS=-Werror
+CFLAGS=-Werror PKG_CONFIG_PATH=$folder make -s -C "$folder"
 LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_FOLDER "$folder/own_layer" "$folder"

@@ -82,8 +82,9 @@ class Text(ProgramTest):
         self.assertGreater(plan["step_seconds"], 0)
         self.assertGreaterEqual(plan["run_seconds"], 99 * plan["step_seconds"])
         self.assertGreater(len(plan["operators"]), 20)
-        # every parameter of 16 bytes: value, gradient, mean, square
-        self.assertEqual(plan["stream_bytes"], 16 * plan["parameters"])
+        # 16 bytes a parameter: value, gradient, mean, square; each tensor padded to a page
+        self.assertGreaterEqual(plan["stream_bytes"], 16 * plan["parameters"])
+        self.assertLessEqual(plan["stream_bytes"], 16.2 * plan["parameters"])
         text = self.succeeds("plan", *TINY, "--program", self.path("program.txt")).out
         self.assertIn("h.0.attn", text)
         self.assertGreater(os.path.getsize(self.path("program.txt")), 1000)

@@ -5,6 +5,7 @@ import os
 import signal
 import shutil
 import subprocess
+import time
 import unittest
 
 from program import COHOBATE, TINY, ProgramTest, environment, run, start
@@ -24,6 +25,7 @@ class Train(ProgramTest):
         whole = self.train("--steps", 6, "--save", self.path("whole"), "--micro-batch", 1)
         self.train("--steps", 3, "--schedule-steps", 6, "--save", self.path("half"), "--micro-batch", 1)
         more = self.resumed(self.path("half"), "--steps", 6, "--threads", 1)
+        self.assertNotIn("other rounding", more.err)
         self.assertEqual(self.says_hash(more), self.says_hash(whole))
         self.assertEqual(self.hash_of(self.path("half")), self.says_hash(whole))
         self.assertEqual(sorted(os.listdir(self.path("half"))),
@@ -86,11 +88,11 @@ class Train(ProgramTest):
 
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
-                        self.path("run"))
-        for line in process.stderr:
-            if line.startswith(b"step 2000/"):
-                break
-        # Both arrive before the step ends or while it is saved; either way the program is gone.
+                        self.path("run"), stderr=subprocess.DEVNULL)
+        # A folder of that name is a whole checkpoint: it is renamed into place.
+        while not os.path.isdir(self.path("run", "step-2")) and process.poll() is None:
+            time.sleep(0.01)
+        # Whatever it is doing, the first asks for an end and the second makes one.
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
@@ -156,6 +158,21 @@ class Train(ProgramTest):
         self.assertEqual(done.code, 1, done.err)
         self.assertIn("not finite", done.err.strip().split("\n")[-1])
         self.assertEqual([n for n in os.listdir(self.path("run")) if n.startswith("step")], [])
+
+    def test_steps_that_are_not_finite_are_left_out_by_name_and_ten_end_the_run(self):
+        done = run("train", *TINY, "--data", self.corpus(), "--steps", 40, "--lr", "1e6", "--warmup", 0, "--save-every",
+                   1, "--keep", 2, "--log", self.path("log"), "--save", self.path("wild"))
+        self.assertEqual(done.code, 1, done.err)
+        warnings = [line for line in done.err.split("\n") if line.startswith("warning: step ")]
+        self.assertEqual(len(warnings), 10)
+        for warning in warnings:
+            self.assertRegex(warning, r"left out: .*operator '\S+'")
+        self.assertIn("10 steps in a row", done.err.strip().split("\n")[-1])
+        self.succeeds("check", self.path("wild"))
+        with open(self.path("log"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual([line.get("skipped", False) for line in lines][-10:], [True] * 10)
+        self.assertIsNone(lines[-1]["loss"])
 
     def test_damaged_data_and_checkpoints_are_bad_data(self):
         self.train("--steps", 1, "--save", self.path("run"))
