@@ -212,14 +212,15 @@ static void lanes_reset(walk *w)
 static void walk_all(walk *w, coh_simulation *simulation)
 {
     uint64_t marks[RUNS_MOST];
+    const int is_body = w->program->kind == COH_PROGRAM_BODY;
     int runs = 0, is_settled = 0;
     lanes_reset(w);
     do {
         is_settled = walk_run(w, runs == 0);
         marks[runs++] = w->mark;
-    } while (w->program->kind == COH_PROGRAM_BODY && !is_settled && runs < RUNS_MOST);
+    } while (is_body && !is_settled && runs < RUNS_MOST);
     simulation->first_ns = marks[0];
-    if (w->program->kind != COH_PROGRAM_BODY)
+    if (!is_body)
         simulation->period_ns = marks[0];
     else if (is_settled)
         simulation->period_ns = marks[runs - 1] - marks[runs - 2];

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "store_fixture.h"
+#include "tests/offload/store_fixture.h"
 
 #ifdef COH_HAVE_URING
 

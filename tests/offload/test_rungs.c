@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 #include "offload/rungs.h"
-#include "store_fixture.h"
+#include "tests/offload/store_fixture.h"
 
 static coh_status denied_open(const coh_store_config *config, coh_store **out_store)
 {

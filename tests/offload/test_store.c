@@ -1,7 +1,7 @@
 /* One table of claims, each checked against the three stores. */
 #include <dirent.h>
 
-#include "store_fixture.h"
+#include "tests/offload/store_fixture.h"
 
 static const coh_store_ops *store_of(void **state)
 {

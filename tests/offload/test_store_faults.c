@@ -1,7 +1,7 @@
 /* Everything fails once: the fault plan over the two stores that honour it. */
 #include <errno.h>
 
-#include "store_fixture.h"
+#include "tests/offload/store_fixture.h"
 
 #define OPERATIONS (2 * (int64_t)CHUNKS) /* CHUNKS writes, then CHUNKS reads */
 

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "store_fixture.h"
+#include "tests/offload/store_fixture.h"
 
 #define ROUNDS 30u
 
