@@ -4,58 +4,18 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
-#include "planner/arena_map.h"
-#include "planner/next_use.h"
-
-/* Recency below which a place counts as busy, tried from the strictest on. */
-enum { PASS_COUNT = 3 };
+#include "planner/residency_state.h"
 
 /* What a free run knows of one chunk of its snapshot after the first body. */
 enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
 
-typedef struct runner {
-    const coh_level *level;
-    const coh_layout *layout;
-    const coh_sequence *sequence;
-    coh_residency *out;
-    coh_arena_map map;
-    coh_next_use next;
-    int32_t *version;        /* by chunk: logical */
-    int32_t *far_version;    /* by chunk: what the far copy holds; -1: nothing of use */
-    int32_t *last_write;     /* by chunk: step, -1: before the begin */
-    uint32_t *pinned_extent; /* by chunk: of pinned objects */
-    const coh_resident *residents;
-    uint32_t resident_count;
-    uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
-    uint8_t *snapshot;         /* free run: by chunk */
-    uint32_t step;             /* absolute: the second body of a free run goes on counting */
-} runner;
-
-static const coh_chunk *chunk_at(const runner *r, uint32_t chunk)
-{
-    return &r->layout->chunks[chunk];
-}
-
-static uint32_t first_chunk(const runner *r, const coh_need *need)
-{
-    return r->layout->objects[need->object].chunk_begin;
-}
-
-static uint64_t window_bytes(const runner *r, const coh_need *need)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = need->window_begin; i < need->window_end; i++)
-        bytes += chunk_at(r, first_chunk(r, need) + i)->bytes;
-    return bytes;
-}
-
 /* ---- extents and moves ---- */
 
-static coh_status add_extent(runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
+static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
     COH_TRY(COH_GROW(&out->extents, &out->extent_capacity, out->extent_count + 1));
-    uint64_t bytes = chunk_at(r, chunk)->bytes;
+    uint64_t bytes = coh_runner_chunk(r, chunk)->bytes;
     out->extents[out->extent_count] = (coh_extent){
         .offset = offset, .bytes = bytes, .chunk = chunk, .tier = (uint8_t)r->level->tier
     };
@@ -65,7 +25,7 @@ static coh_status add_extent(runner *r, uint32_t chunk, uint64_t offset, uint32_
     return COH_OK;
 }
 
-static coh_status add_move(runner *r, uint32_t chunk, uint32_t extent, int32_t step, int is_out)
+static coh_status add_move(coh_runner *r, uint32_t chunk, uint32_t extent, int32_t step, int is_out)
 {
     coh_residency *out = r->out;
     COH_TRY(COH_GROW(&out->moves, &out->move_capacity, out->move_count + 1));
@@ -78,14 +38,14 @@ static coh_status add_move(runner *r, uint32_t chunk, uint32_t extent, int32_t s
     return COH_OK;
 }
 
-static void snapshot_lost(runner *r, uint32_t chunk)
+static void snapshot_lost(coh_runner *r, uint32_t chunk)
 {
     if (r->snapshot != NULL && r->snapshot[chunk] == SNAPSHOT_OPEN)
         r->snapshot[chunk] = SNAPSHOT_GONE;
 }
 
 /* Takes a segment's content away: written out if it is needed and changed. */
-static coh_status evict(runner *r, int32_t segment)
+static coh_status evict(coh_runner *r, int32_t segment)
 {
     coh_segment *s = &r->map.segments[segment];
     uint32_t chunk = (uint32_t)s->chunk;
@@ -99,209 +59,45 @@ static coh_status evict(runner *r, int32_t segment)
     return COH_OK;
 }
 
-/* ---- choosing a place ---- */
-
-typedef struct candidate {
-    uint64_t offset;
-    uint64_t
-        next_use;     /* earliest next use of what would have to leave; COH_NEVER: nothing needed */
-    int64_t last_use; /* latest use of the room */
-    uint64_t relocated; /* bytes of the window's own content that would have to move */
-    int valid;
-} candidate;
-
-/* What taking [offset, offset + bytes) for the need's window would cost. `start`: a segment at or before
- * offset. */
-static candidate weigh(const runner *r, const coh_need *need, uint64_t offset, uint64_t bytes,
-                       int32_t start)
-{
-    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .valid = 1 };
-    uint32_t window_first = first_chunk(r, need) + need->window_begin;
-    uint32_t window_last = first_chunk(r, need) + need->window_end - 1;
-    uint64_t origin = chunk_at(r, window_first)->object_offset;
-    for (int32_t i = start; i >= 0 && r->map.segments[i].offset < offset + bytes;
-         i = r->map.segments[i].next) {
-        const coh_segment *s = &r->map.segments[i];
-        if (s->offset + s->bytes <= offset)
-            continue;
-        if (s->chunk >= 0 && (uint32_t)s->chunk >= window_first &&
-            (uint32_t)s->chunk <= window_last) {
-            continue; /* own: counted by the caller */
-        }
-        if (s->last_use > c.last_use)
-            c.last_use = s->last_use;
-        if (s->chunk < 0)
-            continue;
-        if (s->pin_step == r->step) {
-            c.valid = 0;
-            return c;
-        }
-        if (s->extent != COH_NO_EXTENT && !r->level->has_far &&
-            coh_next_use_is_needed(&r->next, (uint32_t)s->chunk)) {
-            c.valid = 0;
-            return c;
-        }
-        uint64_t use = coh_next_use_step(&r->next, (uint32_t)s->chunk);
-        if (use < c.next_use)
-            c.next_use = use;
-    }
-    for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
-        int32_t segment = r->map.segment_of_chunk[chunk];
-        if (segment >= 0 && r->map.segments[segment].extent != COH_NO_EXTENT &&
-            r->map.segments[segment].offset != offset + chunk_at(r, chunk)->object_offset - origin)
-            c.relocated += chunk_at(r, chunk)->bytes;
-    }
-    if (c.relocated > 0 && !r->level->has_far)
-        c.valid = 0;
-    return c;
-}
-
-static int from_above(const runner *r, const coh_need *need)
-{
-    coh_stream stream = (coh_stream)r->layout->objects[need->object].stream;
-    return r->level->tie_break == COH_TIE_TWO_ENDS && r->level->capacity != UINT64_MAX &&
-           stream != COH_STREAM_WORK && stream != COH_STREAM_GRAD && stream != COH_STREAM_STATE;
-}
-
-/* Is a the better place? */
-static int better(const candidate *a, const candidate *b, int above)
-{
-    if (!b->valid)
-        return 1;
-    if (a->relocated != b->relocated)
-        return a->relocated < b->relocated;
-    if (a->next_use != b->next_use)
-        return a->next_use > b->next_use;
-    if (a->next_use != COH_NEVER && a->last_use != b->last_use)
-        return a->last_use < b->last_use;
-    return above ? a->offset > b->offset : a->offset < b->offset;
-}
-
-/* Does the place meet pass number `pass`: unused for long enough, and what leaves not wanted soon? */
-static int meets_pass(const runner *r, const candidate *c, int pass)
-{
-    if (pass == PASS_COUNT - 1)
-        return 1;
-    uint64_t distance = r->level->horizon >> (2 * pass);
-    return c->last_use + (int64_t)distance <= (int64_t)r->step &&
-           (c->next_use == COH_NEVER || c->next_use > r->step + distance);
-}
-
-typedef struct search {
-    const coh_need *need;
-    uint64_t bytes;
-    int above, fetches;
-    candidate best[PASS_COUNT];
-} search;
-
-static void consider(const runner *r, search *s, uint64_t offset, int32_t start)
-{
-    if (offset < r->level->base_bytes || offset < r->level->floor_bytes ||
-        offset + s->bytes > r->map.end)
-        return;
-    candidate c = weigh(r, s->need, offset, s->bytes, start);
-    if (!c.valid)
-        return;
-    for (int pass = s->fetches ? 0 : PASS_COUNT - 1; pass < PASS_COUNT; pass++)
-        if (meets_pass(r, &c, pass) && better(&c, &s->best[pass], s->above))
-            s->best[pass] = c;
-}
-
-/* Walks back from a segment to the one that holds `offset`. */
-static int32_t segment_at(const runner *r, int32_t segment, uint64_t offset)
-{
-    while (r->map.segments[segment].offset > offset && r->map.segments[segment].previous >= 0)
-        segment = r->map.segments[segment].previous;
-    return segment;
-}
-
-/* Does a need fetch something (then room that has been quiet for long is worth having)? */
-static int fetches(const runner *r, const coh_need *need)
-{
-    if (need->access == COH_ACCESS_WRITE)
-        return 0;
-    for (uint32_t i = need->touch_begin; i < need->touch_end; i++) {
-        int32_t segment = r->map.segment_of_chunk[first_chunk(r, need) + i];
-        if (segment < 0 || r->map.segments[segment].extent == COH_NO_EXTENT)
-            return 1;
-    }
-    return 0;
-}
-
-static candidate find_place(const runner *r, const coh_need *need)
-{
-    search s = { .need = need,
-                 .bytes = window_bytes(r, need),
-                 .above = from_above(r, need),
-                 .fetches = r->level->horizon > 0 && fetches(r, need) };
-    uint32_t window_first = first_chunk(r, need) + need->window_begin;
-    uint64_t origin = chunk_at(r, window_first)->object_offset;
-    for (uint32_t i = need->window_begin; i < need->window_end; i++) {
-        uint32_t chunk = first_chunk(r, need) + i;
-        uint64_t inside = chunk_at(r, chunk)->object_offset - origin;
-        int32_t segment = r->map.segment_of_chunk[chunk];
-        if (segment >= 0 && r->map.segments[segment].offset >= inside) {
-            uint64_t offset = r->map.segments[segment].offset - inside;
-            consider(r, &s, offset, segment_at(r, segment, offset));
-        }
-    }
-    uint64_t sticky = r->boundary_offset[window_first];
-    if (sticky != UINT64_MAX && sticky + s.bytes <= r->map.end) {
-        candidate c = weigh(r, need, sticky, s.bytes, segment_at(r, r->map.last, sticky));
-        if (c.valid && c.relocated == 0 && c.next_use == COH_NEVER)
-            return c;
-    }
-    for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
-        const coh_segment *segment = &r->map.segments[i];
-        consider(r, &s, segment->offset, i);
-        uint64_t end = segment->offset + segment->bytes;
-        if (end >= s.bytes && !(segment->next < 0 && r->level->capacity == UINT64_MAX))
-            consider(r, &s, end - s.bytes, segment_at(r, i, end - s.bytes));
-    }
-    for (int pass = s.fetches ? 0 : PASS_COUNT - 1; pass < PASS_COUNT; pass++)
-        if (s.best[pass].valid)
-            return s.best[pass];
-    return (candidate){ 0 };
-}
-
 /* ---- placing the windows of a step ---- */
 
 /* Is the window already in one piece? */
-static int stands(const runner *r, const coh_need *need)
+static int stands(const coh_runner *r, const coh_need *need)
 {
-    uint32_t window_first = first_chunk(r, need) + need->window_begin;
+    uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
     int32_t first = r->map.segment_of_chunk[window_first];
     if (first < 0)
         return 0;
     uint64_t base = r->map.segments[first].offset;
     for (uint32_t i = need->window_begin; i < need->window_end; i++) {
-        uint32_t chunk = first_chunk(r, need) + i;
+        uint32_t chunk = coh_runner_first_chunk(r, need) + i;
         int32_t segment = r->map.segment_of_chunk[chunk];
         if (segment < 0 ||
-            r->map.segments[segment].offset !=
-                base + chunk_at(r, chunk)->object_offset - chunk_at(r, window_first)->object_offset)
+            r->map.segments[segment].offset != base + coh_runner_chunk(r, chunk)->object_offset -
+                                                   coh_runner_chunk(r, window_first)->object_offset)
             return 0;
     }
     return 1;
 }
 
-static void pin(runner *r, const coh_need *need)
+static void pin(coh_runner *r, const coh_need *need)
 {
     for (uint32_t i = need->window_begin; i < need->window_end; i++)
-        r->map.segments[r->map.segment_of_chunk[first_chunk(r, need) + i]].pin_step = r->step;
+        r->map.segments[r->map.segment_of_chunk[coh_runner_first_chunk(r, need) + i]].pin_step =
+            r->step;
 }
 
 /* Makes room at `offset` and reserves a segment for each chunk of the window that is not there yet. */
-static coh_status take_place(runner *r, const coh_need *need, uint64_t offset)
+static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset)
 {
-    uint64_t bytes = window_bytes(r, need);
-    uint32_t window_first = first_chunk(r, need) + need->window_begin;
-    uint32_t window_last = first_chunk(r, need) + need->window_end - 1;
-    uint64_t origin = chunk_at(r, window_first)->object_offset;
+    uint64_t bytes = coh_runner_window_bytes(r, need);
+    uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
+    uint32_t window_last = coh_runner_first_chunk(r, need) + need->window_end - 1;
+    uint64_t origin = coh_runner_chunk(r, window_first)->object_offset;
     for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
         int32_t segment = r->map.segment_of_chunk[chunk];
-        if (segment >= 0 &&
-            r->map.segments[segment].offset != offset + chunk_at(r, chunk)->object_offset - origin)
+        if (segment >= 0 && r->map.segments[segment].offset !=
+                                offset + coh_runner_chunk(r, chunk)->object_offset - origin)
             COH_TRY(evict(r, segment));
     }
     for (int32_t i = r->map.first; i >= 0;) {
@@ -318,31 +114,29 @@ static coh_status take_place(runner *r, const coh_need *need, uint64_t offset)
     for (uint32_t chunk = window_first; chunk <= window_last; chunk++)
         if (r->map.segment_of_chunk[chunk] < 0)
             COH_TRY(coh_arena_map_take(&r->map, chunk,
-                                       offset + chunk_at(r, chunk)->object_offset - origin,
-                                       chunk_at(r, chunk)->bytes));
+                                       offset + coh_runner_chunk(r, chunk)->object_offset - origin,
+                                       coh_runner_chunk(r, chunk)->bytes));
     return COH_OK;
 }
 
-static int is_pinned(const runner *r, const coh_need *need)
+static int is_pinned(const coh_runner *r, const coh_need *need)
 {
     return r->level->tier == COH_TIER_DEVICE && r->layout->objects[need->object].pinned;
 }
 
 /* Places one window; *out_placed 0 if there is no room beside what this step holds already. */
-static coh_status place_window(runner *r, const coh_need *need, int *out_placed)
+static coh_status place_window(coh_runner *r, const coh_need *need, int *out_placed)
 {
     *out_placed = 1;
     if (is_pinned(r, need))
         return COH_OK;
     if (!stands(r, need)) {
         uint64_t offset = 0;
-        uint32_t window_first = first_chunk(r, need) + need->window_begin;
+        uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
         if (r->level->home_offset != NULL && r->level->home_offset[window_first] != COH_NO_HOME) {
             offset = r->level->home_offset[window_first];
         } else {
-            candidate c = find_place(r, need);
-            *out_placed = c.valid;
-            offset = c.offset;
+            *out_placed = coh_residency_choose(r, need, &offset);
         }
         if (*out_placed)
             COH_TRY(take_place(r, need, offset));
@@ -353,7 +147,7 @@ static coh_status place_window(runner *r, const coh_need *need, int *out_placed)
 }
 
 /* Places all windows of the step `begin..end`, those that stand first, then the largest first. */
-static coh_status place_step(runner *r, uint32_t begin, uint32_t end, int *out_placed)
+static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *out_placed)
 {
     const coh_need *needs = r->sequence->needs;
     *out_placed = 1;
@@ -364,14 +158,14 @@ static coh_status place_step(runner *r, uint32_t begin, uint32_t end, int *out_p
     for (;;) {
         uint64_t largest = 0;
         for (uint32_t i = begin; i < end; i++) {
-            uint64_t bytes = window_bytes(r, &needs[i]);
+            uint64_t bytes = coh_runner_window_bytes(r, &needs[i]);
             if (bytes < ceiling && bytes > largest)
                 largest = bytes;
         }
         if (largest == 0)
             return COH_OK;
         for (uint32_t i = begin; i < end; i++) {
-            if (window_bytes(r, &needs[i]) != largest)
+            if (coh_runner_window_bytes(r, &needs[i]) != largest)
                 continue;
             COH_TRY(place_window(r, &needs[i], out_placed));
             if (!*out_placed)
@@ -381,7 +175,7 @@ static coh_status place_step(runner *r, uint32_t begin, uint32_t end, int *out_p
     }
 }
 
-static coh_status evict_all(runner *r)
+static coh_status evict_all(coh_runner *r)
 {
     for (int32_t i = r->map.first; i >= 0;) {
         int32_t next = r->map.segments[i].next;
@@ -395,10 +189,11 @@ static coh_status evict_all(runner *r)
 
 /* ---- content ---- */
 
-static coh_status pinned_extent(runner *r, uint32_t chunk, uint32_t *out_extent)
+static coh_status pinned_extent(coh_runner *r, uint32_t chunk, uint32_t *out_extent)
 {
     if (r->pinned_extent[chunk] == COH_NO_EXTENT) {
-        COH_TRY(add_extent(r, chunk, r->layout->objects[chunk_at(r, chunk)->object].pinned_offset,
+        COH_TRY(add_extent(r, chunk,
+                           r->layout->objects[coh_runner_chunk(r, chunk)->object].pinned_offset,
                            &r->pinned_extent[chunk]));
         r->out->extents[r->pinned_extent[chunk]].at_begin = 1;
         r->out->extents[r->pinned_extent[chunk]].at_end = 1;
@@ -408,7 +203,7 @@ static coh_status pinned_extent(runner *r, uint32_t chunk, uint32_t *out_extent)
 }
 
 /* Sees to it that the chunk's bytes are there (fetched, unless it is overwritten whole). */
-static coh_status acquire(runner *r, uint32_t chunk, int reads, uint32_t *out_extent)
+static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *out_extent)
 {
     coh_segment *s = &r->map.segments[r->map.segment_of_chunk[chunk]];
     if (s->extent == COH_NO_EXTENT) {
@@ -427,7 +222,7 @@ static coh_status acquire(runner *r, uint32_t chunk, int reads, uint32_t *out_ex
     return COH_OK;
 }
 
-static coh_status touch_chunk(runner *r, const coh_need *need, uint32_t chunk,
+static coh_status touch_chunk(coh_runner *r, const coh_need *need, uint32_t chunk,
                               int32_t given_version)
 {
     coh_residency *out = r->out;
@@ -453,7 +248,7 @@ static coh_status touch_chunk(runner *r, const coh_need *need, uint32_t chunk,
     return COH_OK;
 }
 
-static coh_status touch_step(runner *r, uint32_t local_step)
+static coh_status touch_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
     int32_t given = sequence->step_version != NULL ? sequence->step_version[local_step] : -1;
@@ -464,14 +259,14 @@ static coh_status touch_step(runner *r, uint32_t local_step)
         coh_placing *placing = &r->out->placings[r->out->placing_count++];
         placing->touch_begin = (uint32_t)r->out->touch_count;
         for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
-            COH_TRY(touch_chunk(r, need, first_chunk(r, need) + k, given));
+            COH_TRY(touch_chunk(r, need, coh_runner_first_chunk(r, need) + k, given));
         placing->offset = r->out->extents[r->out->touch_extents[placing->touch_begin]].offset;
     }
     return COH_OK;
 }
 
 /* After a step: note the use, free what is dead now. */
-static void leave_step(runner *r, uint32_t local_step)
+static void leave_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
     coh_next_use_advance(&r->next, r->step, sequence, local_step, r->layout);
@@ -481,7 +276,7 @@ static void leave_step(runner *r, uint32_t local_step)
         if (is_pinned(r, need))
             continue;
         for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
-            uint32_t chunk = first_chunk(r, need) + k;
+            uint32_t chunk = coh_runner_first_chunk(r, need) + k;
             int32_t segment = r->map.segment_of_chunk[chunk];
             if (segment < 0)
                 continue;
@@ -495,7 +290,7 @@ static void leave_step(runner *r, uint32_t local_step)
     coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
 }
 
-static coh_status run_step(runner *r, uint32_t local_step)
+static coh_status run_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
     uint32_t begin = sequence->need_begin[local_step], end = sequence->need_begin[local_step + 1];
@@ -515,14 +310,14 @@ static coh_status run_step(runner *r, uint32_t local_step)
 
 /* ---- begin and end ---- */
 
-static int holds_between(const runner *r, uint32_t chunk)
+static int holds_between(const coh_runner *r, uint32_t chunk)
 {
-    const coh_object *object = &r->layout->objects[chunk_at(r, chunk)->object];
+    const coh_object *object = &r->layout->objects[coh_runner_chunk(r, chunk)->object];
     return object->survives && !object->pinned &&
            !(r->level->held_nearer != NULL && r->level->held_nearer[chunk]);
 }
 
-static coh_status begin_run(runner *r)
+static coh_status begin_run(coh_runner *r)
 {
     for (uint32_t chunk = 0; chunk < r->layout->chunk_count; chunk++) {
         r->boundary_offset[chunk] = UINT64_MAX;
@@ -539,7 +334,7 @@ static coh_status begin_run(runner *r)
         if (!coh_next_use_is_needed(&r->next, resident->chunk))
             continue; /* overwritten before it is read */
         COH_TRY(coh_arena_map_take(&r->map, resident->chunk, resident->offset,
-                                   chunk_at(r, resident->chunk)->bytes));
+                                   coh_runner_chunk(r, resident->chunk)->bytes));
         coh_segment *s = &r->map.segments[r->map.segment_of_chunk[resident->chunk]];
         COH_TRY(add_extent(r, resident->chunk, resident->offset, &s->extent));
         r->out->extents[s->extent].at_begin = 1;
@@ -548,7 +343,7 @@ static coh_status begin_run(runner *r)
 }
 
 /* Brings back the boundary map: what stands elsewhere leaves first. */
-static coh_status end_run(runner *r)
+static coh_status end_run(coh_runner *r)
 {
     for (int32_t i = r->map.first; i >= 0;) {
         int32_t next = r->map.segments[i].next;
@@ -563,7 +358,7 @@ static coh_status end_run(runner *r)
             continue;
         if (r->map.segment_of_chunk[resident->chunk] < 0)
             COH_TRY(coh_arena_map_take(&r->map, resident->chunk, resident->offset,
-                                       chunk_at(r, resident->chunk)->bytes));
+                                       coh_runner_chunk(r, resident->chunk)->bytes));
         uint32_t extent = COH_NO_EXTENT;
         COH_TRY(acquire(r, resident->chunk, 1, &extent));
         r->out->extents[extent].at_end = 1;
@@ -571,7 +366,7 @@ static coh_status end_run(runner *r)
     return COH_OK;
 }
 
-static coh_status open_runner(runner *r, const coh_level *level, const coh_sequence *sequence,
+static coh_status open_runner(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
                               const coh_sequence *next, coh_residency *out)
 {
     size_t chunks = level->layout->chunk_count;
@@ -593,7 +388,7 @@ static coh_status open_runner(runner *r, const coh_level *level, const coh_seque
     return coh_next_use_init(&r->next, level->layout, level->held_nearer, sequence, next);
 }
 
-static void close_runner(runner *r)
+static void close_runner(coh_runner *r)
 {
     coh_free(r->version);
     coh_free(r->far_version);
@@ -609,7 +404,7 @@ coh_status coh_residency_run(const coh_level *level, const coh_sequence *sequenc
                              const coh_sequence *next, const coh_resident *residents,
                              uint32_t resident_count, coh_residency *out_residency)
 {
-    runner r = { .residents = residents, .resident_count = resident_count };
+    coh_runner r = { .residents = residents, .resident_count = resident_count };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, open_runner(&r, level, sequence, next, out_residency), done);
     COH_TRY_GOTO(status, begin_run(&r), done);
@@ -660,7 +455,7 @@ static coh_status keep_survivors(const coh_level *level, coh_resident **resident
 }
 
 /* What stands in the tier between the two bodies of a free run. */
-static void take_snapshot(runner *r, uint64_t *offsets)
+static void take_snapshot(coh_runner *r, uint64_t *offsets)
 {
     for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
         const coh_segment *s = &r->map.segments[i];
@@ -677,7 +472,7 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
 {
     if (!level->has_far)
         return keep_survivors(level, residents, resident_count, resident_capacity);
-    runner r = { 0 };
+    coh_runner r = { 0 };
     coh_residency unused = { 0 };
     uint64_t *offsets = NULL;
     uint32_t chunks = level->layout->chunk_count;
@@ -716,7 +511,7 @@ done:
 uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequence)
 {
     uint64_t bound = level->base_bytes;
-    runner r = { .level = level, .layout = level->layout };
+    coh_runner r = { .level = level, .layout = level->layout };
     for (uint32_t step = 0; step < sequence->step_count; step++) {
         uint64_t bytes = level->base_bytes;
         for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
@@ -724,7 +519,7 @@ uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequenc
             int seen = is_pinned(&r, need);
             for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
                 seen = sequence->needs[k].object == need->object;
-            bytes += seen ? 0 : window_bytes(&r, need);
+            bytes += seen ? 0 : coh_runner_window_bytes(&r, need);
         }
         bound = bytes > bound ? bytes : bound;
     }

@@ -1,0 +1,49 @@
+/* residency_state.h - the state of one run of residency.c, shared with residency_choose.c. */
+#ifndef COH_PLANNER_RESIDENCY_STATE_H
+#define COH_PLANNER_RESIDENCY_STATE_H
+
+#include "planner/arena_map.h"
+#include "planner/next_use.h"
+#include "planner/residency.h"
+
+typedef struct coh_runner {
+    const coh_level *level;
+    const coh_layout *layout;
+    const coh_sequence *sequence;
+    coh_residency *out;
+    coh_arena_map map;
+    coh_next_use next;
+    int32_t *version;        /* by chunk: logical */
+    int32_t *far_version;    /* by chunk: what the far copy holds; -1: nothing of use */
+    int32_t *last_write;     /* by chunk: step, -1: before the begin */
+    uint32_t *pinned_extent; /* by chunk: of pinned objects */
+    const coh_resident *residents;
+    uint32_t resident_count;
+    uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
+    uint8_t *snapshot;         /* free run: by chunk */
+    uint32_t step;             /* absolute: the second body of a free run goes on counting */
+} coh_runner;
+
+static inline const coh_chunk *coh_runner_chunk(const coh_runner *r, uint32_t chunk)
+{
+    return &r->layout->chunks[chunk];
+}
+
+static inline uint32_t coh_runner_first_chunk(const coh_runner *r, const coh_need *need)
+{
+    return r->layout->objects[need->object].chunk_begin;
+}
+
+static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_need *need)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = need->window_begin; i < need->window_end; i++)
+        bytes += coh_runner_chunk(r, coh_runner_first_chunk(r, need) + i)->bytes;
+    return bytes;
+}
+
+/* The best place for a window that is not in one piece; 0 if there is none beside what the present step
+ * holds. Changes nothing. */
+int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
+
+#endif
