@@ -220,7 +220,7 @@ static void walk_all(walk *w, coh_simulation *simulation)
         marks[runs++] = w->mark;
     } while (is_body && !is_settled && runs < RUNS_MOST);
     simulation->first_ns = marks[0];
-    if (!is_body)
+    if (!is_body || runs < 2)
         simulation->period_ns = marks[0];
     else if (is_settled)
         simulation->period_ns = marks[runs - 1] - marks[runs - 2];
