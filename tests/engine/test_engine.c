@@ -537,7 +537,9 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
 {
     (void)state;
     int hit_count = 0;
-    for (int64_t n = 0;; n += 7) {
+    run r;
+    run_prepare(&r, &placements[2], 1);
+    for (int64_t n = 0;; n += 23) {
         const coh_fault_plan faults = {
             .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
         };
@@ -564,11 +566,46 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
             const coh_step_input in = step_input(0, 0);
             assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_ERR_IO);
         }
-        run_end(&r);
+        coh_engine_destroy(r.engine);
+        r.engine = NULL;
         if (!was_hit)
             break;
     }
-    assert_true(hit_count > 5);
+    run_end(&r);
+    assert_true(hit_count > 3);
+}
+
+static coh_status train_once(run *r)
+{
+    coh_step_result result;
+    uint64_t hash;
+    coh_status status = coh_engine_create(r->plan, &r->options, &r->engine);
+    if (status == COH_OK)
+        status = coh_engine_init(r->engine, 42);
+    const coh_step_input in = step_input(0, 0.002f);
+    if (status == COH_OK)
+        status = coh_engine_step(r->engine, &in, &result);
+    return status == COH_OK ? coh_engine_hash(r->engine, &hash) : status;
+}
+
+static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
+{
+    (void)state;
+    run r;
+    run_prepare(&r, &placements[5], 1);
+    for (uint64_t n = 1;; n++) {
+        coh_alloc_fail_nth(n);
+        coh_status status = train_once(&r);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
+        assert_true(was_hit || r.engine != NULL);
+        coh_engine_destroy(r.engine);
+        r.engine = NULL;
+        if (!was_hit)
+            break;
+    }
+    run_end(&r);
 }
 
 static int create_graph(void **state)
@@ -602,6 +639,7 @@ int main(void)
         cmocka_unit_test(a_broken_number_is_never_saved),
         cmocka_unit_test(counted_peak_and_links_are_those_of_the_plan),
         cmocka_unit_test(nothing_is_allocated_from_the_second_step_on),
+        cmocka_unit_test(every_failing_allocation_is_told_and_leaves_nothing),
         cmocka_unit_test(store_faults_end_the_run_with_a_sentence),
     };
     return cmocka_run_group_tests(tests, create_graph, destroy_graph);
