@@ -36,25 +36,25 @@ typedef struct coh_scene {
     coh_verifier *v;
     /* by chunk */
     coh_place *files;
-    int64_t *writes;         /* compute lines that wrote it in this run so far */
+    int64_t *writes; /* compute lines that wrote it in this run so far */
     int64_t *writes_per_run;
-    int64_t *base;           /* version 0 of this run, counted through all runs */
-    int64_t *copies;         /* places that hold the current version */
-    uint32_t *resident;      /* [tier][chunk]: 1 + index of the boundary entry, or 0 */
-    uint32_t *begin_extent;  /* [tier][chunk]: 1 + extent at the begin, or 0 */
+    int64_t *base;          /* version 0 of this run, counted through all runs */
+    int64_t *copies;        /* places that hold the current version */
+    uint32_t *resident;     /* [tier][chunk]: 1 + index of the boundary entry, or 0 */
+    uint32_t *begin_extent; /* [tier][chunk]: 1 + extent at the begin, or 0 */
     uint32_t *end_extent;
-    uint32_t *chunk_mark;    /* last line that touched it, as instance number, times 4, plus access */
+    uint32_t *chunk_mark; /* last line that touched it, as instance number, times 4, plus access */
     /* by touch: is the chunk read, or surviving, after this touch's line? */
     uint8_t *live_after;
     /* by extent */
-    uint32_t *life_of;       /* of this run */
+    uint32_t *life_of; /* of this run */
     uint32_t *next_life_of;
-    uint32_t *extent_mark;   /* last instance that used it */
+    uint32_t *extent_mark; /* last instance that used it */
     uint32_t *cell_begin, *cell_end;
-    coh_life *lives;         /* one per extent and run */
+    coh_life *lives; /* one per extent and run */
     /* arenas */
     uint64_t *edges;
-    uint32_t *tenants;       /* by cell: 1 + life, or 0 */
+    uint32_t *tenants; /* by cell: 1 + life, or 0 */
 } coh_scene;
 
 /* ---- verify_lifetime.c: extents, their cells, the boundary map ---- */

@@ -32,14 +32,14 @@ typedef struct coh_verifier {
     const coh_program *program;
     const coh_verify_options *options;
     coh_verify_result result;
-    uint32_t run_count;   /* 3 for a body, else 1 */
-    uint32_t run;         /* the run that verify_bytes.c is in, for sentences */
+    uint32_t run_count; /* 3 for a body, else 1 */
+    uint32_t run;       /* the run that verify_bytes.c is in, for sentences */
     /* By own counting, so that nothing depends on what the program says of itself. */
-    uint32_t *ordinals;                      /* by line */
+    uint32_t *ordinals; /* by line */
     uint32_t lane_length[COH_LANE_COUNT];
-    uint32_t lane_first[COH_LANE_COUNT];     /* lane_lines[lane_first[l] + ordinal - 1] is a line */
+    uint32_t lane_first[COH_LANE_COUNT]; /* lane_lines[lane_first[l] + ordinal - 1] is a line */
     uint32_t *lane_lines;
-    uint32_t *clocks; /* [run][line][lane]: highest number of the lane known to have retired */
+    uint32_t *clocks;      /* [run][line][lane]: highest number of the lane known to have retired */
     coh_call_entry *calls; /* sorted by opcode, operator, micro-batch, line */
     uint32_t call_count;
     uint32_t *chunk_stamps; /* by chunk, zeroed; whoever uses it leaves it zeroed */

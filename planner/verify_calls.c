@@ -1,0 +1,304 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/verify_state.h"
+
+/* ---- the calls, sorted ---- */
+
+static int compare(const coh_call_entry *a, const coh_call_entry *b)
+{
+    if (a->opcode != b->opcode)
+        return a->opcode < b->opcode ? -1 : 1;
+    if (a->op != b->op)
+        return a->op < b->op ? -1 : 1;
+    if (a->microbatch != b->microbatch)
+        return a->microbatch < b->microbatch ? -1 : 1;
+    return a->line < b->line ? -1 : a->line > b->line;
+}
+
+static int by_call(const void *a, const void *b)
+{
+    return compare(a, b);
+}
+
+static uint32_t first_not_below(const coh_verifier *v, const coh_call_entry *key)
+{
+    uint32_t low = 0, high = v->call_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (compare(&v->calls[middle], key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void coh_verify_find_calls(const coh_verifier *v, uint8_t opcode, int32_t op, int32_t microbatch,
+                           uint32_t *out_begin, uint32_t *out_end)
+{
+    coh_call_entry key = { opcode, op, microbatch < 0 ? INT32_MIN : microbatch, 0 };
+    *out_begin = first_not_below(v, &key);
+    key.microbatch = microbatch < 0 ? INT32_MAX : microbatch;
+    key.line = UINT32_MAX;
+    *out_end = first_not_below(v, &key);
+}
+
+static void sort_calls(coh_verifier *v)
+{
+    const coh_program *program = v->program;
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        if (line->call < 0 || (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_RECOMPUTE &&
+                               line->opcode != COH_OP_BACKWARD))
+            continue;
+        const coh_line_call *call = &program->calls[line->call];
+        v->calls[v->call_count++] =
+            (coh_call_entry){ line->opcode, call->operator_index, call->microbatch, i };
+    }
+    if (v->call_count > 0)
+        qsort(v->calls, v->call_count, sizeof(*v->calls), by_call);
+}
+
+static const coh_line_call *call_of(const coh_verifier *v, uint32_t line)
+{
+    return &v->program->calls[v->program->lines[line].call];
+}
+
+/* ---- EXACTLY_ONCE: rows and micro-batches ---- */
+
+/* The lines calls[begin .. end) cover the rows once, in rising order; RECOMPUTE as often as it likes. */
+static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
+{
+    int64_t expected = 0, count = call_of(v, v->calls[begin].line)->row_count;
+    uint32_t adds = call_of(v, v->calls[begin].line)->input_grad_adds; /* of all ranges alike */
+    uint32_t rounds = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        const coh_line_call *call = call_of(v, v->calls[i].line);
+        int good = call->row_count == count && call->row_begin == expected &&
+                   (count == 0 ? call->row_end == 0
+                               : call->row_end > call->row_begin && call->row_end <= count) &&
+                   call->input_grad_adds == adds;
+        rounds += call->row_begin == 0;
+        if (!good || (rounds > 1 && v->calls[i].opcode != COH_OP_RECOMPUTE))
+            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[i].line, UINT32_MAX,
+                                     "operator %" PRId32 ", micro-batch %" PRId32 ": rows %" PRId64
+                                     " to %" PRId64 " of %" PRId64 " where row %" PRId64
+                                     " is next, or a call too many",
+                                     v->calls[i].op, v->calls[i].microbatch, call->row_begin,
+                                     call->row_end, call->row_count, expected);
+        expected = call->row_end == count ? 0 : call->row_end;
+    }
+    if (expected != 0)
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[end - 1].line, UINT32_MAX,
+                                 "operator %" PRId32 ", micro-batch %" PRId32 ": rows from %" PRId64
+                                 " on are missing",
+                                 v->calls[begin].op, v->calls[begin].microbatch, expected);
+    return COH_OK;
+}
+
+/* Micro-batches of one opcode and operator: each once, in order, after their forward. Not all need be
+ * recomputed. */
+static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t end)
+{
+    int32_t expected = 0;
+    int32_t count = v->program->kind == COH_PROGRAM_BODY ? (int32_t)v->layout->microbatch_count : 1;
+    uint8_t opcode = v->calls[begin].opcode;
+    uint32_t last_line = 0;
+    for (uint32_t i = begin, next; i < end; i = next) {
+        for (next = i; next < end && v->calls[next].microbatch == v->calls[i].microbatch;)
+            next++;
+        uint32_t line = v->calls[i].line, forward = 0, forward_end = 0;
+        int is_next = opcode == COH_OP_RECOMPUTE ? v->calls[i].microbatch >= expected
+                                                 : v->calls[i].microbatch == expected;
+        if (!is_next || line < last_line)
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, UINT32_MAX,
+                                      "operator %" PRId32 ": micro-batch %" PRId32 " where %" PRId32
+                                      " is next",
+                                      v->calls[i].op, v->calls[i].microbatch, expected));
+        expected = v->calls[i].microbatch + 1;
+        last_line = v->calls[next - 1].line;
+        COH_TRY(check_rows(v, i, next));
+        coh_verify_find_calls(v, COH_OP_FORWARD, v->calls[i].op, v->calls[i].microbatch, &forward,
+                              &forward_end);
+        if (opcode != COH_OP_FORWARD &&
+            (forward == forward_end || v->calls[forward_end - 1].line > line))
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, UINT32_MAX,
+                                      "operator %" PRId32 ", micro-batch %" PRId32
+                                      ": it comes before the forward is done",
+                                      v->calls[i].op, v->calls[i].microbatch));
+    }
+    if (opcode == COH_OP_RECOMPUTE ? expected > count : expected != count)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[end - 1].line, UINT32_MAX,
+                                  "operator %" PRId32 ": the last micro-batch is %" PRId32
+                                  ", the step has %" PRId32,
+                                  v->calls[begin].op, expected - 1, count));
+    return COH_OK;
+}
+
+/* ---- RECOMPUTE: the same values ---- */
+
+/* Each write makes a new value; a RECOMPUTE that matches makes the value of its FORWARD again. */
+typedef struct value_table {
+    uint32_t *now;            /* by chunk */
+    uint32_t *before, *after; /* by touch, of FORWARD lines */
+    uint32_t newest;
+} value_table;
+
+static void note_line(coh_verifier *v, value_table *values, uint32_t index)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    const coh_operand *operands = coh_line_operands(v, index);
+    for (uint32_t o = 0; o < line->operand_count; o++)
+        for (uint32_t t = 0; t < operands[o].touch_count; t++) {
+            uint32_t touch = operands[o].touch_begin + t;
+            uint32_t *now = &values->now[v->program->touches[touch].chunk];
+            values->before[touch] = *now;
+            if (operands[o].access & COH_ACCESS_WRITE)
+                *now = ++values->newest;
+            values->after[touch] = *now;
+        }
+}
+
+/* Notes which touch of the forward line saw each chunk: stamps[chunk] = 1 + touch; or clears. */
+static void stamp_line(coh_verifier *v, uint32_t index, int clears)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    const coh_operand *operands = coh_line_operands(v, index);
+    for (uint32_t o = 0; o < line->operand_count; o++)
+        for (uint32_t t = 0; t < operands[o].touch_count; t++) {
+            uint32_t touch = operands[o].touch_begin + t;
+            v->chunk_stamps[v->program->touches[touch].chunk] = clears ? 0 : touch + 1;
+        }
+}
+
+static uint32_t count_reads(const coh_verifier *v, uint32_t index)
+{
+    uint32_t count = 0;
+    for (uint32_t o = 0; o < v->program->lines[index].operand_count; o++)
+        if (coh_line_operands(v, index)[o].access & COH_ACCESS_READ)
+            count += coh_line_operands(v, index)[o].touch_count;
+    return count;
+}
+
+static coh_status compare_recompute(coh_verifier *v, value_table *values, uint32_t index)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    const coh_operand *operands = coh_line_operands(v, index);
+    for (uint32_t o = 0; o < line->operand_count; o++)
+        for (uint32_t t = 0; t < operands[o].touch_count; t++) {
+            uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;
+            uint32_t seen = v->chunk_stamps[chunk];
+            if ((operands[o].access & COH_ACCESS_READ) &&
+                (seen == 0 || values->before[seen - 1] != values->now[chunk]))
+                COH_TRY(coh_verify_breach(v, COH_RULE_RECOMPUTE, index, chunk, "%s",
+                                          seen == 0 ? "its forward does not touch this chunk"
+                                                    : "the chunk has changed since its "
+                                                      "forward"));
+            if (operands[o].access & COH_ACCESS_WRITE)
+                values->now[chunk] = seen != 0 ? values->after[seen - 1] : ++values->newest;
+        }
+    return COH_OK;
+}
+
+static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t index)
+{
+    const coh_line_call *call = call_of(v, index);
+    uint32_t i = 0, end = 0;
+    coh_verify_find_calls(v, COH_OP_FORWARD, call->operator_index, call->microbatch, &i, &end);
+    for (; i < end; i++) {
+        const coh_line_call *forward = call_of(v, v->calls[i].line);
+        if (forward->row_begin == call->row_begin && forward->row_end == call->row_end &&
+            v->calls[i].line < index)
+            break;
+    }
+    if (i >= end || count_reads(v, v->calls[i].line) != count_reads(v, index)) {
+        note_line(v, values, index);
+        return coh_verify_breach(
+            v, COH_RULE_RECOMPUTE, index, UINT32_MAX,
+            "no forward of operator %" PRId32 ", micro-batch %" PRId32 ", rows %" PRId64
+            " to %" PRId64 " with as many inputs came before",
+            call->operator_index, call->microbatch, call->row_begin, call->row_end);
+    }
+    stamp_line(v, v->calls[i].line, 0);
+    coh_status status = compare_recompute(v, values, index);
+    stamp_line(v, v->calls[i].line, 1);
+    return status;
+}
+
+/* What a BACKWARD reads of its forward is what the forward saw, or left. */
+static coh_status compare_backward(coh_verifier *v, const value_table *values, uint32_t index)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    const coh_operand *operands = coh_line_operands(v, index);
+    for (uint32_t o = 0; o < line->operand_count; o++) {
+        uint8_t role = operands[o].role;
+        if (operands[o].access != COH_ACCESS_READ ||
+            (role != COH_ROLE_INPUT && role != COH_ROLE_PARAMETER && role != COH_ROLE_OUTPUT &&
+             role != COH_ROLE_SAVED))
+            continue;
+        for (uint32_t t = 0; t < operands[o].touch_count; t++) {
+            uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;
+            uint32_t seen = v->chunk_stamps[chunk];
+            if (seen != 0 && values->after[seen - 1] != values->now[chunk])
+                COH_TRY(coh_verify_breach(v, COH_RULE_RECOMPUTE, index, chunk,
+                                          "the chunk has changed since the forward of this "
+                                          "micro-batch"));
+        }
+    }
+    return COH_OK;
+}
+
+static coh_status check_backward(coh_verifier *v, const value_table *values, uint32_t index)
+{
+    const coh_line_call *call = call_of(v, index);
+    uint32_t begin = 0, end = 0;
+    coh_verify_find_calls(v, COH_OP_FORWARD, call->operator_index, call->microbatch, &begin, &end);
+    for (uint32_t i = begin; i < end; i++)
+        stamp_line(v, v->calls[i].line, 0);
+    coh_status status = compare_backward(v, values, index);
+    for (uint32_t i = begin; i < end; i++)
+        stamp_line(v, v->calls[i].line, 1);
+    return status;
+}
+
+static coh_status check_values(coh_verifier *v, value_table *values)
+{
+    for (uint32_t i = 0; i < v->program->line_count; i++) {
+        const coh_instruction *line = &v->program->lines[i];
+        if (coh_opcode_moves(line->opcode))
+            continue;
+        if (line->opcode == COH_OP_RECOMPUTE && line->call >= 0) {
+            COH_TRY(check_recompute(v, values, i));
+            continue;
+        }
+        if (line->opcode == COH_OP_BACKWARD && line->call >= 0)
+            COH_TRY(check_backward(v, values, i));
+        note_line(v, values, i);
+    }
+    return COH_OK;
+}
+
+coh_status coh_verify_calls(coh_verifier *v)
+{
+    sort_calls(v);
+    for (uint32_t i = 0, next; i < v->call_count; i = next) {
+        for (next = i; next < v->call_count && v->calls[next].opcode == v->calls[i].opcode &&
+                       v->calls[next].op == v->calls[i].op;)
+            next++;
+        COH_TRY(check_microbatches(v, i, next));
+    }
+    value_table values = { 0 };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &values.now), done);
+    COH_TRY_GOTO(status, COH_ALLOC(v->program->touch_count, &values.before), done);
+    COH_TRY_GOTO(status, COH_ALLOC(v->program->touch_count, &values.after), done);
+    status = check_values(v, &values);
+done:
+    coh_free(values.now);
+    coh_free(values.before);
+    coh_free(values.after);
+    return status;
+}

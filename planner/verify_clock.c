@@ -1,0 +1,92 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "planner/verify_state.h"
+
+/* ---- DEADLOCK ---- */
+
+/* Is `wait` met by a line that was issued before line `index` of the same run? */
+static int points_back(const coh_verifier *v, uint32_t index, const coh_wait *wait)
+{
+    return v->lane_lines[v->lane_first[wait->lane] + wait->ordinal - 1] < index;
+}
+
+coh_status coh_verify_issue(coh_verifier *v)
+{
+    const coh_program *program = v->program;
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        if (line->ordinal != v->ordinals[i])
+            COH_TRY(coh_verify_breach(v, COH_RULE_DEADLOCK, i, UINT32_MAX,
+                                      "it is number %" PRIu32 " of its lane and says %" PRIu32,
+                                      v->ordinals[i], line->ordinal));
+        for (uint32_t w = 0; w < line->wait_count; w++) {
+            const coh_wait *wait = &program->waits[line->wait_begin + w];
+            const char *lane = coh_lane_name((coh_lane)wait->lane);
+            if (wait->ordinal == 0 || wait->ordinal > v->lane_length[wait->lane])
+                COH_TRY(coh_verify_breach(v, COH_RULE_DEADLOCK, i, UINT32_MAX,
+                                          "it waits for line %" PRIu32 " of the lane %s, which has "
+                                          "%" PRIu32,
+                                          wait->ordinal, lane, v->lane_length[wait->lane]));
+            else if (wait->carry ? program->kind != COH_PROGRAM_BODY : !points_back(v, i, wait))
+                COH_TRY(coh_verify_breach(
+                    v, COH_RULE_DEADLOCK, i, UINT32_MAX,
+                    "it waits for line %" PRIu32 " of the lane %s, which %s", wait->ordinal, lane,
+                    wait->carry ? "no run of this kind came before" : "is issued no earlier"));
+        }
+    }
+    return COH_OK;
+}
+
+/* ---- clocks ---- */
+
+static void join(uint32_t *clock, const uint32_t *other)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (other[lane] > clock[lane])
+            clock[lane] = other[lane];
+}
+
+/* "Lane `lane` has retired its line `number`" and all that is known with it. Lines of a lane start in
+ * order, so what line `number` knew at its start holds all that earlier ones knew. */
+static void join_retired(coh_verifier *v, uint32_t *clock, int lane, uint32_t number)
+{
+    uint32_t run = (number - 1) / v->lane_length[lane];
+    uint32_t line = v->lane_lines[v->lane_first[lane] + (number - 1) % v->lane_length[lane]];
+    join(clock, coh_line_clock(v, run, line));
+    if (number > clock[lane])
+        clock[lane] = number;
+}
+
+static void clock_of_line(coh_verifier *v, uint32_t run, uint32_t index, uint32_t *clock)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    uint32_t number = run * v->lane_length[line->lane] + v->ordinals[index];
+    uint32_t depth = v->program->lane_depth[line->lane];
+    if (number > 1) { /* the line before was issued: its waits were met */
+        uint32_t last = number - 1;
+        uint32_t last_line =
+            v->lane_lines[v->lane_first[line->lane] + (last - 1) % v->lane_length[line->lane]];
+        join(clock, coh_line_clock(v, (last - 1) / v->lane_length[line->lane], last_line));
+    }
+    if (depth > 0 && number > depth)
+        join_retired(v, clock, line->lane, number - depth);
+    for (uint32_t w = 0; w < line->wait_count; w++) {
+        const coh_wait *wait = &v->program->waits[line->wait_begin + w];
+        if (wait->ordinal == 0 || wait->ordinal > v->lane_length[wait->lane] ||
+            (wait->carry ? run == 0 : !points_back(v, index, wait)))
+            continue; /* a first run begins at a quiet point; the others broke DEADLOCK */
+        join_retired(v, clock, wait->lane,
+                     (run - (wait->carry ? 1 : 0)) * v->lane_length[wait->lane] + wait->ordinal);
+    }
+}
+
+coh_status coh_verify_clocks(coh_verifier *v)
+{
+    for (uint32_t run = 0; run < v->run_count; run++)
+        for (uint32_t i = 0; i < v->program->line_count; i++) {
+            size_t at = ((size_t)run * v->program->line_count + i) * COH_LANE_COUNT;
+            clock_of_line(v, run, i, &v->clocks[at]);
+        }
+    return COH_OK;
+}

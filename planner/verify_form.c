@@ -1,0 +1,347 @@
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "planner/verify_state.h"
+
+/* ---- FORM: each line by itself ---- */
+
+static int lane_of_opcode(uint8_t opcode)
+{
+    switch ((coh_opcode)opcode) {
+    case COH_OP_LOAD:
+        return COH_LANE_H2D;
+    case COH_OP_STORE:
+        return COH_LANE_D2H;
+    case COH_OP_READ:
+        return COH_LANE_READ;
+    case COH_OP_WRITE:
+        return COH_LANE_WRITE;
+    case COH_OP_FEED:
+    case COH_OP_FORWARD:
+    case COH_OP_RECOMPUTE:
+    case COH_OP_BACKWARD:
+    case COH_OP_ADD:
+    case COH_OP_NORM:
+    case COH_OP_CLIP:
+    case COH_OP_UPDATE:
+    case COH_OP_INIT:
+    case COH_OP_IMPORT:
+    case COH_OP_HASH:
+    case COH_OP_SAVE:
+    case COH_OP_SETTLE:
+    case COH_OP_COUNT:
+        break;
+    }
+    return COH_LANE_COMPUTE;
+}
+
+static int needs_call(uint8_t opcode)
+{
+    return opcode == COH_OP_FORWARD || opcode == COH_OP_RECOMPUTE || opcode == COH_OP_BACKWARD ||
+           opcode == COH_OP_ADD;
+}
+
+enum {
+    MAY_READ = 1 << COH_ACCESS_READ,
+    MAY_WRITE = 1 << COH_ACCESS_WRITE,
+    MAY_BOTH = 1 << COH_ACCESS_BOTH
+};
+
+/* What gathers the ranges of rows of one call: the first range overwrites, the others add. */
+static int by_rows(int64_t row_begin)
+{
+    return row_begin > 0 ? MAY_BOTH : MAY_WRITE;
+}
+
+/* The accesses that an operand of a call may have. */
+static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream stream,
+                          int64_t row_begin)
+{
+    int is_backward = opcode == COH_OP_BACKWARD;
+    switch ((coh_role)operand->role) {
+    case COH_ROLE_INPUT:
+    case COH_ROLE_PARAMETER:
+    case COH_ROLE_OUTPUT_GRAD:
+    case COH_ROLE_CELLS:
+    case COH_ROLE_FROM:
+        return MAY_READ;
+    case COH_ROLE_OUTPUT: /* the losses of all micro-batches share a chunk */
+        return is_backward ? MAY_READ : stream == COH_STREAM_LOSS ? MAY_BOTH : by_rows(row_begin);
+    case COH_ROLE_SAVED:
+        return is_backward ? MAY_READ : by_rows(row_begin);
+    case COH_ROLE_STATE:
+        return is_backward ? MAY_READ : MAY_BOTH;
+    case COH_ROLE_WORKSPACE:
+        return MAY_WRITE;
+    case COH_ROLE_INPUT_GRAD:
+        return row_begin > 0 ? MAY_BOTH : MAY_WRITE | MAY_BOTH;
+    case COH_ROLE_PARAMETER_GRAD:
+        return stream == COH_STREAM_GRAD ? MAY_WRITE | MAY_BOTH : by_rows(row_begin);
+    case COH_ROLE_TO:
+        return MAY_WRITE | MAY_BOTH;
+    case COH_ROLE_PARTIALS:
+    case COH_ROLE_LOSS:
+    case COH_ROLE_WORK:
+    case COH_ROLE_GRAD:
+    case COH_ROLE_OPTIMIZER_STATE:
+        break;
+    }
+    return 0;
+}
+
+/* The accesses that an operand of a line without a call may have. */
+static int access_of_line(uint8_t opcode, const coh_operand *operand)
+{
+    uint8_t role = operand->role;
+    switch ((coh_opcode)opcode) {
+    case COH_OP_FEED:
+        return role == COH_ROLE_CELLS ? MAY_BOTH : MAY_WRITE;
+    case COH_OP_NORM: /* a chunk has a few of the partials */
+        return role == COH_ROLE_PARTIALS ? MAY_BOTH : MAY_READ;
+    case COH_OP_CLIP:
+    case COH_OP_SETTLE:
+        return role == COH_ROLE_CELLS ? MAY_BOTH : MAY_READ;
+    case COH_OP_UPDATE:
+        return role == COH_ROLE_WORK || role == COH_ROLE_OPTIMIZER_STATE ? MAY_BOTH : MAY_READ;
+    case COH_OP_LOAD:
+    case COH_OP_STORE:
+    case COH_OP_READ:
+    case COH_OP_WRITE:
+        return role == COH_ROLE_TO ? MAY_WRITE : MAY_READ;
+    case COH_OP_INIT:
+    case COH_OP_IMPORT:
+        return MAY_WRITE;
+    case COH_OP_HASH:
+    case COH_OP_SAVE:
+        return MAY_READ;
+    case COH_OP_FORWARD:
+    case COH_OP_RECOMPUTE:
+    case COH_OP_BACKWARD:
+    case COH_OP_ADD:
+    case COH_OP_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* The touches are whole chunks, one after the other, where operand, chunk table and extents all say. */
+static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operand *operand)
+{
+    const coh_touch *touches = coh_operand_touches(v, operand);
+    uint64_t done = 0;
+    for (uint32_t t = 0; t < operand->touch_count; t++) {
+        const coh_chunk *chunk = &v->layout->chunks[touches[t].chunk];
+        uint64_t place = chunk->file_offset, bytes = chunk->bytes;
+        if (touches[t].extent != COH_EXTENT_FILE) {
+            place = v->program->extents[touches[t].extent].offset;
+            bytes = v->program->extents[touches[t].extent].bytes;
+        }
+        if (chunk->object != operand->object ||
+            chunk->object_offset != operand->object_offset + done || bytes != chunk->bytes)
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[t].chunk,
+                                      "the operand of object %" PRId32 ", bytes %" PRIu64
+                                      " + %" PRIu64 ", does not touch whole chunks in order",
+                                      operand->object, operand->object_offset, operand->bytes));
+        if (place != operand->offset + done)
+            COH_TRY(coh_verify_breach(
+                v, COH_RULE_FORM, line, touches[t].chunk,
+                "the chunk stands at %s offset %" PRIu64 ", the operand has it at %" PRIu64,
+                coh_tier_name((coh_tier)operand->tier), place, operand->offset + done));
+        if (touches[t].version < 0)
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[t].chunk,
+                                      "it names version %" PRId32, touches[t].version));
+        done += chunk->bytes;
+    }
+    if (done != operand->bytes)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[0].chunk,
+                                  "the operand has %" PRIu64 " bytes, its chunks have %" PRIu64,
+                                  operand->bytes, done));
+    return COH_OK;
+}
+
+static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_operand *operand)
+{
+    const coh_instruction *line = &v->program->lines[line_index];
+    const coh_access_matrix *matrix = &v->layout->access;
+    uint32_t chunk = coh_operand_touches(v, operand)[0].chunk;
+    if (operand->access < COH_ACCESS_READ || operand->access > COH_ACCESS_BOTH ||
+        operand->role > COH_ROLE_TO)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+                                  "access %d or role %d does not exist", operand->access,
+                                  operand->role));
+    if (((operand->access & COH_ACCESS_READ) &&
+         !((matrix->reads[line->lane] >> operand->tier) & 1)) ||
+        ((operand->access & COH_ACCESS_WRITE) &&
+         !((matrix->writes[line->lane] >> operand->tier) & 1)))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+                                  "the lane %s may not %s the %s tier",
+                                  coh_lane_name((coh_lane)line->lane),
+                                  operand->access & COH_ACCESS_WRITE ? "write" : "read",
+                                  coh_tier_name((coh_tier)operand->tier)));
+    const coh_line_call *call = line->call >= 0 ? &v->program->calls[line->call] : NULL;
+    coh_stream stream = (coh_stream)v->layout->objects[operand->object].stream;
+    int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream,
+                                                        call != NULL ? call->row_begin : 0)
+                                       : access_of_line(line->opcode, operand);
+    if (!((may >> (operand->access & 3)) & 1))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+                                  "an operand of role %d has access %d here", operand->role,
+                                  operand->access));
+    return check_touches(v, line_index, operand);
+}
+
+/* FROM and TO: the same chunks in the same version, between the tiers of the opcode. */
+static coh_status check_mover(coh_verifier *v, uint32_t line_index)
+{
+    const coh_instruction *line = &v->program->lines[line_index];
+    const coh_operand *from = coh_line_operands(v, line_index), *to = from + 1;
+    static const struct {
+        uint8_t opcode, from_tiers, to_tiers; /* bits */
+    } moves[] = {
+        { COH_OP_LOAD, 1u << COH_TIER_HOST, 1u << COH_TIER_DEVICE },
+        { COH_OP_STORE, 1u << COH_TIER_DEVICE, 1u << COH_TIER_HOST },
+        { COH_OP_READ, 1u << COH_TIER_DISK, 1u << COH_TIER_DEVICE | 1u << COH_TIER_HOST },
+        { COH_OP_WRITE, 1u << COH_TIER_DEVICE | 1u << COH_TIER_HOST, 1u << COH_TIER_DISK },
+    };
+    if (line->operand_count != 2 || from->role != COH_ROLE_FROM || to->role != COH_ROLE_TO ||
+        to->access != COH_ACCESS_WRITE || from->touch_count != to->touch_count)
+        return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                 "a mover has one operand FROM and one TO with the same chunks");
+    for (uint32_t t = 0; t < from->touch_count; t++) {
+        const coh_touch *a = &coh_operand_touches(v, from)[t], *b = &coh_operand_touches(v, to)[t];
+        if (a->chunk != b->chunk || a->version != b->version)
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, a->chunk,
+                                      "from version %" PRId32 " it makes version %" PRId32
+                                      " of chunk %" PRIu32,
+                                      a->version, b->version, b->chunk));
+    }
+    for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++)
+        if (moves[i].opcode == line->opcode &&
+            (!((moves[i].from_tiers >> from->tier) & 1) || !((moves[i].to_tiers >> to->tier) & 1)))
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                      "it moves from %s to %s", coh_tier_name((coh_tier)from->tier),
+                                      coh_tier_name((coh_tier)to->tier)));
+    if (line->bytes != from->bytes)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                  "it says %" PRIu64 " bytes and moves %" PRIu64, line->bytes,
+                                  from->bytes));
+    if (line->predicate_cell != COH_CELL_NONE)
+        COH_TRY(
+            coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX, "a mover has a predicate"));
+    return COH_OK;
+}
+
+static uint64_t element_bytes(coh_dtype dtype)
+{
+    switch (dtype) {
+    case COH_DTYPE_F32:
+    case COH_DTYPE_I32:
+        return 4;
+    case COH_DTYPE_BF16:
+    case COH_DTYPE_F16:
+        return 2;
+    }
+    return 0;
+}
+
+/* What a call adds to is read and written. A gradient of an input that is read and written is added to,
+ * unless it only gathers the ranges of rows of one call. */
+static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
+                               const coh_binding *binding)
+{
+    const coh_operand *operand = &coh_line_operands(v, line_index)[binding->operand];
+    uint32_t adds = binding->role == COH_ROLE_PARAMETER_GRAD ? call->parameter_grad_adds
+                    : binding->role == COH_ROLE_INPUT_GRAD || binding->role == COH_ROLE_TO
+                        ? call->input_grad_adds
+                        : 0;
+    int is_set = (adds >> (binding->port % 32)) & 1;
+    int is_wanted = operand->access == COH_ACCESS_BOTH && call->row_begin == 0 &&
+                    v->layout->objects[operand->object].stream == COH_STREAM_ACTIVATION_GRAD &&
+                    binding->role != COH_ROLE_OUTPUT_GRAD;
+    if ((is_set && operand->access != COH_ACCESS_BOTH) || (is_wanted && !is_set))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                  "port %d of role %d is %s, its operand has access %d",
+                                  binding->port, binding->role, is_set ? "added to" : "overwritten",
+                                  operand->access));
+    return COH_OK;
+}
+
+static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
+                                const coh_binding *binding)
+{
+    const coh_operand *operand = &coh_line_operands(v, line_index)[binding->operand];
+    uint64_t bytes = element_bytes(binding->shape.dtype);
+    int good = binding->shape.rank >= 1 && binding->shape.rank <= COH_RANK_MAX &&
+               binding->port < COH_PORT_MAX && binding->role == operand->role;
+    for (int32_t i = 0; good && i < binding->shape.rank; i++)
+        good = binding->shape.dim[i] >= 0 &&
+               !__builtin_mul_overflow(bytes, (uint64_t)binding->shape.dim[i], &bytes);
+    if (!good || binding->object_offset < operand->object_offset || bytes > operand->bytes ||
+        binding->object_offset - operand->object_offset > operand->bytes - bytes)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                  "port %d of role %d needs bytes %" PRIu64 " + %" PRIu64
+                                  ", its operand has %" PRIu64 " + %" PRIu64 " of role %d",
+                                  binding->port, binding->role, binding->object_offset, bytes,
+                                  operand->object_offset, operand->bytes, operand->role));
+    return check_adding(v, line_index, call, binding);
+}
+
+static coh_status check_predicate(coh_verifier *v, uint32_t line_index)
+{
+    const coh_instruction *line = &v->program->lines[line_index];
+    if (line->predicate_cell == COH_CELL_NONE)
+        return COH_OK;
+    int reads_cells = 0;
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        reads_cells |= coh_line_operands(v, line_index)[i].object == v->layout->cells &&
+                       (coh_line_operands(v, line_index)[i].access & COH_ACCESS_READ);
+    if (line->predicate_cell != COH_CELL_PENDING || line->opcode != COH_OP_UPDATE || !reads_cells)
+        return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                 "its predicate is cell %d; only an update has one, `pending`, and "
+                                 "an operand that reads the cells",
+                                 line->predicate_cell);
+    return COH_OK;
+}
+
+static coh_status check_line(coh_verifier *v, uint32_t index)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    if (line->lane != lane_of_opcode(line->opcode))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "it is on the lane %s",
+                                  coh_lane_name((coh_lane)line->lane)));
+    if ((index > 0 && line->position < line[-1].position) ||
+        (line->before_after == 1) == coh_opcode_moves(line->opcode))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
+                                  "its key (%" PRIu32 ", %d) is no key of such a line here",
+                                  line->position, line->before_after));
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        COH_TRY(check_operand(v, index, &coh_line_operands(v, index)[i]));
+    if (coh_opcode_moves(line->opcode))
+        return check_mover(v, index);
+    COH_TRY(check_predicate(v, index));
+    if (needs_call(line->opcode) != (line->call >= 0))
+        return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "its call is %" PRId32,
+                                 line->call);
+    if (line->call < 0)
+        return COH_OK;
+    const coh_line_call *call = &v->program->calls[line->call];
+    for (uint32_t i = 0; i < call->binding_count; i++)
+        COH_TRY(check_binding(v, index, call, &v->program->bindings[call->binding_begin + i]));
+    return COH_OK;
+}
+
+coh_status coh_verify_form(coh_verifier *v)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (v->lane_length[lane] != v->program->lane_length[lane] ||
+            (v->lane_length[lane] > 0 && v->program->lane_depth[lane] == 0))
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, COH_NO_LINE, UINT32_MAX,
+                                      "the lane %s has %" PRIu32 " lines, says %" PRIu32
+                                      ", and depth %" PRIu32,
+                                      coh_lane_name((coh_lane)lane), v->lane_length[lane],
+                                      v->program->lane_length[lane], v->program->lane_depth[lane]));
+    for (uint32_t i = 0; i < v->program->line_count; i++)
+        COH_TRY(check_line(v, i));
+    return COH_OK;
+}

@@ -1,0 +1,292 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/verify_scene.h"
+
+/* ---- cells ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint32_t find_edge(const uint64_t *edges, uint32_t count, uint64_t value)
+{
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (edges[middle] < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Cells of both arenas in one numbering: an offset of the host tier has its top bit set. */
+static uint64_t edge_of(uint8_t tier, uint64_t offset)
+{
+    return tier == COH_TIER_HOST ? offset | (uint64_t)1 << 63 : offset;
+}
+
+static void cut_cells(coh_scene *scene)
+{
+    const coh_program *program = scene->v->program;
+    uint32_t count = 0;
+    for (uint32_t e = 0; e < program->extent_count; e++) {
+        const coh_extent *extent = &program->extents[e];
+        scene->edges[count++] = edge_of(extent->tier, extent->offset);
+        scene->edges[count++] = edge_of(extent->tier, extent->offset + extent->bytes);
+    }
+    qsort(scene->edges, count, sizeof(*scene->edges), by_value);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (kept == 0 || scene->edges[kept - 1] != scene->edges[i])
+            scene->edges[kept++] = scene->edges[i];
+    for (uint32_t e = 0; e < program->extent_count; e++) {
+        const coh_extent *extent = &program->extents[e];
+        scene->cell_begin[e] = find_edge(scene->edges, kept, edge_of(extent->tier, extent->offset));
+        scene->cell_end[e] =
+            find_edge(scene->edges, kept, edge_of(extent->tier, extent->offset + extent->bytes));
+    }
+}
+
+/* ---- the boundary map ---- */
+
+static coh_status map_residents(coh_scene *scene)
+{
+    const coh_layout *layout = scene->v->layout;
+    for (uint32_t i = 0; i < layout->resident_count; i++) {
+        const coh_resident *entry = &layout->residents[i];
+        uint32_t *slot = &scene->resident[coh_tier_chunk(scene, entry->tier, entry->chunk)];
+        const coh_object *object = coh_chunk_object(scene->v, entry->chunk);
+        if (*slot != 0 || object->pinned || !object->survives)
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, entry->chunk,
+                                      "boundary entry %" PRIu32 " is a second one of its chunk and "
+                                      "tier, or of a chunk that is pinned or does not survive",
+                                      i));
+        *slot = i + 1;
+    }
+    return COH_OK;
+}
+
+/* Where the boundary map wants the chunk of this extent; 0: nowhere. */
+static int is_boundary_place(const coh_scene *scene, const coh_extent *extent)
+{
+    const coh_layout *layout = scene->v->layout;
+    const coh_object *object = coh_chunk_object(scene->v, extent->chunk);
+    if (object->pinned)
+        return extent->tier == COH_TIER_DEVICE && extent->offset == object->pinned_offset &&
+               extent->at_begin && extent->at_end;
+    uint32_t entry = scene->resident[coh_tier_chunk(scene, extent->tier, extent->chunk)];
+    return entry != 0 && layout->residents[entry - 1].offset == extent->offset;
+}
+
+static coh_status map_extents(coh_scene *scene)
+{
+    const coh_program *program = scene->v->program;
+    for (uint32_t e = 0; e < program->extent_count; e++) {
+        const coh_extent *extent = &program->extents[e];
+        size_t at = coh_tier_chunk(scene, extent->tier, extent->chunk);
+        int is_pinned = coh_chunk_object(scene->v, extent->chunk)->pinned;
+        if ((extent->at_begin || extent->at_end || is_pinned) && !is_boundary_place(scene, extent))
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
+                                      "extent %" PRIu32 " at %s %" PRIu64
+                                      " is there at the %s, the "
+                                      "boundary map has no such entry",
+                                      e, coh_tier_name((coh_tier)extent->tier), extent->offset,
+                                      extent->at_begin ? "begin" : "end"));
+        if ((extent->at_begin && scene->begin_extent[at] != 0) ||
+            (extent->at_end && scene->end_extent[at] != 0))
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
+                                      "extent %" PRIu32 " stands for a boundary entry that another "
+                                      "one stands for",
+                                      e));
+        if (extent->at_begin)
+            scene->begin_extent[at] = e + 1;
+        if (extent->at_end)
+            scene->end_extent[at] = e + 1;
+    }
+    return COH_OK;
+}
+
+coh_status coh_scene_map(coh_scene *scene)
+{
+    const coh_layout *layout = scene->v->layout;
+    cut_cells(scene);
+    COH_TRY(map_residents(scene));
+    COH_TRY(map_extents(scene));
+    for (uint32_t i = 0; i < layout->resident_count; i++) {
+        const coh_resident *entry = &layout->residents[i];
+        size_t at = coh_tier_chunk(scene, entry->tier, entry->chunk);
+        int begins = scene->begin_extent[at] != 0 || coh_scene_starts_empty(scene);
+        if (!begins || scene->end_extent[at] == 0)
+            COH_TRY(coh_verify_breach(
+                scene->v, COH_RULE_CLOSURE, COH_NO_LINE, entry->chunk,
+                "the boundary map has it at %s %" PRIu64 ", no extent is there at the %s",
+                coh_tier_name((coh_tier)entry->tier), entry->offset, begins ? "end" : "begin"));
+    }
+    return COH_OK;
+}
+
+/* ---- entering and leaving ---- */
+
+static coh_status not_ordered(coh_scene *scene, uint32_t line, uint32_t extent, int lane,
+                              uint32_t number)
+{
+    uint32_t length = scene->v->lane_length[lane];
+    return coh_verify_breach(scene->v, COH_RULE_OVERLAP, line,
+                             scene->v->program->extents[extent].chunk,
+                             "extent %" PRIu32 " takes bytes that line %" PRIu32
+                             " of the lane %s used for another chunk, and does not wait for it",
+                             extent, (number - 1) % length + 1, coh_lane_name((coh_lane)lane));
+}
+
+/* `life` becomes the tenant of its cells. `line` COH_NO_LINE: it stands there as the program begins. */
+static coh_status enter(coh_scene *scene, uint32_t run, uint32_t line, uint32_t life_index)
+{
+    coh_life *life = &scene->lives[life_index];
+    uint32_t e = life->extent, last = 0;
+    life->is_entered = 1;
+    for (uint32_t cell = scene->cell_begin[e]; cell < scene->cell_end[e]; cell++) {
+        uint32_t tenant = scene->tenants[cell];
+        scene->tenants[cell] = life_index + 1;
+        if (tenant == 0 || tenant == last || tenant == life_index + 1)
+            continue;
+        last = tenant;
+        coh_life *other = &scene->lives[tenant - 1];
+        if (!other->is_left) {
+            other->is_evicted = 1;
+            COH_TRY(coh_verify_breach(
+                scene->v, COH_RULE_OVERLAP, line, scene->v->program->extents[e].chunk,
+                "extent %" PRIu32 " takes bytes of extent %" PRIu32 " (chunk %" PRIu32
+                "), of whose %" PRIu32 " uses %" PRIu32 " are done",
+                e, other->extent, scene->v->program->extents[other->extent].chunk,
+                scene->v->program->extents[other->extent].use_count, other->used));
+        }
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+            if (line != COH_NO_LINE &&
+                coh_line_clock(scene->v, run, line)[lane] < other->uses[lane])
+                COH_TRY(not_ordered(scene, line, e, lane, other->uses[lane]));
+            if (other->uses[lane] > life->before[lane])
+                life->before[lane] = other->uses[lane];
+        }
+    }
+    return COH_OK;
+}
+
+static uint32_t new_life(coh_scene *scene, uint32_t run, uint32_t extent)
+{
+    uint32_t index = run * scene->v->program->extent_count + extent;
+    scene->lives[index] = (coh_life){ .extent = extent, .place = { .version = COH_GARBAGE } };
+    return index;
+}
+
+/* What stands in an extent when the program starts for the first time. */
+static int64_t first_version(const coh_scene *scene, const coh_extent *extent)
+{
+    const coh_object *object = coh_chunk_object(scene->v, extent->chunk);
+    if (!object->survives)
+        return COH_GARBAGE;
+    if (object->pinned)
+        return 0;
+    return !coh_scene_starts_empty(scene) && coh_scene_home(scene, extent->chunk) == extent->tier
+               ? 0
+               : COH_GARBAGE;
+}
+
+static coh_status begin_life(coh_scene *scene, uint32_t run, uint32_t e)
+{
+    const coh_extent *extent = &scene->v->program->extents[e];
+    uint32_t before = scene->end_extent[coh_tier_chunk(scene, extent->tier, extent->chunk)];
+    int goes_on =
+        run > 0 && before != 0 && scene->v->program->extents[before - 1].offset == extent->offset;
+    if (!goes_on) {
+        scene->next_life_of[e] = new_life(scene, run, e);
+        scene->lives[scene->next_life_of[e]].place.version =
+            run == 0 ? first_version(scene, extent) : COH_GARBAGE;
+        return enter(scene, run, COH_NO_LINE, scene->next_life_of[e]);
+    }
+    scene->next_life_of[e] = scene->life_of[before - 1];
+    coh_life *life = &scene->lives[scene->next_life_of[e]];
+    life->extent = e;
+    life->used = 0;
+    int is_home = coh_chunk_object(scene->v, extent->chunk)->pinned ||
+                  coh_scene_home(scene, extent->chunk) == extent->tier;
+    if (!is_home)
+        life->place.version = COH_GARBAGE; /* copies farther out count as stale */
+    return COH_OK;
+}
+
+coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run)
+{
+    for (uint32_t e = 0; e < scene->v->program->extent_count; e++)
+        if (scene->v->program->extents[e].at_begin)
+            COH_TRY(begin_life(scene, run, e));
+        else
+            scene->next_life_of[e] = new_life(scene, run, e);
+    memcpy(scene->life_of, scene->next_life_of,
+           scene->v->program->extent_count * sizeof(*scene->life_of));
+    return COH_OK;
+}
+
+coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t line, uint32_t extent)
+{
+    coh_verifier *v = scene->v;
+    coh_life *life = &scene->lives[scene->life_of[extent]];
+    uint32_t chunk = v->program->extents[extent].chunk;
+    const uint32_t *clock = coh_line_clock(v, run, line);
+    if (!life->is_entered)
+        COH_TRY(enter(scene, run, line, scene->life_of[extent]));
+    if (life->is_left || life->is_evicted)
+        COH_TRY(coh_verify_breach(v, COH_RULE_OVERLAP, line, chunk,
+                                  "extent %" PRIu32 " was left after %" PRIu32
+                                  " uses, or its bytes were taken, before this use of it",
+                                  extent, life->used));
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (clock[lane] < life->before[lane])
+            COH_TRY(not_ordered(scene, line, extent, lane, life->before[lane]));
+    int lane = v->program->lines[line].lane;
+    life->uses[lane] = run * v->lane_length[lane] + v->ordinals[line];
+    life->used++;
+    return COH_OK;
+}
+
+coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, int is_live)
+{
+    const coh_extent *facts = &scene->v->program->extents[extent];
+    coh_life *life = &scene->lives[scene->life_of[extent]];
+    if (facts->at_end || life->is_left || life->used < facts->use_count)
+        return COH_OK;
+    int held_current = life->place.version == coh_scene_current(scene, facts->chunk);
+    life->is_left = 1;
+    coh_scene_set_version(scene, &life->place, facts->chunk, COH_GARBAGE);
+    if (held_current && is_live && scene->copies[facts->chunk] == 0)
+        return coh_verify_breach(scene->v, COH_RULE_LOST_DATA, line, facts->chunk,
+                                 "extent %" PRIu32 " is left with the only copy of version %" PRId64
+                                 ", which is read later or survives",
+                                 extent, scene->writes[facts->chunk]);
+    return COH_OK;
+}
+
+coh_status coh_scene_end_lives(coh_scene *scene)
+{
+    for (uint32_t e = 0; e < scene->v->program->extent_count; e++) {
+        const coh_extent *extent = &scene->v->program->extents[e];
+        const coh_life *life = &scene->lives[scene->life_of[e]];
+        if (life->used != extent->use_count ||
+            (life->is_entered && !life->is_left && !extent->at_end))
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_OVERLAP, COH_NO_LINE, extent->chunk,
+                                      "extent %" PRIu32 " counts %" PRIu32 " uses, %" PRIu32
+                                      " lines use it: it is never left",
+                                      e, extent->use_count, life->used));
+        if (extent->at_end && !life->is_entered)
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
+                                      "extent %" PRIu32 " is to be there at the end and is never "
+                                      "entered",
+                                      e));
+    }
+    return COH_OK;
+}

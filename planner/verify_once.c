@@ -1,0 +1,462 @@
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "planner/verify_state.h"
+
+/* What must happen to one chunk of trained parameters; lines count from 1, 0: none. */
+typedef struct chunk_duty {
+    uint32_t first_write, last_write; /* of its gradient */
+    uint32_t norm, norm_count;
+    uint32_t update, update_count;
+    uint32_t first_use, last_use; /* of its work, by a call */
+} chunk_duty;
+
+/* One contribution to a gradient chunk, or (in uses) one forward that calls for some. */
+typedef struct share {
+    int32_t op, microbatch;
+    uint32_t chunk; /* of work */
+    int64_t row_begin;
+    int32_t source; /* scratch object that was added; -1: written by the BACKWARD itself */
+    uint32_t line;
+} share;
+
+typedef struct once_book {
+    chunk_duty *duties; /* by chunk of work */
+    share *uses, *shares;
+    size_t use_count, use_capacity, share_count, share_capacity;
+    uint32_t *scratch_writer; /* by chunk: 1 + BACKWARD line */
+    uint32_t clip, feed, settle, last_call, last_compute, first_compute;
+} once_book;
+
+static uint32_t work_chunk(const coh_verifier *v, uint32_t chunk)
+{
+    const coh_object *object = coh_chunk_object(v, chunk);
+    return coh_partner_chunk(v, chunk, v->layout->groups[object->owner].work);
+}
+
+static int is_trained(const coh_verifier *v, uint32_t chunk)
+{
+    const coh_object *object = coh_chunk_object(v, chunk);
+    return object->stream == COH_STREAM_WORK &&
+           v->layout->groups[object->owner].work == v->layout->chunks[chunk].object &&
+           v->layout->groups[object->owner].grad >= 0;
+}
+
+/* ---- which opcodes a program may have, and who may write parameters ---- */
+
+static int may_contain(coh_program_kind kind, uint8_t opcode)
+{
+    static const uint32_t allowed[COH_PROGRAM_KIND_COUNT] = {
+        [COH_PROGRAM_INIT] = 1u << COH_OP_INIT,
+        [COH_PROGRAM_BODY] = 1u << COH_OP_FEED | 1u << COH_OP_FORWARD | 1u << COH_OP_RECOMPUTE |
+                             1u << COH_OP_BACKWARD | 1u << COH_OP_ADD | 1u << COH_OP_NORM |
+                             1u << COH_OP_CLIP | 1u << COH_OP_UPDATE,
+        [COH_PROGRAM_DRAIN] = 1u << COH_OP_UPDATE | 1u << COH_OP_SETTLE,
+        [COH_PROGRAM_EVALUATE] = 1u << COH_OP_FEED | 1u << COH_OP_FORWARD,
+        [COH_PROGRAM_SAVE] = 1u << COH_OP_SAVE,
+        [COH_PROGRAM_HASH] = 1u << COH_OP_HASH,
+        [COH_PROGRAM_IMPORT] = 1u << COH_OP_IMPORT | 1u << COH_OP_INIT,
+    };
+    return coh_opcode_moves(opcode) || ((allowed[kind] >> opcode) & 1);
+}
+
+static int may_write(const coh_object *object, uint8_t opcode)
+{
+    if (opcode == COH_OP_INIT || opcode == COH_OP_IMPORT)
+        return 1;
+    if (object->stream == COH_STREAM_GRAD)
+        return opcode == COH_OP_BACKWARD || opcode == COH_OP_ADD;
+    return opcode == COH_OP_UPDATE;
+}
+
+/* ---- one pass over the lines ---- */
+
+static coh_status note_share(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
+                             const coh_operand *operands)
+{
+    const coh_instruction *facts = &v->program->lines[line];
+    uint32_t backward = line;
+    int32_t source = -1;
+    if (facts->opcode == COH_OP_ADD) {
+        uint32_t writer = book->scratch_writer[coh_operand_touches(v, &operands[0])[0].chunk];
+        source = operands[0].object;
+        if (writer == 0)
+            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                                     "it adds what no BACKWARD has written");
+        backward = writer - 1;
+    }
+    if (facts->call < 0 || v->program->lines[backward].call < 0)
+        return COH_OK; /* FORM */
+    const coh_line_call *call = &v->program->calls[v->program->lines[backward].call];
+    COH_TRY(COH_GROW(&book->shares, &book->share_capacity, book->share_count + 1));
+    book->shares[book->share_count++] =
+        (share){ call->operator_index, call->microbatch, chunk, call->row_begin, source, line };
+    return COH_OK;
+}
+
+static coh_status note_use(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk)
+{
+    const coh_instruction *facts = &v->program->lines[line];
+    if (facts->opcode != COH_OP_FORWARD || facts->call < 0)
+        return COH_OK;
+    const coh_line_call *call = &v->program->calls[facts->call];
+    COH_TRY(COH_GROW(&book->uses, &book->use_capacity, book->use_count + 1));
+    book->uses[book->use_count++] =
+        (share){ call->operator_index, call->microbatch, chunk, 0, -1, line };
+    return COH_OK;
+}
+
+/* A line writes or reads a gradient chunk. */
+static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
+                            const coh_operand *operand)
+{
+    chunk_duty *duty = &book->duties[work_chunk(v, chunk)];
+    uint8_t opcode = v->program->lines[line].opcode;
+    if (opcode == COH_OP_NORM) {
+        duty->norm = line + 1;
+        duty->norm_count++;
+    }
+    if (!(operand->access & COH_ACCESS_WRITE) ||
+        (opcode != COH_OP_BACKWARD && opcode != COH_OP_ADD))
+        return COH_OK;
+    int is_first = duty->first_write == 0;
+    if (is_first != (operand->access == COH_ACCESS_WRITE))
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                                  is_first
+                                      ? "the first contribution of a step adds to what was there"
+                                      : "a later contribution overwrites the earlier ones"));
+    if (is_first)
+        duty->first_write = line + 1;
+    if (duty->last_write == line + 1)
+        return COH_OK;
+    duty->last_write = line + 1;
+    return note_share(v, book, line, work_chunk(v, chunk), coh_line_operands(v, line));
+}
+
+static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
+                             const coh_operand *operand)
+{
+    const coh_object *object = coh_chunk_object(v, chunk);
+    uint8_t opcode = v->program->lines[line].opcode;
+    if (object->stream == COH_STREAM_SCRATCH && opcode == COH_OP_BACKWARD &&
+        (operand->access & COH_ACCESS_WRITE))
+        book->scratch_writer[chunk] = line + 1;
+    if (object->stream > COH_STREAM_STATE)
+        return COH_OK;
+    if ((operand->access & COH_ACCESS_WRITE) && !may_write(object, opcode))
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                                  "a %s may not write this stream",
+                                  coh_opcode_name((coh_opcode)opcode)));
+    if (object->stream == COH_STREAM_GRAD)
+        return note_grad(v, book, line, chunk, operand);
+    if (object->stream != COH_STREAM_WORK || !is_trained(v, chunk))
+        return COH_OK;
+    chunk_duty *duty = &book->duties[chunk];
+    if (opcode == COH_OP_UPDATE) {
+        duty->update = line + 1;
+        duty->update_count++;
+    } else if (operand->role == COH_ROLE_PARAMETER) {
+        duty->first_use = duty->first_use == 0 ? line + 1 : duty->first_use;
+        duty->last_use = line + 1;
+        return note_use(v, book, line, chunk);
+    }
+    return COH_OK;
+}
+
+/* An UPDATE has one chunk of work, its gradient, its states, and reads the cells. */
+static coh_status check_update(coh_verifier *v, uint32_t line)
+{
+    uint32_t found[3] = { UINT32_MAX, UINT32_MAX, UINT32_MAX }, count[3] = { 0 }, cells = 0;
+    for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++) {
+        const coh_operand *operand = &coh_line_operands(v, line)[o];
+        uint8_t stream = v->layout->objects[operand->object].stream;
+        cells += stream == COH_STREAM_CELLS && operand->access == COH_ACCESS_READ;
+        if (stream > COH_STREAM_STATE)
+            continue;
+        found[stream] = coh_operand_touches(v, operand)[0].chunk;
+        count[stream] += operand->touch_count;
+        if (operand->access != (stream == COH_STREAM_GRAD ? COH_ACCESS_READ : COH_ACCESS_BOTH))
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[stream],
+                                      "an update has access %d to its %s", operand->access,
+                                      coh_stream_name((coh_stream)stream)));
+    }
+    if (count[0] != 1 || count[1] != 1 || count[2] != 1 || cells != 1 || !is_trained(v, found[0]) ||
+        work_chunk(v, found[1]) != found[0] || work_chunk(v, found[2]) != found[0])
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[0],
+                                 "an update takes one chunk of work, its gradient, its states and "
+                                 "the cells; this one does not");
+    return COH_OK;
+}
+
+static coh_status note_line(coh_verifier *v, once_book *book, uint32_t line)
+{
+    uint8_t opcode = v->program->lines[line].opcode;
+    int saves = v->program->kind == COH_PROGRAM_SAVE || v->program->kind == COH_PROGRAM_HASH;
+    if (!may_contain(v->program->kind, opcode))
+        COH_TRY(coh_verify_breach(v, saves ? COH_RULE_CONSISTENT_SAVE : COH_RULE_EXACTLY_ONCE, line,
+                                  UINT32_MAX, "a %s program has no such line",
+                                  coh_program_kind_name(v->program->kind)));
+    if (coh_opcode_moves(opcode))
+        return COH_OK;
+    if (book->first_compute == 0)
+        book->first_compute = line + 1;
+    book->last_compute = line + 1;
+    uint32_t *once = opcode == COH_OP_FEED     ? &book->feed
+                     : opcode == COH_OP_CLIP   ? &book->clip
+                     : opcode == COH_OP_SETTLE ? &book->settle
+                                               : NULL;
+    if (once != NULL && *once != 0)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, UINT32_MAX,
+                                  "line %" PRIu32 " is one already", *once - 1));
+    if (once != NULL)
+        *once = line + 1;
+    if (opcode == COH_OP_FORWARD || opcode == COH_OP_BACKWARD || opcode == COH_OP_ADD ||
+        opcode == COH_OP_NORM)
+        book->last_call = line + 1;
+    if (opcode == COH_OP_UPDATE)
+        COH_TRY(check_update(v, line));
+    for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++) {
+        const coh_operand *operand = &coh_line_operands(v, line)[o];
+        for (uint32_t t = 0; t < operand->touch_count; t++)
+            COH_TRY(note_touch(v, book, line, coh_operand_touches(v, operand)[t].chunk, operand));
+    }
+    return COH_OK;
+}
+
+/* ---- each use of a parameter contributes once ---- */
+
+static int compare_use(const share *a, const share *b)
+{
+    if (a->op != b->op)
+        return a->op < b->op ? -1 : 1;
+    if (a->microbatch != b->microbatch)
+        return a->microbatch < b->microbatch ? -1 : 1;
+    return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
+}
+
+static int compare_share(const share *a, const share *b)
+{
+    int order = compare_use(a, b);
+    if (order != 0)
+        return order;
+    if (a->row_begin != b->row_begin)
+        return a->row_begin < b->row_begin ? -1 : 1;
+    return a->source < b->source ? -1 : a->source > b->source;
+}
+
+static int by_share(const void *a, const void *b)
+{
+    return compare_share(a, b);
+}
+
+/* Walks both sorted lists: whoever reads a trained chunk in forward gives it a gradient in backward, and
+ * nobody else does. Operators without any backward do not count. */
+static coh_status match_shares(coh_verifier *v, once_book *book)
+{
+    if (book->use_count > 0)
+        qsort(book->uses, book->use_count, sizeof(share), by_share);
+    if (book->share_count > 0)
+        qsort(book->shares, book->share_count, sizeof(share), by_share);
+    for (size_t i = 1; i < book->share_count; i++)
+        if (compare_share(&book->shares[i - 1], &book->shares[i]) == 0)
+            COH_TRY(coh_verify_breach(
+                v, COH_RULE_EXACTLY_ONCE, book->shares[i].line, book->shares[i].chunk,
+                "line %" PRIu32 " has made this contribution already", book->shares[i - 1].line));
+    size_t i = 0, j = 0;
+    while (i < book->use_count || j < book->share_count) {
+        int order = i == book->use_count     ? 1
+                    : j == book->share_count ? -1
+                                             : compare_use(&book->uses[i], &book->shares[j]);
+        const share *odd = order < 0 ? &book->uses[i] : &book->shares[j];
+        uint32_t begin = 0, end = 0;
+        coh_verify_find_calls(v, COH_OP_BACKWARD, odd->op, -1, &begin, &end);
+        if (order != 0 && begin < end)
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, odd->line, odd->chunk,
+                                      "operator %" PRId32 ", micro-batch %" PRId32 " %s", odd->op,
+                                      odd->microbatch,
+                                      order < 0 ? "reads it in forward and gives it no gradient"
+                                                : "gives it a gradient and does not read it"));
+        share key = *odd;
+        while (order <= 0 && i < book->use_count && compare_use(&book->uses[i], &key) == 0)
+            i++;
+        while (order >= 0 && j < book->share_count && compare_use(&book->shares[j], &key) == 0)
+            j++;
+    }
+    return COH_OK;
+}
+
+/* ---- each trained chunk of a body, of a drain ---- */
+
+static coh_status check_body_update(coh_verifier *v, const once_book *book, uint32_t chunk)
+{
+    const chunk_duty *duty = &book->duties[chunk];
+    uint32_t line = duty->update - 1;
+    int predicate = v->program->lines[line].predicate_cell;
+    if (duty->update < duty->first_write) { /* deferred: of the step before */
+        if (predicate != COH_CELL_PENDING || duty->update > duty->first_use ||
+            duty->update > book->clip)
+            COH_TRY(
+                coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                                  "a deferred update needs `pending`, a CLIP after it, and comes "
+                                  "before the first use in line %" PRIu32,
+                                  duty->first_use - 1));
+    } else if (predicate != COH_CELL_NONE || duty->update < duty->last_write ||
+               duty->update < duty->last_use) {
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                                  "an update in backward has no predicate and comes after the last "
+                                  "contribution (line %" PRIu32 ") and use (line %" PRIu32 ")",
+                                  duty->last_write - 1, duty->last_use - 1));
+    }
+    return COH_OK;
+}
+
+static coh_status check_body(coh_verifier *v, const once_book *book)
+{
+    int deferred = 0, direct = 0;
+    if (book->feed == 0 || book->feed != book->first_compute)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+                                  "a body begins with a FEED"));
+    if (book->clip != 0 && book->clip < book->last_call)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, book->clip - 1, UINT32_MAX,
+                                  "line %" PRIu32 " still computes after it", book->last_call - 1));
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
+        const chunk_duty *duty = &book->duties[c];
+        if (!is_trained(v, c))
+            continue;
+        if (duty->first_write == 0)
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
+                                      "its gradient gets no contribution"));
+        uint32_t norms = book->clip != 0; /* without a CLIP they are for nobody */
+        if (duty->norm_count != norms || (norms > 0 && duty->norm < duty->last_write))
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
+                                      "it has %" PRIu32 " norms, the last in line %" PRIu32
+                                      ", for %" PRIu32 " CLIP; its gradient is final after line "
+                                      "%" PRIu32,
+                                      duty->norm_count, duty->norm - 1, norms,
+                                      duty->last_write - 1));
+        if (duty->update_count != 1)
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
+                                      "it is updated %" PRIu32 " times a step",
+                                      duty->update_count));
+        if (duty->update == 0)
+            continue;
+        deferred |= duty->update < duty->first_write;
+        direct |= duty->update >= duty->first_write;
+        COH_TRY(check_body_update(v, book, c));
+    }
+    if (deferred && direct)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+                                  "some updates are deferred and some are not"));
+    return match_shares(v, (once_book *)book);
+}
+
+static coh_status check_drain(coh_verifier *v, const once_book *book)
+{
+    if (book->settle == 0 || book->settle != book->last_compute)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+                                  "a drain ends with a SETTLE"));
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
+        const chunk_duty *duty = &book->duties[c];
+        if (!is_trained(v, c))
+            continue;
+        if (duty->update_count != 1 ||
+            v->program->lines[duty->update - 1].predicate_cell != COH_CELL_PENDING)
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE,
+                                      duty->update > 0 ? duty->update - 1 : COH_NO_LINE, c,
+                                      "a drain updates each chunk once, if `pending`; this one "
+                                      "%" PRIu32 " times",
+                                      duty->update_count));
+    }
+    return COH_OK;
+}
+
+/* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH ---- */
+
+/* Counts in chunk_stamps the compute lines of the given opcodes that touch each chunk. */
+static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule)
+{
+    for (uint32_t i = 0; i < v->program->line_count; i++) {
+        const coh_instruction *line = &v->program->lines[i];
+        for (uint32_t o = 0; !coh_opcode_moves(line->opcode) && o < line->operand_count; o++) {
+            const coh_operand *operand = &coh_line_operands(v, i)[o];
+            for (uint32_t t = 0; t < operand->touch_count; t++) {
+                uint32_t chunk = coh_operand_touches(v, operand)[t].chunk;
+                v->chunk_stamps[chunk] += (opcodes >> line->opcode) & 1;
+                if (coh_chunk_object(v, chunk)->survives && operand->access != access)
+                    COH_TRY(
+                        coh_verify_breach(v, rule, i, chunk, "its access is %d", operand->access));
+            }
+        }
+    }
+    return COH_OK;
+}
+
+static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
+                               int streams)
+{
+    COH_TRY(count_visits(v, opcodes, access, rule));
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
+        const coh_object *object = coh_chunk_object(v, c);
+        uint32_t count = v->chunk_stamps[c];
+        v->chunk_stamps[c] = 0;
+        if (!object->survives || object->pinned || !((streams >> object->stream) & 1))
+            continue;
+        if (count != 1)
+            COH_TRY(coh_verify_breach(v, rule, COH_NO_LINE, c,
+                                      "it is visited %" PRIu32 " times, not once", count));
+    }
+    return COH_OK;
+}
+
+coh_status coh_verify_save(coh_verifier *v)
+{
+    if (v->program->kind != COH_PROGRAM_SAVE && v->program->kind != COH_PROGRAM_HASH)
+        return COH_OK;
+    uint32_t opcode = v->program->kind == COH_PROGRAM_SAVE ? COH_OP_SAVE : COH_OP_HASH;
+    return check_visits(v, 1u << opcode, COH_ACCESS_READ, COH_RULE_CONSISTENT_SAVE,
+                        1 << COH_STREAM_WORK | 1 << COH_STREAM_STATE);
+}
+
+/* ---- all of it ---- */
+
+static coh_status check_program(coh_verifier *v, once_book *book)
+{
+    for (uint32_t i = 0; i < v->program->line_count; i++)
+        COH_TRY(note_line(v, book, i));
+    switch (v->program->kind) {
+    case COH_PROGRAM_BODY:
+        return check_body(v, book);
+    case COH_PROGRAM_DRAIN:
+        return check_drain(v, book);
+    case COH_PROGRAM_EVALUATE:
+        if (book->feed != book->first_compute)
+            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+                                     "an evaluation begins with a FEED");
+        return COH_OK;
+    case COH_PROGRAM_INIT:
+    case COH_PROGRAM_IMPORT:
+        return check_visits(v, 1u << COH_OP_INIT | 1u << COH_OP_IMPORT, COH_ACCESS_WRITE,
+                            COH_RULE_EXACTLY_ONCE, -1);
+    case COH_PROGRAM_SAVE:
+    case COH_PROGRAM_HASH:
+    case COH_PROGRAM_KIND_COUNT:
+        break;
+    }
+    return COH_OK;
+}
+
+coh_status coh_verify_once(coh_verifier *v)
+{
+    once_book book = { 0 };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &book.duties), done);
+    COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &book.scratch_writer), done);
+    status = check_program(v, &book);
+done:
+    coh_free(book.duties);
+    coh_free(book.uses);
+    coh_free(book.shares);
+    coh_free(book.scratch_writer);
+    return status;
+}

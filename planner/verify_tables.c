@@ -1,0 +1,180 @@
+#include "base/bytes.h"
+#include "planner/verify_state.h"
+
+/* Everything here is part of rule FORM but cannot be switched off: the other checks follow these
+ * indices without looking. */
+
+static int fits(uint64_t begin, uint64_t count, uint64_t limit)
+{
+    return begin <= limit && count <= limit - begin;
+}
+
+static coh_status bad(coh_verifier *v, uint32_t line, const char *what)
+{
+    v->result = (coh_verify_result){ .rule = COH_RULE_FORM, .line = line };
+    return coh_fail(COH_ERR_CORRUPT,
+                    "the program breaks rule 1 (FORM): %s line %u: %s; it is not run",
+                    coh_program_kind_name(v->program->kind), line, what);
+}
+
+static int object_exists(const coh_layout *layout, int32_t object)
+{
+    return object >= 0 && (uint32_t)object < layout->object_count;
+}
+
+/* -1, or an object whose stream is `stream` and whose chunks mirror those of `work` times `factor`. */
+static int is_partner(const coh_layout *layout, int32_t index, coh_stream stream, int32_t work,
+                      uint64_t factor)
+{
+    if (index == -1)
+        return 1;
+    if (!object_exists(layout, index) || layout->objects[index].stream != stream ||
+        layout->objects[index].chunk_count != layout->objects[work].chunk_count)
+        return 0;
+    for (uint32_t i = 0; i < layout->objects[work].chunk_count; i++) {
+        const coh_chunk *a = &layout->chunks[layout->objects[work].chunk_begin + i];
+        const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
+        if (b->object_offset != factor * a->object_offset || b->bytes != factor * a->bytes)
+            return 0;
+    }
+    return 1;
+}
+
+static coh_status check_objects(coh_verifier *v)
+{
+    const coh_layout *layout = v->layout;
+    uint64_t chunk_sum = 0;
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        const coh_object *object = &layout->objects[i];
+        if (object->stream >= COH_STREAM_COUNT || object->chunk_count == 0 ||
+            !fits(object->chunk_begin, object->chunk_count, layout->chunk_count) ||
+            (object->pinned && object->chunk_count != 1))
+            return bad(v, COH_NO_LINE, "an object with a bad stream or chunk range");
+        uint64_t offset = 0;
+        for (uint32_t c = 0; c < object->chunk_count; c++) {
+            const coh_chunk *chunk = &layout->chunks[object->chunk_begin + c];
+            if (chunk->object != (int32_t)i || chunk->object_offset != offset || chunk->bytes == 0)
+                return bad(v, COH_NO_LINE, "a chunk that does not follow its neighbour");
+            offset += chunk->bytes;
+        }
+        if (offset != object->bytes)
+            return bad(v, COH_NO_LINE, "an object that is not the sum of its chunks");
+        chunk_sum += object->chunk_count;
+    }
+    if (chunk_sum != layout->chunk_count)
+        return bad(v, COH_NO_LINE, "a chunk that belongs to no object");
+    return COH_OK;
+}
+
+static coh_status check_layout(coh_verifier *v)
+{
+    const coh_layout *layout = v->layout;
+    COH_TRY(check_objects(v));
+    for (uint32_t i = 0; i < layout->group_count; i++) {
+        const coh_group_layout *group = &layout->groups[i];
+        if (!object_exists(layout, group->work) ||
+            layout->objects[group->work].stream != COH_STREAM_WORK ||
+            layout->objects[group->work].owner != (int32_t)i ||
+            !is_partner(layout, group->grad, COH_STREAM_GRAD, group->work, 1) ||
+            !is_partner(layout, group->state, COH_STREAM_STATE, group->work, 2) ||
+            (group->grad < 0) != (group->state < 0))
+            return bad(v, COH_NO_LINE, "a group whose work, grad and state do not match");
+    }
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].stream <= COH_STREAM_STATE &&
+            (layout->objects[i].owner < 0 ||
+             (uint32_t)layout->objects[i].owner >= layout->group_count))
+            return bad(v, COH_NO_LINE, "a stream of parameters without a group");
+    for (uint32_t i = 0; i < layout->resident_count; i++)
+        if (layout->residents[i].chunk >= layout->chunk_count ||
+            layout->residents[i].tier > COH_TIER_HOST)
+            return bad(v, COH_NO_LINE, "a resident that is no chunk of an arena");
+    return COH_OK;
+}
+
+static coh_status check_call(coh_verifier *v, uint32_t line_index)
+{
+    const coh_program *program = v->program;
+    const coh_instruction *line = &program->lines[line_index];
+    if (line->call == -1)
+        return COH_OK;
+    if (line->call < 0 || (uint32_t)line->call >= program->call_count)
+        return bad(v, line_index, "a call outside the table");
+    const coh_line_call *call = &program->calls[line->call];
+    if (!fits(call->binding_begin, call->binding_count, program->binding_count))
+        return bad(v, line_index, "bindings outside the table");
+    for (uint32_t i = 0; i < call->binding_count; i++)
+        if (program->bindings[call->binding_begin + i].operand >= line->operand_count)
+            return bad(v, line_index, "a binding to an operand that the line does not have");
+    return COH_OK;
+}
+
+static coh_status check_operands(coh_verifier *v, uint32_t line_index)
+{
+    const coh_program *program = v->program;
+    const coh_instruction *line = &program->lines[line_index];
+    for (uint32_t i = 0; i < line->operand_count; i++) {
+        const coh_operand *operand = &program->operands[line->operand_begin + i];
+        if (!object_exists(v->layout, operand->object) || operand->tier >= COH_TIER_COUNT ||
+            operand->touch_count == 0 ||
+            !fits(operand->touch_begin, operand->touch_count, program->touch_count))
+            return bad(v, line_index, "an operand with a bad object, tier or range of touches");
+        for (uint32_t t = 0; t < operand->touch_count; t++) {
+            const coh_touch *touch = &program->touches[operand->touch_begin + t];
+            if (touch->chunk >= v->layout->chunk_count ||
+                (touch->extent >= program->extent_count && touch->extent != COH_EXTENT_FILE))
+                return bad(v, line_index, "a touch of a chunk or extent that does not exist");
+            if (touch->extent != COH_EXTENT_FILE &&
+                (program->extents[touch->extent].chunk != touch->chunk ||
+                 program->extents[touch->extent].tier != operand->tier))
+                return bad(v, line_index, "a touch whose extent holds another chunk or tier");
+            if ((touch->extent == COH_EXTENT_FILE) != (operand->tier == COH_TIER_DISK))
+                return bad(v, line_index, "a file touch outside the disk tier, or the reverse");
+        }
+    }
+    return COH_OK;
+}
+
+coh_status coh_verify_tables(coh_verifier *v)
+{
+    const coh_program *program = v->program;
+    if ((unsigned)program->kind >= COH_PROGRAM_KIND_COUNT || program->line_count == 0)
+        return bad(v, COH_NO_LINE, "no kind, or no line");
+    if (program->line_count > UINT32_MAX / 64)
+        return bad(v, COH_NO_LINE, "too many lines");
+    COH_TRY(check_layout(v));
+    for (uint32_t i = 0; i < program->extent_count; i++)
+        if (program->extents[i].chunk >= v->layout->chunk_count ||
+            program->extents[i].tier > COH_TIER_HOST || program->extents[i].bytes == 0 ||
+            program->extents[i].offset > UINT64_MAX / 2 ||
+            program->extents[i].bytes > UINT64_MAX / 2)
+            return bad(v, COH_NO_LINE, "an extent of no chunk, no arena or no bytes");
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        if (line->opcode >= COH_OP_COUNT || line->lane >= COH_LANE_COUNT ||
+            !fits(line->operand_begin, line->operand_count, program->operand_count) ||
+            !fits(line->wait_begin, line->wait_count, program->wait_count))
+            return bad(v, i, "opcode, lane, or a range of operands or waits outside its table");
+        COH_TRY(check_operands(v, i));
+        COH_TRY(check_call(v, i));
+        for (uint32_t w = 0; w < line->wait_count; w++)
+            if (program->waits[line->wait_begin + w].lane >= COH_LANE_COUNT)
+                return bad(v, i, "a wait for a lane that does not exist");
+    }
+    return COH_OK;
+}
+
+coh_status coh_verify_index(coh_verifier *v)
+{
+    const coh_program *program = v->program;
+    for (uint32_t i = 0; i < program->line_count; i++)
+        v->ordinals[i] = ++v->lane_length[program->lines[i].lane];
+    uint32_t first = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        v->lane_first[lane] = first;
+        first += v->lane_length[lane];
+    }
+    for (uint32_t i = 0; i < program->line_count; i++)
+        v->lane_lines[v->lane_first[program->lines[i].lane] + v->ordinals[i] - 1] = i;
+    return COH_OK;
+}
