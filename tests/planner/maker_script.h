@@ -1,0 +1,35 @@
+/* maker_script.h - between the two halves of the program maker: what is computed, with no word on where. */
+#ifndef COH_TESTS_MAKER_SCRIPT_H
+#define COH_TESTS_MAKER_SCRIPT_H
+
+#include "tests/planner/program_maker.h"
+
+#define MAKER_PAGE ((uint64_t)4096)
+
+enum { WISH_MOST = 10, SCRIPT_MOST = 160 };
+
+/* Chunks [first, first + count) of an object, next to one another in the device tier. */
+typedef struct maker_wish {
+    int32_t object;
+    uint32_t first, count;
+    uint8_t access, role;
+} maker_wish;
+
+typedef struct script_line {
+    uint8_t opcode;
+    int8_t predicate_cell;
+    int has_call;
+    coh_line_call call;
+    maker_wish wishes[WISH_MOST];
+    int wish_count;
+} script_line;
+
+typedef struct maker_script {
+    script_line lines[SCRIPT_MOST];
+    int count;
+} maker_script;
+
+/* maker_stream.c: finds places, writes the program. */
+void stream_script(const maker_recipe *recipe, const maker_script *script, made_program *made);
+
+#endif

@@ -1,0 +1,594 @@
+#include "tests/planner/mutate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "tests/planner/program_maker.h"
+
+#define PAGE 4096
+
+const char *mutation_name(mutation_kind kind)
+{
+    static const char *const names[MUTATE_KIND_COUNT] = {
+        "drop wait",      "wait ordinal", "wait lane",     "wait carry", "add wait back",
+        "add wait ahead", "swap",         "extent offset", "relocate",   "operand offset",
+        "object offset",  "version",      "mover version", "use count",  "at end",
+        "at begin",       "extent bytes", "access",        "predicate",  "delete line",
+        "repeat line",    "retarget",     "micro-batch",   "operator",   "rows",
+        "adds",           "binding",      "touch extent",  "resident",   "peak",
+        "budget",         "wear",         "lane",          "depth",
+    };
+    return names[kind];
+}
+
+/* ---- copies ---- */
+
+#define COPY_TABLE(to, from, table, count, slack)                                                  \
+    do {                                                                                           \
+        COH_ALLOC((size_t)(from)->count + (slack), &(to)->table);                                  \
+        if ((from)->count > 0)                                                                     \
+            memcpy((to)->table, (from)->table, (from)->count * sizeof(*(from)->table));            \
+    } while (0)
+
+void copy_mutant(const coh_layout *layout, const coh_program *program,
+                 const coh_verify_options *options, mutant *out)
+{
+    *out = (mutant){ .layout = *layout, .program = *program, .options = *options };
+    COPY_TABLE(&out->layout, layout, objects, object_count, 0);
+    COPY_TABLE(&out->layout, layout, chunks, chunk_count, 0);
+    COPY_TABLE(&out->layout, layout, parameters, parameter_count, 0);
+    COPY_TABLE(&out->layout, layout, groups, group_count, 0);
+    COPY_TABLE(&out->layout, layout, residents, resident_count, 0);
+    COPY_TABLE(&out->layout, layout, input_objects, input_count, 0);
+    COPY_TABLE(&out->program, program, extents, extent_count, 0);
+    COPY_TABLE(&out->program, program, lines, line_count, 1);
+    COPY_TABLE(&out->program, program, operands, operand_count, 64);
+    COPY_TABLE(&out->program, program, touches, touch_count, 4096);
+    COPY_TABLE(&out->program, program, waits, wait_count, 64);
+    COPY_TABLE(&out->program, program, calls, call_count, 0);
+    COPY_TABLE(&out->program, program, bindings, binding_count, 0);
+}
+
+void free_mutant(mutant *m)
+{
+    coh_program_fini(&m->program);
+    coh_layout_fini(&m->layout);
+}
+
+/* ---- the list ---- */
+
+typedef struct mutation_list {
+    mutation *items;
+    size_t count, capacity;
+} mutation_list;
+
+static void add(mutation_list *list, mutation_kind kind, uint32_t index, int32_t amount)
+{
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity * 2 + 256;
+        list->items = realloc(list->items, list->capacity * sizeof(mutation));
+    }
+    list->items[list->count++] = (mutation){ kind, index, amount };
+}
+
+static void list_waits(const coh_program *p, mutation_list *list)
+{
+    for (uint32_t i = 0; i < p->line_count; i++)
+        for (uint32_t w = 0; w < p->lines[i].wait_count; w++) {
+            uint32_t index = p->lines[i].wait_begin + w;
+            add(list, MUTATE_DROP_WAIT, index, (int32_t)i);
+            add(list, MUTATE_WAIT_ORDINAL, index, 1);
+            add(list, MUTATE_WAIT_ORDINAL, index, -1);
+            add(list, MUTATE_WAIT_LANE, index, 1);
+            if (p->kind == COH_PROGRAM_BODY || w == 0)
+                add(list, MUTATE_WAIT_CARRY, index, 0);
+        }
+}
+
+static void list_lines(const coh_program *p, mutation_list *list)
+{
+    for (uint32_t i = 0; i < p->line_count; i++) {
+        const coh_instruction *line = &p->lines[i];
+        add(list, MUTATE_ADD_WAIT_BACK, i, 0);
+        add(list, MUTATE_ADD_WAIT_AHEAD, i, 0);
+        add(list, MUTATE_SWAP, i, 0);
+        add(list, MUTATE_DELETE, i, 0);
+        add(list, MUTATE_REPEAT, i, 0);
+        add(list, MUTATE_PREDICATE, i, 0);
+        if (line->lane != COH_LANE_COMPUTE) {
+            add(list, MUTATE_LANE, i, 1);
+            add(list, MUTATE_MOVER_VERSION, i, 1);
+            add(list, MUTATE_MOVER_VERSION, i, -1);
+        }
+        if (line->opcode == COH_OP_RECOMPUTE)
+            for (int32_t k = 0; k < 4; k++)
+                add(list, MUTATE_RETARGET, i, k);
+        if (line->call < 0 || line->opcode == COH_OP_ADD)
+            continue;
+        add(list, MUTATE_MICROBATCH, i, 1);
+        add(list, MUTATE_OPERATOR, i, 1);
+        for (int32_t k = 0; k < 3; k++)
+            add(list, MUTATE_ROWS, i, k);
+        if (line->opcode == COH_OP_BACKWARD)
+            for (int32_t k = 0; k < 2; k++)
+                add(list, MUTATE_ADDS, i, k);
+    }
+}
+
+static void list_tables(const coh_layout *layout, const coh_program *p, mutation_list *list)
+{
+    for (uint32_t e = 0; e < p->extent_count; e++) {
+        for (int32_t amount = -1; amount <= 1; amount += 2) {
+            add(list, MUTATE_EXTENT_OFFSET, e, amount * PAGE);
+            add(list, MUTATE_RELOCATE, e, amount * PAGE);
+            add(list, MUTATE_RELOCATE, e, amount * 3 * PAGE);
+            add(list, MUTATE_USE_COUNT, e, amount);
+            add(list, MUTATE_EXTENT_BYTES, e, amount * PAGE);
+        }
+        add(list, MUTATE_RELOCATE, e, 512);
+        add(list, MUTATE_AT_END, e, 0);
+        add(list, MUTATE_AT_BEGIN, e, 0);
+    }
+    for (uint32_t i = 0; i < p->operand_count; i++) {
+        add(list, MUTATE_OPERAND_OFFSET, i, PAGE);
+        add(list, MUTATE_OBJECT_OFFSET, i, PAGE);
+        for (int32_t access = COH_ACCESS_READ; access <= COH_ACCESS_BOTH; access++)
+            add(list, MUTATE_ACCESS, i, access);
+    }
+    for (uint32_t t = 0; t < p->touch_count; t++) {
+        add(list, MUTATE_VERSION, t, 1);
+        add(list, MUTATE_VERSION, t, -1);
+        add(list, MUTATE_TOUCH_EXTENT, t, 0);
+    }
+    for (uint32_t i = 0; i < p->binding_count; i++)
+        add(list, MUTATE_BINDING, i, 0);
+    for (uint32_t i = 0; i < layout->resident_count; i++) {
+        add(list, MUTATE_RESIDENT, i, PAGE);
+        add(list, MUTATE_RESIDENT, i, 0);
+    }
+    for (uint32_t tier = 0; tier < COH_TIER_COUNT; tier++) {
+        add(list, MUTATE_PEAK, tier, PAGE);
+        add(list, MUTATE_PEAK, tier, -PAGE);
+        add(list, MUTATE_BUDGET, tier, 0);
+    }
+    add(list, MUTATE_WEAR, 0, 0);
+    add(list, MUTATE_WEAR, 0, -1);
+    for (uint32_t lane = 0; lane < COH_LANE_COUNT; lane++) {
+        add(list, MUTATE_DEPTH, lane, 1);
+        add(list, MUTATE_DEPTH, lane, -1);
+    }
+}
+
+size_t list_mutations(const coh_layout *layout, const coh_program *program, mutation **out)
+{
+    mutation_list list = { 0 };
+    list_waits(program, &list);
+    list_lines(program, &list);
+    list_tables(layout, program, &list);
+    *out = list.items;
+    return list.count;
+}
+
+/* ---- making a changed program consistent again ---- */
+
+static int is_mover(const coh_instruction *line)
+{
+    return line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE;
+}
+
+static void count_versions(const coh_layout *layout, coh_program *p)
+{
+    int32_t *writes = calloc(layout->chunk_count, sizeof(int32_t));
+    for (uint32_t i = 0; i < p->line_count; i++) {
+        const coh_instruction *line = &p->lines[i];
+        for (int pass = 0; pass < 2; pass++)
+            for (uint32_t o = 0; o < line->operand_count; o++) {
+                const coh_operand *operand = &p->operands[line->operand_begin + o];
+                for (uint32_t t = 0; t < operand->touch_count; t++) {
+                    coh_touch *touch = &p->touches[operand->touch_begin + t];
+                    if (pass == 0)
+                        touch->version = writes[touch->chunk];
+                    else
+                        writes[touch->chunk] +=
+                            !is_mover(line) && (operand->access & COH_ACCESS_WRITE) != 0;
+                }
+            }
+    }
+    free(writes);
+}
+
+static void count_uses(coh_program *p)
+{
+    for (uint32_t e = 0; e < p->extent_count; e++)
+        p->extents[e].use_count = 0;
+    for (uint32_t i = 0; i < p->line_count; i++)
+        for (uint32_t o = 0; o < p->lines[i].operand_count; o++) {
+            const coh_operand *operand = &p->operands[p->lines[i].operand_begin + o];
+            for (uint32_t t = 0; t < operand->touch_count; t++)
+                if (p->touches[operand->touch_begin + t].extent != COH_EXTENT_FILE)
+                    p->extents[p->touches[operand->touch_begin + t].extent].use_count++;
+        }
+}
+
+static int make_consistent(const coh_layout *layout, coh_program *p)
+{
+    memset(p->lane_length, 0, sizeof(p->lane_length));
+    for (uint32_t i = 0; i < p->line_count; i++)
+        p->lines[i].ordinal = ++p->lane_length[p->lines[i].lane];
+    count_versions(layout, p);
+    count_uses(p);
+    return p->line_count > 0 && make_all_waits(p);
+}
+
+/* ---- waits ---- */
+
+/* Gives line i one wait more, its waits copied to the end of the table. */
+static void add_wait(coh_program *p, uint32_t i, coh_wait wait)
+{
+    coh_instruction *line = &p->lines[i];
+    coh_wait *grown = NULL;
+    COH_ALLOC((size_t)p->wait_count + line->wait_count + 1, &grown);
+    memcpy(grown, p->waits, p->wait_count * sizeof(coh_wait));
+    memcpy(grown + p->wait_count, p->waits + line->wait_begin, line->wait_count * sizeof(coh_wait));
+    coh_free(p->waits);
+    p->waits = grown;
+    line->wait_begin = p->wait_count;
+    p->wait_count += line->wait_count;
+    p->waits[p->wait_count++] = wait;
+    line->wait_count++;
+}
+
+static int change_wait(mutant *m, const mutation *what)
+{
+    coh_program *p = &m->program;
+    coh_wait *wait = &p->waits[what->index];
+    if (what->kind == MUTATE_DROP_WAIT) {
+        coh_instruction *line = &p->lines[what->amount];
+        *wait = p->waits[line->wait_begin + --line->wait_count];
+        return 1;
+    }
+    if (what->kind == MUTATE_WAIT_ORDINAL)
+        wait->ordinal += (uint32_t)what->amount;
+    if (what->kind == MUTATE_WAIT_CARRY)
+        wait->carry = !wait->carry;
+    if (what->kind == MUTATE_WAIT_LANE) {
+        do
+            wait->lane = (uint8_t)((wait->lane + 1) % COH_LANE_COUNT);
+        while (p->lane_length[wait->lane] == 0);
+        if (wait->ordinal > p->lane_length[wait->lane])
+            wait->ordinal = p->lane_length[wait->lane];
+    }
+    return 1;
+}
+
+static int add_any_wait(mutant *m, const mutation *what, uint64_t seed)
+{
+    coh_program *p = &m->program;
+    uint32_t i = what->index, ahead = what->kind == MUTATE_ADD_WAIT_AHEAD;
+    uint32_t room = ahead ? p->line_count - i - 1 : i;
+    if (room == 0)
+        return 0;
+    uint32_t other = (ahead ? i + 1 : 0) + (uint32_t)coh_rng_below(seed, 2, i, room);
+    add_wait(p, i, (coh_wait){ p->lines[other].ordinal, p->lines[other].lane, 0 });
+    return 1;
+}
+
+/* ---- lines ---- */
+
+static int swap_lines(coh_program *p, uint32_t i)
+{
+    for (uint32_t j = i + 1; j < p->line_count; j++) {
+        if (p->lines[j].lane != p->lines[i].lane)
+            continue;
+        coh_instruction a = p->lines[i], b = p->lines[j];
+        p->lines[i] = b;
+        p->lines[j] = a;
+        p->lines[i].ordinal = a.ordinal; /* the place keeps its number and key */
+        p->lines[i].position = a.position;
+        p->lines[i].before_after = a.before_after;
+        p->lines[j].ordinal = b.ordinal;
+        p->lines[j].position = b.position;
+        p->lines[j].before_after = b.before_after;
+        return 1;
+    }
+    return 0;
+}
+
+static int repeat_line(mutant *m, uint32_t i)
+{
+    coh_program *p = &m->program;
+    memmove(&p->lines[i + 1], &p->lines[i], (p->line_count - i) * sizeof(*p->lines));
+    p->line_count++;
+    coh_instruction *copy = &p->lines[i + 1];
+    uint32_t begin = p->operand_count;
+    for (uint32_t o = 0; o < copy->operand_count; o++) {
+        coh_operand operand = p->operands[copy->operand_begin + o];
+        memcpy(&p->touches[p->touch_count], &p->touches[operand.touch_begin],
+               operand.touch_count * sizeof(coh_touch));
+        operand.touch_begin = p->touch_count;
+        p->touch_count += operand.touch_count;
+        p->operands[p->operand_count++] = operand;
+    }
+    copy->operand_begin = begin;
+    return make_consistent(&m->layout, p);
+}
+
+/* First and last line that uses an extent. */
+static void span_of(const coh_program *p, uint32_t extent, uint32_t *first, uint32_t *last)
+{
+    *first = UINT32_MAX;
+    *last = 0;
+    for (uint32_t i = 0; i < p->line_count; i++)
+        for (uint32_t o = 0; o < p->lines[i].operand_count; o++) {
+            const coh_operand *operand = &p->operands[p->lines[i].operand_begin + o];
+            for (uint32_t t = 0; t < operand->touch_count; t++)
+                if (p->touches[operand->touch_begin + t].extent == extent) {
+                    *first = i < *first ? i : *first;
+                    *last = i;
+                }
+        }
+}
+
+/* The amount-th other chunk of the same size that stands in the device while line i runs takes the place
+ * of its first operand. */
+static int retarget(mutant *m, const mutation *what)
+{
+    coh_program *p = &m->program;
+    const coh_instruction *line = &p->lines[what->index];
+    coh_operand *operand = &p->operands[line->operand_begin];
+    coh_touch *touch = &p->touches[operand->touch_begin];
+    int32_t left = what->amount;
+    for (uint32_t e = 0; e < p->extent_count && operand->touch_count == 1; e++) {
+        uint32_t first = 0, last = 0;
+        const coh_extent *extent = &p->extents[e];
+        span_of(p, e, &first, &last);
+        if (e == touch->extent || extent->tier != COH_TIER_DEVICE ||
+            extent->bytes != operand->bytes || first > what->index || last < what->index ||
+            left-- > 0)
+            continue;
+        for (uint32_t o = 0; o < line->operand_count; o++)
+            if (p->operands[line->operand_begin + o].object ==
+                m->layout.chunks[extent->chunk].object)
+                return 0;
+        *touch = (coh_touch){ extent->chunk, e, 0 };
+        operand->object = m->layout.chunks[extent->chunk].object;
+        operand->object_offset = m->layout.chunks[extent->chunk].object_offset;
+        operand->offset = extent->offset;
+        p->bindings[p->calls[line->call].binding_begin].object_offset = operand->object_offset;
+        return make_consistent(&m->layout, p);
+    }
+    return 0;
+}
+
+static int change_call(mutant *m, const mutation *what)
+{
+    coh_line_call *call = &m->program.calls[m->program.lines[what->index].call];
+    if (what->kind == MUTATE_MICROBATCH)
+        call->microbatch += what->amount;
+    if (what->kind == MUTATE_OPERATOR)
+        call->operator_index += what->amount;
+    if (what->kind == MUTATE_ADDS && what->amount == 0)
+        call->parameter_grad_adds ^= 1;
+    if (what->kind == MUTATE_ADDS && what->amount == 1)
+        call->input_grad_adds ^= 1;
+    if (what->kind == MUTATE_ROWS) {
+        call->row_begin += what->amount == 0;
+        call->row_end += what->amount == 1;
+        call->row_count += what->amount == 2;
+    }
+    int has_port = what->kind != MUTATE_ADDS;
+    for (uint32_t i = 0; i < call->binding_count; i++) {
+        const coh_binding *binding = &m->program.bindings[call->binding_begin + i];
+        has_port |=
+            binding->port == 0 &&
+            binding->role == (what->amount == 0 ? COH_ROLE_PARAMETER_GRAD : COH_ROLE_INPUT_GRAD);
+    }
+    return has_port; /* a bit for a port that is not there means nothing */
+}
+
+static int change_line(mutant *m, const mutation *what)
+{
+    coh_program *p = &m->program;
+    uint32_t i = what->index;
+    coh_instruction *line = &p->lines[i];
+    int is_small = p->line_count <= 400;
+    if (what->kind == MUTATE_SWAP)
+        return swap_lines(p, i);
+    if (what->kind == MUTATE_REPEAT)
+        return is_small && repeat_line(m, i);
+    if (what->kind == MUTATE_RETARGET)
+        return is_small && retarget(m, what);
+    if (what->kind == MUTATE_DELETE) {
+        p->line_count--;
+        memmove(line, line + 1, (p->line_count - i) * sizeof(*line));
+        return is_small && make_consistent(&m->layout, p);
+    }
+    if (what->kind == MUTATE_PREDICATE) {
+        line->predicate_cell =
+            line->predicate_cell == COH_CELL_NONE ? COH_CELL_PENDING : COH_CELL_NONE;
+        return p->kind == COH_PROGRAM_BODY || line->opcode == COH_OP_UPDATE || is_mover(line);
+    }
+    if (what->kind == MUTATE_LANE) { /* to the end of another lane that has lines */
+        uint8_t lane = line->lane;
+        do
+            lane = (uint8_t)((lane + 1) % COH_LANE_COUNT);
+        while (p->lane_length[lane] == 0);
+        if (lane == line->lane || !is_small)
+            return 0;
+        line->lane = lane;
+        return make_consistent(&m->layout, p);
+    }
+    coh_operand *from = &p->operands[line->operand_begin];
+    p->touches[from[0].touch_begin].version += what->amount;
+    p->touches[from[1].touch_begin].version += what->amount;
+    return 1;
+}
+
+/* ---- extents, operands, limits ---- */
+
+static int relocate(mutant *m, const mutation *what)
+{
+    coh_program *p = &m->program;
+    coh_extent *extent = &p->extents[what->index];
+    if (what->amount < 0 && extent->offset < (uint64_t)-what->amount)
+        return 0;
+    extent->offset += (uint64_t)(int64_t)what->amount;
+    for (uint32_t i = 0; i < p->operand_count; i++)
+        if (p->touches[p->operands[i].touch_begin].extent == what->index)
+            p->operands[i].offset = extent->offset;
+    memset(p->peak_bytes, 0, sizeof(p->peak_bytes)); /* the books follow */
+    p->peak_bytes[COH_TIER_DEVICE] = m->layout.pinned_bytes;
+    for (uint32_t e = 0; e < p->extent_count; e++)
+        if (p->extents[e].offset + p->extents[e].bytes > p->peak_bytes[p->extents[e].tier])
+            p->peak_bytes[p->extents[e].tier] = p->extents[e].offset + p->extents[e].bytes;
+    return 1;
+}
+
+static int change_extent(mutant *m, const mutation *what)
+{
+    coh_extent *extent = &m->program.extents[what->index];
+    if (what->kind == MUTATE_RELOCATE)
+        return relocate(m, what);
+    if (what->kind == MUTATE_AT_END)
+        extent->at_end = !extent->at_end;
+    if (what->kind == MUTATE_AT_BEGIN)
+        extent->at_begin = !extent->at_begin;
+    if (what->kind == MUTATE_USE_COUNT)
+        extent->use_count += (uint32_t)what->amount;
+    if (what->kind == MUTATE_EXTENT_BYTES) {
+        extent->bytes += (uint64_t)(int64_t)what->amount;
+        return extent->bytes > 0;
+    }
+    if (what->kind == MUTATE_EXTENT_OFFSET) {
+        if (what->amount < 0 && extent->offset < PAGE)
+            return 0;
+        extent->offset += (uint64_t)(int64_t)what->amount;
+    }
+    return 1;
+}
+
+static int change_touch(mutant *m, const mutation *what)
+{
+    coh_program *p = &m->program;
+    coh_touch *touch = &p->touches[what->index];
+    if (what->kind == MUTATE_VERSION) {
+        touch->version += what->amount;
+        return 1;
+    }
+    for (uint32_t e = 0; e < p->extent_count && touch->extent != COH_EXTENT_FILE; e++)
+        if (e != touch->extent && p->extents[e].chunk == touch->chunk &&
+            p->extents[e].tier == p->extents[touch->extent].tier) {
+            touch->extent = e;
+            return 1;
+        }
+    return 0;
+}
+
+static int change_operand(mutant *m, const mutation *what)
+{
+    coh_operand *operand = &m->program.operands[what->index];
+    if (what->kind == MUTATE_ACCESS) {
+        int is_changed = operand->access != what->amount;
+        operand->access = (uint8_t)what->amount;
+        return is_changed;
+    }
+    if (what->kind == MUTATE_OPERAND_OFFSET)
+        operand->offset += (uint64_t)what->amount;
+    else
+        operand->object_offset += (uint64_t)what->amount;
+    return 1;
+}
+
+static int change_resident(mutant *m, const mutation *what)
+{
+    coh_resident *entries = m->layout.residents;
+    if (what->amount != 0) {
+        entries[what->index].offset += (uint64_t)what->amount;
+        return 1;
+    }
+    m->layout.resident_count--;
+    memmove(&entries[what->index], &entries[what->index + 1],
+            (m->layout.resident_count - what->index) * sizeof(*entries));
+    return 1;
+}
+
+static int change_limit(mutant *m, const mutation *what)
+{
+    coh_program *p = &m->program;
+    uint32_t i = what->index;
+    uint64_t written = 0;
+    switch (what->kind) {
+    case MUTATE_PEAK:
+        p->peak_bytes[i] += (uint64_t)(int64_t)what->amount;
+        return i != COH_TIER_DISK;
+    case MUTATE_BUDGET:
+        m->options.budget_bytes[i] =
+            (i == COH_TIER_DISK ? m->layout.file_bytes : p->peak_bytes[i]) - PAGE;
+        return (i == COH_TIER_DISK ? m->layout.file_bytes : p->peak_bytes[i]) > 0;
+    case MUTATE_DEPTH:
+        p->lane_depth[i] += (uint32_t)what->amount;
+        return p->lane_length[i] > 0;
+    default:
+        break;
+    }
+    for (uint32_t l = 0; l < p->line_count; l++)
+        written += p->lines[l].opcode == COH_OP_WRITE ? p->lines[l].bytes : 0;
+    m->options.wear_bytes = written + (uint64_t)(int64_t)what->amount;
+    return written > 1;
+}
+
+int apply_mutation(mutant *m, const mutation *what, uint64_t seed)
+{
+    switch (what->kind) {
+    case MUTATE_DROP_WAIT:
+    case MUTATE_WAIT_ORDINAL:
+    case MUTATE_WAIT_LANE:
+    case MUTATE_WAIT_CARRY:
+        return change_wait(m, what);
+    case MUTATE_ADD_WAIT_BACK:
+    case MUTATE_ADD_WAIT_AHEAD:
+        return add_any_wait(m, what, seed);
+    case MUTATE_SWAP:
+    case MUTATE_DELETE:
+    case MUTATE_REPEAT:
+    case MUTATE_RETARGET:
+    case MUTATE_PREDICATE:
+    case MUTATE_LANE:
+    case MUTATE_MOVER_VERSION:
+        return change_line(m, what);
+    case MUTATE_MICROBATCH:
+    case MUTATE_OPERATOR:
+    case MUTATE_ROWS:
+    case MUTATE_ADDS:
+        return change_call(m, what);
+    case MUTATE_EXTENT_OFFSET:
+    case MUTATE_RELOCATE:
+    case MUTATE_USE_COUNT:
+    case MUTATE_AT_END:
+    case MUTATE_AT_BEGIN:
+    case MUTATE_EXTENT_BYTES:
+        return change_extent(m, what);
+    case MUTATE_OPERAND_OFFSET:
+    case MUTATE_OBJECT_OFFSET:
+    case MUTATE_ACCESS:
+        return change_operand(m, what);
+    case MUTATE_VERSION:
+    case MUTATE_TOUCH_EXTENT:
+        return change_touch(m, what);
+    case MUTATE_BINDING:
+        m->program.bindings[what->index].object_offset += (uint64_t)1 << 40;
+        return 1;
+    case MUTATE_RESIDENT:
+        return change_resident(m, what);
+    case MUTATE_PEAK:
+    case MUTATE_BUDGET:
+    case MUTATE_WEAR:
+    case MUTATE_DEPTH:
+        return change_limit(m, what);
+    case MUTATE_KIND_COUNT:
+        break;
+    }
+    return 0;
+}

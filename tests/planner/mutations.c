@@ -1,0 +1,153 @@
+#include "tests/planner/mutations.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "base/rng.h"
+#include "tests/planner/happens_before.h"
+#include "tests/planner/mutate.h"
+#include "tests/planner/poison_run.h"
+
+/* ---- harm ---- */
+
+/* Why this program must not run, or NULL. */
+static const char *find_harm(const mutant *m, const poison_result *original, char *text,
+                             size_t text_bytes)
+{
+    uint32_t run_count = m->program.kind == COH_PROGRAM_BODY ? 3 : 1;
+    hb_conflict race;
+    poison_result found;
+    if (hb_find_race(&m->program, run_count, &race)) {
+        snprintf(text, text_bytes, "lines %u and %u are not ordered (or a wait is never met)",
+                 race.a, race.b);
+        return text;
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (m->program.lane_length[lane] > 0 && m->program.lane_depth[lane] == 0)
+            return "a lane of depth 0";
+    poison_run(&m->layout, &m->program, run_count, NULL, &found);
+    if (found.is_faulty) {
+        snprintf(text, text_bytes, "%s", found.fault);
+        return text;
+    }
+    if (found.hash != original->hash)
+        return "it leaves other values";
+    for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)
+        if (found.peak_bytes[tier] != m->program.peak_bytes[tier] ||
+            found.peak_bytes[tier] > m->options.budget_bytes[tier])
+            return "it takes more or less room than it says or has";
+    if (m->layout.file_bytes > m->options.budget_bytes[COH_TIER_DISK])
+        return "the store is larger than the disk budget";
+    if (m->options.wear_bytes > 0 && found.wear_bytes > m->options.wear_bytes)
+        return "it writes more than the limit";
+    return NULL;
+}
+
+/* ---- one mutation ---- */
+
+static void judge(const mutant *m, const mutation *what, const poison_result *original,
+                  coh_mutation_report *report)
+{
+    char text[256];
+    const char *harm = find_harm(m, original, text, sizeof(text));
+    coh_verify_result result;
+    coh_status status = coh_verify(&m->layout, &m->program, &m->options, &result);
+    report->total++;
+    report->harmful += harm != NULL;
+    report->benign += harm == NULL;
+    report->kind_harmful[what->kind] += harm != NULL;
+    report->kind_benign[what->kind] += harm == NULL;
+    if (harm != NULL && status == COH_OK && report->missed++ == 0)
+        snprintf(report->first_missed, sizeof(report->first_missed), "%s %u (%d): %s",
+                 mutation_name(what->kind), what->index, what->amount, harm);
+    if (harm == NULL && status != COH_OK && report->false_alarms++ == 0)
+        snprintf(report->first_false_alarm, sizeof(report->first_false_alarm), "%s %u (%d): %s",
+                 mutation_name(what->kind), what->index, what->amount, coh_last_error());
+    if (harm == NULL || status == COH_OK)
+        return;
+    report->caught++;
+    report->rule_caught[result.rule]++;
+    coh_verify_options without = m->options;
+    without.rules_off |= 1u << result.rule;
+    if (coh_verify(&m->layout, &m->program, &without, NULL) == COH_OK)
+        report->rule_escapes[result.rule]++;
+}
+
+/* Kinds of which a program has few are always made; dropped waits four times as often as others. */
+static int is_drawn(mutation_kind kind, uint64_t seed, size_t i, size_t count, uint32_t most)
+{
+    if (most == 0 || kind == MUTATE_RETARGET || kind == MUTATE_RESIDENT || kind == MUTATE_PEAK ||
+        kind == MUTATE_BUDGET || kind == MUTATE_WEAR || kind == MUTATE_DEPTH)
+        return 1;
+    uint64_t draw = coh_rng_below(seed, 1, i, count);
+    return draw < (kind == MUTATE_DROP_WAIT ? 4 * (uint64_t)most : most);
+}
+
+coh_mutation_report run_mutations(const coh_layout *layout, const coh_program *program,
+                                  const coh_verify_options *options, uint64_t seed, uint32_t most)
+{
+    coh_mutation_report report = { 0 };
+    poison_result original;
+    uint32_t run_count = program->kind == COH_PROGRAM_BODY ? 3 : 1;
+    poison_run(layout, program, run_count, NULL, &original);
+    coh_status status = coh_verify(layout, program, options, NULL);
+    if (status != COH_OK || original.is_faulty) {
+        report.false_alarms = 1;
+        snprintf(report.first_false_alarm, sizeof(report.first_false_alarm),
+                 "the original: %s / %s", status != COH_OK ? coh_last_error() : "accepted",
+                 original.is_faulty ? original.fault : "runs");
+        return report;
+    }
+    mutation *list = NULL;
+    size_t count = list_mutations(layout, program, &list);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_drawn(list[i].kind, seed, i, count, most))
+            continue;
+        mutant m;
+        copy_mutant(layout, program, options, &m);
+        if (apply_mutation(&m, &list[i], seed + i))
+            judge(&m, &list[i], &original, &report);
+        free_mutant(&m);
+    }
+    free(list);
+    return report;
+}
+
+/* ---- reports ---- */
+
+void add_report(coh_mutation_report *sum, const coh_mutation_report *report)
+{
+    sum->total += report->total;
+    sum->harmful += report->harmful;
+    sum->benign += report->benign;
+    sum->caught += report->caught;
+    if (sum->missed == 0)
+        memcpy(sum->first_missed, report->first_missed, sizeof(sum->first_missed));
+    if (sum->false_alarms == 0)
+        memcpy(sum->first_false_alarm, report->first_false_alarm, sizeof(sum->first_false_alarm));
+    sum->missed += report->missed;
+    sum->false_alarms += report->false_alarms;
+    for (int i = 0; i < MUTATE_KIND_COUNT; i++) {
+        sum->kind_harmful[i] += report->kind_harmful[i];
+        sum->kind_benign[i] += report->kind_benign[i];
+    }
+    for (int i = 0; i < COH_RULE_COUNT; i++) {
+        sum->rule_caught[i] += report->rule_caught[i];
+        sum->rule_escapes[i] += report->rule_escapes[i];
+    }
+}
+
+void print_report(const char *name, const coh_mutation_report *report)
+{
+    printf(
+        "%s: %u mutations, %u harmful, %u benign; %u harmful caught, %u missed, %u false alarms\n",
+        name, report->total, report->harmful, report->benign, report->caught, report->missed,
+        report->false_alarms);
+    if (report->missed > 0)
+        printf("  missed: %s\n", report->first_missed);
+    if (report->false_alarms > 0)
+        printf("  false alarm: %s\n", report->first_false_alarm);
+}
