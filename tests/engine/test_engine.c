@@ -543,8 +543,6 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
         const coh_fault_plan faults = {
             .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
         };
-        run r;
-        run_prepare(&r, &placements[2], 1);
         coh_store_fault_plan(&faults);
         coh_status status = coh_engine_create(r.plan, &r.options, &r.engine);
         if (status == COH_OK)
