@@ -1,0 +1,203 @@
+/* A streamed training run in which one operation of the working store goes wrong, for every operation:
+ * the run ends with the right status and a sentence, or with the numbers of the undisturbed run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "offload/store.h"
+#include "tests/faults/fault_model.h"
+
+enum { RUN_SECONDS = 60 }; /* of one run that takes milliseconds */
+
+static const char *store;
+static fault_model_size size;
+static coh_graph *graph;
+static coh_plan *plan;
+static uint64_t expected_hash;
+static int64_t stride; /* 1: every operation */
+static int64_t operation_count;
+
+static const coh_fault_plan no_faults = {
+    .seed = 1, .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
+};
+
+/* The hash in memory is the oracle of every streamed run. */
+static int set_up(void **state)
+{
+    (void)state;
+    coh_plan_options options;
+    coh_engine_options engine_options;
+    coh_plan *in_memory;
+    coh_engine *engine;
+    fault_watchdog(RUN_SECONDS, "set-up");
+    assert_int_equal(fault_graph(size, &graph), COH_OK);
+    fault_plan_options(0, &options);
+    assert_int_equal(coh_plan_create(graph, &options, &in_memory), COH_OK);
+    fault_engine_options(NULL, &engine_options);
+    assert_int_equal(fault_run(in_memory, &engine_options, &engine, &expected_hash), COH_OK);
+    fault_destroy(engine);
+    coh_plan_destroy(in_memory);
+    fault_plan_options(fault_smallest_bytes(graph), &options);
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    return 0;
+}
+
+typedef struct outcome {
+    coh_status status;
+    uint64_t hash;
+    int was_hit;
+    uint64_t operation_count;
+} outcome;
+
+/* One run under `faults`. A failed engine answers with the same failure until it is destroyed. */
+static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t n)
+{
+    char name[96];
+    coh_engine_options options;
+    coh_engine *engine = NULL;
+    outcome out;
+    snprintf(name, sizeof(name), "%s store, %s at operation %" PRId64, store, what, n);
+    fault_watchdog(RUN_SECONDS, name);
+    fault_engine_options(store, &options);
+    coh_store_fault_plan(faults);
+    out.status = fault_run(plan, &options, &engine, &out.hash);
+    out.was_hit = coh_store_fault_was_hit();
+    out.operation_count = coh_store_fault_operations();
+    if (out.status != COH_OK) {
+        uint64_t hash;
+        char sentence[1024];
+        snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+        fault_check_sentence(sentence);
+        assert_non_null(engine); /* the store is first used by init */
+        assert_int_equal(coh_engine_hash(engine, &hash), out.status);
+        assert_string_equal(coh_last_error(), sentence);
+    }
+    fault_destroy(engine);
+    coh_store_fault_plan(NULL);
+    return out;
+}
+
+static void an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory(void **state)
+{
+    (void)state;
+    outcome out = run_with(&no_faults, "nothing", -1);
+    assert_int_equal(out.status, COH_OK);
+    assert_true(out.hash == expected_hash);
+    assert_true(out.operation_count > 50); /* or nothing below says much */
+    operation_count = (int64_t)out.operation_count;
+    printf("%s store: %" PRId64 " operations in a run, one in %" PRId64 " is broken\n", store,
+           operation_count, stride);
+}
+
+static void every_failing_operation_ends_the_run(int error, const char *what)
+{
+    for (int64_t n = 0; n < operation_count; n += stride) {
+        coh_fault_plan faults = no_faults;
+        faults.fail_at = n;
+        faults.fail_errno = error;
+        outcome out = run_with(&faults, what, n);
+        assert_true(out.was_hit);
+        if (out.status != COH_ERR_IO)
+            fail_msg("%s at %d: %s", what, (int)n, coh_status_name(out.status));
+    }
+    assert_int_equal(coh_status_exit_code(COH_ERR_IO), 5);
+}
+
+static void every_operation_that_fails_with_eio_ends_the_run(void **state)
+{
+    (void)state;
+    every_failing_operation_ends_the_run(EIO, "EIO");
+}
+
+static void every_operation_that_fails_with_enospc_ends_the_run(void **state)
+{
+    (void)state;
+    every_failing_operation_ends_the_run(ENOSPC, "ENOSPC");
+}
+
+static void every_short_operation_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < operation_count; n += stride) {
+        coh_fault_plan faults = no_faults;
+        faults.short_at = n;
+        outcome out = run_with(&faults, "short", n);
+        assert_true(out.was_hit);
+        assert_int_equal(out.status, COH_OK);
+        assert_true(out.hash == expected_hash);
+    }
+}
+
+static void every_late_operation_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < operation_count; n += stride) {
+        coh_fault_plan faults = no_faults;
+        faults.late_at = n;
+        faults.delay_most_us = 50; /* so that others overtake */
+        faults.seed = (uint64_t)n;
+        outcome out = run_with(&faults, "late", n);
+        assert_true(out.was_hit);
+        assert_int_equal(out.status, COH_OK);
+        assert_true(out.hash == expected_hash);
+    }
+}
+
+/* A flip in what is written is found when it is read back. A chunk that is written over or never read
+ * again harms nobody: then the hash is the right one. */
+static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
+{
+    (void)state;
+    int64_t found_count = 0, unread_count = 0;
+    for (int64_t n = 0; n < operation_count; n += stride) {
+        coh_fault_plan faults = no_faults;
+        faults.flip_at = n;
+        faults.seed = (uint64_t)n;
+        outcome out = run_with(&faults, "flip", n);
+        assert_true(out.was_hit);
+        if (out.status == COH_OK)
+            assert_true(out.hash == expected_hash);
+        else if (out.status != COH_ERR_CORRUPT)
+            fail_msg("flip at %d: %s", (int)n, coh_status_name(out.status));
+        found_count += out.status == COH_ERR_CORRUPT;
+        unread_count += out.status == COH_OK;
+    }
+    assert_int_equal(coh_status_exit_code(COH_ERR_CORRUPT), 4);
+    printf("flips: %" PRId64 " found, %" PRId64 " in chunks that nobody read again\n", found_count,
+           unread_count);
+    assert_true(found_count > 9 * unread_count);
+}
+
+/* test_store_run STORE [STRIDE]: which store; the larger model, every STRIDEth operation of it. */
+int main(int argument_count, char **arguments)
+{
+    store = argument_count > 1 ? arguments[1] : "mem";
+    size = argument_count > 2 ? FAULT_TINY_GPT : FAULT_TWO_OPERATORS;
+    stride = argument_count > 2 ? strtol(arguments[2], NULL, 10) : 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory),
+        cmocka_unit_test(every_operation_that_fails_with_eio_ends_the_run),
+        cmocka_unit_test(every_operation_that_fails_with_enospc_ends_the_run),
+        cmocka_unit_test(every_short_operation_changes_no_bit),
+        cmocka_unit_test(every_late_operation_changes_no_bit),
+        cmocka_unit_test(a_flipped_bit_in_any_chunk_is_found_and_never_a_number),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
