@@ -108,7 +108,7 @@ static const coh_op_kind loss_kind = {
     .backward = loss_backward,
 };
 
-coh_status small_model_create(coh_graph **out_graph)
+static coh_status create(const coh_op_kind *kind, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
     coh_status status = coh_graph_create(&graph);
@@ -125,7 +125,7 @@ coh_status small_model_create(coh_graph **out_graph)
                                    .attribute_bytes = sizeof(i),
                                    .inputs = &tensor,
                                    .block = i };
-        status = coh_graph_op(graph, &layer_kind, &args, &output, NULL);
+        status = coh_graph_op(graph, kind, &args, &output, NULL);
         tensor = output;
     }
     const coh_op_args args = { .name = "loss", .inputs = &tensor, .block = -1 };
@@ -136,6 +136,19 @@ coh_status small_model_create(coh_graph **out_graph)
         status = coh_graph_loss(graph, loss);
     *out_graph = graph;
     return status;
+}
+
+coh_status small_model_create(coh_graph **out_graph)
+{
+    return create(&layer_kind, out_graph);
+}
+
+coh_status small_model_create_overwriting(coh_graph **out_graph)
+{
+    coh_op_kind kind = layer_kind;
+    kind.can_add_grad = (coh_port_mask){ 0 };
+    kind.can_skip_grad = (coh_port_mask){ 0 };
+    return create(&kind, out_graph);
 }
 
 /* ---- the oracle ---- */

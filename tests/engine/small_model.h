@@ -14,6 +14,10 @@ enum { SMALL_LAYERS = 4, SMALL_ELEMENTS = 40000, SMALL_MICROBATCHES = 2 };
 
 coh_status small_model_create(coh_graph **out_graph);
 
+/* The same model, its layers wrapped as if they could neither add to a gradient nor leave one out: the
+ * planner gives scratch and ADD lines. */
+coh_status small_model_create_overwriting(coh_graph **out_graph);
+
 /* The same in plain loops, gradients in double. */
 typedef struct small_oracle {
     float w[SMALL_LAYERS][SMALL_ELEMENTS], b[SMALL_LAYERS][SMALL_ELEMENTS];

@@ -1,0 +1,82 @@
+/* A wrapped layer that only overwrites its gradients trains to the same bits as one that adds: here every
+ * value is one product or one sum, so scratch and ADD round as the kernel's own addition does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/engine/small_model.h"
+
+static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
+
+static void must(coh_status status, const char *what)
+{
+    if (status != COH_OK)
+        fail_msg("%s: %s", what, coh_last_error());
+}
+
+/* Trains three steps and gives the hash; `percent` of the in-memory bytes, beside a disk. */
+static uint64_t train(const coh_graph *graph, uint64_t percent, int deferred)
+{
+    coh_plan_options plan_options;
+    coh_engine_options options;
+    coh_plan *plan = NULL;
+    coh_engine *engine = NULL;
+    uint64_t whole = 0, hash = 0;
+    coh_plan_options_init(&plan_options);
+    plan_options.microbatch_count = SMALL_MICROBATCHES;
+    plan_options.deferred_update = deferred;
+    plan_options.chunk_bytes = 1 << 16;
+    must(coh_plan_in_memory_bytes(graph, &plan_options, &whole), "in memory");
+    if (percent < 100) {
+        plan_options.device_memory_bytes = whole * percent / 100;
+        plan_options.disk_bytes = UINT64_MAX;
+    }
+    must(coh_plan_create(graph, &plan_options, &plan), "plan");
+    coh_engine_options_init(&options);
+    options.poison = 1;
+    options.store = "mem";
+    options.disk_folder = ".";
+    must(coh_engine_create(plan, &options, &engine), "create");
+    must(coh_engine_init(engine, 7), "init");
+    for (uint64_t step = 0; step < 3; step++) {
+        coh_step_input step_input = { .step = step,
+                                      .seed = 1,
+                                      .learning_rate = 0.01f,
+                                      .clip = deferred ? 1.0f : 0.0f,
+                                      .inputs = { input } };
+        coh_step_result result;
+        small_model_input(step, input);
+        must(coh_engine_step(engine, &step_input, &result), "step");
+        assert_true(result.finite);
+    }
+    must(coh_engine_hash(engine, &hash), "hash");
+    coh_engine_destroy(engine);
+    coh_plan_destroy(plan);
+    return hash;
+}
+
+static void kinds_that_overwrite_train_to_the_bits_of_kinds_that_add(void **state)
+{
+    (void)state;
+    coh_graph *adding = NULL, *overwriting = NULL;
+    must(small_model_create(&adding), "graph");
+    must(small_model_create_overwriting(&overwriting), "graph");
+    for (int deferred = 0; deferred < 2; deferred++) {
+        uint64_t expected = train(adding, 100, deferred);
+        assert_int_equal(train(overwriting, 100, deferred), expected);
+        assert_int_equal(train(overwriting, 60, deferred), expected);
+    }
+    coh_graph_destroy(adding);
+    coh_graph_destroy(overwriting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_that_overwrite_train_to_the_bits_of_kinds_that_add),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
