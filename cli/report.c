@@ -11,7 +11,7 @@
 coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t last_step,
                            int64_t tokens_per_step, double predicted_step_s, cli_report *out_report)
 {
-    uint64_t every = (last_step - first_step) / CLI_REPORT_PLAIN_LINES;
+    uint64_t every = (last_step - first_step + CLI_REPORT_PLAIN_LINES - 1) / CLI_REPORT_PLAIN_LINES;
     *out_report = (cli_report){ .log_descriptor = -1,
                                 .terminal = isatty(STDERR_FILENO),
                                 .first_step = first_step,

@@ -7,7 +7,7 @@
 
 #include "cli/say.h"
 
-enum { CLI_REPORT_RECENT = 16, CLI_REPORT_PLAIN_LINES = 50 };
+enum { CLI_REPORT_RECENT = 16, CLI_REPORT_PLAIN_LINES = 25 };
 
 typedef struct cli_report {
     int log_descriptor; /* -1: no --log */
