@@ -1,0 +1,303 @@
+/* The life of an engine beside its steps: checkpoints, first values, broken numbers, figures, faults. */
+#include "tests/engine/engine_bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "offload/store.h"
+
+/* ---- checkpoints ---- */
+
+static void remove_checkpoint(const char *path)
+{
+    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
+                                         "manifest.json" };
+    char name[256];
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
+        unlink(name);
+    }
+    rmdir(path);
+}
+
+static void resumed_under_another_placement_gives_the_same_bits(void **state)
+{
+    (void)state;
+    char folder[] = "test_engine_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/save", folder);
+    run r;
+    run_begin(&r, &placements[2], 1);
+    uint64_t expected = train(&r, 5, 0.002f);
+    assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
+    uint64_t half = train(&r, 2, 0.002f);
+    const coh_checkpoint_note note = { .step = 2, .json = "{\"who\":\"test\"}" };
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_ARGUMENT); /* exists */
+    run_end(&r);
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        int changed = -1;
+        run_prepare(&r, &placements[p], 1);
+        run_create(&r);
+        if (coh_engine_load(r.engine, path, &changed) != COH_OK)
+            fail_msg("%s: %s", placements[p].name, coh_last_error());
+        assert_int_equal(changed, 0);
+        assert_true(run_hash(&r) == half);
+        coh_step_result result;
+        for (uint64_t step = 2; step < 5; step++)
+            run_step(&r, step, 0.002f, &result);
+        assert_int_equal(result.applied_count, 5);
+        assert_true(run_hash(&r) == expected);
+        run_end(&r);
+    }
+    remove_checkpoint(path);
+    rmdir(folder);
+}
+
+static void an_engine_without_values_refuses_to_run(void **state)
+{
+    (void)state;
+    run r;
+    run_prepare(&r, &placements[0], 1);
+    run_create(&r);
+    const coh_step_input in = step_input(0, 0);
+    coh_step_result result;
+    uint64_t hash;
+    assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_engine_hash(r.engine, &hash), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_engine_load(r.engine, "no/such/place", NULL), COH_ERR_IO);
+    assert_int_equal(coh_engine_init(r.engine, 1), COH_OK);
+    assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_OK);
+    run_end(&r);
+}
+
+/* ---- first values from elsewhere ---- */
+
+static coh_status third_bias(void *context, coh_parameter parameter, const char *name,
+                             uint64_t element_begin, uint64_t count, float *out_values)
+{
+    *(uint64_t *)context += count;
+    if (parameter.index != 5)
+        return COH_OK;
+    if (strcmp(name, "layer2.bias") != 0)
+        return coh_kind_fail(COH_ERR_INTERNAL, "parameter 5 is called %s", name);
+    for (uint64_t i = 0; i < count; i++)
+        out_values[i] = (float)(element_begin + i);
+    return COH_OK;
+}
+
+static void first_values_may_come_from_a_source(void **state)
+{
+    (void)state;
+    run r;
+    run_begin(&r, &placements[2], 1);
+    static float untouched[SMALL_ELEMENTS];
+    fetch_into(&r, 4, COH_FETCH_VALUE, untouched);
+    uint64_t seen = 0;
+    assert_int_equal(coh_engine_init_from(r.engine, 42, third_bias, &seen), COH_OK);
+    assert_int_equal(seen, (uint64_t)2 * SMALL_LAYERS * SMALL_ELEMENTS);
+    fetch_into(&r, 5, COH_FETCH_VALUE, values);
+    for (int i = 0; i < SMALL_ELEMENTS; i++)
+        assert_true(values[i] == (float)i);
+    fetch_into(&r, 4, COH_FETCH_VALUE, values);
+    assert_memory_equal(values, untouched, sizeof(values));
+    run_end(&r);
+}
+
+/* ---- broken numbers ---- */
+
+static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
+{
+    (void)state;
+    run r;
+    run_begin(&r, &placements[2], 1);
+    uint64_t expected = train(&r, 4, 0.002f);
+    assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
+    coh_step_result result;
+    for (uint64_t step = 0; step < 2; step++)
+        run_step(&r, step, 0.002f, &result);
+    /* The broken step, and one more on the same parameters before the host learns of it. */
+    coh_step_input broken = step_input(2, 0.002f);
+    broken.seed = SMALL_BROKEN_SEED;
+    assert_int_equal(coh_engine_submit(r.engine, &broken), COH_OK);
+    const coh_step_input next = step_input(3, 0.002f);
+    assert_int_equal(coh_engine_submit(r.engine, &next), COH_OK);
+    assert_int_equal(coh_engine_wait(r.engine, &result), COH_OK);
+    assert_int_equal(result.finite, 0);
+    assert_int_equal(result.applied_count, 2);
+    coh_step_result later;
+    assert_int_equal(coh_engine_wait(r.engine, &later), COH_OK);
+    char sentence[256];
+    broken = step_input(2, 0.002f);
+    broken.seed = SMALL_BROKEN_SEED;
+    assert_int_equal(coh_engine_scan(r.engine, &broken, result.applied_count, sentence), COH_OK);
+    assert_non_null(strstr(sentence, "layer2"));
+    assert_non_null(strstr(sentence, "FORWARD"));
+    /* Neither the broken step nor the one taken back has left a trace. */
+    run_step(&r, 2, 0.002f, &result);
+    assert_int_equal(result.applied_count, 3);
+    run_step(&r, 3, 0.002f, &result);
+    assert_true(run_hash(&r) == expected);
+    run_end(&r);
+}
+
+static void a_broken_number_is_never_saved(void **state)
+{
+    (void)state;
+    char folder[] = "test_engine_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/save", folder);
+    run r;
+    run_begin(&r, &placements[2], 0);
+    coh_step_input broken = step_input(0, 0);
+    broken.seed = SMALL_BROKEN_SEED;
+    coh_step_result result;
+    assert_int_equal(coh_engine_step(r.engine, &broken, &result), COH_OK);
+    assert_int_equal(result.finite, 0);
+    char sentence[256];
+    assert_int_equal(coh_engine_scan(r.engine, &broken, 0, sentence), COH_ERR_ARGUMENT);
+    const coh_checkpoint_note note = { .step = 1, .json = "{}" };
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_NUMBER);
+    assert_int_not_equal(access(path, F_OK), 0);
+    /* A save that fails does not end the engine. */
+    assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
+    remove_checkpoint(path);
+    assert_int_equal(rmdir(folder), 0);
+    run_end(&r);
+}
+
+/* ---- figures and faults ---- */
+
+static void counted_peak_and_links_are_those_of_the_plan(void **state)
+{
+    (void)state;
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        run r;
+        run_begin(&r, &placements[p], 1);
+        coh_step_result result;
+        for (uint64_t step = 0; step < 3; step++)
+            run_step(&r, step, 0, &result);
+        run_hash(&r);
+        run_step(&r, 3, 0, &result); /* a settled body, from quiet to CLIP */
+        const coh_program *body = &r.plan->programs[COH_PROGRAM_BODY];
+        uint64_t moved[COH_LANE_COUNT] = { 0 };
+        for (uint32_t i = 0; i < body->line_count; i++)
+            moved[body->lines[i].lane] += body->lines[i].bytes;
+        for (int tier = 0; tier < COH_TIER_DISK; tier++)
+            assert_int_equal(result.peak_bytes[tier], r.plan->layout.arena_bytes[tier]);
+        for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
+            assert_true((result.link_bytes[lane] > 0) == (moved[lane] > 0));
+        run_end(&r);
+    }
+}
+
+static void nothing_is_allocated_from_the_second_step_on(void **state)
+{
+    (void)state;
+    run r;
+    run_begin(&r, &placements[5], 1);
+    coh_step_result result;
+    run_step(&r, 0, 0.002f, &result);
+    uint64_t before = coh_alloc_count();
+    for (uint64_t step = 1; step < 4; step++) {
+        run_step(&r, step, 0.002f, &result);
+        run_hash(&r);
+        const coh_step_input in = step_input(step, 0);
+        assert_int_equal(coh_engine_evaluate(r.engine, &in, NULL), COH_OK);
+    }
+    assert_int_equal(coh_alloc_count(), before);
+    run_end(&r);
+}
+
+static void store_faults_end_the_run_with_a_sentence(void **state)
+{
+    (void)state;
+    int hit_count = 0;
+    run r;
+    run_prepare(&r, &placements[2], 1);
+    for (int64_t n = 0;; n += 23) {
+        const coh_fault_plan faults = {
+            .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
+        };
+        coh_store_fault_plan(&faults);
+        coh_status status = coh_engine_create(r.plan, &r.options, &r.engine);
+        if (status == COH_OK)
+            status = coh_engine_init(r.engine, 42);
+        coh_step_result result;
+        for (uint64_t step = 0; status == COH_OK && step < 2; step++) {
+            const coh_step_input in = step_input(step, 0);
+            status = coh_engine_step(r.engine, &in, &result);
+        }
+        uint64_t hash;
+        if (status == COH_OK)
+            status = coh_engine_hash(r.engine, &hash);
+        int was_hit = coh_store_fault_was_hit();
+        coh_store_fault_plan(NULL);
+        hit_count += was_hit;
+        assert_int_equal(status, was_hit ? COH_ERR_IO : COH_OK);
+        if (was_hit && r.engine != NULL) {
+            assert_true(coh_last_error()[0] != '\0');
+            const coh_step_input in = step_input(0, 0);
+            assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_ERR_IO);
+        }
+        coh_engine_destroy(r.engine);
+        r.engine = NULL;
+        if (!was_hit)
+            break;
+    }
+    run_end(&r);
+    assert_true(hit_count > 3);
+}
+
+static coh_status train_once(run *r)
+{
+    coh_step_result result;
+    uint64_t hash;
+    coh_status status = coh_engine_create(r->plan, &r->options, &r->engine);
+    if (status == COH_OK)
+        status = coh_engine_init(r->engine, 42);
+    const coh_step_input in = step_input(0, 0.002f);
+    if (status == COH_OK)
+        status = coh_engine_step(r->engine, &in, &result);
+    return status == COH_OK ? coh_engine_hash(r->engine, &hash) : status;
+}
+
+static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
+{
+    (void)state;
+    run r;
+    run_prepare(&r, &placements[5], 1);
+    for (uint64_t n = 1;; n++) {
+        coh_alloc_fail_nth(n);
+        coh_status status = train_once(&r);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
+        assert_true(was_hit || r.engine != NULL);
+        coh_engine_destroy(r.engine);
+        r.engine = NULL;
+        if (!was_hit)
+            break;
+    }
+    run_end(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resumed_under_another_placement_gives_the_same_bits),
+        cmocka_unit_test(an_engine_without_values_refuses_to_run),
+        cmocka_unit_test(first_values_may_come_from_a_source),
+        cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
+        cmocka_unit_test(a_broken_number_is_never_saved),
+        cmocka_unit_test(counted_peak_and_links_are_those_of_the_plan),
+        cmocka_unit_test(nothing_is_allocated_from_the_second_step_on),
+        cmocka_unit_test(every_failing_allocation_is_told_and_leaves_nothing),
+        cmocka_unit_test(store_faults_end_the_run_with_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, create_graph, destroy_graph);
+}
