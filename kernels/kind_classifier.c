@@ -50,7 +50,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->workspace_bytes[COH_PHASE_BACKWARD] = logit_bytes;
     /* x is read for each block of rows, logits are written once and read once (forward) or read and
      * written three times more (backward) */
-    const double blocks = (double)((V + COH_ROW_BLOCK - 1) / COH_ROW_BLOCK);
+    const int64_t block_count = (V + COH_ROW_BLOCK - 1) / COH_ROW_BLOCK;
+    const double blocks = (double)block_count;
     const double NC = (double)N * (double)C, VC = (double)V * (double)C;
     const double NV = (double)N * (double)V;
     facts->flops[COH_PHASE_FORWARD] = 2.0 * NC * (double)V;

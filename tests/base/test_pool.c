@@ -115,6 +115,38 @@ static void pieces_run_at_the_same_time(void **state)
     coh_pool_destroy(pool);
 }
 
+/* The worker is still busy when the caller has run out of pieces. */
+typedef struct slow {
+    pthread_barrier_t barrier;
+    pthread_t caller;
+    int finished[2]; /* no atomics: the return must order them */
+} slow;
+
+static void finish_late(void *argument, int64_t index)
+{
+    slow *s = argument;
+    pthread_barrier_wait(&s->barrier);
+    for (volatile int i = 0; i < 300000 && !pthread_equal(pthread_self(), s->caller);)
+        i = i + 1;
+    s->finished[index] = 1;
+}
+
+static void the_return_waits_for_the_slowest_piece(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    slow s = { .caller = pthread_self() };
+    assert_int_equal(coh_pool_create(2, &pool), COH_OK);
+    pthread_barrier_init(&s.barrier, NULL, 2);
+    for (int i = 0; i < 20; i++) {
+        s.finished[0] = s.finished[1] = 0;
+        coh_pool_run(pool, 2, finish_late, &s);
+        assert_true(s.finished[0] && s.finished[1]);
+    }
+    pthread_barrier_destroy(&s.barrier);
+    coh_pool_destroy(pool);
+}
+
 typedef struct names {
     pthread_barrier_t barrier;
     char of[2][32];
@@ -200,6 +232,7 @@ int main(void)
         cmocka_unit_test(no_pool_runs_in_the_caller),
         cmocka_unit_test(jobs_in_quick_succession_never_mix),
         cmocka_unit_test(pieces_run_at_the_same_time),
+        cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
         cmocka_unit_test(bad_thread_counts_are_refused_with_a_sentence),
         cmocka_unit_test(create_survives_the_failure_of_each_of_its_allocations),

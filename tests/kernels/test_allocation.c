@@ -104,7 +104,7 @@ static void no_tile_of_any_size_allocates(void **state)
                           .a_transposed = at / 1000 & 1,
                           .b_transposed = at / 2000 & 1,
                           .alpha = 1.0f,
-                          .beta = (float)(at / 4000) };
+                          .beta = at < 4000 ? 0.0f : 1.0f };
         coh_tile_run(&tile);
     }
     assert_int_equal(atomic_load(&calls) - before, 0);

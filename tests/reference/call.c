@@ -45,6 +45,12 @@ static coh_view take_view(coh_case *one, const coh_shape *shape)
     return view;
 }
 
+static void fill_zero(coh_view *view)
+{
+    if (view->data != NULL)
+        memset(view->data, 0, bytes_of(&view->shape));
+}
+
 static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
 {
     float *data = view->data;
@@ -68,7 +74,7 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
     for (int i = 0; i < kind->input_count; i++) {
         call->input[i] = take_view(one, &inputs[i]);
         if (inputs[i].dtype == COH_DTYPE_I32) {
-            memset(call->input[i].data, 0, bytes_of(&inputs[i]));
+            fill_zero(&call->input[i]);
         } else {
             fill_normal(&call->input[i], seed, (uint64_t)i);
             call->input_grad[i] = take_view(one, &inputs[i]);
@@ -88,7 +94,7 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
     }
     for (int i = 0; i < kind->state_count; i++) {
         call->state[i] = take_view(one, &one->facts.state[i]);
-        memset(call->state[i].data, 0, bytes_of(&one->facts.state[i]));
+        fill_zero(&call->state[i]);
     }
     if (one->facts.saved_bytes > 0)
         call->saved = take(one, one->facts.saved_bytes);
@@ -218,8 +224,9 @@ void coh_case_results(coh_case *one,
                                     int64_t count),
                       void *context)
 {
-    static const char *const inputs[] = { "dinput 0", "dinput 1", "dinput 2" };
-    static const char *const parameters[] = { "dparameter 0", "dparameter 1", "dparameter 2" };
+    static const char *const inputs[COH_PORT_MAX] = { "dinput 0", "dinput 1", "dinput 2" };
+    static const char *const parameters[COH_PORT_MAX] = { "dparameter 0", "dparameter 1",
+                                                          "dparameter 2" };
     coh_call *call = &one->call;
     visit(context, "output", call->output[0].data, coh_shape_elements(&call->output[0].shape));
     for (int i = 0; i < one->kind->input_count && one->kind->backward != NULL; i++)
