@@ -98,6 +98,7 @@ static coh_status check_all(coh_verifier *v)
     COH_TRY(coh_verify_bytes(v));
     COH_TRY(coh_verify_calls(v));
     COH_TRY(coh_verify_once(v));
+    COH_TRY(coh_verify_shares(v));
     COH_TRY(coh_verify_adds(v));
     return coh_verify_save(v);
 }

@@ -6,23 +6,22 @@
 /* A chunk of gradients may hold several parameters, so its version does not tell whether this parameter
  * was written in this step. Here each one is followed by itself: its first contribution of the step
  * overwrites, the later ones add. A parameter alone in its group (all that come by ranges of rows) is
- * followed chunk by chunk. */
+ * followed chunk by chunk. The gradient of an activation is followed micro-batch by micro-batch. */
 typedef struct region_table {
-    uint32_t *by_parameter, *by_chunk; /* 1 + line of the latest contribution */
+    uint32_t *by_parameter, *by_chunk; /* 0: not yet; of an activation: 1 + micro-batch */
 } region_table;
 
-static coh_status check_region(coh_verifier *v, uint32_t line, uint32_t chunk, uint32_t *writer,
-                               int adds)
+/* `mark` is what the region holds once it was written. */
+static coh_status check_region(coh_verifier *v, uint32_t line, uint32_t chunk, uint32_t *region,
+                               uint32_t mark, int adds)
 {
-    uint32_t before = *writer;
-    *writer = line + 1;
-    if (before == line + 1 || (before != 0) == adds)
+    int was_written = *region == mark;
+    *region = mark;
+    if (was_written == adds)
         return COH_OK;
-    return coh_verify_breach(
-        v, COH_RULE_EXACTLY_ONCE, line, chunk,
-        adds ? "the first contribution of a step to a parameter adds to the step "
-               "before's"
-             : "a contribution overwrites an earlier one of the same parameter");
+    return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                             adds ? "the first contribution adds to what an earlier step left"
+                                  : "a contribution overwrites an earlier one of the same step");
 }
 
 static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uint32_t line,
@@ -36,15 +35,36 @@ static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uin
         for (uint32_t i = 0; i < group->parameter_count; i++)
             if (v->layout->parameters[group->parameter_begin + i].offset == binding->object_offset)
                 return check_region(v, line, touches[0].chunk,
-                                    &regions->by_parameter[group->parameter_begin + i], adds);
+                                    &regions->by_parameter[group->parameter_begin + i], 1, adds);
         return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, touches[0].chunk,
                                  "no parameter of the group begins at byte %" PRIu64,
                                  binding->object_offset);
     }
     for (uint32_t t = 0; t < operand->touch_count; t++)
         COH_TRY(
-            check_region(v, line, touches[t].chunk, &regions->by_chunk[touches[t].chunk], adds));
+            check_region(v, line, touches[t].chunk, &regions->by_chunk[touches[t].chunk], 1, adds));
     return COH_OK;
+}
+
+static coh_status check_binding(coh_verifier *v, region_table *regions, uint32_t index,
+                                const coh_binding *binding)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    const coh_line_call *call = &v->program->calls[line->call];
+    const coh_operand *operand = &coh_line_operands(v, index)[binding->operand];
+    uint8_t stream = v->layout->objects[operand->object].stream;
+    uint32_t bits = binding->role == COH_ROLE_PARAMETER_GRAD ? call->parameter_grad_adds
+                                                             : call->input_grad_adds;
+    int adds = (bits >> (binding->port % 32)) & 1;
+    if (!(operand->access & COH_ACCESS_WRITE))
+        return COH_OK;
+    if (stream == COH_STREAM_GRAD)
+        return check_grad_binding(v, regions, index, binding, adds);
+    if (stream != COH_STREAM_ACTIVATION_GRAD || call->row_begin > 0)
+        return COH_OK; /* later ranges of rows go on with what the first began */
+    uint32_t chunk = coh_operand_touches(v, operand)[0].chunk;
+    return check_region(v, index, chunk, &regions->by_chunk[chunk], (uint32_t)call->microbatch + 1,
+                        adds);
 }
 
 static coh_status check_line(coh_verifier *v, region_table *regions, uint32_t index)
@@ -53,16 +73,8 @@ static coh_status check_line(coh_verifier *v, region_table *regions, uint32_t in
     if (line->call < 0 || (line->opcode != COH_OP_BACKWARD && line->opcode != COH_OP_ADD))
         return COH_OK;
     const coh_line_call *call = &v->program->calls[line->call];
-    for (uint32_t i = 0; i < call->binding_count; i++) {
-        const coh_binding *binding = &v->program->bindings[call->binding_begin + i];
-        const coh_operand *operand = &coh_line_operands(v, index)[binding->operand];
-        uint32_t adds =
-            line->opcode == COH_OP_ADD ? call->input_grad_adds : call->parameter_grad_adds;
-        if (v->layout->objects[operand->object].stream == COH_STREAM_GRAD &&
-            (operand->access & COH_ACCESS_WRITE))
-            COH_TRY(
-                check_grad_binding(v, regions, index, binding, (adds >> (binding->port % 32)) & 1));
-    }
+    for (uint32_t i = 0; i < call->binding_count; i++)
+        COH_TRY(check_binding(v, regions, index, &v->program->bindings[call->binding_begin + i]));
     return COH_OK;
 }
 

@@ -184,6 +184,13 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
     int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream,
                                                         call != NULL ? call->row_begin : 0)
                                        : access_of_line(line->opcode, operand);
+    int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_SCRATCH ||
+                 stream == COH_STREAM_KEPT; /* one operator's */
+    if (is_own && call != NULL && line->opcode != COH_OP_ADD &&
+        v->layout->objects[operand->object].owner != call->operator_index)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+                                  "a call of operator %" PRId32 " does not own this",
+                                  call->operator_index));
     if (!((may >> (operand->access & 3)) & 1))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
                                   "an operand of role %d has access %d here", operand->role,

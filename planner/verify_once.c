@@ -1,5 +1,4 @@
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "planner/verify_state.h"
@@ -12,20 +11,8 @@ typedef struct chunk_duty {
     uint32_t first_use, last_use; /* of its work, by a call */
 } chunk_duty;
 
-/* One contribution to a gradient chunk, or (in uses) one forward that calls for some. */
-typedef struct share {
-    int32_t op, microbatch;
-    uint32_t chunk; /* of work */
-    int64_t row_begin;
-    int32_t source; /* scratch object that was added; -1: written by the BACKWARD itself */
-    uint32_t line;
-} share;
-
 typedef struct once_book {
     chunk_duty *duties; /* by chunk of work */
-    share *uses, *shares;
-    size_t use_count, use_capacity, share_count, share_capacity;
-    uint32_t *scratch_writer; /* by chunk: 1 + BACKWARD line */
     uint32_t clip, feed, settle, last_call, last_compute, first_compute;
 } once_book;
 
@@ -72,41 +59,6 @@ static int may_write(const coh_object *object, uint8_t opcode)
 
 /* ---- one pass over the lines ---- */
 
-static coh_status note_share(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
-                             const coh_operand *operands)
-{
-    const coh_instruction *facts = &v->program->lines[line];
-    uint32_t backward = line;
-    int32_t source = -1;
-    if (facts->opcode == COH_OP_ADD) {
-        uint32_t writer = book->scratch_writer[coh_operand_touches(v, &operands[0])[0].chunk];
-        source = operands[0].object;
-        if (writer == 0)
-            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
-                                     "it adds what no BACKWARD has written");
-        backward = writer - 1;
-    }
-    if (facts->call < 0 || v->program->lines[backward].call < 0)
-        return COH_OK; /* FORM */
-    const coh_line_call *call = &v->program->calls[v->program->lines[backward].call];
-    COH_TRY(COH_GROW(&book->shares, &book->share_capacity, book->share_count + 1));
-    book->shares[book->share_count++] =
-        (share){ call->operator_index, call->microbatch, chunk, call->row_begin, source, line };
-    return COH_OK;
-}
-
-static coh_status note_use(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk)
-{
-    const coh_instruction *facts = &v->program->lines[line];
-    if (facts->opcode != COH_OP_FORWARD || facts->call < 0)
-        return COH_OK;
-    const coh_line_call *call = &v->program->calls[facts->call];
-    COH_TRY(COH_GROW(&book->uses, &book->use_capacity, book->use_count + 1));
-    book->uses[book->use_count++] =
-        (share){ call->operator_index, call->microbatch, chunk, 0, -1, line };
-    return COH_OK;
-}
-
 /* A line writes or reads a gradient chunk. */
 static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
                             const coh_operand *operand)
@@ -128,10 +80,8 @@ static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uin
                                       : "a later contribution overwrites the earlier ones"));
     if (is_first)
         duty->first_write = line + 1;
-    if (duty->last_write == line + 1)
-        return COH_OK;
     duty->last_write = line + 1;
-    return note_share(v, book, line, work_chunk(v, chunk), coh_line_operands(v, line));
+    return COH_OK;
 }
 
 static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
@@ -139,9 +89,6 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, ui
 {
     const coh_object *object = coh_chunk_object(v, chunk);
     uint8_t opcode = v->program->lines[line].opcode;
-    if (object->stream == COH_STREAM_SCRATCH && opcode == COH_OP_BACKWARD &&
-        (operand->access & COH_ACCESS_WRITE))
-        book->scratch_writer[chunk] = line + 1;
     if (object->stream > COH_STREAM_STATE)
         return COH_OK;
     if ((operand->access & COH_ACCESS_WRITE) && !may_write(object, opcode))
@@ -159,7 +106,6 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, ui
     } else if (operand->role == COH_ROLE_PARAMETER) {
         duty->first_use = duty->first_use == 0 ? line + 1 : duty->first_use;
         duty->last_use = line + 1;
-        return note_use(v, book, line, chunk);
     }
     return COH_OK;
 }
@@ -220,68 +166,6 @@ static coh_status note_line(coh_verifier *v, once_book *book, uint32_t line)
         const coh_operand *operand = &coh_line_operands(v, line)[o];
         for (uint32_t t = 0; t < operand->touch_count; t++)
             COH_TRY(note_touch(v, book, line, coh_operand_touches(v, operand)[t].chunk, operand));
-    }
-    return COH_OK;
-}
-
-/* ---- each use of a parameter contributes once ---- */
-
-static int compare_use(const share *a, const share *b)
-{
-    if (a->op != b->op)
-        return a->op < b->op ? -1 : 1;
-    if (a->microbatch != b->microbatch)
-        return a->microbatch < b->microbatch ? -1 : 1;
-    return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
-}
-
-static int compare_share(const share *a, const share *b)
-{
-    int order = compare_use(a, b);
-    if (order != 0)
-        return order;
-    if (a->row_begin != b->row_begin)
-        return a->row_begin < b->row_begin ? -1 : 1;
-    return a->source < b->source ? -1 : a->source > b->source;
-}
-
-static int by_share(const void *a, const void *b)
-{
-    return compare_share(a, b);
-}
-
-/* Walks both sorted lists: whoever reads a trained chunk in forward gives it a gradient in backward, and
- * nobody else does. Operators without any backward do not count. */
-static coh_status match_shares(coh_verifier *v, once_book *book)
-{
-    if (book->use_count > 0)
-        qsort(book->uses, book->use_count, sizeof(share), by_share);
-    if (book->share_count > 0)
-        qsort(book->shares, book->share_count, sizeof(share), by_share);
-    for (size_t i = 1; i < book->share_count; i++)
-        if (compare_share(&book->shares[i - 1], &book->shares[i]) == 0)
-            COH_TRY(coh_verify_breach(
-                v, COH_RULE_EXACTLY_ONCE, book->shares[i].line, book->shares[i].chunk,
-                "line %" PRIu32 " has made this contribution already", book->shares[i - 1].line));
-    size_t i = 0, j = 0;
-    while (i < book->use_count || j < book->share_count) {
-        int order = i == book->use_count     ? 1
-                    : j == book->share_count ? -1
-                                             : compare_use(&book->uses[i], &book->shares[j]);
-        const share *odd = order < 0 ? &book->uses[i] : &book->shares[j];
-        uint32_t begin = 0, end = 0;
-        coh_verify_find_calls(v, COH_OP_BACKWARD, odd->op, -1, &begin, &end);
-        if (order != 0 && begin < end)
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, odd->line, odd->chunk,
-                                      "operator %" PRId32 ", micro-batch %" PRId32 " %s", odd->op,
-                                      odd->microbatch,
-                                      order < 0 ? "reads it in forward and gives it no gradient"
-                                                : "gives it a gradient and does not read it"));
-        share key = *odd;
-        while (order <= 0 && i < book->use_count && compare_use(&book->uses[i], &key) == 0)
-            i++;
-        while (order >= 0 && j < book->share_count && compare_use(&book->shares[j], &key) == 0)
-            j++;
     }
     return COH_OK;
 }
@@ -348,7 +232,7 @@ static coh_status check_body(coh_verifier *v, const once_book *book)
     if (deferred && direct)
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
                                   "some updates are deferred and some are not"));
-    return match_shares(v, (once_book *)book);
+    return COH_OK;
 }
 
 static coh_status check_drain(coh_verifier *v, const once_book *book)
@@ -392,10 +276,14 @@ static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, co
     return COH_OK;
 }
 
+/* `streams`: each of their surviving chunks is visited once; of gradients in a HASH all or none. */
 static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
                                int streams)
 {
     COH_TRY(count_visits(v, opcodes, access, rule));
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++)
+        if (v->chunk_stamps[c] > 0 && coh_chunk_object(v, c)->survives)
+            streams |= 1 << coh_chunk_object(v, c)->stream;
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         const coh_object *object = coh_chunk_object(v, c);
         uint32_t count = v->chunk_stamps[c];
@@ -449,14 +337,8 @@ static coh_status check_program(coh_verifier *v, once_book *book)
 coh_status coh_verify_once(coh_verifier *v)
 {
     once_book book = { 0 };
-    coh_status status = COH_OK;
-    COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &book.duties), done);
-    COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &book.scratch_writer), done);
-    status = check_program(v, &book);
-done:
+    COH_TRY(COH_ALLOC(v->layout->chunk_count, &book.duties));
+    coh_status status = check_program(v, &book);
     coh_free(book.duties);
-    coh_free(book.uses);
-    coh_free(book.shares);
-    coh_free(book.scratch_writer);
     return status;
 }

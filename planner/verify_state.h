@@ -8,6 +8,7 @@
  *                     versions instead of numbers, in issue order, asking the clocks
  *   verify_calls.c    each call once, by rows and micro-batches; RECOMPUTE
  *   verify_once.c     EXACTLY_ONCE of gradients, norms and updates; CONSISTENT_SAVE
+ *   verify_shares.c   EXACTLY_ONCE of contributions: each use in forward gives one in backward
  *   verify_adds.c     EXACTLY_ONCE of parameters that share a chunk: first overwrites, later add
  *
  * Lines are numbered through all runs of a lane from 1: run r's line n has the number
@@ -66,7 +67,8 @@ coh_status coh_verify_places(coh_verifier *v); /* ALIGNMENT, CAPACITY, WEAR */
 coh_status coh_verify_issue(coh_verifier *v);  /* DEADLOCK */
 coh_status coh_verify_calls(coh_verifier *v);
 coh_status coh_verify_once(coh_verifier *v);
-coh_status coh_verify_adds(coh_verifier *v); /* EXACTLY_ONCE of single parameters */
+coh_status coh_verify_shares(coh_verifier *v); /* EXACTLY_ONCE of contributions, losses, outputs */
+coh_status coh_verify_adds(coh_verifier *v);   /* EXACTLY_ONCE of single parameters */
 coh_status coh_verify_save(coh_verifier *v);
 coh_status coh_verify_clocks(coh_verifier *v); /* fills clocks */
 coh_status coh_verify_bytes(coh_verifier *v);
