@@ -1,0 +1,128 @@
+/* The same mutations on what the scheduler writes: tied tables, kinds that cannot add, frozen parameters,
+ * rows by ranges, both far tiers, every kind of program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "planner/plan.h"
+#include "tests/planner/mutations.h"
+#include "tests/planner/toy_graph.h"
+
+typedef struct setting {
+    const char *name;
+    toy_options toy;
+    int microbatches, deferred, host, disk;
+    coh_recompute recompute;
+    int percent; /* budget, of the bytes in memory */
+} setting;
+
+static const setting settings[] = {
+    { "disk, deferred, tied",
+      { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      55 },
+    { "disk, direct, kinds that cannot add",
+      { .layers = 2, .width = 80, .vocabulary = 300, .rows = 60, .overwrites = 1, .freezes = 1 },
+      2,
+      0,
+      0,
+      1,
+      COH_RECOMPUTE_ALL,
+      60 },
+    { "host, deferred, recomputed",
+      { .layers = 2, .width = 64, .vocabulary = 500, .rows = 30, .is_tied = 1 },
+      1,
+      1,
+      1,
+      0,
+      COH_RECOMPUTE_ALL,
+      60 },
+    { "host and disk, direct",
+      { .layers = 1, .width = 48, .vocabulary = 700, .rows = 50 },
+      2,
+      0,
+      1,
+      1,
+      COH_RECOMPUTE_NONE,
+      60 },
+};
+
+static coh_plan *make_plan(const setting *what, const coh_graph *graph)
+{
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .thread_count = 2,
+                                 .microbatch_count = what->microbatches,
+                                 .deferred_update = what->deferred,
+                                 .recompute = what->recompute };
+    uint64_t memory = 0;
+    coh_plan *plan = NULL;
+    snprintf(options.kernel_path, sizeof(options.kernel_path), "toy");
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
+    options.emulate_host_bytes = what->host ? 4 * memory : 0;
+    options.disk_bytes = what->disk ? UINT64_MAX : 0;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s: %s", what->name, coh_last_error());
+    return plan;
+}
+
+static coh_mutation_report mutate_plan(const setting *what)
+{
+    coh_mutation_report sum = { 0 };
+    coh_graph *graph = NULL;
+    assert_int_equal(toy_graph_make(&what->toy, &graph), COH_OK);
+    coh_plan *plan = make_plan(what, graph);
+    coh_verify_options options = { .budget_bytes = { plan->layout.arena_bytes[COH_TIER_DEVICE],
+                                                     plan->layout.arena_bytes[COH_TIER_HOST],
+                                                     plan->layout.file_bytes } };
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        const coh_program *program = &plan->programs[kind];
+        if (program->line_count == 0)
+            continue;
+        uint32_t most = getenv("COH_ALL_MUTATIONS") != NULL ? 0
+                        : kind == COH_PROGRAM_BODY          ? 400
+                                                            : 80;
+        coh_mutation_report report = run_mutations(&plan->layout, program, &options, 5, most);
+        char name[128];
+        snprintf(name, sizeof(name), "%s, %s, %u lines", what->name,
+                 coh_program_kind_name((coh_program_kind)kind), program->line_count);
+        print_report(name, &report);
+        add_report(&sum, &report);
+    }
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    return sum;
+}
+
+static void mutations_of_scheduled_programs_are_judged_as_brute_force_does(void **state)
+{
+    (void)state;
+    coh_mutation_report all = { 0 };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        coh_mutation_report report = mutate_plan(&settings[i]);
+        add_report(&all, &report);
+    }
+    print_report("all", &all);
+    assert_true(all.harmful >= 1500);
+    assert_int_equal(all.missed, 0);
+    assert_int_equal(all.false_alarms, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mutations_of_scheduled_programs_are_judged_as_brute_force_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
