@@ -31,6 +31,23 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
                     out_path);
 }
 
+/* A checkpoint is no safer than the folder it stands in: makes the name of a new folder durable. A folder
+ * that the system cannot flush, or that we may not open, is left as it is. */
+static coh_status flush_parent(const char *path)
+{
+    char parent[CLI_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    int descriptor = open(parent[0] ? parent : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return COH_OK;
+    int error = fsync(descriptor) != 0 ? errno : 0;
+    close(descriptor);
+    if (error == 0 || error == EINVAL)
+        return COH_OK;
+    return cli_fail(COH_ERR_IO, "cannot flush the folder that holds %s: %s", path, strerror(error));
+}
+
 static coh_status make_folders(const char *path)
 {
     char prefix[CLI_PATH_BYTES];
@@ -43,7 +60,9 @@ static coh_status make_folders(const char *path)
             continue;
         memcpy(prefix, path, i);
         prefix[i] = '\0';
-        if (mkdir(prefix, 0777) != 0 && errno != EEXIST)
+        if (mkdir(prefix, 0777) == 0)
+            CLI_TRY(flush_parent(prefix));
+        else if (errno != EEXIST)
             return cli_fail(COH_ERR_IO, "cannot make the run folder %s: %s", prefix,
                             strerror(errno));
     }

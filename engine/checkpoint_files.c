@@ -81,7 +81,8 @@ coh_status coh_file_fail(int error, const char *what, const char *path)
 
 coh_status coh_checkpoint_remove(const char *path)
 {
-    coh_file_ops ops = { 0 };
+    coh_file_ops ops;
+    coh_file_ops_init(&ops);
     int error = coh_checkpoint_unlink(&ops, path);
     return error ? coh_file_fail(error, "remove checkpoint", path) : COH_OK;
 }

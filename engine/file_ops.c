@@ -33,12 +33,15 @@ void coh_file_ops_init(coh_file_ops *ops)
         ops->fail_errno = 0;
     else if (*rest)
         ops->fail_errno = (int)number_of(rest, &rest);
+    uint64_t cut_at = number_of(getenv("COH_TEST_POWER_CUT_AT"), &rest);
+    ops->power_cut = coh_power_cut_begin(cut_at, number_of(rest, &rest));
 }
 
 /* Counts one operation. Returns 0, or the -errno that it fails with. */
 static int enter(coh_file_ops *ops)
 {
     ops->count++;
+    coh_power_cut_enter(ops->power_cut);
     if (ops->count == ops->exit_at)
         _exit(COH_FILE_OPS_EXIT_CODE);
     return ops->count == ops->fail_at ? -ops->fail_errno : 0;
@@ -52,13 +55,21 @@ static int result_of(int result)
 int coh_file_mkdir(coh_file_ops *ops, const char *path)
 {
     int fault = enter(ops);
-    return fault ? fault : result_of(mkdir(path, 0777));
+    int result = fault ? fault : result_of(mkdir(path, 0777));
+    if (result == 0)
+        coh_power_cut_made(ops->power_cut, path);
+    return result;
 }
 
 int coh_file_create(coh_file_ops *ops, const char *path)
 {
     int fault = enter(ops);
-    return fault ? fault : result_of(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (fault)
+        return fault;
+    int fd = result_of(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (fd >= 0)
+        coh_power_cut_made(ops->power_cut, path);
+    return fd;
 }
 
 int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes)
@@ -66,7 +77,10 @@ int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes)
     if (bytes == 0)
         return 0;
     int fault = enter(ops);
-    return fault ? fault : -posix_fallocate(fd, 0, (off_t)bytes);
+    if (fault)
+        return fault;
+    coh_power_cut_write(ops->power_cut, fd, 0, 0);
+    return -posix_fallocate(fd, 0, (off_t)bytes);
 }
 
 /* One piece of a write. Returns bytes moved or -errno. */
@@ -74,6 +88,7 @@ static int64_t write_piece(coh_file_ops *ops, int fd, const char *data, uint64_t
                            off_t offset)
 {
     ops->count++;
+    coh_power_cut_enter(ops->power_cut);
     int is_short = ops->count == ops->fail_at && ops->fail_errno == 0;
     if (ops->count == ops->exit_at) {
         ssize_t torn = pwrite(fd, data, bytes / 2, offset);
@@ -82,6 +97,7 @@ static int64_t write_piece(coh_file_ops *ops, int fd, const char *data, uint64_t
     }
     if (ops->count == ops->fail_at && !is_short)
         return -ops->fail_errno;
+    coh_power_cut_write(ops->power_cut, fd, (uint64_t)offset, (uint64_t)offset + bytes);
     ssize_t moved = pwrite(fd, data, is_short ? (bytes + 1) / 2 : bytes, offset);
     return moved < 0 ? -errno : moved;
 }
@@ -105,7 +121,10 @@ int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, 
 int coh_file_sync(coh_file_ops *ops, int fd)
 {
     int fault = enter(ops);
-    return fault ? fault : result_of(fsync(fd));
+    int result = fault ? fault : result_of(fsync(fd));
+    if (result == 0)
+        coh_power_cut_synced(ops->power_cut, fd);
+    return result;
 }
 
 int coh_file_sync_folder(coh_file_ops *ops, const char *path)
@@ -118,6 +137,8 @@ int coh_file_sync_folder(coh_file_ops *ops, const char *path)
         return -errno;
     int result = result_of(fsync(fd));
     close(fd);
+    if (result == 0)
+        coh_power_cut_synced_folder(ops->power_cut, path);
     return result;
 }
 
@@ -130,11 +151,9 @@ int coh_file_close(coh_file_ops *ops, int fd)
     return fault ? fault : result;
 }
 
-int coh_file_rename(coh_file_ops *ops, const char *from, const char *to)
+/* Without writing over what is there. */
+static int rename_new(const char *from, const char *to)
 {
-    int fault = enter(ops);
-    if (fault)
-        return fault;
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
@@ -146,14 +165,31 @@ int coh_file_rename(coh_file_ops *ops, const char *from, const char *to)
     return result_of(rename(from, to));
 }
 
+int coh_file_rename(coh_file_ops *ops, const char *from, const char *to)
+{
+    int fault = enter(ops);
+    int result = fault ? fault : rename_new(from, to);
+    if (result == 0)
+        coh_power_cut_renamed(ops->power_cut, from, to);
+    return result;
+}
+
 int coh_file_unlink(coh_file_ops *ops, const char *path)
 {
     int fault = enter(ops);
-    return fault ? fault : result_of(unlink(path));
+    if (fault)
+        return fault;
+    int kept = coh_power_cut_unlink_begin(ops->power_cut, path);
+    int result = result_of(unlink(path));
+    coh_power_cut_unlink_end(ops->power_cut, path, kept, result == 0);
+    return result;
 }
 
 int coh_file_rmdir(coh_file_ops *ops, const char *path)
 {
     int fault = enter(ops);
-    return fault ? fault : result_of(rmdir(path));
+    int result = fault ? fault : result_of(rmdir(path));
+    if (result == 0)
+        coh_power_cut_removed_folder(ops->power_cut, path);
+    return result;
 }

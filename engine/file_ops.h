@@ -1,12 +1,15 @@
 /* file_ops.h - the file operations of a save, one by one, so that a test can break each of them.
  *
  * The one idea: a save must survive dying between any two operations, so every operation that
- * changes the disk passes through this table and gets a number, from 1. Two variables in the
+ * changes the disk passes through this table and gets a number, from 1. Variables of the
  * environment, read once by coh_file_ops_init:
  *
  *     COH_TEST_EXIT_AT=<n>          _exit(86) in place of operation n; half of it, for a write
  *     COH_TEST_FAIL_AT=<n>[:errno]  operation n fails with that number (default 5, EIO), once
  *     COH_TEST_FAIL_AT=<n>:short    if operation n is a write, it moves only half of its bytes
+ *     COH_TEST_POWER_CUT_AT=<n>[:seed]   the power goes in place of operation n: what was not
+ *                                   flushed is dropped or torn (engine/power_cut.h), then
+ *                                   _exit(86); here n counts all operations of the process
  *
  * Operations that only undo (unlink, rmdir, close after a failure) are counted too.
  *
@@ -17,13 +20,16 @@
 
 #include <stdint.h>
 
+#include "engine/power_cut.h"
+
 #define COH_FILE_OPS_EXIT_CODE 86
 
 typedef struct coh_file_ops {
-    uint64_t count;   /* operations so far */
-    uint64_t exit_at; /* 0: never */
-    uint64_t fail_at; /* 0: never */
-    int fail_errno;   /* 0: a short write */
+    uint64_t count;           /* operations so far */
+    uint64_t exit_at;         /* 0: never */
+    uint64_t fail_at;         /* 0: never */
+    int fail_errno;           /* 0: a short write */
+    coh_power_cut *power_cut; /* NULL: no power cut is planned */
 } coh_file_ops;
 
 /* Zeroes *ops and reads the environment. Malformed variables count as absent. */

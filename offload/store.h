@@ -104,6 +104,11 @@ extern const coh_store_ops coh_store_posix, coh_store_mem;
 coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *wanted,
                           const coh_store_ops **out_ops, coh_store **out_store);
 
+/* There is no power cut here: the store is scratch, an unnamed file that is gone with the process, so
+ * nothing of it can be found broken later. What a power cut drops and tears is modelled where durability is
+ * promised, in the file operations of a save (engine/power_cut.h). A lost or torn write while the process
+ * lives is what `flip_at` shows: the chunk's mark does not fit. */
+
 /* The mem store's faults: seeded, by operation number, so that a loop over n finds every path. Also
  * honoured by the posix store, so that faults can be injected under a whole run: while a plan is
  * installed coh_store_open takes no store that cannot honour it. Operations count reads and writes

@@ -11,6 +11,7 @@
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -194,6 +195,13 @@ static int remove_entry(const char *path, const struct stat *facts, int type, st
     (void)type;
     (void)walk;
     return remove(path);
+}
+
+void fault_make_folder(char *out_path)
+{
+    strcpy(out_path, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cohobate-XXXXXX" : "faults-XXXXXX");
+    if (mkdtemp(out_path) == NULL)
+        fail_msg("no folder %s", out_path);
 }
 
 void fault_remove_tree(const char *path)

@@ -49,6 +49,10 @@ void fault_watchdog(unsigned seconds, const char *what);
 /* One sentence: not empty, one line, no spaces at its ends. Ends the test otherwise. */
 void fault_check_sentence(const char *text);
 
+/* A new folder in memory where the machine has one (a flush of a real disk takes milliseconds, and a test
+ * makes thousands), else here. `out_path` takes at least 64 bytes. */
+void fault_make_folder(char *out_path);
+
 /* Removes a checkpoint or run folder with all that is in it; one that is not there is none. */
 void fault_remove_tree(const char *path);
 

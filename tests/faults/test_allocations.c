@@ -27,7 +27,7 @@ static fault_model_size size = FAULT_TWO_OPERATORS;
 static uint64_t draw_count; /* 0: all */
 static uint64_t device_bytes;
 static uint64_t expected_hash;
-static char folder[] = "fault-alloc-XXXXXX", path[64];
+static char folder[64], path[80];
 
 /* The calls of one life, for the table of where the failures were met. */
 typedef enum call {
@@ -115,7 +115,7 @@ static int set_up(void **state)
     coh_graph *graph;
     call where;
     fault_watchdog(LIFE_SECONDS, "set-up");
-    assert_non_null(mkdtemp(folder));
+    fault_make_folder(folder);
     snprintf(path, sizeof(path), "%s/save", folder);
     assert_int_equal(fault_graph(size, &graph), COH_OK);
     device_bytes = fault_smallest_bytes(graph);
