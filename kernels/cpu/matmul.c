@@ -66,18 +66,18 @@ static void run_tile(void *argument, int64_t index)
     coh_tile_run(&tile);
 }
 
-/* Largest tile for a product of this size. 192 x 384 keeps single-threaded OpenBLAS at its full rate
- * (its packing is paid per tile: 64 x 256 lost 20 %) and two threads busy to the end; smaller products
- * get smaller tiles so that there are at least about eight. Measured on two cores at 384..3072: 92-98 %
- * of OpenBLAS's own two threads. */
+/* Largest tile for a product of this size. BLAS packs its operands anew for each tile: of the rate of
+ * one undivided call, 192 x 384 keeps 87-97 % (64 x 256 lost 20 % more), and two threads stay busy to
+ * the end; smaller products get smaller tiles (83-99 %) so that there are at least four. Measured in
+ * one thread at 384..3072, in CPU time, on a busy machine. */
 static void choose_tile(const coh_matmul *matmul, int64_t *out_rows, int64_t *out_columns)
 {
     const int64_t elements = matmul->rows * matmul->columns;
     if (elements >= 8 * 192 * 384) {
         *out_rows = 192;
         *out_columns = 384;
-    } else if (elements >= 4 * 128 * 192) {
-        *out_rows = 128;
+    } else if (elements >= 4 * 192 * 192) {
+        *out_rows = 192;
         *out_columns = 192;
     } else {
         *out_rows = 64;
