@@ -66,10 +66,10 @@ static void run_tile(void *argument, int64_t index)
     coh_tile_run(&tile);
 }
 
-/* Largest tile for a product of this size. BLAS packs its operands anew for each tile: of the rate of
- * one undivided call, 192 x 384 keeps 87-97 % (64 x 256 lost 20 % more), and two threads stay busy to
- * the end; smaller products get smaller tiles (83-99 %) so that there are at least four. Measured in
- * one thread at 384..3072, in CPU time, on a busy machine. */
+/* Largest tile for a product of this size. BLAS packs its operands anew for each tile: 192 x 384
+ * keeps 87 % or more of the rate of one undivided call (64 x 256 lost 20 %), and two threads stay
+ * busy to the end; smaller products get smaller tiles (85 % or more) so that there are at least
+ * four. Measured in one thread at 384..3072, in CPU time, on a busy machine. */
 static void choose_tile(const coh_matmul *matmul, int64_t *out_rows, int64_t *out_columns)
 {
     const int64_t elements = matmul->rows * matmul->columns;
