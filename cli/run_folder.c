@@ -118,6 +118,28 @@ static coh_status list_checkpoints(cli_run_folder *folder)
     return COH_OK;
 }
 
+/* A later checkpoint that is not whole (a resume took the newest that is) would stand in the way of the one
+ * that this run will save: it is renamed, not removed. */
+static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
+{
+    while (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step) {
+        char path[CLI_PATH_BYTES], aside[CLI_PATH_BYTES + 16];
+        coh_checkpoint *checkpoint;
+        CLI_TRY(cli_run_folder_step_path(folder, folder->steps[folder->step_count - 1], path));
+        coh_status status = coh_checkpoint_open(path, &checkpoint);
+        coh_checkpoint_close(checkpoint);
+        if (status != COH_ERR_CORRUPT)
+            return COH_OK; /* whole, or who knows: cli_run_folder_open refuses */
+        snprintf(aside, sizeof(aside), "%s.broken", path);
+        if (rename(path, aside) != 0)
+            return cli_fail(COH_ERR_IO, "cannot set the broken checkpoint %s aside as %s: %s", path,
+                            aside, strerror(errno));
+        cli_note("%s; set aside as %s", coh_last_error(), aside);
+        folder->step_count--;
+    }
+    return COH_OK;
+}
+
 coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t first_step,
                                cli_run_folder *out_folder)
 {
@@ -134,10 +156,12 @@ coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t fi
     free(absolute);
     CLI_TRY(take_lock(folder));
     CLI_TRY(list_checkpoints(folder));
+    if (first_step > 0)
+        CLI_TRY(set_broken_aside(folder, first_step));
     if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s already holds step-%" PRIu64 ", but this run begins at step %" PRIu64
-                        ": give --resume %s, or another --save",
+                        ": go on from there with --resume %s, remove it, or give another --save",
                         folder->path, folder->steps[folder->step_count - 1], first_step,
                         folder->path);
     return COH_OK;

@@ -27,7 +27,8 @@ typedef struct cli_run_folder {
 coh_status cli_run_folder_name(const char *model, char *out_path);
 
 /* Makes the folder (and its parents) if need be, locks it, lists its checkpoints. `first_step`: the step
- * the run begins at; checkpoints of later steps are refused, since the run would write them again.
+ * the run begins at; checkpoints of later steps are refused, since the run would write them again;
+ * but where that is above 0, those that are not whole are renamed to step-<n>.broken, and that is said.
  * Fails: COH_ERR_ARGUMENT (in use, or holds later checkpoints), COH_ERR_IO. */
 coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t first_step,
                                cli_run_folder *out_folder);

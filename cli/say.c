@@ -18,10 +18,9 @@ void cli_line_clear(cli_line *line)
     line->text[0] = '\0';
 }
 
-static void line_add_v(cli_line *line, const char *format, va_list arguments)
+/* Takes up what vsnprintf put into `room` bytes at the line's end: it wanted `wanted`. */
+static void take_up(cli_line *line, size_t room, int wanted)
 {
-    size_t room = sizeof(line->text) - line->used;
-    int wanted = vsnprintf(line->text + line->used, room, format, arguments);
     if (wanted < 0 || (size_t)wanted >= room) {
         line->cut = 1;
         line->used = sizeof(line->text) - 1;
@@ -34,8 +33,9 @@ static void line_add_v(cli_line *line, const char *format, va_list arguments)
 void cli_line_add(cli_line *line, const char *format, ...)
 {
     va_list arguments;
+    size_t room = sizeof(line->text) - line->used;
     va_start(arguments, format);
-    line_add_v(line, format, arguments);
+    take_up(line, room, vsnprintf(line->text + line->used, room, format, arguments));
     va_end(arguments);
 }
 
@@ -76,31 +76,34 @@ coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
     return COH_OK;
 }
 
-static void put_line(int descriptor, const char *format, va_list arguments)
+static void put_line(int descriptor, cli_line *line)
 {
-    cli_line line;
-    cli_line_clear(&line);
-    line_add_v(&line, format, arguments);
-    if (line.used == sizeof(line.text) - 1)
-        line.used--;
-    line.text[line.used++] = '\n';
-    (void)cli_write(descriptor, line.text, line.used);
+    if (line->used == sizeof(line->text) - 1)
+        line->used--;
+    line->text[line->used++] = '\n';
+    (void)cli_write(descriptor, line->text, line->used);
 }
 
 void cli_note(const char *format, ...)
 {
+    cli_line line;
     va_list arguments;
+    cli_line_clear(&line);
     va_start(arguments, format);
-    put_line(STDERR_FILENO, format, arguments);
+    take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
     va_end(arguments);
+    put_line(STDERR_FILENO, &line);
 }
 
 void cli_print(const char *format, ...)
 {
+    cli_line line;
     va_list arguments;
+    cli_line_clear(&line);
     va_start(arguments, format);
-    put_line(STDOUT_FILENO, format, arguments);
+    take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
     va_end(arguments);
+    put_line(STDOUT_FILENO, &line);
 }
 
 const char *cli_duration(double seconds, char *text)

@@ -220,7 +220,8 @@ class Train(ProgramTest):
     def test_the_peak_and_the_overhead_are_what_was_said(self):
         done = self.train("--steps", 3, "--save", "none", "--json").json
         self.assertEqual(done["peak_bytes"], done["predicted_peak_bytes"])
-        self.assertLessEqual(done["overhead_bytes"], 128 << 20)
+        if os.environ.get("COH_SANITIZER", "none") == "none":  # a sanitizer's shadow is no part of the program
+            self.assertLessEqual(done["overhead_bytes"], 128 << 20)
 
     def test_the_emulated_tier_is_called_emulated(self):
         done = self.train("--steps", 1, "--save", "none", "--emulate-host", "1GiB", "--device-memory", "64MiB")
