@@ -1,0 +1,66 @@
+"""From step 2 on no thread of `cohobate train` allocates, maps or unmaps: streamed from disk, with saves
+every 2 steps, two checkpoints kept, validation and a log. Counted in the process and at the kernel's door
+between the report of step 2 and the final report.
+
+Run as test_allocations.py COHOBATE WATCH_MEMORY.SO"""
+
+import os
+import sys
+import unittest
+
+WATCH = os.path.abspath(sys.argv.pop(2))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+
+from program import TINY, ProgramTest, environment  # noqa: E402
+
+STEPS = 9
+
+
+class Allocations(ProgramTest):
+    def watched(self, *flags, begin='{"step": 2,', end='{"model"'):
+        """What the preloaded library wrote: (state, seen by, {call: count}, backtraces)."""
+        counted = self.path("counted")
+        done = self.succeeds("train", *TINY, "--micro-batch", 1, "--data", self.corpus(), "--validation",
+                             self.write("held-out", "text\n" * 99), "--validation-every", 3, "--steps", STEPS,
+                             "--save", self.path("run"), "--save-every", 2, "--keep", 2, "--log", self.path("log"),
+                             "--json", *flags,
+                             env=environment(LD_PRELOAD=WATCH, WATCH_FILE=counted, WATCH_FROM=begin, WATCH_UNTIL=end))
+        with open(counted, encoding="utf-8", errors="replace") as file:
+            head, traces = file.read().split("\n", 1)
+        state, seen_by, *words = head.split()
+        kept = sorted(name for name in os.listdir(self.path("run")) if name.startswith("step"))
+        self.assertEqual(kept, ["step-8", "step-9"])
+        return done.json, state, seen_by, dict(zip(words[::2], map(int, words[1::2]))), traces
+
+    def counts_nothing(self, name, *flags):
+        result, state, seen_by, counts, traces = self.watched(*flags)
+        self.assertEqual(state, "counted", "the two reports were not seen")
+        frees = counts.pop("free")
+        total = sum(counts.values()) + frees
+        print(f"figure: {name}: {total} (mappings seen by the {seen_by})")
+        self.assertEqual(total, 0, f"{counts}, {frees} frees\n{traces}")
+        return result
+
+    def test_the_watch_sees_what_a_run_takes(self):
+        """Watched from its start on, a run is seen to take memory."""
+        _, state, seen_by, counts, _ = self.watched(begin="")
+        self.assertEqual(state, "counted")
+        print(f"from the start on: {counts} (seen by {seen_by})")
+        self.assertGreater(counts["malloc"], 10)
+        self.assertGreater(counts["mmap"], 2)
+
+    def test_streamed_from_disk(self):
+        result = self.counts_nothing("disk", "--device-memory", "48MiB", "--disk", self.folder)
+        self.assertGreater(result["link_bytes"]["read"], 0)
+
+    def test_emulated_host_over_disk(self):
+        result = self.counts_nothing("emulated host over disk", "--device-memory", "48MiB", "--emulate-host", "50MiB",
+                                     "--disk", self.folder)
+        self.assertGreater(result["link_bytes"]["h2d"], 0)
+
+    def test_in_memory_updates_in_backward(self):
+        self.counts_nothing("in memory", "--clip", "0")
+
+
+if __name__ == "__main__":
+    unittest.main()

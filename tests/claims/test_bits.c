@@ -1,0 +1,279 @@
+/* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against every other way
+ * of running the same numeric plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/claims/trial.h"
+
+enum { STEPS = 4, MIB = 1 << 20, OUTCOMES_MOST = 16 };
+
+static trial_subject nano = {
+    .preset = "gpt2-nano", .vocabulary = 257, .sequences = 1, .tokens = 16
+};
+static const trial_manner plain = { 0 };
+static const trial_manner overlapped = { .overlapped = 1 };
+
+/* Gradient norms are above 1 here: a norm of 0.5 clips every step. */
+static const trial_numbers clipped = { "clipped", 2, 0.5f };
+static const trial_numbers unclipped = { "updates in backward", 2, 0 };
+static const trial_numbers whole_batch = { "one micro-batch", 1, 0.5f };
+static const trial_numbers three_parts = { "three micro-batches, updates in backward", 3, 0 };
+
+#define IN_MEMORY                                                                                  \
+    {                                                                                              \
+        "in memory", 0, 0, 0, 0, 1, COH_RECOMPUTE_AUTO, 0                                          \
+    }
+static const trial_placement in_memory = IN_MEMORY;
+
+static const trial_placement budgets[] = {
+    { "25 %, disk", 25, 0, 1, 0, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "smallest, disk", TRIAL_PERCENT_SMALLEST, 0, 1, 0, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "25 %, emulated host", 25, 200, 0, 0, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "25 %, emulated host of 20 %, disk", 25, 20, 1, 0, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "smallest, emulated host of 20 %, disk", TRIAL_PERCENT_SMALLEST, 20, 1, 0, 1,
+      COH_RECOMPUTE_AUTO, 0 },
+};
+
+static const trial_placement chunks[] = {
+    { "64 KiB, one thread", 25, 0, 1, 64 << 10, 1, COH_RECOMPUTE_AUTO, 0 },
+    { "256 KiB, two threads", 25, 0, 1, 256 << 10, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "4 MiB, three threads", 35, 0, 1, 4 * MIB, 3, COH_RECOMPUTE_AUTO, 0 },
+    { "recompute all, 1 MiB", 25, 0, 1, MIB, 2, COH_RECOMPUTE_ALL, 0 },
+    { "recompute nothing", 25, 0, 1, 0, 2, COH_RECOMPUTE_NONE, 0 },
+};
+
+static int placement_count; /* how many were compared */
+
+/* ---- one numeric plan ---- */
+
+static int is_clipped(const trial_outcome *out, const trial_numbers *numbers)
+{
+    for (uint64_t i = 0; i < out->step_count; i++)
+        if (out->grad_norm[i] > (double)numbers->clip)
+            return 1;
+    return 0;
+}
+
+/* The run in memory: one per numeric plan, kept. */
+static const trial_outcome *reference_of(const trial_numbers *numbers)
+{
+    static struct {
+        const trial_numbers *numbers;
+        trial_outcome outcome;
+    } known[OUTCOMES_MOST];
+    int i = 0;
+    while (known[i].numbers != NULL && known[i].numbers != numbers)
+        assert_true(++i < OUTCOMES_MOST);
+    trial_outcome *out = &known[i].outcome;
+    if (known[i].numbers == NULL) {
+        trial_run(&nano, numbers, &in_memory, &plain, STEPS, out);
+        known[i].numbers = numbers;
+    }
+    assert_true(is_clipped(out, numbers));
+    assert_true(out->loss[STEPS - 1] != out->loss[0]);
+    return out;
+}
+
+/* Runs `numbers` under each placement; all program hashes must differ. */
+static void check_placements(const trial_numbers *numbers, const trial_placement *placements,
+                             int count)
+{
+    uint64_t programs[OUTCOMES_MOST];
+    placement_count += count;
+    const trial_outcome *reference = reference_of(numbers);
+    programs[0] = reference->summary.program_hash;
+    for (int i = 0; i < count; i++) {
+        trial_outcome found;
+        trial_run(&nano, numbers, &placements[i], &overlapped, STEPS, &found);
+        trial_check_equal(placements[i].name, &found, reference);
+        trial_check_moved(&placements[i], &found, reference);
+        programs[i + 1] = found.summary.program_hash;
+        for (int k = 0; k <= i; k++)
+            if (programs[k] == programs[i + 1])
+                fail_msg("%s: a program that was run before", placements[i].name);
+    }
+}
+
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+static void budgets_and_tiers_change_no_bit(void **state)
+{
+    (void)state;
+    check_placements(&clipped, budgets, COUNT_OF(budgets));
+}
+
+static void chunks_threads_and_recomputation_change_no_bit(void **state)
+{
+    (void)state;
+    check_placements(&clipped, chunks, COUNT_OF(chunks));
+}
+
+static void other_numeric_plans_have_bits_of_their_own(void **state)
+{
+    (void)state;
+    static const trial_numbers *const numbers[] = { &clipped, &unclipped, &whole_batch,
+                                                    &three_parts };
+    static const trial_placement *const far[] = { NULL, &budgets[1], &budgets[0], &budgets[3] };
+    for (int i = 0; i < COUNT_OF(numbers); i++) {
+        if (far[i] != NULL)
+            check_placements(numbers[i], far[i], 1);
+        const trial_outcome *mine = reference_of(numbers[i]);
+        for (int k = 0; k < i; k++) {
+            const trial_outcome *other = reference_of(numbers[k]);
+            assert_true(mine->summary.numeric_fingerprint != other->summary.numeric_fingerprint);
+            assert_true(mine->hash != other->hash);
+        }
+    }
+}
+
+/* The hash could be blind: looks at the numbers of every ninth parameter (each fetch walks all chunks). */
+static void values_and_moments_are_equal_not_only_the_hash(void **state)
+{
+    (void)state;
+    static const coh_fetch parts[] = { COH_FETCH_VALUE, COH_FETCH_M, COH_FETCH_V };
+    static float expected[1536 * 384], found[1536 * 384]; /* the largest: h.N.mlp.c_fc.weight */
+    trial a, b;
+    trial_outcome out = { 0 };
+    trial_open(&a, &nano, &clipped, &in_memory, &plain);
+    trial_steps(&a, 0, 2, &out);
+    trial_open(&b, &nano, &clipped, &budgets[1], &overlapped);
+    trial_steps(&b, 0, 2, &out);
+    uint64_t different = 0, compared = 0;
+    for (int p = 0;; p += 9) {
+        if (coh_engine_fetch(a.engine, (coh_parameter){ p }, COH_FETCH_VALUE, expected) != COH_OK)
+            break;
+        for (int i = 0; i < COUNT_OF(parts); i++) {
+            memset(expected, 0, sizeof(expected));
+            memset(found, 0, sizeof(found));
+            assert_int_equal(coh_engine_fetch(a.engine, (coh_parameter){ p }, parts[i], expected),
+                             COH_OK);
+            assert_int_equal(coh_engine_fetch(b.engine, (coh_parameter){ p }, parts[i], found),
+                             COH_OK);
+            different += memcmp(found, expected, sizeof(found)) != 0;
+            for (size_t e = 0; e < sizeof(found) / sizeof(found[0]); e++)
+                compared += found[e] != 0;
+        }
+    }
+    assert_int_equal(different, 0);
+    /* every value is looked at: few are exactly zero (rows that no token touched) */
+    assert_true(compared > 3 * 384 * 1536);
+    trial_close(&a);
+    trial_close(&b);
+}
+
+/* ---- quiet points ---- */
+
+static void remove_checkpoint(const char *path)
+{
+    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
+                                         "manifest.json" };
+    char name[256];
+    for (int i = 0; i < COUNT_OF(files); i++) {
+        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
+        unlink(name);
+    }
+    rmdir(path);
+}
+
+static void save(trial *t, const char *path, uint64_t step)
+{
+    const coh_checkpoint_note note = { .step = step, .json = "{}" };
+    if (coh_engine_save(t->engine, path, &note) != COH_OK)
+        fail_msg("%s: %s", t->placement->name, coh_last_error());
+}
+
+static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
+{
+    (void)state;
+    static const trial_placement *const before[] = { &budgets[0], &in_memory };
+    static const trial_placement *const after[] = { &budgets[4], &chunks[0] };
+    static const trial_numbers *const numbers[] = { &clipped, &unclipped };
+    char folder[] = "test_bits_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/half", folder);
+    for (int i = 0; i < COUNT_OF(before); i++) {
+        trial_outcome found = { 0 };
+        trial t;
+        int changed = -1;
+        trial_open(&t, &nano, numbers[i], before[i], &overlapped);
+        trial_steps(&t, 0, STEPS / 2, &found);
+        save(&t, path, STEPS / 2);
+        uint64_t half = trial_hash(&t);
+        trial_close(&t);
+        trial_plan(&t, &nano, numbers[i], after[i]);
+        trial_engine(&t, &overlapped);
+        if (coh_engine_load(t.engine, path, &changed) != COH_OK)
+            fail_msg("%s: %s", after[i]->name, coh_last_error());
+        assert_int_equal(changed, 0);
+        assert_true(trial_hash(&t) == half);
+        trial_steps(&t, STEPS / 2, STEPS - STEPS / 2, &found);
+        found.hash = trial_hash(&t);
+        trial_check_equal(after[i]->name, &found, reference_of(numbers[i]));
+        trial_close(&t);
+        remove_checkpoint(path);
+    }
+    rmdir(folder);
+}
+
+static void evaluations_saves_and_drains_between_steps_change_no_bit(void **state)
+{
+    (void)state;
+    static const trial_numbers *const numbers[] = { &clipped, &unclipped };
+    char folder[] = "test_bits_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/between", folder);
+    for (int i = 0; i < COUNT_OF(numbers); i++) {
+        trial_outcome found = { 0 };
+        trial t;
+        trial_open(&t, &nano, numbers[i], &budgets[i], &overlapped);
+        for (uint64_t step = 0; step < STEPS; step++) {
+            double loss = 0;
+            trial_steps(&t, step, 1, &found);
+            const coh_step_input input = trial_input(&t, step);
+            if (step == 0)
+                assert_int_equal(coh_engine_drain(t.engine), COH_OK);
+            if (step <= 1)
+                assert_int_equal(coh_engine_evaluate(t.engine, &input, &loss), COH_OK);
+            if (step == 2)
+                save(&t, path, step + 1);
+            if (step >= 1)
+                (void)trial_hash(&t);
+        }
+        found.hash = trial_hash(&t);
+        trial_check_equal("with quiet points", &found, reference_of(numbers[i]));
+        trial_check_peak("with quiet points", &found);
+        trial_close(&t);
+        remove_checkpoint(path);
+    }
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(budgets_and_tiers_change_no_bit),
+        cmocka_unit_test(chunks_threads_and_recomputation_change_no_bit),
+        cmocka_unit_test(other_numeric_plans_have_bits_of_their_own),
+        cmocka_unit_test(values_and_moments_are_equal_not_only_the_hash),
+        cmocka_unit_test(a_run_resumed_half_way_under_another_budget_ends_equal),
+        cmocka_unit_test(evaluations_saves_and_drains_between_steps_change_no_bit),
+    };
+    trial_subject_open(&nano);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (!failed)
+        print_message(
+            "figure: 4 numeric plans, %d placements beside memory, resumed twice: equal\n",
+            placement_count);
+    trial_subject_close(&nano);
+    return failed;
+}

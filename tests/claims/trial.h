@@ -1,0 +1,110 @@
+/* trial.h - one training run of a GPT-2 under one placement, and everything of it that may not depend on
+ * the placement.
+ *
+ *     subject     which model, on how many tokens           one graph
+ *     numbers     micro-batches, clipping, ...              one numeric plan: one set of bits
+ *     placement   budgets, tiers, chunks, threads, ...      must not change a bit
+ *
+ * Failures of planner or engine end the test with their sentence. Working stores go into the current
+ * folder. Threads: one trial at a time, on the test's thread. */
+#ifndef COH_TESTS_CLAIMS_TRIAL_H
+#define COH_TESTS_CLAIMS_TRIAL_H
+
+#include "cohobate/engine.h"
+#include "cohobate/models.h"
+
+enum { TRIAL_STEPS_MOST = 8, TRIAL_PERCENT_SMALLEST = -1 };
+
+typedef struct trial_subject {
+    const char *preset;
+    int64_t vocabulary, sequences, tokens; /* of a micro-batch */
+    coh_gpt2_config config;
+    coh_graph *graph;
+} trial_subject;
+
+typedef struct trial_numbers {
+    const char *name;
+    int32_t microbatch_count;
+    float clip; /* 0: updates go out in backward */
+} trial_numbers;
+
+typedef struct trial_placement {
+    const char *name;
+    int32_t device_percent; /* of the in-memory bytes; 0: no limit; or TRIAL_PERCENT_SMALLEST */
+    int32_t host_percent;   /* of the in-memory bytes: an emulated host tier; 0: none */
+    int32_t disk;           /* 1: a working store in the current folder */
+    uint64_t chunk_bytes;   /* 0: the planner's choice */
+    int32_t thread_count;
+    coh_recompute recompute;
+    uint64_t device_bytes; /* not 0: instead of device_percent */
+} trial_placement;
+
+/* How the steps are run. Zero: one after the other, nothing disturbs them. */
+typedef struct trial_manner {
+    int32_t overlapped; /* two bodies under way, as `cohobate train` runs them */
+    int32_t poison;
+    uint64_t delay_seed;
+    uint32_t delay_most_us;
+    const char *store; /* NULL: the engine's choice */
+} trial_manner;
+
+typedef struct trial {
+    const trial_subject *subject;
+    const trial_numbers *numbers;
+    const trial_placement *placement;
+    trial_manner manner;
+    coh_plan *plan;
+    coh_engine *engine;
+    coh_plan_summary summary;
+    uint64_t device_bytes; /* the budget it was planned for */
+} trial;
+
+/* What came of a run. `last` is the last step's result. */
+typedef struct trial_outcome {
+    uint64_t first_step, step_count;
+    double loss[TRIAL_STEPS_MOST], grad_norm[TRIAL_STEPS_MOST];
+    uint64_t hash;
+    coh_plan_summary summary;
+    coh_step_result last;
+    uint64_t moved_bytes[COH_PLAN_LANES]; /* over all steps, up to the last one's loss */
+} trial_outcome;
+
+/* Builds the graph. */
+void trial_subject_open(trial_subject *subject);
+void trial_subject_close(trial_subject *subject);
+
+/* Plans; makes no engine yet. */
+void trial_plan(trial *t, const trial_subject *subject, const trial_numbers *numbers,
+                const trial_placement *placement);
+/* The engine, without values: init or load comes next. */
+void trial_engine(trial *t, const trial_manner *manner);
+void trial_init(trial *t); /* from a fixed seed */
+/* Plan, engine, init. */
+void trial_open(trial *t, const trial_subject *subject, const trial_numbers *numbers,
+                const trial_placement *placement, const trial_manner *manner);
+void trial_close(trial *t);
+
+/* Steps [first, first + count) into out->loss[step] and so on. */
+void trial_steps(trial *t, uint64_t first, uint64_t count, trial_outcome *out);
+/* The inputs of one step: seeded tokens, the same for every placement. Valid until the next call. */
+coh_step_input trial_input(const trial *t, uint64_t step);
+uint64_t trial_hash(trial *t);
+
+/* Engine, init, steps [0, count), hash, and the engine is gone again; checks that the ledger met the plan
+ * to the byte. The plan stays. */
+void trial_run_plan(trial *t, const trial_manner *manner, uint64_t count, trial_outcome *out);
+/* The same with a plan of its own. */
+void trial_run(const trial_subject *subject, const trial_numbers *numbers,
+               const trial_placement *placement, const trial_manner *manner, uint64_t count,
+               trial_outcome *out);
+
+/* Every loss and norm bitwise, hash and numeric fingerprint; `name` goes into the message. */
+void trial_check_equal(const char *name, const trial_outcome *found, const trial_outcome *expected);
+/* What should move moved, and nothing in memory; as many bytes as the plan says, but for what a step's loss
+ * does not wait for; and the program is another one. */
+void trial_check_moved(const trial_placement *placement, const trial_outcome *found,
+                       const trial_outcome *in_memory);
+/* Ledger = plan, to the byte, in every tier. */
+void trial_check_peak(const char *name, const trial_outcome *found);
+
+#endif
