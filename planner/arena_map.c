@@ -84,9 +84,10 @@ static coh_status split(coh_arena_map *map, int32_t index, uint64_t offset, int3
     return insert(map, index, right, out_right);
 }
 
-coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes)
+coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes,
+                              int32_t near)
 {
-    int32_t index = map->first;
+    int32_t index = near >= 0 ? near : map->first;
     while (index >= 0 && map->segments[index].offset + map->segments[index].bytes <= offset)
         index = map->segments[index].next;
     if (index < 0 || offset + bytes > map->end)

@@ -17,6 +17,7 @@ typedef struct coh_segment {
     int32_t previous, next; /* in order of offset; -1: none */
     uint32_t extent;
     int64_t last_use;  /* step; -1: before the first */
+    uint64_t next_use; /* of the chunk; kept by whoever takes and uses it */
     uint32_t pin_step; /* the step that needs it now; UINT32_MAX: none */
 } coh_segment;
 
@@ -32,8 +33,10 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                               uint32_t chunk_count);
 void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 
-/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
-coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
+/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. `near`: a segment
+ * at or before offset to look from; -1: none is known. */
+coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes,
+                              int32_t near);
 
 /* Frees a chunk's segment; it keeps its last use. */
 void coh_arena_map_release(coh_arena_map *map, int32_t segment);

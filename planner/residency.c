@@ -6,6 +6,9 @@
 #include "base/bytes.h"
 #include "planner/residency_state.h"
 
+/* Free neighbours are joined every so many steps: it walks the whole map. */
+enum { SETTLE_STEPS = 8 };
+
 /* What a free run knows of one chunk of its snapshot after the first body. */
 enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
 
@@ -87,8 +90,17 @@ static void pin(coh_runner *r, const coh_need *need)
             r->step;
 }
 
-/* Makes room at `offset` and reserves a segment for each chunk of the window that is not there yet. */
-static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset)
+/* A segment for a chunk that has none, at a free place. */
+static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset, int32_t near)
+{
+    COH_TRY(coh_arena_map_take(&r->map, chunk, offset, coh_runner_chunk(r, chunk)->bytes, near));
+    r->map.segments[r->map.segment_of_chunk[chunk]].next_use = coh_next_use_step(&r->next, chunk);
+    return COH_OK;
+}
+
+/* Makes room at `offset` and reserves a segment for each chunk of the window that is not there yet.
+ * `near`: a segment at or before offset, or -1. */
+static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset, int32_t near)
 {
     uint64_t bytes = coh_runner_window_bytes(r, need);
     uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
@@ -100,7 +112,7 @@ static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offse
                                 offset + coh_runner_chunk(r, chunk)->object_offset - origin)
             COH_TRY(evict(r, segment));
     }
-    for (int32_t i = r->map.first; i >= 0;) {
+    for (int32_t i = near >= 0 ? near : r->map.first; i >= 0;) {
         int32_t next = r->map.segments[i].next;
         const coh_segment *s = &r->map.segments[i];
         int is_own = s->chunk >= 0 && (uint32_t)s->chunk >= window_first &&
@@ -111,11 +123,12 @@ static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offse
             COH_TRY(evict(r, i));
         i = next;
     }
-    for (uint32_t chunk = window_first; chunk <= window_last; chunk++)
+    for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
         if (r->map.segment_of_chunk[chunk] < 0)
-            COH_TRY(coh_arena_map_take(&r->map, chunk,
-                                       offset + coh_runner_chunk(r, chunk)->object_offset - origin,
-                                       coh_runner_chunk(r, chunk)->bytes));
+            COH_TRY(reserve(r, chunk, offset + coh_runner_chunk(r, chunk)->object_offset - origin,
+                            near));
+        near = r->map.segment_of_chunk[chunk];
+    }
     return COH_OK;
 }
 
@@ -133,13 +146,14 @@ static coh_status place_window(coh_runner *r, const coh_need *need, int *out_pla
     if (!stands(r, need)) {
         uint64_t offset = 0;
         uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
+        int32_t near = -1;
         if (r->level->home_offset != NULL && r->level->home_offset[window_first] != COH_NO_HOME) {
             offset = r->level->home_offset[window_first];
         } else {
-            *out_placed = coh_residency_choose(r, need, &offset);
+            *out_placed = coh_residency_choose(r, need, &offset, &near);
         }
         if (*out_placed)
-            COH_TRY(take_place(r, need, offset));
+            COH_TRY(take_place(r, need, offset, near));
     }
     if (*out_placed)
         pin(r, need);
@@ -281,13 +295,15 @@ static void leave_step(coh_runner *r, uint32_t local_step)
             if (segment < 0)
                 continue;
             r->map.segments[segment].last_use = r->step;
+            r->map.segments[segment].next_use = coh_next_use_step(&r->next, chunk);
             if (!coh_next_use_is_needed(&r->next, chunk)) {
                 snapshot_lost(r, chunk);
                 coh_arena_map_release(&r->map, segment);
             }
         }
     }
-    coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
+    if (r->step % SETTLE_STEPS == 0)
+        coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
 }
 
 static coh_status run_step(coh_runner *r, uint32_t local_step)
@@ -333,8 +349,7 @@ static coh_status begin_run(coh_runner *r)
         r->far_version[resident->chunk] = -1;
         if (!coh_next_use_is_needed(&r->next, resident->chunk))
             continue; /* overwritten before it is read */
-        COH_TRY(coh_arena_map_take(&r->map, resident->chunk, resident->offset,
-                                   coh_runner_chunk(r, resident->chunk)->bytes));
+        COH_TRY(reserve(r, resident->chunk, resident->offset, -1));
         coh_segment *s = &r->map.segments[r->map.segment_of_chunk[resident->chunk]];
         COH_TRY(add_extent(r, resident->chunk, resident->offset, &s->extent));
         r->out->extents[s->extent].at_begin = 1;
@@ -357,8 +372,7 @@ static coh_status end_run(coh_runner *r)
         if (resident->tier != r->level->tier)
             continue;
         if (r->map.segment_of_chunk[resident->chunk] < 0)
-            COH_TRY(coh_arena_map_take(&r->map, resident->chunk, resident->offset,
-                                       coh_runner_chunk(r, resident->chunk)->bytes));
+            COH_TRY(reserve(r, resident->chunk, resident->offset, -1));
         uint32_t extent = COH_NO_EXTENT;
         COH_TRY(acquire(r, resident->chunk, 1, &extent));
         r->out->extents[extent].at_end = 1;

@@ -43,7 +43,8 @@ static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_ne
 }
 
 /* The best place for a window that is not in one piece; 0 if there is none beside what the present step
- * holds. Changes nothing. */
-int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
+ * holds. *out_near: a segment at or before it. Changes nothing. */
+int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset,
+                         int32_t *out_near);
 
 #endif
