@@ -159,11 +159,14 @@ static void print_sites(const uint64_t *hit_count)
     uint64_t total = 0;
     for (int i = 0; i < CALL_COUNT; i++)
         total += hit_count[i];
-    printf("%" PRIu64 " sites hit:", total);
+    printf("%" PRIu64 " sites hit (", total);
+    const char *comma = "";
     for (int i = 0; i < CALL_COUNT; i++)
-        if (hit_count[i] > 0)
-            printf(" %" PRIu64 " in %s,", hit_count[i], call_names[i]);
-    printf(" each ended with one sentence\n");
+        if (hit_count[i] > 0) {
+            printf("%s%" PRIu64 " in %s", comma, hit_count[i], call_names[i]);
+            comma = ", ";
+        }
+    printf(")\n");
 }
 
 static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
@@ -180,7 +183,8 @@ static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
             ;
     for (uint64_t i = 0; i < draw_count; i++)
         assert_true(fail_one(1 + coh_rng_below(5, 0, i, allocation_count), hit_count));
-    printf("%" PRIu64 " allocations in one life; ", allocation_count);
+    printf("figure: %s: %" PRIu64 " allocations in one life, ",
+           size == FAULT_NANO ? "gpt2-nano" : "two operators", allocation_count);
     print_sites(hit_count);
 }
 

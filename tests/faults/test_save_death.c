@@ -204,8 +204,8 @@ static void die_everywhere(const char *variable, const char *suffix, int resume_
         if (code != COH_FILE_OPS_EXIT_CODE)
             fail_msg("%s: exit code %d", where, code);
     }
-    printf("%s=<n>%s: %d operations; step 1, 2, 3 left: %d, %d, %d times\n", variable, suffix,
-           n - 1, left[1], left[2], left[3]);
+    printf("figure: %s=<n>%s: %d operations; step 1, 2, 3 left: %d, %d, %d times\n", variable,
+           suffix, n - 1, left[1], left[2], left[3]);
     assert_true(n > 40 && left[1] > 15 && left[2] > 15 && left[3] >= 1);
 }
 

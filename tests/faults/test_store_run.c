@@ -102,8 +102,6 @@ static void an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory(void *
     assert_true(out.hash == expected_hash);
     assert_true(out.operation_count > 50); /* or nothing below says much */
     operation_count = (int64_t)out.operation_count;
-    printf("%s store: %" PRId64 " operations in a run, one in %" PRId64 " is broken\n", store,
-           operation_count, stride);
 }
 
 static void every_failing_operation_ends_the_run(int error, const char *what)
@@ -180,8 +178,9 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
         unread_count += out.status == COH_OK;
     }
     assert_int_equal(coh_status_exit_code(COH_ERR_CORRUPT), 4);
-    printf("flips: %" PRId64 " found, %" PRId64 " in chunks that nobody read again\n", found_count,
-           unread_count);
+    printf("figure: %s store, %" PRId64 " operations in a run, 1 in %" PRId64
+           " broken in 5 ways; flips: %" PRId64 " found, %" PRId64 " never read again\n",
+           store, operation_count, stride, found_count, unread_count);
     assert_true(found_count > 9 * unread_count);
 }
 

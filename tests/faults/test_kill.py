@@ -1,0 +1,136 @@
+"""Training runs that die from outside: by kill -9 at random moments, by _exit and by a power cut at random
+file operations of their saves, and by a disk that fails. Each goes on from what it left and ends with the
+hash of the run that nobody disturbed; a failing disk gives one sentence and the right exit code.
+
+    test_kill.py COHOBATE KILLS SEED"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+KILLS, SEED = (int(word) for word in sys.argv[2:4])
+del sys.argv[2:4]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+from program import TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
+
+STEPS = 6
+DEAD = 86  # exit code of the test modes (engine/file_ops.h)
+# A second process that dies must not make the first one wait for ever.
+HANG_S = 200
+
+
+def folder_of_runs():
+    """In memory where there is room: a kill loses no page, so the disk proves nothing, and flushes take long."""
+    shared = "/dev/shm"
+    return shared if os.path.isdir(shared) and shutil.disk_usage(shared).free > 2 << 30 else None
+
+
+class Killed(ProgramTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="cohobate-kill-", dir=folder_of_runs())
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.text = self.corpus()
+        self.random = random.Random(SEED)
+        # In turn: in memory, and streamed through a third of that. The same bits.
+        self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder]]
+        self.new_run = ["train", *TINY, "--data", self.text, "--steps", STEPS, "--save-every", 1]
+
+    def whole_run(self):
+        begin = time.monotonic()
+        done = self.succeeds(*self.new_run, "--save", self.path("whole"))
+        self.seconds = time.monotonic() - begin
+        shutil.rmtree(self.path("whole"))
+        return self.says_hash(done)
+
+    def go_on(self, folder):
+        """The command that continues the run in `folder`, from whatever it holds."""
+        if any(re.fullmatch(r"step-\d+", name) for name in os.listdir(folder)):
+            return ["train", "--resume", folder, "--steps", STEPS, "--save-every", 1, "--threads", 2]
+        return [*self.new_run, "--save", folder]
+
+    def check_left(self, folder):
+        """A folder that is called step-<n> is a whole checkpoint, but an old one whose removal had begun."""
+        steps = sorted((int(name[5:]) for name in os.listdir(folder) if re.fullmatch(r"step-\d+", name)), reverse=True)
+        if steps:
+            self.succeeds("check", os.path.join(folder, f"step-{steps[0]}"))
+        return steps[0] if steps else 0
+
+    def finish(self, folder, expected):
+        was_over = self.check_left(folder) == STEPS
+        if not was_over:
+            self.assertEqual(self.says_hash(self.succeeds(*self.go_on(folder))), expected)
+        self.assertEqual(self.succeeds("inspect", folder, "--hash").out.strip(), expected)
+        left = sorted(name for name in os.listdir(folder) if name.startswith("step"))
+        # Killed behind the last save, it may not have come to remove the oldest.
+        self.assertEqual(left[-2:] if was_over else left, [f"step-{STEPS - 1}", f"step-{STEPS}"])
+        shutil.rmtree(folder)
+
+    def test_runs_killed_at_random_moments_end_with_the_hash_of_the_whole_run(self):
+        expected = self.whole_run()
+        kills, runs, attempts = 0, 0, 0
+        while kills < KILLS:
+            runs += 1
+            folder = self.path(f"run-{runs}")
+            os.mkdir(folder)
+            while kills < KILLS and attempts < 4 * KILLS + 20:
+                attempts += 1
+                process = start(*self.go_on(folder), *self.budgets[attempts % 2])
+                try:
+                    process.communicate(timeout=self.random.uniform(0, 0.7 * self.seconds))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate(timeout=HANG_S)
+                    self.assertEqual(process.returncode, -9)
+                    kills += 1
+                    if self.check_left(folder) == STEPS:
+                        break
+                    continue
+                self.assertEqual(process.returncode, 0)
+                break
+            self.finish(folder, expected)
+            self.assertLess(attempts, 4 * KILLS + 20, "the runs are over before they are killed")
+        print(f"figure: {kills} kills in {runs} runs of {STEPS} steps, each ended with {expected}")
+
+    def dies(self, folder, variable, value):
+        """Runs to the death. False if the run has fewer operations than that."""
+        process = start(*self.go_on(folder), env=environment(**{variable: value}))
+        _, err = process.communicate(timeout=HANG_S)
+        self.assertIn(process.returncode, (0, DEAD), err)
+        return process.returncode == DEAD
+
+    def test_runs_that_lose_power_or_die_in_a_save_end_with_the_hash_of_the_whole_run(self):
+        expected = self.whole_run()
+        times = max(2, KILLS // 4)
+        for variable in ("COH_TEST_POWER_CUT_AT", "COH_TEST_EXIT_AT"):
+            dead = 0
+            folder = self.path(variable)
+            os.mkdir(folder)
+            for seed in range(times):
+                value = str(self.random.randint(1, 700))
+                dead += self.dies(folder, variable, value + (f":{seed}" if "POWER" in variable else ""))
+                if self.check_left(folder) == STEPS:
+                    break
+            self.assertGreater(dead, 0)
+            self.finish(folder, expected)
+            print(f"figure: {variable}: {dead} deaths of gpt2-nano, each went on")
+
+    def test_a_disk_that_fails_in_a_save_gives_the_right_exit_code_and_the_run_goes_on(self):
+        expected = self.whole_run()
+        folder = self.path("run")
+        os.mkdir(folder)
+        for code, how in ((5, ""), (3, ":28")):  # EIO; ENOSPC
+            at = self.random.randint(1, 100)
+            self.fails(code, *self.go_on(folder), env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
+            self.assertEqual([name for name in os.listdir(folder) if "partial" in name], [])
+        self.succeeds(*self.go_on(folder), env=environment(COH_TEST_FAIL_AT="20:short"))
+        self.finish(folder, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
