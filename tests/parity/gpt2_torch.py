@@ -1,0 +1,96 @@
+"""GPT-2 and its training written once more, in PyTorch: the oracle of test_parity.py.
+
+Radford et al. 2019 as plain tensor algebra: pre-norm layers, learned positions, tanh GELU, the token
+table used again as classifier. Weights are a dictionary by the names that published weights have, each
+[outputs, inputs]. Nothing is fused, so that a float64 run has float64 everywhere."""
+
+import math
+
+import torch
+
+GELU_CUBE = 0.044715
+
+
+def gelu(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + GELU_CUBE * x ** 3)))
+
+
+def norm(x, weight, bias, epsilon=1e-5):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt((centred ** 2).mean(-1, keepdim=True) + epsilon) * weight + bias
+
+
+def attention(qkv, heads):
+    sequences, tokens, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
+    q, k, v = (part.reshape(sequences, tokens, heads, width // heads).transpose(1, 2) for part in qkv.split(width, -1))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(width // heads)
+    later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
+    return (shares @ v).transpose(1, 2).reshape(sequences, tokens, width)
+
+
+def loss_of(weights, config, tokens, targets):
+    """Mean over all items of one micro-batch; an item whose target is -1 counts as 0."""
+
+    def linear(x, name):
+        return x @ weights[name + ".weight"].T + weights[name + ".bias"]
+
+    def normed(x, name):
+        return norm(x, weights[name + ".weight"], weights[name + ".bias"])
+
+    x = weights["wte.weight"][tokens] + weights["wpe.weight"][: tokens.shape[1]]
+    for n in range(config["layers"]):
+        layer = f"h.{n}."
+        qkv = linear(normed(x, layer + "ln_1"), layer + "attn.c_attn")
+        x = x + linear(attention(qkv, config["heads"]), layer + "attn.c_proj")
+        wide = linear(normed(x, layer + "ln_2"), layer + "mlp.c_fc")
+        x = x + linear(gelu(wide), layer + "mlp.c_proj")
+    shares = torch.log_softmax(normed(x, "ln_f") @ weights["wte.weight"].T, -1)
+    counted = targets >= 0
+    picked = shares.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    return -(picked * counted).sum() / targets.numel()
+
+
+def leaves(weights, dtype):
+    return {name: torch.tensor(value, dtype=dtype, requires_grad=True) for name, value in weights.items()}
+
+
+def gradients_of(weights, config, batch):
+    """Adds the gradient of the mean over micro-batches to every leaf's .grad; returns that mean."""
+    tokens, targets = (torch.from_numpy(part).long() for part in batch)
+    total = 0.0
+    for i in range(tokens.shape[0]):
+        loss = loss_of(weights, config, tokens[i], targets[i])
+        (loss / tokens.shape[0]).backward()
+        total += loss.item()
+    return total / tokens.shape[0]
+
+
+def optimizer_of(weights, decays, settings):
+    groups = [{"params": [w for n, w in weights.items() if decays[n]], "weight_decay": settings["decay"]},
+              {"params": [w for n, w in weights.items() if not decays[n]], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=0.0, betas=(settings["beta1"], settings["beta2"]), eps=settings["epsilon"])
+
+
+def update(optimizer, weights, rate, clip):
+    """One step from the gradients that the leaves have; their norm before clipping."""
+    if clip > 0:
+        total = torch.nn.utils.clip_grad_norm_(list(weights.values()), clip).item()
+    else:
+        total = math.sqrt(sum((w.grad.double() ** 2).sum().item() for w in weights.values()))
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return total
+
+
+def curve(start, decays, config, batches, rates, settings, dtype):
+    """Loss of every step, from the weights `start`."""
+    weights = leaves(start, dtype)
+    optimizer = optimizer_of(weights, decays, settings)
+    losses = []
+    for batch, rate in zip(batches, rates):
+        losses.append(gradients_of(weights, config, batch))
+        update(optimizer, weights, rate, settings["clip"])
+    return losses

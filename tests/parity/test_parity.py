@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""Training against PyTorch on the CPU, same weights and batches: test_parity.py PATH-OF-DUMP [unittest
+arguments]. The last line is the worst ratios. Exits 77 where PyTorch is not installed.
+
+g is a gradient of ours, g32 and g64 PyTorch's in float and double. For every parameter
+
+    |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|     and     |g - g64| <= max(4 |g32 - g64|, 1e-7 |all g64|)
+
+(2-norms of tensors); the second keeps us from being much worse than float has to be."""
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+    import torch
+except ImportError as missing:
+    print(f"{sys.executable} has no {missing.name}: install python3-torch and python3-numpy to compare with PyTorch")
+    sys.exit(77)
+
+import gpt2_torch
+
+DUMP = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "parity_dump"
+UNIT = 2.0 ** -24  # largest relative error of one rounding to float
+# As the engine has them: rounded to float. 1 - beta is exact in float for betas in [0.5, 1].
+SETTINGS = {name: float(numpy.float32(value))
+            for name, value in (("beta1", 0.9), ("beta2", 0.95), ("epsilon", 1e-8), ("decay", 0.1))}
+
+# Odd sizes, targets of -1, biases and gains that matter.
+ODD = {"layers": 3, "heads": 4, "channels": 64, "positions": 40, "vocabulary": 311, "sequences": 3, "tokens": 33,
+       "microbatches": 2, "ignored": 0.06, "drawn": True}
+# More rows than a block of the table (1024), more tokens than a chunk of the classifier (512) and than
+# a tile of attention (64 queries, 256 keys).
+WIDE_TABLE = {"layers": 2, "heads": 3, "channels": 48, "positions": 300, "vocabulary": 2311, "sequences": 2,
+              "tokens": 273, "microbatches": 1, "ignored": 0.0, "drawn": True}
+# The smallest preset on bytes, from its own initialisation.
+NANO = {"layers": 6, "heads": 6, "channels": 384, "positions": 1024, "vocabulary": 257, "sequences": 2, "tokens": 48,
+        "microbatches": 2, "ignored": 0.0, "drawn": False}
+
+FIGURES = {}
+
+
+def remember(name, ratio):
+    """Keeps the worst; NaN is the worst of all."""
+    FIGURES[name] = ratio if math.isnan(ratio) else max(FIGURES.get(name, 0.0), ratio)
+
+
+def made_batches(config, steps, seed=7):
+    """Text that can be learned: mostly the next token follows from the one before."""
+    draw = numpy.random.default_rng(seed)
+    shape = (steps, config["microbatches"], config["sequences"])
+    text = draw.integers(config["vocabulary"], size=shape + (config["tokens"] + 1,), dtype=numpy.int32)
+    for t in range(config["tokens"]):
+        follows = draw.random(shape) < 0.8
+        text[..., t + 1] = numpy.where(follows, (text[..., t] * 3 + 1) % config["vocabulary"], text[..., t + 1])
+    tokens, targets = text[..., :-1].copy(), text[..., 1:].copy()
+    targets[draw.random(targets.shape) < config["ignored"]] = -1
+    return list(zip(tokens, targets))
+
+
+def drawn_weights(tensors, seed=11):
+    """Larger than GPT-2's own start, and no bias zero, no gain one: each term of each formula shows."""
+    draw = numpy.random.default_rng(seed)
+    weights = {}
+    for name, (shape, _) in tensors.items():
+        noise = draw.standard_normal(shape).astype(numpy.float32)
+        is_gain = name.endswith("weight") and len(shape) == 1
+        weights[name] = numpy.float32(0.08 if len(shape) == 2 else 0.2) * noise + numpy.float32(is_gain)
+    return weights
+
+
+class Run:
+    """One run of the dump program and what it wrote."""
+
+    def __init__(self, folder, config, steps, weights=None, environment=None, **more):
+        self.folder = tempfile.mkdtemp(dir=folder)
+        self.batches = made_batches(config, steps)
+        batches = os.path.join(self.folder, "batches")
+        with open(batches, "wb") as file:
+            for tokens, targets in self.batches:
+                file.write(tokens.tobytes() + targets.tobytes())
+        settings = {"deferred": 1, "threads": 2, "lr": 1e-3, "min_lr": 1e-4, "warmup": 0, "clip": 1.0,
+                    **{key: value for key, value in config.items() if isinstance(value, int)}, **more}
+        settings.update(steps=steps, batches=batches, out=self.folder, disk=self.folder)
+        if weights is not None:
+            settings["weights"] = os.path.join(self.folder, "weights")
+            with open(settings["weights"], "wb") as file:
+                for value in weights.values():
+                    file.write(value.tobytes())
+        done = subprocess.run([DUMP, *(f"{key}={value}" for key, value in settings.items())], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                              env={**os.environ, **(environment or {})})
+        if done.returncode != 0:
+            raise AssertionError(f"{settings}\n{done.stdout}")
+        with open(self.path("tensors"), encoding="utf-8") as file:
+            lines = [line.split() for line in file]
+        self.tensors = {line[0]: (tuple(map(int, line[2:])), line[1] == "1") for line in lines}
+        self.decays = {name: decays for name, (_, decays) in self.tensors.items()}
+        with open(self.path("plan"), encoding="utf-8") as file:
+            self.plan = dict(line.split(" ", 1) for line in file)
+        with open(self.path("steps"), encoding="utf-8") as file:
+            rows = numpy.array([[float(value) for value in line.split()] for line in file])
+        self.rates, self.losses, self.norms = rows.reshape(-1, 3).T
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def stream(self, name, count):
+        values = numpy.fromfile(self.path(f"{name}-{count}"), dtype=numpy.float32)
+        found, at = {}, 0
+        for tensor, (shape, _) in self.tensors.items():
+            elements = math.prod(shape)
+            found[tensor] = values[at:at + elements].reshape(shape)
+            at += elements
+        assert at == len(values)
+        return found
+
+
+def norm_of(tensors):
+    return math.sqrt(sum((numpy.asarray(value, dtype=numpy.float64) ** 2).sum() for value in tensors.values()))
+
+
+def torch_gradients(weights, config, batch, dtype):
+    values = gpt2_torch.leaves(weights, dtype)
+    loss = gpt2_torch.gradients_of(values, config, batch)
+    return loss, {name: value.grad.double().numpy() for name, value in values.items()}
+
+
+class AdamBounds:
+    """How far a float AdamW may be from the exact one, element by element, when both see the same
+    gradients: every rounding is counted, at 2^-24 of its result. Terms are those of kernels.h."""
+
+    def __init__(self, weights):
+        self.m, self.v, self.w = ({n: numpy.zeros(w.shape) for n, w in weights.items()} for _ in range(3))
+
+    def after(self, name, g, old, new, bias, rate, decay):
+        """`g`: clipped; `old` and `new`: exact (m, v, w) before and after; `bias`: 1 - beta^t."""
+        beta1, beta2 = SETTINGS["beta1"], SETTINGS["beta2"]
+        # scale, its product with g, the product with 1 - beta, the sum; for v the first two count twice
+        # and the square once more. The last term is for what falls below float's range.
+        m = beta1 * self.m[name] + 5 * UNIT * (beta1 * abs(old[0]) + (1 - beta1) * abs(g))
+        v = beta2 * self.v[name] + 8 * UNIT * (beta2 * old[1] + (1 - beta2) * g * g) + 2.0 ** -126
+        root = numpy.sqrt(new[1])
+        with numpy.errstate(divide="ignore"):
+            root_error = numpy.minimum(v / root, numpy.sqrt(v)) / math.sqrt(bias[1])
+        below = root / math.sqrt(bias[1]) + SETTINGS["epsilon"]
+        quotient = abs(new[0]) / bias[0] / below
+        # bias1, m / bias1, bias2, v / bias2, the root, the sum with epsilon, the quotient
+        direction = m / bias[0] / below + quotient * (root_error / below + 7 * UNIT)
+        size = quotient + decay * abs(old[2])
+        # decay * w, its sum with the direction, rate * that; and the difference
+        # The last factor is for products of two roundings.
+        self.w[name] = (self.w[name] * (1 + rate * decay) + rate * (direction + 4 * UNIT * size)
+                        + UNIT * numpy.maximum(abs(old[2]), abs(new[2]))) * (1 + 1e-5)
+        self.m[name], self.v[name] = m, v
+
+
+class Parity(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="cohobate-parity-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def run_dump(self, config, steps, **more):
+        weights = None
+        if config["drawn"]:
+            weights = drawn_weights(Run(self.folder, config, 0).tensors)
+        return Run(self.folder, config, steps, weights=weights, **more)
+
+    def holds(self, name, found, bound, what):
+        """found <= bound, so that NaN fails; the ratio is remembered as `name`."""
+        remember(name, found / bound)
+        if not found <= bound:
+            self.fail(f"{what}: {found:g} is more than {bound:g}")
+
+    # ---- gradients ----
+
+    def gradients_agree(self, config, steps=1, states="0", figure="gradient", **more):
+        run = self.run_dump(config, steps, gradients=steps, states=states, **more)
+        for step in map(int, states.split(",")):
+            weights, batch, found = run.stream("value", step), run.batches[step], run.stream("gradient", step)
+            loss64, exact = torch_gradients(weights, config, batch, torch.float64)
+            loss32, single = torch_gradients(weights, config, batch, torch.float32)
+            self.one_gradient_agrees(step, found, single, exact, figure)
+            self.loss_and_norm_agree(run, step, found, (loss32, loss64), single, exact)
+        return run
+
+    def one_gradient_agrees(self, step, found, single, exact, figure):
+        self.assertEqual(list(found), list(exact))
+        floor = 1e-7 * norm_of(exact)
+        for name, g64 in exact.items():
+            error = numpy.linalg.norm(found[name] - g64)
+            own = numpy.linalg.norm(single[name] - g64)
+            what = f"gradient of {name} at step {step}"
+            self.holds(figure, error, 1e-5 * numpy.linalg.norm(g64) + floor, what)
+            self.holds(figure + " against 4x float's", error, max(4 * own, floor), what)
+
+    def loss_and_norm_agree(self, run, step, found, losses, single, exact):
+        """The norm of a sum of errors: its bounds are those of the gradient as one vector."""
+        everything = norm_of(exact)
+        own = norm_of({name: single[name] - exact[name] for name in exact})
+        error = abs(run.norms[step] - everything)
+        self.holds("norm", error, 1e-5 * everything, f"norm of step {step}")
+        self.holds("norm against 4x float's", error, max(4 * own, 1e-7 * everything), f"norm of step {step}")
+        # It is exactly the norm of the gradients that there are: sums of doubles.
+        self.holds("norm of its own gradients", abs(run.norms[step] - norm_of(found)), 1e-12 * everything, "norm")
+        # Two ulps are what one float at the end may cost.
+        error = abs(run.losses[step] - losses[1])
+        self.holds("loss", error, max(4 * abs(losses[0] - losses[1]), 4 * UNIT * losses[1]), f"loss of step {step}")
+
+    def test_gradients_of_an_odd_model_agree_before_and_after_updates(self):
+        self.gradients_agree(ODD, steps=6, states="0,5")
+
+    def test_gradients_agree_where_table_and_attention_take_several_tiles(self):
+        self.gradients_agree(WIDE_TABLE)
+
+    def test_gradients_of_nano_agree(self):
+        self.gradients_agree(NANO)
+
+    def test_gradients_agree_on_the_plain_path(self):
+        run = self.gradients_agree(ODD, figure="gradient, plain path",
+                                   environment={"COH_ISA": "plain", "COH_PLAIN_MATMUL": "1"})
+        self.assertIn("plain", run.plan["kernel_path"])
+
+    # ---- AdamW ----
+
+    def updates_agree(self, run, gradients, clip, counts=(1, 5)):
+        """PyTorch's AdamW in double fed with our gradients: what differs are the roundings of ours."""
+        start = run.stream("value", 0)
+        weights = gpt2_torch.leaves(start, torch.float64)
+        optimizer, bounds = gpt2_torch.optimizer_of(weights, run.decays, SETTINGS), AdamBounds(start)
+        exact = {n: (numpy.zeros(w.shape), numpy.zeros(w.shape), w.astype(numpy.float64)) for n, w in start.items()}
+        for step in range(max(counts)):
+            grads = {name: g.astype(numpy.float64) for name, g in gradients(step).items()}
+            scale = min(1.0, clip / norm_of(grads)) if clip > 0 else 1.0
+            for name, w in weights.items():
+                w.grad = torch.from_numpy(grads[name] * scale)
+            gpt2_torch.update(optimizer, weights, run.rates[step], 0.0)
+            bias = [1 - SETTINGS[beta] ** (step + 1) for beta in ("beta1", "beta2")]
+            for name, w in weights.items():
+                state = optimizer.state[w]
+                new = tuple(x.detach().numpy().copy() for x in (state["exp_avg"], state["exp_avg_sq"], w))
+                bounds.after(name, grads[name] * scale, exact[name], new, bias, run.rates[step],
+                             SETTINGS["decay"] if run.decays[name] else 0.0)
+                exact[name] = new
+            if step + 1 in counts:
+                self.states_agree(run, step + 1, exact, bounds)
+
+    def states_agree(self, run, count, exact, bounds):
+        for i, (stream, bound) in enumerate((("m", bounds.m), ("v", bounds.v), ("value", bounds.w))):
+            found = run.stream(stream, count)
+            for name, values in exact.items():
+                ratio = (abs(found[name] - values[i]) / numpy.maximum(bound[name], 2.0 ** -149)).max()
+                remember(f"AdamW {stream}", float(ratio))
+                if not ratio <= 1:
+                    self.fail(f"{stream} of {name} after {count} updates: {ratio:g} times the bound")
+
+    def test_deferred_updates_with_clipping_are_adamw_to_the_rounding(self):
+        for config in (ODD, NANO):
+            run = self.run_dump(config, 5, gradients=5, states="0,1,5", clip=0.5, warmup=3)
+            self.assertGreater(run.norms[0], 0.5)
+            self.updates_agree(run, lambda step, run=run: run.stream("gradient", step), 0.5)
+
+    def test_updates_in_backward_are_adamw_to_the_rounding(self):
+        """Their gradients are gone when the step ends, so they come from deferred updates without a
+        clip: the same numbers if the updates are right."""
+        deferred = self.run_dump(ODD, 5, gradients=5, clip=0, warmup=3)
+        run = self.run_dump(ODD, 5, states="0,1,5", clip=0, warmup=3, deferred=0)
+        self.updates_agree(run, lambda step: deferred.stream("gradient", step), 0.0)
+
+    # ---- training ----
+
+    def curve_agrees(self, config, clip, highest, **more):
+        run = self.run_dump(config, 50, states="0", clip=clip, lr=highest, min_lr=highest / 10, warmup=10, **more)
+        self.assertLess(run.losses[-5:].mean(), 0.95 * run.losses[:5].mean(), "nothing was learned")
+        self.rates_are_warm_up_and_cosine(run.rates, highest, highest / 10, 10)
+        start, settings = run.stream("value", 0), {**SETTINGS, "clip": clip}
+        self.assertEqual({name for name, decays in run.decays.items() if decays},
+                         {name for name, (shape, _) in run.tensors.items() if len(shape) == 2})
+        other = gpt2_torch.curve(start, run.decays, config, run.batches, run.rates, settings, torch.float32)
+        error = max(abs(ours - theirs) for ours, theirs in zip(run.losses, other))
+        self.holds("50-step curve", error, 1e-3, "largest difference of two losses")
+        return run, start, settings
+
+    def rates_are_warm_up_and_cosine(self, rates, highest, lowest, warmup):
+        for step, rate in enumerate(rates):
+            if step < warmup:
+                expected = highest * (step + 1) / warmup
+            else:
+                turn = math.pi * (step + 1 - warmup) / (len(rates) - warmup)
+                expected = lowest + (highest - lowest) * (1 + math.cos(turn)) / 2
+            self.assertLessEqual(abs(rate - expected), 1e-7 * expected, f"rate of step {step}")
+
+    def test_fifty_steps_of_an_odd_model_follow_pytorch(self):
+        run, start, settings = self.curve_agrees(ODD, 1.0, 3e-3)
+        exact = gpt2_torch.curve(start, run.decays, ODD, run.batches, run.rates, settings, torch.float64)
+        remember("50-step curve, float64", max(abs(a - b) for a, b in zip(run.losses, exact)) / 1e-3)
+
+    def test_fifty_steps_with_updates_in_backward_follow_pytorch(self):
+        self.curve_agrees(ODD, 0.0, 3e-3, deferred=0)
+
+    def test_fifty_steps_of_nano_follow_pytorch(self):
+        self.curve_agrees(NANO, 1.0, 6e-4)
+
+    # ---- the streamed run ----
+
+    def test_a_quarter_of_the_memory_gives_the_same_files(self):
+        """So that all of the above is as true of a streamed run."""
+        # A fetch reads the whole store: of nano only what does not need one.
+        for config, more in ((ODD, {"gradients": 3, "states": "0,1,4"}), (NANO, {})):
+            memory, streamed = (self.run_dump(config, 4, percent=percent, **more) for percent in (0, 25))
+            self.assertLessEqual(int(streamed.plan["peak_bytes"]), 0.25 * int(streamed.plan["in_memory_bytes"]))
+            self.assertGreater(int(streamed.plan["link_bytes"]), 0)
+            names = sorted(os.listdir(memory.folder))
+            self.assertEqual(names, sorted(os.listdir(streamed.folder)))
+            self.assertIn("hash", names)
+            for name in set(names) - {"plan"}:
+                with open(memory.path(name), "rb") as one, open(streamed.path(name), "rb") as other:
+                    self.assertTrue(one.read() == other.read(), f"{name} differs")
+
+
+def main():
+    torch.set_num_threads(1)  # its threads spin, which costs minutes on a machine that is busy
+    result = unittest.main(exit=False).result
+    print(f"worst error / bound, PyTorch {torch.__version__}: " +
+          ", ".join(f"{name} {ratio:.3g}" for name, ratio in FIGURES.items()), flush=True)
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
