@@ -19,7 +19,7 @@
 #define FORMAT_VERSION 1
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
-#define BUILDER_VERSION 1
+#define BUILDER_VERSION 2
 
 /* ---- writing ---- */
 
@@ -44,9 +44,9 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
                         "  \"decisions\": {\"device_bytes\": \"%" PRIu64
                         "\", \"chunk_bytes\": %" PRIu64
                         ", \"in_memory\": %d, \"recompute\": %d, \"row_passes\": %d, "
-                        "\"tie_break\": %d, \"horizon\": %d},\n",
+                        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d},\n",
                         d->device_bytes, d->chunk_bytes, d->in_memory, d->recompute, d->row_passes,
-                        d->tie_break, d->horizon);
+                        d->tie_break, d->patient, d->boundary, d->horizon);
 }
 
 static coh_status write_predictions(coh_text *text, const coh_plan *plan)
@@ -206,6 +206,8 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(get_int(object, "recompute", INT32_MAX, &d->recompute));
     COH_TRY(get_int(object, "row_passes", 1 << 20, &d->row_passes));
     COH_TRY(get_int(object, "tie_break", 1, &d->tie_break));
+    COH_TRY(get_int(object, "patient", 1, &d->patient));
+    COH_TRY(get_int(object, "boundary", 2, &d->boundary));
     return get_int(object, "horizon", 1 << 20, &d->horizon);
 }
 

@@ -9,11 +9,6 @@
 /* Free neighbours are joined every so many steps: it walks the whole map. */
 enum { SETTLE_STEPS = 8 };
 
-/* What a free run knows of one chunk of its snapshot after the first body. */
-enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
-
-/* ---- extents and moves ---- */
-
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
@@ -306,7 +301,7 @@ static void leave_step(coh_runner *r, uint32_t local_step)
         coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
 }
 
-static coh_status run_step(coh_runner *r, uint32_t local_step)
+coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
     uint32_t begin = sequence->need_begin[local_step], end = sequence->need_begin[local_step + 1];
@@ -317,8 +312,12 @@ static coh_status run_step(coh_runner *r, uint32_t local_step)
         COH_TRY(place_step(r, begin, end, &placed));
     }
     if (!placed)
-        return coh_fail(COH_ERR_FULL, "the windows of step %u do not fit the %s tier", local_step,
-                        coh_tier_name(r->level->tier));
+        return coh_fail(COH_ERR_FULL,
+                        "what step %u needs at once does not fit the %s tier's %llu bytes: raise "
+                        "--%s, or lower --chunk",
+                        local_step, coh_tier_name(r->level->tier),
+                        (unsigned long long)r->level->capacity,
+                        r->level->tier == COH_TIER_HOST ? "emulate-host" : "device-memory");
     COH_TRY(touch_step(r, local_step));
     leave_step(r, local_step);
     return COH_OK;
@@ -326,18 +325,18 @@ static coh_status run_step(coh_runner *r, uint32_t local_step)
 
 /* ---- begin and end ---- */
 
-static int holds_between(const coh_runner *r, uint32_t chunk)
+int coh_runner_holds_between(const coh_runner *r, uint32_t chunk)
 {
     const coh_object *object = &r->layout->objects[coh_runner_chunk(r, chunk)->object];
     return object->survives && !object->pinned &&
            !(r->level->held_nearer != NULL && r->level->held_nearer[chunk]);
 }
 
-static coh_status begin_run(coh_runner *r)
+coh_status coh_runner_begin(coh_runner *r)
 {
     for (uint32_t chunk = 0; chunk < r->layout->chunk_count; chunk++) {
         r->boundary_offset[chunk] = UINT64_MAX;
-        r->far_version[chunk] = holds_between(r, chunk) && r->level->has_far ? 0 : -1;
+        r->far_version[chunk] = coh_runner_holds_between(r, chunk) && r->level->has_far ? 0 : -1;
         r->last_write[chunk] = -1;
         r->pinned_extent[chunk] = COH_NO_EXTENT;
     }
@@ -380,8 +379,8 @@ static coh_status end_run(coh_runner *r)
     return COH_OK;
 }
 
-static coh_status open_runner(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
-                              const coh_sequence *next, coh_residency *out)
+coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
+                           const coh_sequence *next, coh_residency *out)
 {
     size_t chunks = level->layout->chunk_count;
     r->level = level;
@@ -402,7 +401,7 @@ static coh_status open_runner(coh_runner *r, const coh_level *level, const coh_s
     return coh_next_use_init(&r->next, level->layout, level->held_nearer, sequence, next);
 }
 
-static void close_runner(coh_runner *r)
+void coh_runner_close(coh_runner *r)
 {
     coh_free(r->version);
     coh_free(r->far_version);
@@ -420,13 +419,13 @@ coh_status coh_residency_run(const coh_level *level, const coh_sequence *sequenc
 {
     coh_runner r = { .residents = residents, .resident_count = resident_count };
     coh_status status = COH_OK;
-    COH_TRY_GOTO(status, open_runner(&r, level, sequence, next, out_residency), done);
-    COH_TRY_GOTO(status, begin_run(&r), done);
+    COH_TRY_GOTO(status, coh_runner_open(&r, level, sequence, next, out_residency), done);
+    COH_TRY_GOTO(status, coh_runner_begin(&r), done);
     for (r.step = 0; r.step < sequence->step_count; r.step++)
-        COH_TRY_GOTO(status, run_step(&r, r.step), done);
+        COH_TRY_GOTO(status, coh_runner_step(&r, r.step), done);
     status = end_run(&r);
 done:
-    close_runner(&r);
+    coh_runner_close(&r);
     if (status != COH_OK)
         coh_residency_fini(out_residency);
     return status;
@@ -442,85 +441,7 @@ void coh_residency_fini(coh_residency *residency)
     *residency = (coh_residency){ 0 };
 }
 
-/* ---- the boundary map ---- */
-
-static coh_status append_resident(coh_resident **residents, uint32_t *count, size_t *capacity,
-                                  uint32_t chunk, coh_tier tier, uint64_t offset)
-{
-    COH_TRY(COH_GROW(residents, capacity, *count + 1));
-    (*residents)[(*count)++] =
-        (coh_resident){ .chunk = chunk, .tier = (uint8_t)tier, .offset = offset };
-    return COH_OK;
-}
-
-/* Without a far tier everything that survives stays at its home. */
-static coh_status keep_survivors(const coh_level *level, coh_resident **residents, uint32_t *count,
-                                 size_t *capacity)
-{
-    const coh_layout *layout = level->layout;
-    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
-        if (object->survives && !object->pinned &&
-            (level->held_nearer == NULL || !level->held_nearer[chunk]))
-            COH_TRY(append_resident(residents, count, capacity, chunk, level->tier,
-                                    level->home_offset[chunk]));
-    }
-    return COH_OK;
-}
-
-/* What stands in the tier between the two bodies of a free run. */
-static void take_snapshot(coh_runner *r, uint64_t *offsets)
-{
-    for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
-        const coh_segment *s = &r->map.segments[i];
-        if (s->chunk < 0 || s->extent == COH_NO_EXTENT || !holds_between(r, (uint32_t)s->chunk))
-            continue;
-        r->snapshot[s->chunk] = SNAPSHOT_OPEN;
-        offsets[s->chunk] = s->offset;
-    }
-}
-
-coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *body,
-                                  coh_resident **residents, uint32_t *resident_count,
-                                  size_t *resident_capacity)
-{
-    if (!level->has_far)
-        return keep_survivors(level, residents, resident_count, resident_capacity);
-    coh_runner r = { 0 };
-    coh_residency unused = { 0 };
-    uint64_t *offsets = NULL;
-    uint32_t chunks = level->layout->chunk_count;
-    coh_status status = COH_OK;
-    COH_TRY_GOTO(status, open_runner(&r, level, body, body, &unused), done);
-    COH_TRY_GOTO(status, COH_ALLOC(chunks, &r.snapshot), done);
-    COH_TRY_GOTO(status, COH_ALLOC(chunks, &offsets), done);
-    COH_TRY_GOTO(status, begin_run(&r), done);
-    for (uint32_t i = 0; i < chunks; i++) /* in a free run everything that survives is to be had */
-        r.far_version[i] =
-            level->layout->objects[level->layout->chunks[i].object].survives ? 0 : -1;
-    for (uint32_t i = 0; i < body->step_count; i++, r.step++)
-        COH_TRY_GOTO(status, run_step(&r, i), done);
-    take_snapshot(&r, offsets);
-    coh_next_use_cross(&r.next);
-    r.step++;
-    for (uint32_t i = 0; i < body->step_count; i++, r.step++) {
-        if (body->step_version != NULL && i == 0)
-            for (uint32_t c = 0; c < chunks; c++) /* versions begin anew with each run */
-                r.version[c] = r.far_version[c] = r.far_version[c] == r.version[c] ? 0 : -1;
-        COH_TRY_GOTO(status, run_step(&r, i), done);
-    }
-    for (uint32_t chunk = 0; chunk < chunks; chunk++)
-        if (r.snapshot[chunk] == SNAPSHOT_HIT)
-            COH_TRY_GOTO(status,
-                         append_resident(residents, resident_count, resident_capacity, chunk,
-                                         level->tier, offsets[chunk]),
-                         done);
-done:
-    coh_free(offsets);
-    close_runner(&r);
-    coh_residency_fini(&unused);
-    return status;
-}
+/* ---- the bound ---- */
 
 uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequence)
 {

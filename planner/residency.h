@@ -15,6 +15,14 @@
 
 #include "planner/lower.h"
 
+/* How the boundary map is made. */
+enum coh_boundary {
+    COH_BOUNDARY_FREE,    /* what a second body in a row still finds, where it stood then */
+    COH_BOUNDARY_SETTLED, /* the same, at the offsets where a run from it ends */
+    COH_BOUNDARY_FULL,    /* that, and what the next body wants first in all room left */
+    COH_BOUNDARY_COUNT
+};
+
 /* Steps and what each needs. needs of step s: needs[need_begin[s] .. need_begin[s + 1]). */
 typedef struct coh_sequence {
     uint32_t step_count;
@@ -40,6 +48,8 @@ typedef struct coh_level {
     const uint8_t *held_nearer;
     int tie_break;    /* enum coh_tie_break */
     uint32_t horizon; /* steps */
+    int patient;      /* 1: what is written, too, goes where room stood idle for the horizon */
+    int boundary;     /* enum coh_boundary */
 } coh_level;
 
 #define COH_NO_HOME UINT64_MAX

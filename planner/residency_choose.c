@@ -134,7 +134,7 @@ static int32_t segment_at(const coh_runner *r, int32_t segment, uint64_t offset)
 /* Does a need fetch something (then room that has been quiet for long is worth having)? */
 static int fetches(const coh_runner *r, const coh_need *need)
 {
-    if (need->access == COH_ACCESS_WRITE)
+    if (need->access == COH_ACCESS_WRITE && !r->level->patient)
         return 0;
     for (uint32_t i = need->touch_begin; i < need->touch_end; i++) {
         int32_t segment = r->map.segment_of_chunk[coh_runner_first_chunk(r, need) + i];

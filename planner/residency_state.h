@@ -1,10 +1,16 @@
-/* residency_state.h - the state of one run of residency.c, shared with residency_choose.c. */
+/* residency_state.h - the state of one run of residency.c, shared with residency_choose.c and
+ * residency_boundary.c. */
 #ifndef COH_PLANNER_RESIDENCY_STATE_H
 #define COH_PLANNER_RESIDENCY_STATE_H
 
 #include "planner/arena_map.h"
 #include "planner/next_use.h"
 #include "planner/residency.h"
+
+/* What a free run knows of one chunk of its snapshot after the first body. */
+enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
+
+/* ---- extents and moves ---- */
 
 typedef struct coh_runner {
     const coh_level *level;
@@ -41,6 +47,15 @@ static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_ne
         bytes += coh_runner_chunk(r, coh_runner_first_chunk(r, need) + i)->bytes;
     return bytes;
 }
+
+/* residency.c: one run, in pieces. `out` is filled as it goes. */
+coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
+                           const coh_sequence *next, coh_residency *out);
+void coh_runner_close(coh_runner *r);       /* accepts a zeroed struct */
+coh_status coh_runner_begin(coh_runner *r); /* what stands at the begin */
+coh_status coh_runner_step(coh_runner *r, uint32_t local_step);
+/* Is this tier where the chunk's value is between programs, or would be? */
+int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 
 /* The best place for a window that is not in one piece; 0 if there is none beside what the present step
  * holds. *out_near: a segment at or before it. Changes nothing. */

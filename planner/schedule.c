@@ -95,6 +95,8 @@ static coh_level device_level(const builder *b)
                             b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
                         .has_far = has_host(b) || has_disk(b),
                         .tie_break = b->decisions->tie_break,
+                        .patient = b->decisions->patient,
+                        .boundary = b->decisions->boundary,
                         .horizon = (uint32_t)b->decisions->horizon };
 }
 

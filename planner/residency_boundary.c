@@ -1,0 +1,219 @@
+/* The boundary map: what stands in a tier between programs, and where. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "planner/residency_state.h"
+
+/* Rounds after which offsets at the end have mostly found their place. */
+enum { SETTLING_ROUNDS = 2 };
+
+/* The caller's list, of which this level's part begins at `first`. */
+typedef struct boundary {
+    coh_resident **residents;
+    uint32_t *count;
+    size_t *capacity;
+    uint32_t first;
+} boundary;
+
+static coh_status append(const boundary *b, uint32_t chunk, coh_tier tier, uint64_t offset)
+{
+    COH_TRY(COH_GROW(b->residents, b->capacity, *b->count + 1));
+    (*b->residents)[(*b->count)++] =
+        (coh_resident){ .chunk = chunk, .tier = (uint8_t)tier, .offset = offset };
+    return COH_OK;
+}
+
+/* Without a far tier everything that survives stays at its home. */
+static coh_status keep_survivors(const coh_level *level, const boundary *b)
+{
+    const coh_layout *layout = level->layout;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+        if (object->survives && !object->pinned &&
+            (level->held_nearer == NULL || !level->held_nearer[chunk]))
+            COH_TRY(append(b, chunk, level->tier, level->home_offset[chunk]));
+    }
+    return COH_OK;
+}
+
+/* ---- a free run of two bodies ---- */
+
+/* What stands in the tier between the two bodies. */
+static void take_snapshot(coh_runner *r, uint64_t *offsets)
+{
+    for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
+        const coh_segment *s = &r->map.segments[i];
+        if (s->chunk < 0 || s->extent == COH_NO_EXTENT ||
+            !coh_runner_holds_between(r, (uint32_t)s->chunk))
+            continue;
+        r->snapshot[s->chunk] = SNAPSHOT_OPEN;
+        offsets[s->chunk] = s->offset;
+    }
+}
+
+/* Movers of the level above name versions, which begin anew with each run: what has changed stays changed,
+ * and what has not stays clean. */
+static void restart_versions(coh_runner *r)
+{
+    for (uint32_t c = 0; r->sequence->step_version != NULL && c < r->layout->chunk_count; c++) {
+        int is_clean = r->far_version[c] == r->version[c];
+        r->version[c] = 0;
+        r->far_version[c] = is_clean ? 0 : -1;
+    }
+}
+
+static coh_status run_twice(coh_runner *r, uint64_t *offsets)
+{
+    COH_TRY(coh_runner_begin(r));
+    for (uint32_t i = 0; i < r->layout->chunk_count; i++) /* all that survives is to be had */
+        r->far_version[i] = r->layout->objects[r->layout->chunks[i].object].survives ? 0 : -1;
+    for (uint32_t i = 0; i < r->sequence->step_count; i++, r->step++)
+        COH_TRY(coh_runner_step(r, i));
+    take_snapshot(r, offsets);
+    coh_next_use_cross(&r->next);
+    restart_versions(r);
+    r->step++;
+    for (uint32_t i = 0; i < r->sequence->step_count; i++, r->step++)
+        COH_TRY(coh_runner_step(r, i));
+    return COH_OK;
+}
+
+/* What the second body reads before it was evicted, where it stood between the two. */
+static coh_status find_hits(const coh_level *level, const coh_sequence *body, const boundary *b)
+{
+    coh_runner r = { 0 };
+    coh_residency unused = { 0 };
+    uint64_t *offsets = NULL;
+    uint32_t chunks = level->layout->chunk_count;
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, coh_runner_open(&r, level, body, body, &unused), done);
+    COH_TRY_GOTO(status, COH_ALLOC(chunks, &r.snapshot), done);
+    COH_TRY_GOTO(status, COH_ALLOC(chunks, &offsets), done);
+    COH_TRY_GOTO(status, run_twice(&r, offsets), done);
+    for (uint32_t chunk = 0; chunk < chunks; chunk++)
+        if (r.snapshot[chunk] == SNAPSHOT_HIT)
+            COH_TRY_GOTO(status, append(b, chunk, level->tier, offsets[chunk]), done);
+done:
+    coh_free(offsets);
+    coh_runner_close(&r);
+    coh_residency_fini(&unused);
+    return status;
+}
+
+/* ---- settling ---- */
+
+/* Runs the body from the map and takes each entry's place as it stands before the end: an entry that is there
+ * at another offset need not be written out and read back. What is not there is dropped. */
+static coh_status settle(const coh_level *level, const coh_sequence *body, const boundary *b)
+{
+    coh_residency unused = { 0 };
+    coh_runner r = { .residents = *b->residents, .resident_count = *b->count };
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, coh_runner_open(&r, level, body, body, &unused), done);
+    COH_TRY_GOTO(status, coh_runner_begin(&r), done);
+    for (r.step = 0; r.step < body->step_count; r.step++)
+        COH_TRY_GOTO(status, coh_runner_step(&r, r.step), done);
+    uint32_t kept = b->first;
+    for (uint32_t i = b->first; i < *b->count; i++) {
+        coh_resident entry = (*b->residents)[i];
+        int32_t segment = r.map.segment_of_chunk[entry.chunk];
+        if (segment < 0 || r.map.segments[segment].extent == COH_NO_EXTENT)
+            continue;
+        entry.offset = r.map.segments[segment].offset;
+        (*b->residents)[kept++] = entry;
+    }
+    *b->count = kept;
+done:
+    coh_runner_close(&r);
+    coh_residency_fini(&unused);
+    return status;
+}
+
+/* ---- filling up ---- */
+
+static int compare_offsets(const void *x, const void *y)
+{
+    uint64_t a = ((const coh_resident *)x)->offset, b = ((const coh_resident *)y)->offset;
+    return a < b ? -1 : a > b;
+}
+
+/* The lowest room of `bytes` that no entry takes; 0 if there is none. `sorted`: this level's entries by
+ * offset. */
+static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t count,
+                    uint64_t bytes, uint64_t *out_offset)
+{
+    uint64_t offset = level->base_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        if (offset + bytes <= sorted[i].offset)
+            break;
+        offset = sorted[i].offset + level->layout->chunks[sorted[i].chunk].bytes;
+    }
+    *out_offset = offset;
+    return offset + bytes <= level->capacity;
+}
+
+/* Adds a need's window to the map, if it survives, is read, and none of it is there; *out_fits 0 when there
+ * is no room. `is_entry`: by chunk. */
+static coh_status add_window(const coh_level *level, const coh_need *need, const boundary *b,
+                             uint8_t *is_entry, int *out_fits)
+{
+    const coh_object *object = &level->layout->objects[need->object];
+    uint32_t begin = object->chunk_begin + need->window_begin;
+    uint32_t end = object->chunk_begin + need->window_end;
+    uint64_t bytes = 0, offset = 0;
+    if (object->pinned || !object->survives || need->access == COH_ACCESS_WRITE)
+        return COH_OK;
+    for (uint32_t chunk = begin; chunk < end; chunk++) {
+        if (is_entry[chunk] || (level->held_nearer != NULL && level->held_nearer[chunk]))
+            return COH_OK;
+        bytes += level->layout->chunks[chunk].bytes;
+    }
+    qsort(*b->residents + b->first, *b->count - b->first, sizeof(coh_resident), compare_offsets);
+    *out_fits = find_gap(level, *b->residents + b->first, *b->count - b->first, bytes, &offset);
+    for (uint32_t chunk = begin; *out_fits && chunk < end; chunk++) {
+        is_entry[chunk] = 1;
+        COH_TRY(append(b, chunk, level->tier, offset));
+        offset += level->layout->chunks[chunk].bytes;
+    }
+    return COH_OK;
+}
+
+/* At the end of a body activations are dead and their room stands empty: what the next body wants first is
+ * fetched into it, in that order, while the last lines still compute. */
+static coh_status fill_up(const coh_level *level, const coh_sequence *body, const boundary *b)
+{
+    uint8_t *is_entry = NULL;
+    int fits = 1;
+    coh_status status = COH_ALLOC(level->layout->chunk_count, &is_entry);
+    for (uint32_t i = b->first; status == COH_OK && i < *b->count; i++)
+        is_entry[(*b->residents)[i].chunk] = 1;
+    uint32_t need_count = body->need_begin[body->step_count];
+    for (uint32_t i = 0; status == COH_OK && fits && i < need_count; i++)
+        status = add_window(level, &body->needs[i], b, is_entry, &fits);
+    coh_free(is_entry);
+    return status;
+}
+
+static int compare_chunks(const void *x, const void *y)
+{
+    uint32_t a = ((const coh_resident *)x)->chunk, b = ((const coh_resident *)y)->chunk;
+    return a < b ? -1 : a > b;
+}
+
+coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *body,
+                                  coh_resident **residents, uint32_t *resident_count,
+                                  size_t *resident_capacity)
+{
+    const boundary b = { residents, resident_count, resident_capacity, *resident_count };
+    if (!level->has_far)
+        return keep_survivors(level, &b);
+    COH_TRY(find_hits(level, body, &b));
+    for (int round = 0; level->boundary != COH_BOUNDARY_FREE && round < SETTLING_ROUNDS; round++)
+        COH_TRY(settle(level, body, &b));
+    if (level->boundary == COH_BOUNDARY_FULL)
+        COH_TRY(fill_up(level, body, &b));
+    if (*resident_count > b.first)
+        qsort(*residents + b.first, *resident_count - b.first, sizeof(coh_resident),
+              compare_chunks);
+    return COH_OK;
+}
