@@ -169,8 +169,8 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
 static coh_status vary_chunks(const coh_plan *plan, offer *best)
 {
     uint64_t usual = usual_chunk(plan);
-    const uint64_t sizes[] = { usual / 2, 2 * usual };
-    for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 2; i++) {
+    const uint64_t sizes[] = { usual / 2, 2 * usual, 4 * usual };
+    for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++) {
         coh_decisions d = best->decisions;
         d.chunk_bytes = sizes[i];
         COH_TRY(try_decisions(plan, &d, best));
@@ -246,6 +246,7 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
                                 .chunk_bytes = usual_chunk(plan),
                                 .recompute = choices[k],
                                 .row_passes = row_passes[i],
+                                .patient = 1,
                                 .boundary = COH_BOUNDARY_SETTLED,
                                 .horizon = HORIZON };
             COH_TRY(try_decisions(plan, &d, best));
@@ -256,9 +257,10 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
     }
     if (!best->valid)
         return COH_OK;
+    COH_TRY(vary_places(plan, best));
     COH_TRY(vary_chunks(plan, best));
     COH_TRY(vary_recompute(plan, best));
-    COH_TRY(vary_places(plan, best));
+    COH_TRY(vary_places(plan, best)); /* what is best there depends on the other two */
     return vary_budget(plan, best);
 }
 
