@@ -308,8 +308,11 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
     int placed = 0;
     COH_TRY(place_step(r, begin, end, &placed));
     if (!placed && r->level->has_far) {
+        /* A window that returned to its place between programs may have cut the room in two. */
         COH_TRY(evict_all(r));
+        r->packs = 1;
         COH_TRY(place_step(r, begin, end, &placed));
+        r->packs = 0;
     }
     if (!placed)
         return coh_fail(COH_ERR_FULL,

@@ -167,7 +167,7 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
 static candidate find_place(const coh_runner *r, search *s)
 {
     uint64_t sticky = r->boundary_offset[s->window_first];
-    if (sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
+    if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
         candidate c = weigh(r, s, sticky, segment_at(r, r->map.last, sticky));
         if (c.valid && c.relocated == 0 && c.next_use == COH_NEVER)
             return c;

@@ -27,6 +27,7 @@ typedef struct coh_runner {
     uint32_t resident_count;
     uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
     uint8_t *snapshot;         /* free run: by chunk */
+    int packs;                 /* the step needs all there is: no place but the first that is free */
     uint32_t step;             /* absolute: the second body of a free run goes on counting */
 } coh_runner;
 
