@@ -14,7 +14,8 @@ typedef struct builder {
     coh_layout *layout;
     coh_object_map *map;
     size_t object_capacity, chunk_capacity, parameter_capacity, group_capacity;
-    int32_t *use_count; /* by graph parameter */
+    int32_t *use_count;  /* by graph parameter */
+    uint8_t *is_trained; /* by graph parameter: not frozen, and some use of it runs backward */
 } builder;
 
 /* ---- objects and chunks ---- */
@@ -175,7 +176,7 @@ static coh_status add_to_group(builder *b, int32_t index)
                                 .partial_begin = layout->partial_count,
                                 .grain_count = (uint32_t)grains,
                                 .decays = parameter->facts.decays,
-                                .frozen = parameter->frozen,
+                                .frozen = !b->is_trained[index],
                                 .init = parameter->facts.init,
                                 .init_std = parameter->facts.init_std };
     layout->partial_count += (uint32_t)grains;
@@ -201,8 +202,7 @@ static coh_status close_group(builder *b)
 {
     coh_layout *layout = b->layout;
     int32_t index = (int32_t)layout->group_count - 1;
-    int frozen = layout->parameters[layout->groups[index].parameter_begin].frozen;
-    int trained = b->options->mode == COH_PLAN_TRAIN && !frozen;
+    int trained = !layout->parameters[layout->groups[index].parameter_begin].frozen;
     int32_t work = -1, grad = -1, state = -1;
     COH_TRY(add_parameter_object(b, COH_STREAM_WORK, index, 1, &work));
     if (trained) {
@@ -221,8 +221,8 @@ static int stands_alone(const builder *b, int32_t parameter)
     return b->use_count[parameter] > 1 || b->map->row_unit[parameter] > 0;
 }
 
-/* Groups of one operator: its plain parameters together, trained and frozen ones apart, each shared or
- * row-split one alone. `which`: 0 plain trained, 1 plain frozen, 2 alone. */
+/* Groups of one operator: its plain parameters together, trained and others apart, each shared or
+ * row-split one alone. `which`: 0 plain trained, 1 plain not trained, 2 alone. */
 static coh_status group_parameters(builder *b, int32_t op_index, int which)
 {
     const coh_graph_op_entry *op = &b->graph->ops[op_index];
@@ -232,7 +232,7 @@ static coh_status group_parameters(builder *b, int32_t op_index, int which)
         if (index < 0 || b->graph->parameters[index].op != op_index ||
             b->graph->parameters[index].port != port)
             continue;
-        int class = stands_alone(b, index) ? 2 : b->graph->parameters[index].frozen ? 1 : 0;
+        int class = stands_alone(b, index) ? 2 : b->is_trained[index] ? 0 : 1;
         if (class != which)
             continue;
         if (!is_open)
@@ -250,9 +250,14 @@ static coh_status group_parameters(builder *b, int32_t op_index, int which)
 static coh_status add_groups(builder *b)
 {
     for (size_t i = 0; i < b->graph->op_count; i++)
-        for (int32_t port = 0; port < b->graph->ops[i].kind.parameter_count; port++)
-            if (b->graph->ops[i].parameter[port] >= 0)
-                b->use_count[b->graph->ops[i].parameter[port]]++;
+        for (int32_t port = 0; port < b->graph->ops[i].kind.parameter_count; port++) {
+            int32_t index = b->graph->ops[i].parameter[port];
+            if (index < 0)
+                continue;
+            b->use_count[index]++;
+            if (b->map->runs_backward[i] && !b->graph->parameters[index].frozen)
+                b->is_trained[index] = 1;
+        }
     for (size_t i = 0; i < b->graph->parameter_count; i++)
         b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
     for (size_t i = 0; i < b->graph->op_count; i++)
@@ -410,6 +415,7 @@ static coh_status allocate_map(builder *b)
     COH_TRY(COH_ALLOC(graph->op_count, &map->runs_backward));
     COH_TRY(COH_ALLOC(graph->parameter_count, &map->row_unit));
     COH_TRY(COH_ALLOC(graph->input_count, &b->layout->input_objects));
+    COH_TRY(COH_ALLOC(graph->parameter_count, &b->is_trained));
     return COH_ALLOC(graph->parameter_count, &b->use_count);
 }
 
@@ -417,8 +423,8 @@ static coh_status build_all(builder *b)
 {
     COH_TRY(allocate_map(b));
     b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
-    COH_TRY(add_groups(b));
     mark_backward(b);
+    COH_TRY(add_groups(b));
     COH_TRY(add_tensors(b));
     COH_TRY(add_operator_objects(b));
     return add_pinned_objects(b);
@@ -442,6 +448,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
         b.chunk_bytes = GRAIN_BYTES;
     coh_status status = build_all(&b);
     coh_free(b.use_count);
+    coh_free(b.is_trained);
     if (status != COH_OK) {
         coh_layout_fini(out_layout);
         coh_object_map_fini(out_map);

@@ -421,15 +421,16 @@ static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
-    int32_t done_group = -1;
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
         if (op->parameter[port] < 0)
             continue;
         int32_t group = w->map->group_of_parameter[op->parameter[port]];
-        if (group == done_group || w->layout->groups[group].grad < 0 ||
-            !ends_group(w, index, group))
+        int is_done = 0; /* with an earlier parameter of the same group */
+        for (int32_t other = 0; other < port; other++)
+            is_done |= op->parameter[other] >= 0 &&
+                       w->map->group_of_parameter[op->parameter[other]] == group;
+        if (is_done || w->layout->groups[group].grad < 0 || !ends_group(w, index, group))
             continue;
-        done_group = group;
         uint32_t begin = 0, end = 0;
         parameter_chunks(w, op->parameter[port], rows, &begin, &end);
         int is_split = w->map->row_unit[op->parameter[port]] > 0 && rows.count > 0;
@@ -507,7 +508,10 @@ coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, in
         COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
                                             : forward_line(w, opcode, op, microbatch, rows));
         double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
-        w->sheet->lines[w->sheet->line_count - 1].flops = facts->flops[phase] * share;
+        coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
+        line->flops = facts->flops[phase] * share;
+        if (facts->bytes[phase] > 0)
+            line->bytes = (uint64_t)(facts->bytes[phase] * share);
         if (phase == COH_PHASE_BACKWARD) {
             if (rows.end == rows.count)
                 COH_TRY(add_lines(w, op, microbatch));

@@ -70,6 +70,7 @@ static void random_settings_give_verified_plans_within_budget(void **state)
         toy.is_tied = (int)DRAW(2);
         toy.overwrites = (int)DRAW(2);
         toy.freezes = (int)DRAW(2);
+        toy.extras = (int)DRAW(2);
         coh_graph *graph = make_graph(&toy);
         int microbatches = 1 + (int)DRAW(3);
         coh_plan_options options = plan_options(microbatches, (int)DRAW(2));

@@ -63,6 +63,17 @@ static coh_status infer_join(const void *attributes, const coh_shape *inputs, co
     return COH_OK;
 }
 
+static coh_status infer_three(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+{
+    static const char *const names[] = { "first", "shared", "last" };
+    (void)attributes;
+    out->output[0] = inputs[0];
+    for (int i = 0; i < 3; i++)
+        out->parameter[i] =
+            (coh_parameter_facts){ .name = names[i], .shape = matrix(9, inputs[0].dim[1]) };
+    return COH_OK;
+}
+
 static coh_status infer_loss(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
 {
     (void)inputs;
@@ -100,6 +111,13 @@ static const coh_op_kind mix_overwriting_kind = {
     .backward_reads = { .inputs = 1, .outputs = 1, .parameters = 1 },
     .infer = infer_mix
 };
+static const coh_op_kind three_kind = { KIND_HEAD("toy.three"),
+                                        .input_count = 1,
+                                        .output_count = 1,
+                                        .parameter_count = 3,
+                                        .backward_reads = { .parameters = 7 },
+                                        .can_add_grad = { .inputs = 1, .parameters = 7 },
+                                        .infer = infer_three };
 static const coh_op_kind join_kind = { KIND_HEAD("toy.join"), .input_count = 2, .output_count = 1,
                                        .can_add_grad = { .inputs = 3 }, .infer = infer_join };
 static const coh_op_kind loss_kind = { KIND_HEAD("toy.loss"),
@@ -136,6 +154,23 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options, int la
     return coh_graph_op(graph, &join_kind, &args, x, NULL);
 }
 
+/* Two operators that share the middle one of their three parameters, and one that leads nowhere. */
+static coh_status add_extras(coh_graph *graph, coh_tensor *x)
+{
+    coh_parameter first[3], tied[3] = { COH_PARAMETER_NEW, COH_PARAMETER_NEW, COH_PARAMETER_NEW };
+    coh_tensor y, nowhere;
+    coh_op_args args = { .name = "three0", .inputs = x, .block = -1 };
+    coh_status status = coh_graph_op(graph, &three_kind, &args, &y, first);
+    args.name = "nowhere";
+    if (status == COH_OK)
+        status = coh_graph_op(graph, &three_kind, &args, &nowhere, NULL);
+    args.name = "three1";
+    args.inputs = &y;
+    args.tied = tied;
+    tied[1] = first[1];
+    return status == COH_OK ? coh_graph_op(graph, &three_kind, &args, x, NULL) : status;
+}
+
 coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
@@ -155,6 +190,8 @@ coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
                          .block = -1 };
     if (status == COH_OK)
         status = coh_graph_op(graph, &embed_kind, &args, &x, &table);
+    if (status == COH_OK && options->extras)
+        status = add_extras(graph, &x);
     for (int layer = 0; status == COH_OK && layer < options->layers; layer++)
         status = add_layer(graph, options, layer, &x);
     coh_tensor inputs[2] = { x, targets };

@@ -12,6 +12,7 @@ typedef struct toy_options {
     int is_tied;
     int overwrites; /* 1: kinds that cannot add gradients */
     int freezes;    /* 1: the first layer's weight is frozen */
+    int extras; /* 1: kinds with a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 
 coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph);
