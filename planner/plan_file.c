@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "base/file_text.h"
@@ -159,6 +160,7 @@ typedef struct plan_file {
     coh_plan_options options;
     coh_decisions decisions;
     uint64_t numeric_fingerprint, program_hash, peak_device_bytes;
+    uint64_t slots_hash;
     int builder;
 } plan_file;
 
@@ -228,8 +230,73 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
     return COH_OK;
 }
 
+/* Fails for a member that is not in the list: a misspelt one must not pass as absent. */
+static coh_status only_known(const json_t *object, const char *where, const char *const *known)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        size_t i = 0;
+        while (known[i] != NULL && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i] == NULL)
+            return coh_fail(COH_ERR_CORRUPT, "%s has a member \"%s\" that no plan has", where, key);
+    }
+    return COH_OK;
+}
+
+static uint64_t fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
+{
+    const uint64_t slot[] = { chunk, tier, offset };
+    return XXH3_64bits_withSeed(slot, sizeof(slot), hash);
+}
+
+static coh_status parse_slots(const json_t *slots, uint64_t *out_hash)
+{
+    size_t index = 0;
+    json_t *slot = NULL;
+    *out_hash = 0;
+    if (!json_is_array(slots))
+        return coh_fail(COH_ERR_CORRUPT, "\"slots\" is missing");
+    json_array_foreach(slots, index, slot)
+    {
+        json_int_t number[3] = { -1, -1, -1 };
+        for (size_t i = 0; i < 3 && json_array_size(slot) == 3; i++)
+            if (json_is_integer(json_array_get(slot, i)))
+                number[i] = json_integer_value(json_array_get(slot, i));
+        if (number[0] < 0 || number[1] < 0 || number[1] > 1 || number[2] < 0)
+            return coh_fail(COH_ERR_CORRUPT, "slot %zu is not [chunk, tier, offset]", index);
+        *out_hash =
+            fold_slot(*out_hash, (uint64_t)number[0], (uint64_t)number[1], (uint64_t)number[2]);
+    }
+    return COH_OK;
+}
+
+static coh_status parse_operators(const json_t *operators)
+{
+    static const char *const known[] = { "name", "activations", "parameters", "states", NULL };
+    size_t index = 0;
+    json_t *op = NULL;
+    if (!json_is_array(operators))
+        return coh_fail(COH_ERR_CORRUPT, "\"operators\" is missing");
+    json_array_foreach(operators, index, op)
+    {
+        COH_TRY(only_known(op, "an operator", known));
+        for (size_t i = 0; known[i] != NULL; i++)
+            if (!json_is_string(json_object_get(op, known[i])))
+                return coh_fail(COH_ERR_CORRUPT, "operator %zu has no \"%s\"", index, known[i]);
+    }
+    return COH_OK;
+}
+
 static coh_status parse(const json_t *root, plan_file *out)
 {
+    static const char *const known[] = {
+        "format",       "version", "builder",   "numeric_fingerprint",
+        "program_hash", "options", "decisions", "predictions",
+        "operators",    "slots",   NULL
+    };
     int64_t version = 0, builder = 0, peak = 0;
     const char *format = json_string_value(json_object_get(root, "format"));
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
@@ -238,6 +305,7 @@ static coh_status parse(const json_t *root, plan_file *out)
     if (version != FORMAT_VERSION)
         return coh_fail(COH_ERR_CORRUPT, "plan format version %" PRId64 ", this program reads %d",
                         version, FORMAT_VERSION);
+    COH_TRY(only_known(root, "the file", known));
     COH_TRY(get_integer(root, "builder", 1, INT32_MAX, &builder));
     out->builder = (int)builder;
     COH_TRY(get_number(root, "numeric_fingerprint", 16, &out->numeric_fingerprint));
@@ -247,10 +315,8 @@ static coh_status parse(const json_t *root, plan_file *out)
     COH_TRY(get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1, INT64_MAX,
                         &peak));
     out->peak_device_bytes = (uint64_t)peak;
-    if (!json_is_array(json_object_get(root, "operators")) ||
-        !json_is_array(json_object_get(root, "slots")))
-        return coh_fail(COH_ERR_CORRUPT, "\"operators\" or \"slots\" is missing");
-    return COH_OK;
+    COH_TRY(parse_operators(json_object_get(root, "operators")));
+    return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
 }
 
 static coh_status load(const char *path, plan_file *out)
@@ -312,6 +378,16 @@ coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options
                           "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
                           ": it was made for another run; plan again",
                           path, file.program_hash, plan->program_hash);
+    uint64_t slots_hash = 0;
+    for (uint32_t i = 0; status == COH_OK && i < plan->layout.resident_count; i++) {
+        const coh_resident *r = &plan->layout.residents[i];
+        slots_hash = fold_slot(slots_hash, r->chunk, r->tier, r->offset);
+    }
+    if (status == COH_OK && slots_hash != file.slots_hash)
+        status = coh_fail(COH_ERR_CORRUPT,
+                          "%s: its slots are not those of its program: it was edited; "
+                          "plan again",
+                          path);
     if (status != COH_OK) {
         coh_plan_destroy(plan);
         return status;

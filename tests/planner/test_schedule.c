@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/file_text.h"
 #include "base/rng.h"
 #include "planner/plan.h"
 #include "tests/planner/toy_graph.h"
@@ -236,6 +237,52 @@ static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(voi
     unlink(path);
 }
 
+/* Each line of a plan file left out or spoilt in turn: never taken for a plan of this run. */
+static void an_edited_plan_file_is_refused(void **state)
+{
+    (void)state;
+    char path[] = "plan-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    toy_options toy = { .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(1, 1);
+    options.disk_bytes = UINT64_MAX;
+    options.device_memory_bytes = in_memory(graph, &options) / 2;
+    coh_plan *plan = make_plan(graph, &options), *again = NULL;
+    char *text = NULL;
+    size_t bytes = 0, tried = 0;
+    assert_int_equal(coh_plan_write(plan, path), COH_OK);
+    assert_int_equal(coh_file_read_whole(path, 1 << 20, &text, &bytes), COH_OK);
+    size_t predictions = (size_t)(strstr(text, "\"predictions\"") - text);
+    size_t slots = (size_t)(strstr(text, "\"slots\"") - text);
+    for (size_t i = 0; i < bytes; i += 3) {
+        int in_numbers = text[i] >= '0' && text[i] <= '9' && (i < predictions || i > slots);
+        int in_names = text[i] >= 'a' && text[i] <= 'z' && i < predictions;
+        if (!in_numbers && !in_names)
+            continue;
+        char before = text[i];
+        text[i] = before == '7' ? '3' : before == 'x' ? 'y' : in_numbers ? '7' : 'x';
+        assert_int_equal(coh_file_write_whole(path, text, bytes), COH_OK);
+        if (coh_plan_read(graph, &options, path, &again) == COH_OK) {
+            /* some decisions lead to the same program; then it is the same plan */
+            if (again->program_hash != plan->program_hash || i > slots)
+                fail_msg("byte %zu '%c' -> '%c' was accepted", i, before, text[i]);
+            coh_plan_destroy(again);
+        } else {
+            tried++;
+        }
+        text[i] = before;
+    }
+    assert_true(tried > 20);
+    print_message("%zu edits refused\n", tried);
+    coh_free(text);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    unlink(path);
+}
+
 /* Every allocation failing once: a clean refusal, nothing kept. */
 static void a_failing_allocation_is_a_clean_refusal(void **state)
 {
@@ -274,6 +321,7 @@ int main(void)
         cmocka_unit_test(the_same_input_gives_the_same_plan),
         cmocka_unit_test(the_fingerprint_follows_numbers_and_not_placement),
         cmocka_unit_test(a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less),
+        cmocka_unit_test(an_edited_plan_file_is_refused),
         cmocka_unit_test(a_failing_allocation_is_a_clean_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
