@@ -37,7 +37,8 @@ typedef struct cli_run {
 } cli_run;
 
 /* Runs steps until the last one or a signal, saving and validating on the way and at the end. Allocates
- * nothing. Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
+ * nothing. A save on the way that fails is a warning; the last one, or that of a stop, is a failure.
+ * Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
 coh_status cli_train_loop(cli_run *run);
 
 /* SIGINT and SIGTERM from now on: the first asks for a stop, the second ends the process with 75. */

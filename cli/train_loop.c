@@ -99,6 +99,32 @@ static coh_status validate(cli_run *run)
     return cli_report_validation(&run->report, run->done_steps, sum / (double)window_count);
 }
 
+/* At a stop or the last step what is not saved is lost: only before that may a save fail. */
+static int save_matters(const cli_run *run)
+{
+    return run->stopped || run->done_steps == run->job.recipe.steps;
+}
+
+/* A save that failed leaves nothing behind and the older checkpoint whole, so a full disk costs one
+ * checkpoint, not the run. Whether it was the save and not the engine that failed, the engine says: one
+ * that failed refuses to drain. */
+static coh_status bear_failed_save(cli_run *run, coh_status status)
+{
+    if (save_matters(run) || (status != COH_ERR_IO && status != COH_ERR_FULL))
+        return status;
+    CLI_TRY(coh_engine_drain(run->engine));
+    cli_report_break(&run->report);
+    if (run->folder.step_count > 0)
+        cli_note("warning: nothing was saved after step %" PRIu64
+                 ": %s; the run goes on, step-%" PRIu64 " stays the last checkpoint",
+                 run->done_steps, coh_last_error(), run->folder.steps[run->folder.step_count - 1]);
+    else
+        cli_note("warning: nothing was saved after step %" PRIu64
+                 ": %s; the run goes on, and has no checkpoint yet",
+                 run->done_steps, coh_last_error());
+    return COH_OK;
+}
+
 static coh_status save(cli_run *run)
 {
     char path[CLI_PATH_BYTES];
@@ -106,7 +132,9 @@ static coh_status save(cli_run *run)
         return COH_OK;
     const coh_checkpoint_note note = { .step = run->done_steps, .json = run->note.text };
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
-    CLI_TRY(coh_engine_save(run->engine, path, &note));
+    coh_status status = coh_engine_save(run->engine, path, &note);
+    if (status != COH_OK)
+        return bear_failed_save(run, status);
     run->saved_step = run->done_steps;
     cli_run_folder_saved(&run->folder, run->done_steps);
     return COH_OK;

@@ -114,6 +114,36 @@ class Train(ProgramTest):
         self.assertEqual(self.says_hash(more), self.says_hash(whole))
         self.assertEqual([n for n in os.listdir(self.path("run")) if n.endswith(".partial")], [])
 
+    def test_a_save_on_the_way_that_fails_costs_one_checkpoint_and_not_the_run(self):
+        whole = self.train("--steps", 3, "--save", "none")
+        for fault in ("9:28", "16:5"):  # a full disk as space is reserved, an I/O error at a write
+            run_folder = self.path("run-" + fault)
+            done = self.train("--steps", 3, "--save-every", 1, "--save", run_folder,
+                              env=environment(COH_TEST_FAIL_AT=fault))
+            warnings = [line for line in done.err.split("\n") if line.startswith("warning: nothing was saved")]
+            self.assertEqual(len(warnings), 1, done.err)
+            self.assertIn("after step 1", warnings[0])
+            self.assertEqual(sorted(os.listdir(run_folder)), ["data.tokens", "lock", "plan.json", "step-2", "step-3"])
+            self.succeeds("check", run_folder)
+            self.assertEqual(self.says_hash(done), self.says_hash(whole))
+
+    def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
+        done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                          env=environment(COH_TEST_FAIL_AT="16:5"), says="Input/output error")
+        self.assertNotIn("warning: nothing was saved", done.err)
+        self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json"])
+
+    def test_the_save_of_a_stop_that_fails_ends_the_run_with_its_reason(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"),
+                        env=environment(COH_TEST_FAIL_AT="16:5"))
+        for line in process.stderr:
+            if line.startswith(b"step 1/"):
+                break
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 5, err)
+        self.assertNotIn(b"warning: nothing was saved", err)
+
     def test_two_runs_never_share_a_folder(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"))
         for line in process.stderr:
