@@ -111,35 +111,21 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
 
 /* ---- preflight ---- */
 
-static coh_status check_space(const char *folder, uint64_t wanted, const char *what)
-{
-    uint64_t free_bytes;
-    char wanted_text[32], free_text[32];
-    CLI_TRY(coh_machine_disk_free(folder, &free_bytes));
-    if (free_bytes >= wanted)
-        return COH_OK;
-    return cli_fail(COH_ERR_FULL,
-                    "%s needs %s on the file system of %s, and %s are free: free some, or name"
-                    " another folder",
-                    what, coh_size_format(wanted, wanted_text, sizeof(wanted_text)), folder,
-                    coh_size_format(free_bytes, free_text, sizeof(free_text)));
-}
-
 coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
-                                const char *checkpoint_folder, uint64_t checkpoint_bytes)
+                                const char *run_folder, uint64_t checkpoint_count,
+                                uint64_t checkpoint_bytes)
 {
-    struct stat disk = { 0 }, run = { 0 };
-    int have_disk = store_bytes > 0 && disk_folder[0];
-    if (have_disk && stat(disk_folder, &disk) != 0)
-        return cli_fail(COH_ERR_IO, "--disk %s: %s", disk_folder, strerror(errno));
-    if (checkpoint_folder && stat(checkpoint_folder, &run) != 0)
-        return cli_fail(COH_ERR_IO, "run folder %s: %s", checkpoint_folder, strerror(errno));
-    if (have_disk && checkpoint_folder && disk.st_dev == run.st_dev)
-        return check_space(disk_folder, store_bytes + 2 * checkpoint_bytes,
-                           "the working store with two checkpoints");
-    if (have_disk)
-        CLI_TRY(check_space(disk_folder, store_bytes, "the working store"));
-    if (checkpoint_folder)
-        CLI_TRY(check_space(checkpoint_folder, 2 * checkpoint_bytes, "two checkpoints"));
-    return COH_OK;
+    coh_space_item items[2];
+    uint32_t item_count = 0;
+    char what[48];
+    uint64_t held_bytes = 0;
+    if (__builtin_mul_overflow(checkpoint_count, checkpoint_bytes, &held_bytes))
+        held_bytes = UINT64_MAX;
+    if (store_bytes > 0 && disk_folder[0])
+        items[item_count++] = (coh_space_item){ disk_folder, "the working store", store_bytes };
+    snprintf(what, sizeof(what), "%" PRIu64 " checkpoint%s", checkpoint_count,
+             checkpoint_count == 1 ? "" : "s");
+    if (run_folder)
+        items[item_count++] = (coh_space_item){ run_folder, what, held_bytes };
+    return coh_space_check(items, item_count);
 }

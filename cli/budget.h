@@ -24,9 +24,10 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
  * how to resume. */
 void cli_budget_add_flags(const cli_options *options, cli_line *line);
 
-/* Working store and two checkpoints (one being written beside one kept) must fit, summed per file system.
- * `checkpoint_folder` NULL: none are kept. Fails: COH_ERR_FULL with the bytes short. */
+/* The working store and `checkpoint_count` checkpoints must fit, summed per file system. `run_folder` NULL:
+ * none are kept. Fails: COH_ERR_FULL with the bytes short. */
 coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
-                                const char *checkpoint_folder, uint64_t checkpoint_bytes);
+                                const char *run_folder, uint64_t checkpoint_count,
+                                uint64_t checkpoint_bytes);
 
 #endif

@@ -144,6 +144,28 @@ static uint64_t checkpoint_bytes(const cli_job *job)
            job->summary.parameter_count / 256 + OTHER_BYTES;
 }
 
+/* Saves that are to come: one every --save-every steps and the last. That of a stop comes in place of the
+ * last. */
+static uint64_t save_count(const cli_run *run)
+{
+    uint64_t every = (uint64_t)run->options->save_every, steps = run->job.recipe.steps;
+    if (every == 0)
+        return 1;
+    return steps / every - run->job.first_step / every + (steps % every != 0);
+}
+
+/* Asked before the engine is made, so that what does not fit costs nothing; what is written hours later
+ * is held. The working store takes its own room as it opens. */
+static coh_status find_room(cli_run *run)
+{
+    const cli_job *job = &run->job;
+    int keeps = run->folder.path[0] != '\0';
+    uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
+    CLI_TRY(cli_budget_preflight(run->options->disk_folder, job->summary.peak_bytes[2],
+                                 keeps ? run->folder.path : NULL, count, checkpoint_bytes(job)));
+    return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes(job)) : COH_OK;
+}
+
 /* The tensor called `name` of the checkpoint that a new run takes its weights from. */
 static coh_status checkpoint_values(void *context, coh_parameter parameter, const char *name,
                                     uint64_t element_begin, uint64_t count, float *values)
@@ -185,9 +207,7 @@ static coh_status open_engine(cli_run *run)
     engine_options.beta1 = (float)recipe->beta1;
     engine_options.beta2 = (float)recipe->beta2;
     engine_options.weight_decay = (float)recipe->weight_decay;
-    CLI_TRY(cli_budget_preflight(run->options->disk_folder, run->job.summary.peak_bytes[2],
-                                 run->folder.path[0] ? run->folder.path : NULL,
-                                 checkpoint_bytes(&run->job)));
+    CLI_TRY(find_room(run));
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
     return coh_engine_facts_get(run->engine, &run->facts);
@@ -322,7 +342,7 @@ coh_status cli_train(const cli_options *options)
     if (!run)
         return cli_fail(COH_ERR_MEMORY, "no memory for the run's own tables");
     run->options = options;
-    run->folder.lock_descriptor = -1;
+    cli_run_folder_clear(&run->folder);
     run->report.log_descriptor = -1;
     coh_status status = run_all(run);
     close_run(run);

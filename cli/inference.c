@@ -69,7 +69,8 @@ coh_status cli_inference_start(cli_inference *inference)
     CLI_TRY(cli_budget_plan(options, inference->graph, &plan_options, &inference->plan));
     CLI_TRY(coh_plan_summarize(inference->plan, &inference->summary));
     describe(inference);
-    CLI_TRY(cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[2], NULL, 0));
+    CLI_TRY(
+        cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[2], NULL, 0, 0));
     cli_budget_engine_options(options, &engine_options);
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
     return coh_engine_load(inference->engine, inference->facts.path, NULL);

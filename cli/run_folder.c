@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,21 +65,6 @@ static coh_status make_folders(const char *path)
             return cli_fail(COH_ERR_IO, "cannot make the run folder %s: %s", prefix,
                             strerror(errno));
     }
-    return COH_OK;
-}
-
-static coh_status take_lock(cli_run_folder *folder)
-{
-    char path[CLI_PATH_BYTES + 8];
-    snprintf(path, sizeof(path), "%s/lock", folder->path);
-    folder->lock_descriptor = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-    if (folder->lock_descriptor < 0)
-        return cli_fail(COH_ERR_IO, "cannot write in the run folder %s: %s", folder->path,
-                        strerror(errno));
-    if (flock(folder->lock_descriptor, LOCK_EX | LOCK_NB) != 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "another run is writing in %s: wait for it, or give another --save",
-                        folder->path);
     return COH_OK;
 }
 
@@ -144,17 +128,15 @@ coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t fi
                                cli_run_folder *out_folder)
 {
     cli_run_folder *folder = out_folder;
-    folder->path[0] = '\0';
-    folder->lock_descriptor = -1;
+    cli_run_folder_clear(folder);
     folder->keep_count = keep_count;
-    folder->step_count = 0;
     CLI_TRY(make_folders(path));
     char *absolute = realpath(path, NULL);
     if (!absolute)
         return cli_fail(COH_ERR_IO, "cannot find the run folder %s: %s", path, strerror(errno));
     snprintf(folder->path, sizeof(folder->path), "%s", absolute);
     free(absolute);
-    CLI_TRY(take_lock(folder));
+    CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
     CLI_TRY(list_checkpoints(folder));
     if (first_step > 0)
         CLI_TRY(set_broken_aside(folder, first_step));
@@ -167,11 +149,48 @@ coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t fi
     return COH_OK;
 }
 
+void cli_run_folder_clear(cli_run_folder *folder)
+{
+    folder->path[0] = '\0';
+    folder->lock.fd = -1;
+    folder->room = (coh_space_hold){ .fd = -1 };
+    folder->piece_is_out = 0;
+    folder->step_count = 0;
+}
+
 void cli_run_folder_close(cli_run_folder *folder)
 {
-    if (folder->lock_descriptor >= 0)
-        close(folder->lock_descriptor);
-    folder->lock_descriptor = -1;
+    coh_space_hold_release(&folder->room);
+    coh_run_lock_release(&folder->lock);
+}
+
+/* ---- room ---- */
+
+uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count)
+{
+    uint64_t here = (uint64_t)folder->step_count;
+    uint64_t at_once = (uint64_t)folder->keep_count + 1;
+    if (at_once > here + save_count)
+        at_once = here + save_count;
+    if (at_once < 2)
+        at_once = 2;
+    return at_once > here ? at_once - here : 1;
+}
+
+coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t count, uint64_t checkpoint_bytes)
+{
+    folder->checkpoint_bytes = checkpoint_bytes;
+    return coh_space_hold_take(folder->path, count * checkpoint_bytes, &folder->room);
+}
+
+void cli_run_folder_make_room(cli_run_folder *folder)
+{
+    if (folder->piece_is_out || folder->room.fd < 0)
+        return;
+    folder->piece_is_out = 1;
+    coh_space_hold_keep(&folder->room, folder->room.bytes > folder->checkpoint_bytes
+                                           ? folder->room.bytes - folder->checkpoint_bytes
+                                           : 0);
 }
 
 coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step, char *out_path)
@@ -185,6 +204,7 @@ coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step,
 
 void cli_run_folder_saved(cli_run_folder *folder, uint64_t step)
 {
+    folder->piece_is_out = 0;
     folder->steps[folder->step_count++] = step;
     while (folder->step_count > folder->keep_count || folder->step_count == CLI_CHECKPOINTS_MOST) {
         char path[CLI_PATH_BYTES];

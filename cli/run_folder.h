@@ -6,6 +6,9 @@
  *         plan.json      what the run was planned to do
  *         step-100/      checkpoints: <kept> newest
  *
+ * Room for the checkpoints to come is held from before the first step (cohobate/run.h) and given back a
+ * checkpoint at a time, as saves need it.
+ *
  * The list of checkpoints is read once, at open; later it is kept here, so that saving and pruning in
  * the middle of a run neither list folders nor allocate. */
 #ifndef COH_CLI_RUN_FOLDER_H
@@ -17,7 +20,10 @@ enum { CLI_CHECKPOINTS_MOST = 4096 };
 
 typedef struct cli_run_folder {
     char path[CLI_PATH_BYTES]; /* absolute; "": nothing is kept */
-    int lock_descriptor;       /* -1: not open */
+    coh_run_lock lock;
+    coh_space_hold room;       /* for checkpoints not yet written */
+    uint64_t checkpoint_bytes; /* of one, in `room` */
+    int piece_is_out;          /* one checkpoint's room was given back, and no save has used it */
     int64_t keep_count;
     int step_count;
     uint64_t steps[CLI_CHECKPOINTS_MOST]; /* of the checkpoints here, rising */
@@ -32,7 +38,20 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
  * Fails: COH_ERR_ARGUMENT (in use, or holds later checkpoints), COH_ERR_IO. */
 coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t first_step,
                                cli_run_folder *out_folder);
+/* Makes it one that is not open: nothing is kept. */
+void cli_run_folder_clear(cli_run_folder *folder);
 void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not open */
+
+/* Checkpoints for which room must still be found when `save_count` saves (>= 1) are to come: keep_count + 1
+ * stand at once, the new one beside the old, or as many as ever will, at least two; less those that
+ * are here. */
+uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count);
+
+/* Holds room for `count` checkpoints of `checkpoint_bytes`. Fails: COH_ERR_FULL, COH_ERR_IO. */
+coh_status cli_run_folder_hold(cli_run_folder *folder, uint64_t count, uint64_t checkpoint_bytes);
+
+/* Before a save: one checkpoint's room is given back, unless that of a failed save still is. */
+void cli_run_folder_make_room(cli_run_folder *folder);
 
 /* "<path>/step-<step>" into `out_path` of CLI_PATH_BYTES. */
 coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step, char *out_path);

@@ -132,6 +132,7 @@ static coh_status save(cli_run *run)
         return COH_OK;
     const coh_checkpoint_note note = { .step = run->done_steps, .json = run->note.text };
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
+    cli_run_folder_make_room(&run->folder);
     coh_status status = coh_engine_save(run->engine, path, &note);
     if (status != COH_OK)
         return bear_failed_save(run, status);

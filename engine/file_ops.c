@@ -76,11 +76,15 @@ int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes)
 {
     if (bytes == 0)
         return 0;
-    int fault = enter(ops);
-    if (fault)
-        return fault;
-    coh_power_cut_write(ops->power_cut, fd, 0, 0);
-    return -posix_fallocate(fd, 0, (off_t)bytes);
+    int result;
+    do {
+        result = enter(ops);
+        if (result)
+            continue;
+        coh_power_cut_write(ops->power_cut, fd, 0, 0);
+        result = -posix_fallocate(fd, 0, (off_t)bytes);
+    } while (result == -EINTR);
+    return result;
 }
 
 /* One piece of a write. Returns bytes moved or -errno. */
@@ -120,8 +124,11 @@ int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, 
 
 int coh_file_sync(coh_file_ops *ops, int fd)
 {
-    int fault = enter(ops);
-    int result = fault ? fault : result_of(fsync(fd));
+    int result;
+    do {
+        int fault = enter(ops);
+        result = fault ? fault : result_of(fsync(fd));
+    } while (result == -EINTR);
     if (result == 0)
         coh_power_cut_synced(ops->power_cut, fd);
     return result;
@@ -135,7 +142,10 @@ int coh_file_sync_folder(coh_file_ops *ops, const char *path)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int result = result_of(fsync(fd));
+    int result;
+    do
+        result = result_of(fsync(fd));
+    while (result == -EINTR);
     close(fd);
     if (result == 0)
         coh_power_cut_synced_folder(ops->power_cut, path);

@@ -1,13 +1,11 @@
 #include "cohobate/machine.h"
 
 #include <cblas.h>
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -47,18 +45,6 @@ int coh_machine_core_count(void)
     coh_topology topology;
     (void)coh_topology_read(&topology); /* one core is its answer where it cannot look */
     return core_count_of(&topology, coh_cpu_quota_cores(""));
-}
-
-coh_status coh_machine_disk_free(const char *folder, uint64_t *out_bytes)
-{
-    struct statvfs facts;
-    *out_bytes = 0;
-    if (statvfs(folder, &facts) != 0)
-        return coh_fail(COH_ERR_IO, "cannot ask for the free space of %s: %s", folder,
-                        strerror(errno));
-    if (__builtin_mul_overflow((uint64_t)facts.f_bavail, (uint64_t)facts.f_frsize, out_bytes))
-        *out_bytes = UINT64_MAX;
-    return COH_OK;
 }
 
 coh_finding *coh_finding_next(coh_finding_list *list, const char *subject)

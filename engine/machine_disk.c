@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/small_file.h"
 #include "coh_config.h"
+#include "cohobate/run.h"
 #include "engine/machine_findings.h"
 
 #ifdef COH_HAVE_URING
@@ -201,9 +202,9 @@ void coh_examine_disk(coh_finding_list *list, const char *folder)
     struct statfs facts;
     uint64_t free_bytes;
     char text[32];
-    if (coh_machine_disk_free(folder, &free_bytes) != COH_OK || statfs(folder, &facts) != 0) {
+    if (statfs(folder, &facts) != 0 || coh_space_free_bytes(folder, &free_bytes) != COH_OK) {
         finding->level = COH_FINDING_WARN;
-        COH_FINDING_SAY(finding->found, "%.250s", coh_last_error());
+        COH_FINDING_SAY(finding->found, "the file system of %.200s cannot be looked at", folder);
         COH_FINDING_SAY(finding->remedy, "name a folder that exists");
         return;
     }

@@ -1,4 +1,4 @@
-#include "offload/space.h"
+#include "cohobate/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
+#include "cohobate/machine.h"
 
 /* The nearest folder on the way up that exists, and which file system it is on. */
 static coh_status find_existing(const char *folder, char *path, dev_t *out_system)
@@ -44,7 +46,8 @@ static coh_status free_at(const char *path, uint64_t *out_bytes)
     if (statvfs(path, &space) != 0)
         return coh_fail(COH_ERR_IO, "the free space of %s cannot be asked for: %s", path,
                         strerrordesc_np(errno));
-    *out_bytes = (uint64_t)space.f_bavail * space.f_frsize;
+    if (__builtin_mul_overflow((uint64_t)space.f_bavail, (uint64_t)space.f_frsize, out_bytes))
+        *out_bytes = UINT64_MAX;
     return COH_OK;
 }
 
@@ -61,17 +64,22 @@ static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint
                          uint32_t first, uint64_t needed_bytes, uint64_t free_bytes)
 {
     char list[COH_ERROR_TEXT_BYTES / 2] = "";
+    char text[32], needed[32], short_text[32];
     size_t used = 0;
     for (uint32_t i = first; i < item_count; i++)
         if (systems[i] == systems[first] && used < sizeof(list)) {
-            int length = snprintf(list + used, sizeof(list) - used, "%s%s %" PRIu64,
-                                  used > 0 ? " + " : "", items[i].what, items[i].bytes);
+            int length =
+                snprintf(list + used, sizeof(list) - used, "%s%s %s", used > 0 ? " + " : "",
+                         items[i].what, coh_size_format(items[i].bytes, text, sizeof(text)));
             used += length > 0 ? (size_t)length : 0;
         }
-    return coh_fail(COH_ERR_FULL,
-                    "the file system of %s has %" PRIu64 " bytes free, the run needs %" PRIu64
-                    " there (%s): free %" PRIu64 " or name a folder elsewhere",
-                    items[first].folder, free_bytes, needed_bytes, list, needed_bytes - free_bytes);
+    return coh_fail(
+        COH_ERR_FULL,
+        "the file system of %s has %s free, the run needs %s there (%s): free %s or name "
+        "a folder elsewhere",
+        items[first].folder, coh_size_format(free_bytes, text, sizeof(text)),
+        coh_size_format(needed_bytes, needed, sizeof(needed)), list,
+        coh_size_format(needed_bytes - free_bytes, short_text, sizeof(short_text)));
 }
 
 coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
@@ -98,6 +106,70 @@ coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
             return refuse(items, systems, item_count, i, needed_bytes, free_bytes);
     }
     return COH_OK;
+}
+
+/* ---- held room ---- */
+
+/* Not posix_fallocate: where the file system cannot reserve, the C library writes every block, and a
+ * promise kept by hours of writing is none. */
+static int take_blocks(int fd, uint64_t bytes)
+{
+    int result;
+    do
+        result = fallocate(fd, 0, 0, (off_t)bytes);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+static coh_status tell_hold(const char *folder, uint64_t bytes)
+{
+    char text[32];
+    int error = errno;
+    int is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+    return coh_fail(is_full ? COH_ERR_FULL : COH_ERR_IO,
+                    "cannot hold %s for the checkpoints in %s: %s",
+                    coh_size_format(bytes, text, sizeof(text)), folder, strerrordesc_np(error));
+}
+
+coh_status coh_space_hold_take(const char *folder, uint64_t bytes, coh_space_hold *out_hold)
+{
+    char path[PATH_MAX];
+    *out_hold = (coh_space_hold){ .fd = -1 };
+    if (bytes == 0)
+        return COH_OK;
+    int length = snprintf(path, sizeof(path), "%s/reserve.partial", folder);
+    if (length < 0 || (size_t)length >= sizeof(path) || bytes > INT64_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "%" PRIu64 " bytes cannot be held in %.60s...", bytes,
+                        folder);
+    (void)unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return tell_hold(folder, bytes);
+    (void)unlink(path);
+    if (take_blocks(fd, bytes) == 0) {
+        *out_hold = (coh_space_hold){ .fd = fd, .bytes = bytes };
+        return COH_OK;
+    }
+    coh_status status = errno == EOPNOTSUPP || errno == ENOSYS ? COH_OK : tell_hold(folder, bytes);
+    (void)close(fd);
+    return status;
+}
+
+void coh_space_hold_keep(coh_space_hold *hold, uint64_t bytes)
+{
+    if (hold->fd < 0 || bytes >= hold->bytes)
+        return;
+    if (bytes > 0 && ftruncate(hold->fd, (off_t)bytes) == 0)
+        hold->bytes = bytes;
+    else
+        coh_space_hold_release(hold);
+}
+
+void coh_space_hold_release(coh_space_hold *hold)
+{
+    if (hold->fd >= 0)
+        (void)close(hold->fd);
+    *hold = (coh_space_hold){ .fd = -1 };
 }
 
 /* ---- one run per folder ---- */

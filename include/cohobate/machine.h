@@ -34,8 +34,6 @@ COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_find
 COH_API uint64_t coh_machine_free_bytes(void);
 /* Cores this process may use (affinity and cgroup quota, rounded up). */
 COH_API int coh_machine_core_count(void);
-/* Free bytes of the file system that holds `folder`, for this user. */
-COH_API coh_status coh_machine_disk_free(const char *folder, uint64_t *out_bytes);
 
 /* Sizes: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A bare number is refused. Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_size_parse(const char *text, uint64_t *out_bytes);

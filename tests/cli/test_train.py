@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import shutil
 import subprocess
@@ -127,6 +128,73 @@ class Train(ProgramTest):
             self.succeeds("check", run_folder)
             self.assertEqual(self.says_hash(done), self.says_hash(whole))
 
+    def held_bytes(self, process):
+        """What the run holds for checkpoints to come: the blocks of an open file without a name."""
+        folder = f"/proc/{process.pid}/fd"
+        for name in os.listdir(folder):
+            try:
+                if os.readlink(os.path.join(folder, name)).endswith("/reserve.partial (deleted)"):
+                    return os.stat(os.path.join(folder, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+        return 0
+
+    def test_room_for_the_checkpoints_is_held_before_the_first_step_and_given_to_them(self):
+        one = 12 * 11.14e6  # parameters and two states
+        for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 2)):
+            process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save",
+                            self.path(f"run-{len(flags)}"), *flags)
+            for line in process.stderr:
+                if line.startswith(b"step 1/"):
+                    break
+            held = self.held_bytes(process)
+            process.kill()
+            process.communicate(timeout=120)
+            if held == 0:
+                self.skipTest("this file system cannot reserve")
+            self.assertGreater(held, least * one, flags)
+            self.assertLess(held, least * one + (least * 6 << 20), flags)
+            self.assertEqual([n for n in os.listdir(self.path(f"run-{len(flags)}")) if "reserve" in n], [])
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save-every", 2, "--keep", 2,
+                        "--save", self.path("run"))
+        while not os.path.isdir(self.path("run", "step-6")) and process.poll() is None:
+            time.sleep(0.01)
+        held = self.held_bytes(process)
+        process.kill()
+        process.communicate(timeout=120)
+        self.assertEqual(held, 0)
+
+    def test_a_resumed_run_holds_room_only_for_what_is_not_there(self):
+        self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
+        process = start("train", "--resume", self.path("run"), "--threads", 2, "--steps", 5000, "--save-every", 1000)
+        for line in process.stderr:
+            if line.startswith(b"step 3/"):
+                break
+        held = self.held_bytes(process)
+        process.kill()
+        process.communicate(timeout=120)
+        self.assertLess(held, 12 * 11.14e6 + (6 << 20))
+
+    def test_room_that_cannot_be_had_is_refused_before_the_first_step(self):
+        most = shutil.disk_usage(self.folder).free // int(12 * 11.14e6) + 2
+        if most > 1000:
+            self.skipTest("the disk has room for a thousand checkpoints")
+        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
+                          "--save", self.path("run"), says=f"{most + 1} checkpoints")
+        self.assertNotIn("step 1/", done.err)
+        self.assertIn("free", done.err)
+        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
+                          "--save", self.path("run"), "--disk", self.folder, "--device-memory", "64MiB",
+                          says=f"{most + 1} checkpoints")
+        self.assertIn("the working store", done.err)
+
+    def test_held_room_is_asked_of_the_file_system(self):
+        def few_blocks():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 20, 200 << 20))
+        # Python ignores the signal of a file too large, and the program inherits that.
+        self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                   says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
+
     def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
         done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                           env=environment(COH_TEST_FAIL_AT="16:5"), says="Input/output error")
@@ -149,7 +217,8 @@ class Train(ProgramTest):
         for line in process.stderr:
             if line.startswith(b"step "):
                 break
-        self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"), says="another run")
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"),
+                   says=f"in use by process {process.pid}")
         process.kill()
         process.communicate(timeout=120)
 

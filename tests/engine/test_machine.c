@@ -134,21 +134,6 @@ static void free_bytes_leave_a_reserve(void **state)
     assert_true(coh_machine_free_bytes() + reserve <= total);
 }
 
-static void disk_free_is_what_this_user_may_write(void **state)
-{
-    (void)state;
-    struct statvfs facts;
-    uint64_t bytes = 0;
-    assert_int_equal(coh_machine_disk_free(folder, &bytes), COH_OK);
-    assert_int_equal(statvfs(folder, &facts), 0);
-    double expected = (double)facts.f_bavail * (double)facts.f_frsize;
-    double moved = expected - (double)bytes; /* others write meanwhile */
-    assert_true(moved < 0.05 * expected + 1e9 && moved > -0.05 * expected - 1e9);
-    assert_int_equal(coh_machine_disk_free("/no/such/folder", &bytes), COH_ERR_IO);
-    assert_int_equal(bytes, 0);
-    assert_non_null(strstr(coh_last_error(), "/no/such/folder"));
-}
-
 static const coh_finding *find(const coh_finding *findings, size_t count, const char *subject)
 {
     for (size_t i = 0; i < count; i++)
@@ -256,7 +241,6 @@ int main(void)
         IN_FOLDER(the_smallest_quota_on_the_way_up_counts),
         IN_FOLDER(a_group_that_is_not_visible_falls_back_to_the_mount),
         IN_FOLDER(version_1_groups_are_read_by_controller),
-        IN_FOLDER(disk_free_is_what_this_user_may_write),
         IN_FOLDER(every_subject_is_examined_and_a_warning_says_what_to_do),
         IN_FOLDER(no_more_findings_are_written_than_there_is_room_for),
         IN_FOLDER(the_probe_of_a_folder_leaves_nothing_in_it),

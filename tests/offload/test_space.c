@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "offload/space.h"
+#include "cohobate/machine.h"
+#include "cohobate/run.h"
 
 static char folder[256];
 
@@ -46,10 +49,13 @@ static void folders_on_one_file_system_share_its_room(void **state)
     assert_int_equal(coh_space_check(items, 1), COH_OK);
     assert_int_equal(coh_space_check(items + 1, 1), COH_OK);
     assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
-    char total[32];
-    snprintf(total, sizeof(total), "%llu", (unsigned long long)(items[0].bytes + items[1].bytes));
-    assert_non_null(strstr(coh_last_error(), total));
-    assert_non_null(strstr(coh_last_error(), "working store"));
+    char total[32], needed[48], each[48];
+    coh_size_format(items[0].bytes + items[1].bytes, total, sizeof(total));
+    snprintf(needed, sizeof(needed), "needs %s there", total);
+    assert_non_null(strstr(coh_last_error(), needed));
+    coh_size_format(items[0].bytes, total, sizeof(total));
+    snprintf(each, sizeof(each), "working store %s", total);
+    assert_non_null(strstr(coh_last_error(), each));
     assert_non_null(strstr(coh_last_error(), "two checkpoints"));
     assert_non_null(strstr(coh_last_error(), folder));
 }
@@ -83,6 +89,68 @@ static void sums_that_overflow_and_nameless_folders_are_refused(void **state)
     assert_int_equal(coh_space_check(&nameless, 1), COH_ERR_ARGUMENT);
     assert_int_equal(coh_space_check(items, COH_SPACE_ITEMS_MOST + 1), COH_ERR_ARGUMENT);
     assert_int_equal(coh_space_check(NULL, 0), COH_OK);
+}
+
+static void free_bytes_are_what_this_user_may_write(void **state)
+{
+    (void)state;
+    struct statvfs facts;
+    uint64_t bytes = 0;
+    assert_int_equal(coh_space_free_bytes(folder, &bytes), COH_OK);
+    assert_int_equal(statvfs(folder, &facts), 0);
+    double expected = (double)facts.f_bavail * (double)facts.f_frsize;
+    double moved = expected - (double)bytes; /* others write meanwhile */
+    assert_true(moved < 0.05 * expected + 1e9 && moved > -0.05 * expected - 1e9);
+}
+
+static uint64_t blocks_of(const coh_space_hold *hold)
+{
+    struct stat facts;
+    assert_int_equal(fstat(hold->fd, &facts), 0);
+    return (uint64_t)facts.st_blocks * 512;
+}
+
+/* tear_down's rmdir says that no name stays. */
+static void held_room_has_blocks_and_is_given_back_piece_by_piece(void **state)
+{
+    (void)state;
+    coh_space_hold hold;
+    assert_int_equal(coh_space_hold_take(folder, 3 << 20, &hold), COH_OK);
+    if (hold.fd < 0) {
+        print_message("skipped: this file system cannot reserve\n");
+        skip();
+    }
+    assert_true(hold.bytes == 3 << 20 && blocks_of(&hold) >= 3 << 20);
+    coh_space_hold_keep(&hold, 5 << 20);
+    assert_true(hold.bytes == 3 << 20);
+    coh_space_hold_keep(&hold, 1 << 20);
+    assert_true(hold.bytes == 1 << 20);
+    assert_in_range(blocks_of(&hold), 1 << 20, 2 << 20);
+    coh_space_hold_keep(&hold, 0);
+    assert_int_equal(hold.fd, -1);
+    coh_space_hold_release(&hold);
+}
+
+static void room_that_is_not_there_is_not_held(void **state)
+{
+    (void)state;
+    uint64_t free_bytes;
+    char left[300];
+    coh_space_hold hold;
+    assert_int_equal(coh_space_free_bytes(folder, &free_bytes), COH_OK);
+    coh_status status = coh_space_hold_take(folder, free_bytes + ((uint64_t)1 << 40), &hold);
+    assert_true(status == COH_ERR_FULL || (status == COH_OK && hold.bytes == 0));
+    assert_int_equal(hold.fd, -1);
+    assert_int_equal(coh_space_hold_take(folder, 0, &hold), COH_OK);
+    assert_int_equal(hold.fd, -1);
+    snprintf(left, sizeof(left), "%s/missing", folder);
+    assert_int_equal(coh_space_hold_take(left, 4096, &hold), COH_ERR_IO);
+    /* What a killed process left stands in nobody's way. */
+    snprintf(left, sizeof(left), "%s/reserve.partial", folder);
+    int fd = open(left, O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0 && close(fd) == 0);
+    assert_int_equal(coh_space_hold_take(folder, 4096, &hold), COH_OK);
+    coh_space_hold_release(&hold);
 }
 
 static void a_locked_folder_is_refused_with_its_holder(void **state)
@@ -135,6 +203,9 @@ int main(void)
         WITH_FOLDER(folders_on_one_file_system_share_its_room),
         WITH_FOLDER(folders_on_other_file_systems_are_counted_apart),
         WITH_FOLDER(sums_that_overflow_and_nameless_folders_are_refused),
+        WITH_FOLDER(free_bytes_are_what_this_user_may_write),
+        WITH_FOLDER(held_room_has_blocks_and_is_given_back_piece_by_piece),
+        WITH_FOLDER(room_that_is_not_there_is_not_held),
         WITH_FOLDER(a_locked_folder_is_refused_with_its_holder),
         WITH_FOLDER(a_lock_dies_with_its_process),
         WITH_FOLDER(a_folder_that_is_not_there_cannot_be_locked),
