@@ -227,6 +227,16 @@ static void describe_start(const cli_run *run)
                                 : "through the page cache, which is memory outside the budget",
             facts->store_rung, coh_size_format(facts->store_read_bytes_per_s, rate, sizeof(rate)),
             coh_size_format(facts->store_write_bytes_per_s, write_rate, sizeof(write_rate)));
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        if (facts->arena_node_count[tier] > 0)
+            cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s, touched in %s",
+                         tier == 0 ? "arenas:" : ",", tier == 1 ? "emulated host" : "device",
+                         coh_size_format(facts->arena_bytes[tier], rate, sizeof(rate)),
+                         facts->arena_huge_pages[tier] ? "huge pages asked for" : "small pages",
+                         facts->arena_node_count[tier],
+                         facts->arena_node_count[tier] == 1 ? "" : "s",
+                         cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
+    cli_line_add(&line, "\n");
     cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
     if (run->job.resumed)
@@ -248,6 +258,7 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
                  run->options->emulate_host_bytes ? "true" : "false");
     cli_line_add_json_string(line, run->folder.path);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
+    cli_report_ledger_json(run->engine, line);
     cli_line_add(line, "}\n");
 }
 
@@ -276,10 +287,13 @@ static coh_status finish(cli_run *run)
     CLI_TRY(coh_engine_hash(run->engine, &hash));
     cli_report_break(&run->report);
     cli_line_clear(&line);
-    if (run->options->json)
+    if (run->options->json) {
         add_result_json(run, hash, &line);
-    else
+    } else {
+        (void)coh_engine_ledger(run->engine, line.text, sizeof(line.text));
+        cli_note("ledger: who held what, in bytes\n%.*s", (int)strlen(line.text) - 1, line.text);
         add_result_text(run, hash, &line);
+    }
     CLI_TRY(cli_write(STDOUT_FILENO, line.text, line.used));
     if (!run->stopped)
         return COH_OK;

@@ -267,3 +267,18 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
         line, ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",
         summary->numeric_fingerprint, summary->program_hash);
 }
+
+void cli_report_ledger_json(const coh_engine *engine, cli_line *line)
+{
+    coh_engine_ledger_row row;
+    cli_line_add(line, ", \"ledger\": [");
+    for (uint32_t i = 0; coh_engine_ledger_row_at(engine, i, &row); i++) {
+        cli_line_add(line, "%s{\"tier\": \"%s\", \"purpose\": ", i ? ", " : "", row.tier);
+        cli_line_add_json_string(line, row.purpose);
+        cli_line_add(line, ", \"owner\": ");
+        cli_line_add_json_string(line, row.owner);
+        cli_line_add(line, ", \"bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64 "}", row.bytes,
+                     row.peak_bytes);
+    }
+    cli_line_add(line, "]");
+}

@@ -53,4 +53,7 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
 void cli_report_totals_json(const cli_report *report, const coh_plan_summary *summary,
                             const coh_engine_facts *facts, cli_line *line);
 
+/* Every byte of the tiers by purpose and owner, as a member of a JSON object. */
+void cli_report_ledger_json(const coh_engine *engine, cli_line *line);
+
 #endif

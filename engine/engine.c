@@ -1,12 +1,9 @@
 /* The public engine: each call is a program of the plan, or several; the executor (step.c) runs them. */
 #include "cohobate/engine.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "engine/engine_state.h"
@@ -336,46 +333,5 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
     cells->pending = 0;
     cells->applied_count = applied_count;
     write_sentence(engine, &result, out_sentence);
-    return COH_OK;
-}
-
-/* ---- facts ---- */
-
-/* Resident bytes of this process; 0 where /proc does not say. */
-static uint64_t resident_bytes(void)
-{
-    char text[128];
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t bytes = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (bytes <= 0)
-        return 0;
-    text[bytes] = '\0';
-    const char *second = strchr(text, ' ');
-    return second == NULL ? 0 : strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
-{
-    *out_facts = (coh_engine_facts){ .store_rung = "none", .store_direct = -1 };
-    uint64_t arenas = 0;
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
-        out_facts->arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
-        if (tier != COH_TIER_DISK)
-            arenas += out_facts->arena_bytes[tier];
-    }
-    out_facts->arena_bytes[COH_TIER_DISK] = engine->plan->layout.file_bytes;
-    uint64_t resident = resident_bytes();
-    out_facts->overhead_bytes = resident > arenas ? resident - arenas : 0;
-    coh_store_facts store;
-    if (coh_step_store_facts(engine->step, &store)) {
-        out_facts->store_rung = store.rung;
-        out_facts->store_direct = store.direct;
-        out_facts->store_read_bytes_per_s = store.read_bytes_per_s;
-        out_facts->store_write_bytes_per_s = store.write_bytes_per_s;
-    }
-    snprintf(out_facts->kernel_path, sizeof(out_facts->kernel_path), "%s", coh_kernel_path());
     return COH_OK;
 }

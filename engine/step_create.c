@@ -81,6 +81,9 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
                                       .bytes = layout->file_bytes,
                                       .chunk_count = layout->chunk_count,
                                       .port_depth = reads > writes ? reads : writes };
+    if (step->ledger != NULL)
+        COH_TRY(coh_ledger_add(step->ledger, COH_TIER_DISK, "working store", "store", config.bytes));
+    step->store_is_counted = step->ledger != NULL;
     COH_TRY(coh_store_open(&config, wanted, &step->store_ops, &step->store));
     for (int tier = 0; tier < COH_TIER_DISK; tier++) {
         unsigned reach =
@@ -266,6 +269,9 @@ void coh_step_destroy(coh_step *step)
         stop_threads(step);
     if (step->store != NULL)
         step->store_ops->close(step->store);
+    if (step->store_is_counted)
+        coh_ledger_remove(step->ledger, COH_TIER_DISK, "working store", "store",
+                          step->layout->file_bytes);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_bound_fini(&step->bounds[kind]);
     for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)

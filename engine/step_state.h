@@ -110,6 +110,7 @@ struct coh_step {
     void *arenas[COH_TIER_COUNT];
     const coh_store_ops *store_ops;
     coh_store *store;
+    int store_is_counted; /* in the ledger */
     coh_pool *pool;
     coh_ledger *ledger;
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];

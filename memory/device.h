@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "memory/arena.h"
 #include "memory/counter.h"
 #include "memory/ledger.h"
 #include "memory/tier.h"
@@ -61,6 +62,8 @@ typedef struct coh_device_ops {
      * Fails: COH_ERR_MEMORY with bytes asked and what would fit. */
     coh_status (*arena_create)(coh_device *device, coh_tier tier, uint64_t bytes, void **out_base);
     void (*arena_destroy)(coh_device *device, coh_tier tier);
+    /* How a tier's arena came out; zeroes where there is none. */
+    void (*arena_facts)(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts);
 
     /* A lane of this device: compute, h2d or d2h. Fails: COH_ERR_MEMORY. */
     coh_status (*queue_create)(coh_device *device, coh_lane lane, coh_queue **out_queue);

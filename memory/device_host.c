@@ -94,6 +94,13 @@ static void device_arena_destroy(coh_device *device, coh_tier tier)
     device->arenas[tier] = NULL;
 }
 
+static void device_arena_facts(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts)
+{
+    *out_facts = (coh_arena_facts){ 0 };
+    if (device->arenas[tier] != NULL)
+        coh_arena_read_facts(device->arenas[tier], out_facts);
+}
+
 /* ---- the queue's thread ---- */
 
 /* The link serves one copy after the other at its rate; this one is done when all so far are. */
@@ -278,6 +285,7 @@ const coh_device_ops coh_device_host = {
     .facts = device_facts,
     .arena_create = device_arena_create,
     .arena_destroy = device_arena_destroy,
+    .arena_facts = device_arena_facts,
     .queue_create = queue_create,
     .queue_close = queue_close,
     .queue_destroy = queue_destroy,

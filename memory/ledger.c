@@ -190,6 +190,59 @@ uint64_t coh_ledger_total_bytes(const coh_ledger *ledger)
     return total;
 }
 
+/* Row *left of the reservations; counts *left down where there are fewer. */
+static int reserved_row(const coh_ledger *ledger, uint32_t *left, coh_ledger_row *row)
+{
+    int found = 0;
+    lock(ledger);
+    for (int tier = 0; tier < COH_TIER_COUNT && !found; tier++)
+        for (int i = 0; i < ledger->entry_count && !found; i++) {
+            const entry *held = &ledger->entries[i];
+            if (held->tier != (coh_tier)tier || (*left)-- > 0)
+                continue;
+            *row = (coh_ledger_row){ .tier = held->tier,
+                                     .bytes = held->bytes,
+                                     .peak_bytes = held->peak_bytes };
+            memcpy(row->purpose, held->purpose, sizeof(row->purpose));
+            memcpy(row->owner, held->owner, sizeof(row->owner));
+            found = 1;
+        }
+    unlock(ledger);
+    return found;
+}
+
+static int stream_row(const coh_ledger *ledger, coh_tier tier, const char *const *names,
+                      uint32_t name_count, uint32_t *left, coh_ledger_row *row)
+{
+    *row = (coh_ledger_row){ .tier = tier, .owner = "extents" };
+    for (uint32_t stream = 0; stream < COH_LEDGER_STREAM_COUNT; stream++) {
+        read_count(&ledger->streams[tier][stream], &row->bytes, &row->peak_bytes);
+        if (row->peak_bytes == 0 || (*left)-- > 0)
+            continue;
+        if (names != NULL && stream < name_count)
+            snprintf(row->purpose, sizeof(row->purpose), "%s", names[stream]);
+        else
+            snprintf(row->purpose, sizeof(row->purpose), "stream %" PRIu32, stream);
+        return 1;
+    }
+    row->bytes = 0;
+    row->peak_bytes = atomic_load_explicit(&ledger->end_peak[tier], memory_order_relaxed);
+    snprintf(row->purpose, sizeof(row->purpose), "highest end");
+    return row->peak_bytes > 0 && (*left)-- == 0;
+}
+
+int coh_ledger_row_at(const coh_ledger *ledger, const char *const *stream_names,
+                      uint32_t stream_count, uint32_t index, coh_ledger_row *out_row)
+{
+    uint32_t left = index;
+    if (reserved_row(ledger, &left, out_row))
+        return 1;
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        if (stream_row(ledger, (coh_tier)tier, stream_names, stream_count, &left, out_row))
+            return 1;
+    return 0;
+}
+
 typedef struct text_out {
     char *buffer;
     size_t room, used; /* used counts what does not fit too */
@@ -206,42 +259,14 @@ __attribute__((format(printf, 2, 3))) static void put(text_out *out, const char 
         out->used += (size_t)length;
 }
 
-static void put_stream(text_out *out, const count *counted, const char *tier, uint32_t stream,
-                       const char *name)
-{
-    uint64_t live, peak;
-    char number[16];
-    read_count(counted, &live, &peak);
-    if (peak == 0)
-        return;
-    snprintf(number, sizeof(number), "stream %" PRIu32, stream);
-    put(out, "%-7s %-24s %-16s %15" PRIu64 " %15" PRIu64 "\n", tier, name != NULL ? name : number,
-        "extents", live, peak);
-}
-
 size_t coh_ledger_print(const coh_ledger *ledger, const char *const *stream_names,
                         uint32_t stream_count, char *buffer, size_t buffer_bytes)
 {
     text_out out = { .buffer = buffer, .room = buffer_bytes };
+    coh_ledger_row row;
     put(&out, "%-7s %-24s %-16s %15s %15s\n", "tier", "purpose", "owner", "bytes now", "peak");
-    lock(ledger);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        for (int i = 0; i < ledger->entry_count; i++) {
-            const entry *held = &ledger->entries[i];
-            if (held->tier == (coh_tier)tier)
-                put(&out, "%-7s %-24s %-16s %15" PRIu64 " %15" PRIu64 "\n",
-                    coh_tier_name(held->tier), held->purpose, held->owner, held->bytes,
-                    held->peak_bytes);
-        }
-    unlock(ledger);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
-        for (uint32_t stream = 0; stream < COH_LEDGER_STREAM_COUNT; stream++)
-            put_stream(&out, &ledger->streams[tier][stream], coh_tier_name((coh_tier)tier), stream,
-                       stream_names != NULL && stream < stream_count ? stream_names[stream] : NULL);
-        uint64_t end = atomic_load_explicit(&ledger->end_peak[tier], memory_order_relaxed);
-        if (end > 0)
-            put(&out, "%-7s %-24s %-16s %15s %15" PRIu64 "\n", coh_tier_name((coh_tier)tier),
-                "highest end", "extents", "", end);
-    }
+    for (uint32_t i = 0; coh_ledger_row_at(ledger, stream_names, stream_count, i, &row); i++)
+        put(&out, "%-7s %-24s %-16s %15" PRIu64 " %15" PRIu64 "\n", coh_tier_name(row.tier),
+            row.purpose, row.owner, row.bytes, row.peak_bytes);
     return out.used + 1;
 }

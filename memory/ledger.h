@@ -71,7 +71,18 @@ void coh_ledger_read_stream(const coh_ledger *ledger, coh_tier tier, uint32_t st
 /* Reserved plus live bytes over all tiers: 0 exactly when nobody holds anything. */
 uint64_t coh_ledger_total_bytes(const coh_ledger *ledger);
 
-/* Who holds what, one line per entry and per stream in use, as text into buffer (always terminated,
+/* Who holds what, one row per reservation's key, per stream in use and per tier's highest end. */
+typedef struct coh_ledger_row {
+    coh_tier tier;
+    char purpose[COH_LEDGER_NAME_BYTES], owner[COH_LEDGER_NAME_BYTES]; /* of extents: "extents" */
+    uint64_t bytes, peak_bytes;
+} coh_ledger_row;
+
+/* Row `index`, from 0; returns 0 past the last. `stream_names` as below. Allocates nothing. */
+int coh_ledger_row_at(const coh_ledger *ledger, const char *const *stream_names,
+                      uint32_t stream_count, uint32_t index, coh_ledger_row *out_row);
+
+/* The rows, one line per entry and per stream in use, as text into buffer (always terminated,
  * cut to fit). `stream_names` (stream_count of them) may be NULL: then numbers. Returns the bytes the
  * whole text needs, terminator included. Allocates nothing. */
 size_t coh_ledger_print(const coh_ledger *ledger, const char *const *stream_names,

@@ -152,8 +152,28 @@ typedef struct coh_engine_facts {
     int32_t store_direct;    /* 1: O_DIRECT, 0: page cache, -1: no store */
     uint64_t store_read_bytes_per_s, store_write_bytes_per_s;
     char kernel_path[128];
+    /* Of the arenas of device and host tier; zero where there is none. */
+    int32_t arena_huge_pages[COH_PLAN_TIERS]; /* 1: the kernel took the advice */
+    int32_t arena_node_count[COH_PLAN_TIERS]; /* NUMA nodes they are spread over */
+    uint64_t arena_touch_ns[COH_PLAN_TIERS];  /* what the first touch took */
 } coh_engine_facts;
 COH_API coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts);
+
+/* Every byte of the tiers by purpose and owner: what is reserved (arenas, working store), and what stands
+ * in the arenas, by stream (owner "extents"; "highest end": the peak that the plan promised). */
+typedef struct coh_engine_ledger_row {
+    const char *tier; /* "device", "host", "disk" */
+    char purpose[32], owner[32];
+    uint64_t bytes, peak_bytes; /* now, and the most so far */
+} coh_engine_ledger_row;
+
+/* Row `index`, from 0; returns 0 past the last. Exact while no step is under way. Allocates nothing. */
+COH_API int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
+                                     coh_engine_ledger_row *out_row);
+
+/* All rows as a table into `text`, cut to fit. Returns the bytes the whole needs, terminator included.
+ * Allocates nothing. */
+COH_API size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes);
 
 /* Instruction set and BLAS core type in use, as it goes into the numeric plan. */
 COH_API const char *coh_kernel_path(void);

@@ -322,6 +322,25 @@ class Train(ProgramTest):
         if os.environ.get("COH_SANITIZER", "none") == "none":  # a sanitizer's shadow is no part of the program
             self.assertLessEqual(done["overhead_bytes"], 128 << 20)
 
+    def test_every_byte_has_a_holder_and_the_start_says_what_the_arena_got(self):
+        flags = ["--steps", 2, "--save", "none", "--device-memory", "64MiB", "--disk", self.folder]
+        done = self.train(*flags, "--json")
+        self.assertRegex(done.err, r"(?m)^arenas: device \d[\d.]* MiB, (huge pages asked for|small pages), on \d+ NUMA")
+        rows = {(row["tier"], row["purpose"], row["owner"]): row for row in done.json["ledger"]}
+        self.assertEqual(rows["device", "device arena", "arena"]["bytes"], done.json["peak_bytes"]["device"])
+        self.assertEqual(rows["device", "highest end", "extents"]["peak_bytes"], done.json["peak_bytes"]["device"])
+        self.assertEqual(rows["disk", "working store", "store"]["bytes"], done.json["peak_bytes"]["disk"])
+        standing = [row for (_, purpose, owner), row in rows.items() if owner == "extents" and purpose != "highest end"]
+        self.assertGreater(len(standing), 5)
+        self.assertLessEqual(sum(row["bytes"] for row in standing), done.json["peak_bytes"]["device"])
+        for row in done.json["ledger"]:
+            self.assertLessEqual(row["peak_bytes"], sum(done.json["peak_bytes"].values()))
+        self.assertNotIn("ledger:", done.err)
+        table = self.train(*flags).err.split("ledger: who held what, in bytes\n")[1].strip().split("\n")
+        shown = {tuple(line.split()[:2]) for line in table}
+        self.assertTrue({("device", "work"), ("device", "state"), ("disk", "working")} <= shown, table)
+        self.assertEqual(len(table), 1 + len(rows))
+
     def test_the_emulated_tier_is_called_emulated(self):
         done = self.train("--steps", 1, "--save", "none", "--emulate-host", "1GiB", "--device-memory", "64MiB")
         self.assertIn("EMULATED", done.err)

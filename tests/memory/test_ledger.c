@@ -155,6 +155,23 @@ static void the_text_names_every_holder_and_is_cut_to_the_buffer(void **state)
     assert_int_equal(strlen(cut), sizeof(cut) - 1);
     assert_memory_equal(cut, text, sizeof(cut) - 1);
     assert_int_equal(coh_ledger_print(ledger, names, 2, NULL, 0), needed);
+    coh_ledger_row row;
+    static const struct {
+        coh_tier tier;
+        const char *purpose, *owner;
+        uint64_t bytes, peak_bytes;
+    } rows[] = { { COH_TIER_HOST, "token window", "data", 12345, 12345 },
+                 { COH_TIER_DEVICE, "grad", "extents", 8192, 8192 },
+                 { COH_TIER_DEVICE, "stream 5", "extents", 77, 77 },
+                 { COH_TIER_DEVICE, "highest end", "extents", 0, 12288 } };
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(coh_ledger_row_at(ledger, names, 2, i, &row), 1);
+        assert_int_equal(row.tier, rows[i].tier);
+        assert_string_equal(row.purpose, rows[i].purpose);
+        assert_string_equal(row.owner, rows[i].owner);
+        assert_true(row.bytes == rows[i].bytes && row.peak_bytes == rows[i].peak_bytes);
+    }
+    assert_int_equal(coh_ledger_row_at(ledger, names, 2, 4, &row), 0);
     coh_ledger_leave(ledger, COH_TIER_DEVICE, 1, 4096, 8192);
     coh_ledger_leave(ledger, COH_TIER_DEVICE, 5, 0, 77);
     coh_ledger_remove(ledger, COH_TIER_HOST, "token window", "data", 12345);

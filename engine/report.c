@@ -1,0 +1,94 @@
+/* What an engine tells of itself: what the machine gave it, and who holds memory. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_state.h"
+#include "engine/step_state.h"
+
+/* ---- facts ---- */
+
+/* Resident bytes of this process; 0 where /proc does not say. */
+static uint64_t resident_bytes(void)
+{
+    char text[128];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (bytes <= 0)
+        return 0;
+    text[bytes] = '\0';
+    const char *second = strchr(text, ' ');
+    return second == NULL ? 0 : strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void read_arenas(const coh_step *step, coh_engine_facts *facts)
+{
+    for (int tier = 0; tier < COH_TIER_DISK; tier++) {
+        coh_arena_facts arena;
+        step->device_ops->arena_facts(step->device, (coh_tier)tier, &arena);
+        facts->arena_huge_pages[tier] = arena.huge_pages;
+        facts->arena_node_count[tier] = arena.node_count;
+        facts->arena_touch_ns[tier] = arena.touch_ns;
+    }
+}
+
+coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
+{
+    *out_facts = (coh_engine_facts){ .store_rung = "none", .store_direct = -1 };
+    uint64_t arenas = 0;
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+        out_facts->arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
+        if (tier != COH_TIER_DISK)
+            arenas += out_facts->arena_bytes[tier];
+    }
+    out_facts->arena_bytes[COH_TIER_DISK] = engine->plan->layout.file_bytes;
+    read_arenas(engine->step, out_facts);
+    uint64_t resident = resident_bytes();
+    out_facts->overhead_bytes = resident > arenas ? resident - arenas : 0;
+    coh_store_facts store;
+    if (coh_step_store_facts(engine->step, &store)) {
+        out_facts->store_rung = store.rung;
+        out_facts->store_direct = store.direct;
+        out_facts->store_read_bytes_per_s = store.read_bytes_per_s;
+        out_facts->store_write_bytes_per_s = store.write_bytes_per_s;
+    }
+    snprintf(out_facts->kernel_path, sizeof(out_facts->kernel_path), "%s", coh_kernel_path());
+    return COH_OK;
+}
+
+/* ---- ledger ---- */
+
+static void name_streams(const char **names)
+{
+    for (int stream = 0; stream < COH_STREAM_COUNT; stream++)
+        names[stream] = coh_stream_name((coh_stream)stream);
+}
+
+int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
+                             coh_engine_ledger_row *out_row)
+{
+    const char *names[COH_STREAM_COUNT];
+    coh_ledger_row row;
+    name_streams(names);
+    *out_row = (coh_engine_ledger_row){ .tier = "" };
+    if (!coh_ledger_row_at(engine->ledger, names, COH_STREAM_COUNT, index, &row))
+        return 0;
+    out_row->tier = coh_tier_name(row.tier);
+    snprintf(out_row->purpose, sizeof(out_row->purpose), "%s", row.purpose);
+    snprintf(out_row->owner, sizeof(out_row->owner), "%s", row.owner);
+    out_row->bytes = row.bytes;
+    out_row->peak_bytes = row.peak_bytes;
+    return 1;
+}
+
+size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes)
+{
+    const char *names[COH_STREAM_COUNT];
+    name_streams(names);
+    return coh_ledger_print(engine->ledger, names, COH_STREAM_COUNT, text, text_bytes);
+}
