@@ -75,7 +75,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                          0, 0, "sequences per optimizer step (default 8)" },
     [CLI_FLAG_MICRO_BATCH] = { "micro-batch", "N", CLI_VALUE_INTEGER, AT(micro_batch), 1, 1 << 20,
                                "--micro-batch 4", RUNS, 0, 0,
-                               "sequences at a time (default: largest divisor of --batch <= 8)" },
+                               "sequences at a time (default: largest divisor of --batch <= 8 that "
+                               "fits)" },
     [CLI_FLAG_SEQUENCE] = { "sequence", "N", CLI_VALUE_INTEGER, AT(sequence), 1, 1 << 24,
                             "--sequence 256", RUNS | EVAL, 0, 0,
                             "tokens per sequence (default 256; eval: as trained)" },

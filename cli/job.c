@@ -72,16 +72,99 @@ static coh_status check_sequence(const cli_job *job)
                     job->recipe.sequence, job->model.gpt2.positions, job->model.name);
 }
 
-static coh_status make_plan(cli_job *job)
+/* ---- the plan, and the micro-batch it is for ---- */
+
+static void drop_plan(cli_job *job)
+{
+    coh_plan_destroy(job->plan);
+    coh_graph_destroy(job->graph);
+    job->plan = NULL;
+    job->graph = NULL;
+}
+
+/* `any_disk`: as if --disk were given, without a limit. */
+static coh_status make_plan(cli_job *job, int any_disk)
 {
     const cli_recipe *recipe = &job->recipe;
+    drop_plan(job);
     CLI_TRY(
         coh_gpt2_train_graph(&job->model.gpt2, recipe->micro_batch, recipe->sequence, &job->graph));
     cli_budget_plan_options(job->options, COH_PLAN_TRAIN, &job->plan_options);
+    if (any_disk)
+        job->plan_options.disk_bytes = UINT64_MAX;
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.deferred_update = recipe->clip > 0;
     CLI_TRY(cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan));
     return coh_plan_summarize(job->plan, &job->summary);
+}
+
+/* Goes down the divisors of the batch until one fits: COH_OK. COH_ERR_FULL: none does, and the sentence is
+ * that of the smallest. */
+static coh_status plan_smaller(cli_job *job, int any_disk)
+{
+    coh_status status = COH_ERR_FULL;
+    cli_recipe *recipe = &job->recipe;
+    while (status == COH_ERR_FULL && recipe->micro_batch > 1) {
+        do
+            recipe->micro_batch--;
+        while (recipe->batch % recipe->micro_batch != 0);
+        status = make_plan(job, any_disk);
+    }
+    return status;
+}
+
+/* No micro-batch that may be taken fits: the change that costs least is looked for and named. */
+static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
+{
+    char why[1024], bytes[32];
+    const cli_options *options = job->options;
+    coh_status status = COH_ERR_FULL;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (!may_lower && wanted > 1) {
+        status = plan_smaller(job, 0);
+        if (status == COH_OK)
+            return cli_fail(COH_ERR_FULL, "%s; or give --micro-batch %" PRId64 ": other rounding",
+                            why, job->recipe.micro_batch);
+    } else if (wanted > 1) {
+        snprintf(why, sizeof(why), "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s",
+                 wanted, coh_last_error());
+    }
+    if (status != COH_ERR_FULL)
+        return status;
+    if (options->disk_folder[0] || options->emulate_host_bytes)
+        return cli_fail(COH_ERR_FULL, "%s", why);
+    job->recipe.micro_batch = wanted;
+    status = make_plan(job, 1);
+    if (status == COH_ERR_FULL && may_lower)
+        status = plan_smaller(job, 1);
+    if (status == COH_ERR_FULL)
+        return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s",
+                        coh_last_error());
+    CLI_TRY(status);
+    return cli_fail(
+        COH_ERR_FULL,
+        "%s; the smallest change: --disk DIR, with %s there micro-batch %" PRId64 " fits", why,
+        coh_size_format(job->summary.peak_bytes[2], bytes, sizeof(bytes)), job->recipe.micro_batch);
+}
+
+/* The micro-batch is part of the numeric plan, so a budget changes it only where nothing else helps, and
+ * never in a run that goes on: there it was chosen already. */
+static coh_status choose_plan(cli_job *job)
+{
+    int64_t wanted = job->recipe.micro_batch;
+    int may_lower = !job->resumed && !cli_given(job->options, CLI_FLAG_MICRO_BATCH);
+    coh_status status = make_plan(job, 0);
+    if (status != COH_ERR_FULL || job->options->plan_file)
+        return status;
+    if (may_lower && wanted > 1)
+        status = plan_smaller(job, 0);
+    if (status == COH_ERR_FULL)
+        return refuse(job, wanted, may_lower);
+    CLI_TRY(status);
+    cli_note("micro-batch %" PRId64 " -> %" PRId64
+             ": other rounding; nothing larger fits this budget",
+             wanted, job->recipe.micro_batch);
+    return COH_OK;
 }
 
 coh_status cli_job_open(const cli_options *options, cli_job *out_job)
@@ -91,7 +174,7 @@ coh_status cli_job_open(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_budget_check(options), fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
-    CLI_TRY_GOTO(status, make_plan(out_job), fail);
+    CLI_TRY_GOTO(status, choose_plan(out_job), fail);
     return COH_OK;
 fail:
     cli_job_close(out_job);
@@ -100,12 +183,9 @@ fail:
 
 void cli_job_close(cli_job *job)
 {
-    coh_plan_destroy(job->plan);
-    coh_graph_destroy(job->graph);
+    drop_plan(job);
     coh_checkpoint_close(job->checkpoint);
     coh_tokenizer_close(job->tokenizer);
-    job->plan = NULL;
-    job->graph = NULL;
     job->checkpoint = NULL;
     job->tokenizer = NULL;
 }

@@ -37,8 +37,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 /* The note. Allocates nothing. Fails: COH_ERR_ARGUMENT when paths are too long for it. */
 coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note);
 
-/* Largest divisor of `batch` that is at most 8: fixed by the batch alone, never by a budget, because
- * the micro-batch is part of the numeric plan. */
+/* Largest divisor of `batch` that is at most 8: fixed by the batch alone, not by a budget, because the
+ * micro-batch is part of the numeric plan (where it cannot fit: job.h). */
 int64_t cli_default_micro_batch(int64_t batch);
 
 #endif

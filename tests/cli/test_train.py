@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import shutil
@@ -250,6 +251,41 @@ class Train(ProgramTest):
         self.train("--steps", 1, "--save", self.path("run"))
         done = self.resumed(self.path("run"), "--steps", 2, "--micro-batch", 1)
         self.assertIn("micro-batch 2 -> 1: other rounding", done.err)
+
+    def test_a_budget_changes_the_micro_batch_only_where_nothing_else_fits_and_says_so(self):
+        big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2", "--recompute", "none"]
+        need = {n: self.succeeds("plan", *big, "--micro-batch", n, "--json").json["in_memory_bytes"] for n in (4, 2, 1)}
+        budget = ["--device-memory", f"{need[2]}B"]
+        self.assertLess(need[2], need[4])
+        planned = self.succeeds("plan", *big, *budget, "--json")
+        self.assertIn("micro-batch 4 -> 2: other rounding", planned.err)
+        self.assertEqual(planned.json["micro_batch"], 2)
+        lowered = self.train("--steps", 2, "--save", self.path("run"), *budget, model=big)
+        self.assertIn("micro-batch 4 -> 2: other rounding", lowered.err)
+        given = self.train("--steps", 2, "--save", "none", *budget, "--micro-batch", 2, model=big)
+        self.assertNotIn("other rounding", given.err)
+        self.assertEqual(self.says_hash(lowered), self.says_hash(given))
+        # with a disk the default fits, so it stays
+        disk = self.succeeds("plan", *big, *budget, "--disk", self.folder, "--json")
+        self.assertNotIn("other rounding", disk.err)
+        self.assertEqual(disk.json["micro_batch"], 4)
+        # what is said to fit does, and a run that goes on keeps what it has
+        self.fails(3, "plan", *big, *budget, "--micro-batch", 4, says="--micro-batch 2: other rounding")
+        resumed = self.fails(3, "train", "--resume", self.path("run"), "--steps", 3, "--recompute", "none", "--device-memory",
+                             f"{need[1]}B", says="--micro-batch 1: other rounding")
+        self.assertNotIn("->", resumed.err)
+
+    def test_what_fits_nowhere_is_refused_with_the_smallest_change(self):
+        big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2"]
+        done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
+        self.assertIn("no micro-batch from 4 down to 1 fits", done.err)
+        self.assertIn("micro-batch 4 fits", done.err)
+        self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", self.folder)
+        done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
+        least = int(re.search(r"raise --device-memory to (\d+)B", done.err)[1])
+        fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder)
+        self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
+        self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
 
     def test_an_exploding_run_stops_with_a_reason_and_saves_nothing_broken(self):
         flags = ["--steps", 40, "--lr", "100", "--warmup", 0, "--weight-decay", "100", "--save", self.path("run")]
