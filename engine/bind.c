@@ -128,17 +128,51 @@ static coh_status bind_uses(coh_bound *bound)
     return COH_OK;
 }
 
-static coh_status bind_extents(coh_bound *bound)
+/* Which extent at the end goes on as which at the begin of the next run. */
+static coh_status bind_successors(const coh_layout *layout, coh_bound *bound)
 {
     const coh_program *program = bound->program;
-    for (int parity = 0; parity < 2; parity++) {
-        COH_TRY(COH_ALLOC(program->extent_count, &bound->extents[parity]));
-        for (uint32_t e = 0; e < program->extent_count; e++) {
-            atomic_init(&bound->extents[parity][e].remaining, program->extents[e].use_count);
-            atomic_init(&bound->extents[parity][e].entered, program->extents[e].at_begin);
-        }
+    uint32_t *begins = NULL; /* by chunk and tier: 1 + extent */
+    COH_TRY(COH_ALLOC((size_t)layout->chunk_count * COH_TIER_COUNT, &begins));
+    for (uint32_t e = 0; e < program->extent_count; e++) {
+        const coh_extent *extent = &program->extents[e];
+        if (extent->at_begin && !extent->at_end)
+            begins[(size_t)extent->chunk * COH_TIER_COUNT + extent->tier] = e + 1;
     }
+    for (uint32_t e = 0; e < program->extent_count; e++) {
+        const coh_extent *extent = &program->extents[e];
+        uint32_t next = begins[(size_t)extent->chunk * COH_TIER_COUNT + extent->tier];
+        if (!extent->at_end || extent->at_begin || next == 0 || extent->use_count == 0)
+            continue;
+        bound->goes_on_as[e] = next;
+        bound->comes_from[next - 1] = 1;
+    }
+    coh_free(begins);
     return COH_OK;
+}
+
+static coh_status bind_extents(const coh_layout *layout, coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(program->extent_count, &bound->goes_on_as));
+    COH_TRY(COH_ALLOC(program->extent_count, &bound->comes_from));
+    for (int parity = 0; parity < 2; parity++)
+        COH_TRY(COH_ALLOC(program->extent_count, &bound->extents[parity]));
+    COH_TRY(bind_successors(layout, bound));
+    coh_bound_reset(bound, 0);
+    return COH_OK;
+}
+
+void coh_bound_reset(coh_bound *bound, uint64_t number)
+{
+    const coh_program *program = bound->program;
+    for (uint32_t parity = 0; parity < 2; parity++)
+        for (uint32_t e = 0; e < program->extent_count; e++) {
+            coh_extent_state *state = &bound->extents[parity][e];
+            uint32_t waits_for_one = parity != number % 2 && bound->comes_from[e];
+            atomic_store(&state->remaining, program->extents[e].use_count + waits_for_one);
+            atomic_store(&state->entered, program->extents[e].at_begin);
+        }
 }
 
 /* A program that makes residents without having found them (INIT) replaces what stood there. */
@@ -249,7 +283,7 @@ coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_
     *out_bound = (coh_bound){ .program = program };
     COH_TRY(bind_lanes(step, out_bound));
     COH_TRY(bind_uses(out_bound));
-    COH_TRY(bind_extents(out_bound));
+    COH_TRY(bind_extents(step->layout, out_bound));
     COH_TRY(bind_replaced(step->layout, out_bound));
     COH_TRY(count_versions(step->layout, out_bound));
     return bind_calls(step, out_bound);
@@ -264,6 +298,8 @@ void coh_bound_fini(coh_bound *bound)
     coh_free(bound->use_begin);
     coh_free(bound->extents[0]);
     coh_free(bound->extents[1]);
+    coh_free(bound->goes_on_as);
+    coh_free(bound->comes_from);
     coh_free(bound->versions_per_run);
     coh_free(bound->replaced);
     *bound = (coh_bound){ 0 };

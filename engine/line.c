@@ -43,9 +43,11 @@ void coh_line_begin(void *context, uint64_t number, uint32_t index)
 }
 
 /* The last user has retired. The counts start over for the next ticket of this parity. */
-static void leave(coh_step *step, const coh_extent *extent, coh_extent_state *state)
+static void leave(coh_step *step, const coh_bound *bound, uint32_t index, coh_extent_state *state)
 {
-    atomic_store_explicit(&state->remaining, extent->use_count, memory_order_relaxed);
+    const coh_extent *extent = &bound->program->extents[index];
+    atomic_store_explicit(&state->remaining, extent->use_count + bound->comes_from[index],
+                          memory_order_relaxed);
     atomic_store_explicit(&state->entered, extent->at_begin, memory_order_relaxed);
     if (extent->at_end)
         return;
@@ -56,16 +58,25 @@ static void leave(coh_step *step, const coh_extent *extent, coh_extent_state *st
         memset((char *)step->arenas[extent->tier] + extent->offset, 0xff, extent->bytes);
 }
 
+/* Takes one user off an extent in the run of that parity. Returns whether it was the last. */
+static int take_off(coh_step *step, const coh_bound *bound, uint64_t parity, uint32_t index)
+{
+    coh_extent_state *state = &bound->extents[parity][index];
+    if (atomic_fetch_sub_explicit(&state->remaining, 1, memory_order_acq_rel) != 1)
+        return 0;
+    leave(step, bound, index, state);
+    return 1;
+}
+
 void coh_line_end(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     const coh_bound *bound = coh_step_ticket(step, number)->bound;
     const coh_instruction *line = &bound->program->lines[index];
-    coh_extent_state *states = bound->extents[number % 2];
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
-        coh_extent_state *state = &states[bound->uses[i]];
-        if (atomic_fetch_sub_explicit(&state->remaining, 1, memory_order_acq_rel) == 1)
-            leave(step, &bound->program->extents[bound->uses[i]], state);
+        uint32_t extent = bound->uses[i];
+        if (take_off(step, bound, number % 2, extent) && bound->goes_on_as[extent] > 0)
+            (void)take_off(step, bound, (number + 1) % 2, bound->goes_on_as[extent] - 1);
     }
     if (line->lane != COH_LANE_COMPUTE)
         atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);

@@ -185,8 +185,8 @@ void coh_step_stamp(coh_step *step, coh_ticket *ticket)
 /* ---- tickets ---- */
 
 /* At a quiet point: the runs of the last program count into the chunks' generations; the next one
- * starts from repetition 0. */
-static void change_program(coh_step *step, coh_program_kind kind)
+ * starts from repetition 0 with ticket `number`. */
+static void change_program(coh_step *step, coh_program_kind kind, uint64_t number)
 {
     const coh_bound *before = &step->bounds[step->running];
     for (uint32_t chunk = 0; step->repetition_count > 0 && chunk < step->layout->chunk_count;
@@ -194,7 +194,8 @@ static void change_program(coh_step *step, coh_program_kind kind)
         step->generations[chunk] += step->repetition_count * before->versions_per_run[chunk];
     step->repetition_count = 0;
     step->running = kind;
-    const coh_bound *bound = &step->bounds[kind];
+    coh_bound *bound = &step->bounds[kind];
+    coh_bound_reset(bound, number);
     for (uint32_t i = 0; i < bound->replaced_count; i++) {
         const coh_resident *resident = &step->layout->residents[bound->replaced[i]];
         const coh_chunk *chunk = &step->layout->chunks[resident->chunk];
@@ -237,7 +238,7 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
     uint64_t number = submitted_count(step) + 1;
     if (kind != COH_PROGRAM_BODY || step->running != COH_PROGRAM_BODY) {
         COH_TRY(coh_step_quiet(step));
-        change_program(step, kind);
+        change_program(step, kind, number);
     } else if (number > 2) {
         COH_TRY(wait_finished(step, number - 2));
     }

@@ -22,7 +22,13 @@ typedef struct coh_bound_port {
     uint8_t role, port;
 } coh_bound_port;
 
-/* Extents are counted twice over, by the parity of the ticket: two tickets of one program overlap. */
+/* Extents are counted twice over, by the parity of the ticket: two tickets of one program overlap.
+ *
+ *   run n      ... | READ w | BWD | NORM |            an extent that is there at the end
+ *   run n + 1                 | WRITE w |  leave?     goes on as one that is there at the begin
+ *
+ * Where the second is left in its run, users of the first may still be at work: it counts the first as
+ * one more user, which takes itself off when its own count is done. */
 typedef struct coh_extent_state {
     _Atomic uint32_t remaining; /* uses left; lanes take off (acquire-release) */
     _Atomic uint32_t entered;   /* the first user sets it, the last one clears it */
@@ -34,6 +40,8 @@ typedef struct coh_bound {
     coh_bound_port *ports;                /* by binding */
     uint32_t *uses, *use_begin;           /* distinct extents of line i: [use_begin[i], [i + 1]) */
     coh_extent_state *extents[2];
+    uint32_t *goes_on_as; /* by extent: 1 + the one of the next run that is left there; 0: none */
+    uint8_t *comes_from;  /* by extent: 1: it is the one that another goes on as */
     /* By chunk: versions one run makes. A chunk's generation in the store is what all runs before made,
      * plus this per repetition, plus the line's version. */
     uint32_t *versions_per_run;
@@ -189,6 +197,8 @@ uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input);
 /* Looks up all that the lines of `program` need. Fails: COH_ERR_MEMORY, COH_ERR_INTERNAL. */
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound);
 void coh_bound_fini(coh_bound *bound); /* accepts a zeroed struct */
+/* Before the first of several runs, which has ticket `number`: all counts as if nothing ran. */
+void coh_bound_reset(coh_bound *bound, uint64_t number);
 
 /* The bytes of an operand in its arena. Not for files. */
 static inline void *coh_operand_data(const coh_step *step, const coh_operand *operand)
