@@ -37,7 +37,7 @@ class Allocations(ProgramTest):
         self.assertEqual(state, "counted", "the two reports were not seen")
         frees = counts.pop("free")
         total = sum(counts.values()) + frees
-        print(f"figure: {name}: {total} (mappings seen by the {seen_by})")
+        print(f"figure: {name}: {total} in steps 3 to {STEPS} (mappings: {seen_by})")
         self.assertEqual(total, 0, f"{counts}, {frees} frees\n{traces}")
         return result
 

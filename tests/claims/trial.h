@@ -16,7 +16,7 @@
 enum { TRIAL_STEPS_MOST = 8, TRIAL_PERCENT_SMALLEST = -1 };
 
 typedef struct trial_subject {
-    const char *preset;
+    const char *preset;                    /* NULL: `config` is given */
     int64_t vocabulary, sequences, tokens; /* of a micro-batch */
     coh_gpt2_config config;
     coh_graph *graph;
