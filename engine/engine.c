@@ -159,12 +159,16 @@ coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
     COH_TRY(coh_engine_check_idle(engine, coh_program_kind_name(kind)));
     uint64_t ticket;
     coh_step_result result;
-    COH_TRY(coh_step_submit(engine->step, kind, feed, &ticket));
-    COH_TRY(coh_step_quiet(engine->step));
-    COH_TRY(coh_step_await(engine->step, ticket, &result));
-    if (out_result != NULL)
+    coh_status status = coh_step_submit(engine->step, kind, feed, &ticket);
+    if (status == COH_OK)
+        status = coh_step_quiet(engine->step);
+    if (status == COH_OK)
+        status = coh_step_await(engine->step, ticket, &result);
+    if (status == COH_OK && out_result != NULL)
         *out_result = result;
-    return COH_OK;
+    if (coh_step_failure(engine->step) != COH_OK)
+        coh_step_halt(engine->step); /* the visitor's context is the caller's */
+    return status;
 }
 
 static coh_status check_input(const coh_engine *engine, const coh_step_input *input)

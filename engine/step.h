@@ -85,6 +85,10 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_
 /* The first failure of any line, its sentence made this thread's last error; or COH_OK. Any thread. */
 coh_status coh_step_failure(coh_step *step);
 
+/* Ends all threads; what runs is cut off. After a failure, before what a feed points to goes away: a line
+ * that had begun still looks at it. The step then only tells its failure and is destroyed. */
+void coh_step_halt(coh_step *step);
+
 /* Waits until all lanes have retired everything submitted. */
 coh_status coh_step_quiet(coh_step *step);
 

@@ -227,7 +227,7 @@ static int is_at_rest(coh_step *step)
     return 1;
 }
 
-static void stop_threads(coh_step *step)
+void coh_step_halt(coh_step *step)
 {
     char text[COH_ERROR_TEXT_BYTES];
     coh_error_save(text);
@@ -236,16 +236,20 @@ static void stop_threads(coh_step *step)
     coh_error_restore(text);
     if (step->issuer_is_started)
         pthread_join(step->issuer, NULL);
+    step->issuer_is_started = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         coh_lane_thread *thread = &step->threads[lane];
         if (thread->is_started)
             pthread_join(thread->thread, NULL);
         coh_free(thread->ring);
         coh_free(thread->completions);
+        *thread = (coh_lane_thread){ 0 };
     }
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        if (step->queues[lane] != NULL)
+        if (step->queues[lane] != NULL) {
             step->device_ops->queue_destroy(step->queues[lane]);
+            step->queues[lane] = NULL;
+        }
 }
 
 static void release_arenas(coh_step *step, int is_orderly)
@@ -266,7 +270,7 @@ void coh_step_destroy(coh_step *step)
         return;
     int is_orderly = step->issuer_is_started && is_at_rest(step);
     if (step->mutex_is_made)
-        stop_threads(step);
+        coh_step_halt(step);
     if (step->store != NULL)
         step->store_ops->close(step->store);
     if (step->store_is_counted)

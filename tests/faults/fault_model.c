@@ -27,7 +27,7 @@ enum { SEQUENCES = 2, TOKENS = 8, MICROBATCHES = 2, VOCABULARY = 96, CHANNELS = 
 static coh_status two_operator_graph(coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
-    coh_tensor input[2], x, loss;
+    coh_tensor input[2], x = { 0 }, loss;
     const coh_shape ids = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { SEQUENCES, TOKENS } };
     const coh_embedding_attributes embedding = { .vocabulary = VOCABULARY,
                                                  .channels = CHANNELS,
@@ -114,6 +114,13 @@ void fault_engine_options(const char *store, coh_engine_options *out_options)
     out_options->store = store;
 }
 
+static float clip_norm = 1.0f;
+
+void fault_set_clip(float norm)
+{
+    clip_norm = norm;
+}
+
 coh_step_input fault_step_input(uint64_t step)
 {
     static int32_t tokens[MICROBATCHES * SEQUENCES * TOKENS], targets[sizeof(tokens) / 4];
@@ -124,20 +131,23 @@ coh_step_input fault_step_input(uint64_t step)
     return (coh_step_input){ .step = step,
                              .seed = FAULT_SEED,
                              .learning_rate = 1e-3f,
-                             .clip = 1.0f,
+                             .clip = clip_norm,
                              .inputs = { tokens, targets } };
 }
 
 coh_status fault_train(coh_engine *engine, uint64_t from, uint64_t to, uint64_t *out_hash)
 {
-    for (uint64_t step = from; step < to; step++) {
+    coh_status status = COH_OK;
+    coh_step_result result;
+    for (uint64_t step = from; step < to && status == COH_OK; step++) {
         const coh_step_input input = fault_step_input(step);
-        coh_step_result result;
-        coh_status status = coh_engine_step(engine, &input, &result);
-        if (status != COH_OK)
-            return status;
+        status = coh_engine_submit(engine, &input);
+        if (status == COH_OK && step > from)
+            status = coh_engine_wait(engine, &result);
     }
-    return coh_engine_hash(engine, out_hash);
+    if (status == COH_OK && to > from)
+        status = coh_engine_wait(engine, &result);
+    return status == COH_OK ? coh_engine_hash(engine, out_hash) : status;
 }
 
 coh_status fault_run(const coh_plan *plan, const coh_engine_options *options,

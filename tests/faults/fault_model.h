@@ -28,10 +28,13 @@ uint64_t fault_smallest_bytes(const coh_graph *graph);
 /* Options of an engine on `store` in the folder this test runs in. */
 void fault_engine_options(const char *store, coh_engine_options *out_options);
 
+/* The norm that steps clip to; 0 (updates in backward): off. 1 unless set. */
+void fault_set_clip(float norm);
+
 /* What step `step` is trained on. The bytes live until the next call. */
 coh_step_input fault_step_input(uint64_t step);
 
-/* Steps [from, to), then the hash. The first failure. */
+/* Steps [from, to), two under way wherever there are two, then the hash. The first failure. */
 coh_status fault_train(coh_engine *engine, uint64_t from, uint64_t to, uint64_t *out_hash);
 
 /* A run of FAULT_STEPS from FAULT_SEED on a new engine. *out_engine lives (or is NULL) whatever comes

@@ -32,6 +32,8 @@ def folder_of_runs():
 
 
 class Killed(ProgramTest):
+    undisturbed = None  # (hash, seconds), the same for every test
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="cohobate-kill-", dir=folder_of_runs())
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -42,11 +44,12 @@ class Killed(ProgramTest):
         self.new_run = ["train", *TINY, "--data", self.text, "--steps", STEPS, "--save-every", 1]
 
     def whole_run(self):
-        begin = time.monotonic()
-        done = self.succeeds(*self.new_run, "--save", self.path("whole"))
-        self.seconds = time.monotonic() - begin
-        shutil.rmtree(self.path("whole"))
-        return self.says_hash(done)
+        if Killed.undisturbed is None:
+            begin = time.monotonic()
+            done = self.succeeds(*self.new_run, "--save", self.path("whole"))
+            Killed.undisturbed = self.says_hash(done), time.monotonic() - begin
+            shutil.rmtree(self.path("whole"))
+        return Killed.undisturbed[0]
 
     def go_on(self, folder):
         """The command that continues the run in `folder`, from whatever it holds."""
@@ -82,7 +85,7 @@ class Killed(ProgramTest):
                 attempts += 1
                 process = start(*self.go_on(folder), *self.budgets[attempts % 2])
                 try:
-                    process.communicate(timeout=self.random.uniform(0, 0.7 * self.seconds))
+                    process.communicate(timeout=self.random.uniform(0, 0.7 * Killed.undisturbed[1]))
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.communicate(timeout=HANG_S)
@@ -120,16 +123,24 @@ class Killed(ProgramTest):
             self.finish(folder, expected)
             print(f"figure: {variable}: {dead} deaths of gpt2-nano, each went on")
 
-    def test_a_disk_that_fails_in_a_save_gives_the_right_exit_code_and_the_run_goes_on(self):
-        expected = self.whole_run()
+    def test_a_disk_that_fails_in_the_last_save_gives_the_right_exit_code(self):
         folder = self.path("run")
-        os.mkdir(folder)
         for code, how in ((5, ""), (3, ":28")):  # EIO; ENOSPC
             at = self.random.randint(1, 100)
-            self.fails(code, *self.go_on(folder), env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
-            self.assertEqual([name for name in os.listdir(folder) if "partial" in name], [])
-        self.succeeds(*self.go_on(folder), env=environment(COH_TEST_FAIL_AT="20:short"))
-        self.finish(folder, expected)
+            self.fails(code, "train", *TINY, "--data", self.text, "--steps", 2, "--save", folder,
+                       env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
+            self.assertEqual([name for name in os.listdir(folder) if name.startswith("step")], [])
+
+    def test_a_disk_that_fails_in_a_save_on_the_way_costs_that_checkpoint_only(self):
+        expected = self.whole_run()
+        for how in ("", ":28", ":short"):
+            folder = self.path("run" + how)
+            os.mkdir(folder)
+            at = self.random.randint(1, 100)
+            done = self.succeeds(*self.go_on(folder), env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
+            self.assertEqual(self.says_hash(done), expected)
+            self.assertEqual("nothing was saved after step 1:" in done.err, how != ":short")
+            self.finish(folder, expected)
 
 
 if __name__ == "__main__":

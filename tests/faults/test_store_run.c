@@ -1,5 +1,5 @@
-/* A streamed training run in which one operation of the working store goes wrong, for every operation:
- * the run ends with the right status and a sentence, or with the numbers of the undisturbed run. */
+/* A streamed life (init, two steps, hash, evaluation, save, load, hash) in which one operation of the
+ * working store goes wrong, for every operation: it ends with the right status and a sentence, or with the numbers of the undisturbed run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "offload/store.h"
 #include "tests/faults/fault_model.h"
@@ -19,11 +20,13 @@
 enum { RUN_SECONDS = 60 }; /* of one run that takes milliseconds */
 
 static const char *store;
+static char folder[64], path[80], partial[96];
 static fault_model_size size;
 static coh_graph *graph;
 static coh_plan *plan;
 static uint64_t expected_hash;
-static int64_t stride; /* 1: every operation */
+static int64_t stride;      /* 1: every operation */
+static uint64_t host_bytes; /* 0: the disk is the only far tier */
 static int64_t operation_count;
 
 static const coh_fault_plan no_faults = {
@@ -39,14 +42,20 @@ static int set_up(void **state)
     coh_plan *in_memory;
     coh_engine *engine;
     fault_watchdog(RUN_SECONDS, "set-up");
+    fault_make_folder(folder);
+    snprintf(path, sizeof(path), "%s/save", folder);
+    snprintf(partial, sizeof(partial), "%s.partial", path);
     assert_int_equal(fault_graph(size, &graph), COH_OK);
     fault_plan_options(0, &options);
+    options.deferred_update = host_bytes == 0;
     assert_int_equal(coh_plan_create(graph, &options, &in_memory), COH_OK);
     fault_engine_options(NULL, &engine_options);
     assert_int_equal(fault_run(in_memory, &engine_options, &engine, &expected_hash), COH_OK);
     fault_destroy(engine);
     coh_plan_destroy(in_memory);
     fault_plan_options(fault_smallest_bytes(graph), &options);
+    options.emulate_host_bytes = host_bytes;
+    options.deferred_update = host_bytes == 0;
     assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
     return 0;
 }
@@ -56,6 +65,7 @@ static int tear_down(void **state)
     (void)state;
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
+    fault_remove_tree(folder);
     return 0;
 }
 
@@ -66,7 +76,31 @@ typedef struct outcome {
     uint64_t operation_count;
 } outcome;
 
-/* One run under `faults`. A failed engine answers with the same failure until it is destroyed. */
+static coh_status live(const coh_engine_options *options, coh_engine **out_engine,
+                       uint64_t *out_hash)
+{
+    const coh_checkpoint_note note = { .step = FAULT_STEPS, .json = "{}" };
+    const coh_step_input input = fault_step_input(FAULT_STEPS);
+    double loss;
+    uint64_t hash = 0;
+    coh_status status = fault_run(plan, options, out_engine, &hash);
+    assert_true(status != COH_OK || hash == expected_hash);
+    if (status == COH_OK)
+        status = coh_engine_evaluate(*out_engine, &input, &loss);
+    if (status == COH_OK)
+        status = coh_engine_save(*out_engine, path, &note);
+    /* A save that failed never was. */
+    assert_int_equal(access(path, F_OK) == 0, status == COH_OK);
+    assert_int_not_equal(access(partial, F_OK), 0);
+    if (status == COH_OK)
+        status = coh_engine_load(*out_engine, path, NULL);
+    if (status == COH_OK)
+        status = coh_engine_hash(*out_engine, out_hash);
+    fault_remove_tree(path);
+    return status;
+}
+
+/* One life under `faults`. A failed engine answers with the same failure until it is destroyed. */
 static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t n)
 {
     char name[96];
@@ -77,7 +111,8 @@ static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t 
     fault_watchdog(RUN_SECONDS, name);
     fault_engine_options(store, &options);
     coh_store_fault_plan(faults);
-    out.status = fault_run(plan, &options, &engine, &out.hash);
+    out.hash = 0;
+    out.status = live(&options, &engine, &out.hash);
     out.was_hit = coh_store_fault_was_hit();
     out.operation_count = coh_store_fault_operations();
     if (out.status != COH_OK) {
@@ -184,12 +219,15 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
     assert_true(found_count > 9 * unread_count);
 }
 
-/* test_store_run STORE [STRIDE]: which store; the larger model, every STRIDEth operation of it. */
+/* test_store_run STORE [STRIDE [HOST-KIB]]: which store; the larger model, every STRIDEth operation of it;
+ * with an emulated host tier between device and disk and updates in backward. */
 int main(int argument_count, char **arguments)
 {
     store = argument_count > 1 ? arguments[1] : "mem";
     size = argument_count > 2 ? FAULT_TINY_GPT : FAULT_TWO_OPERATORS;
     stride = argument_count > 2 ? strtol(arguments[2], NULL, 10) : 1;
+    host_bytes = argument_count > 3 ? strtoull(arguments[3], NULL, 10) << 10 : 0;
+    fault_set_clip(host_bytes == 0 ? 1.0f : 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory),
         cmocka_unit_test(every_operation_that_fails_with_eio_ends_the_run),
