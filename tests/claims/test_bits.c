@@ -1,5 +1,5 @@
-/* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against every other way
- * of running the same numeric plan. */
+/* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against every
+ * other way of running the same numeric plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
