@@ -110,7 +110,7 @@ static int save_matters(const cli_run *run)
  * that failed refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
-    if (save_matters(run) || (status != COH_ERR_IO && status != COH_ERR_FULL))
+    if (save_matters(run) || status != COH_ERR_IO)
         return status;
     CLI_TRY(coh_engine_drain(run->engine));
     cli_report_break(&run->report);

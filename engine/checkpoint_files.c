@@ -73,10 +73,8 @@ int coh_checkpoint_unlink(coh_file_ops *ops, const char *path)
 
 coh_status coh_file_fail(int error, const char *what, const char *path)
 {
-    int is_full = error == -ENOSPC || error == -EDQUOT || error == -EFBIG;
     const char *reason = strerrordesc_np(-error); /* strerror may allocate */
-    return coh_fail(is_full ? COH_ERR_FULL : COH_ERR_IO, "cannot %s %s: %s", what, path,
-                    reason ? reason : "unknown error");
+    return coh_fail(COH_ERR_IO, "cannot %s %s: %s", what, path, reason ? reason : "unknown error");
 }
 
 coh_status coh_checkpoint_remove(const char *path)

@@ -45,7 +45,7 @@ coh_status coh_checkpoint_offsets(const coh_logical_tensor *tensors, uint32_t te
  * there is no failure. 0 or -errno: -ENOTEMPTY when the folder holds anything else. */
 int coh_checkpoint_unlink(coh_file_ops *ops, const char *path);
 
-/* COH_ERR_FULL or COH_ERR_IO with "<what> <path>: <reason of -errno>". */
+/* COH_ERR_IO with "<what> <path>: <reason of -errno>", a full disk included. */
 coh_status coh_file_fail(int error, const char *what, const char *path);
 
 #endif

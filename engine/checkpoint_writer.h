@@ -38,15 +38,15 @@ uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer);
  * files' space in it. The folder that holds `path` must exist. `note_json`: the caller's object,
  * NULL for "{}"; checked and copied now.
  * Fails: COH_ERR_ARGUMENT (path exists or is too long; note is not one JSON object, or has a
- * duplicate key, or is too long), COH_ERR_FULL (disk: bytes needed), COH_ERR_IO. Nothing is left
+ * duplicate key, or is too long), COH_ERR_IO (a full disk too: bytes needed). Nothing is left
  * behind then. */
 coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char *path,
                                        const char *note_json);
 
 /* Elements [element_begin, element_begin + count) of a tensor: whole grains (the tensor's last may
  * be short). Data must be the drained state of one step.
- * Fails: COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO,
- * COH_ERR_FULL; COH_ERR_INTERNAL. The caller aborts then. */
+ * Fails: COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO;
+ * COH_ERR_INTERNAL. The caller aborts then. */
 coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
                                      uint64_t element_begin, uint64_t count, const float *data);
 
@@ -57,7 +57,7 @@ typedef struct coh_checkpoint_seal {
 
 /* Checks that every grain of every tensor came once, makes all durable, and renames the folder to
  * its path. `out_hash` (may be NULL): the logical hash, as coh_engine_hash gives it.
- * Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_FULL, COH_ERR_ARGUMENT (path
+ * Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_ARGUMENT (path
  * has come to exist). Nothing is left behind then; no abort is needed. */
 coh_status coh_checkpoint_writer_finish(coh_checkpoint_writer *writer,
                                         const coh_checkpoint_seal *seal, uint64_t *out_hash);

@@ -37,9 +37,9 @@ static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const u
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            return coh_fail(put < 0 && errno == ENOSPC ? COH_ERR_FULL : COH_ERR_IO,
-                            "writing %zu bytes at %" PRIu64 " of %s failed: %s", byte_count, offset,
-                            writer->temporary, put < 0 ? strerror(errno) : "nothing was taken");
+            return coh_fail(COH_ERR_IO, "writing %zu bytes at %" PRIu64 " of %s failed: %s",
+                            byte_count, offset, writer->temporary,
+                            put < 0 ? strerror(errno) : "nothing was taken");
         done += (size_t)put;
     }
     return COH_OK;

@@ -127,7 +127,8 @@ typedef struct coh_checkpoint_note {
 
 /* Streams parameters and states through one chunk into folder `path`, atomically and durably: written
  * under a temporary name, flushed, renamed. An existing `path` is refused.
- * Fails: COH_ERR_IO, COH_ERR_NUMBER (never saves a broken number). Nothing is left behind then. */
+ * Fails: COH_ERR_IO (a full disk too), COH_ERR_NUMBER (never saves a broken number). Nothing is left
+ * behind then, and the engine goes on. */
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 

@@ -13,14 +13,20 @@ extern "C" {
 /* What is part of the shared library's interface. */
 #define COH_API __attribute__((visibility("default")))
 
+/* What tells the kinds apart is whose fault it is and when it shows:
+ *   FULL     known before anything ran: a plan, budget or disk that could never hold it
+ *   IO       met while it ran: a disk that fills under a write, a failed transfer; also a chunk that the
+ *            working store wrote and gets back with other bytes, since nobody but the device can have
+ *            changed it
+ *   CORRUPT  the caller's files: a checkpoint, token file, tokenizer or plan that is damaged or foreign */
 typedef enum coh_status {
     COH_OK = 0,
     COH_ERR_ARGUMENT, /* a caller's mistake: flag, option, call order */
     COH_ERR_SHAPE,    /* shapes that do not go together */
     COH_ERR_MEMORY,   /* the operating system refused memory */
     COH_ERR_FULL,     /* it does not fit the budget or the disk; the text says what would */
-    COH_ERR_IO,       /* a file or disk operation failed */
-    COH_ERR_CORRUPT,  /* bytes that are not what they must be: foreign, torn, stale, malformed */
+    COH_ERR_IO,       /* a file or disk operation failed, or brought back other bytes */
+    COH_ERR_CORRUPT,  /* files that are not what they must be: foreign, torn, stale, malformed */
     COH_ERR_DEVICE,   /* the device, or a rung of it, is not to be had or broke */
     COH_ERR_NUMBER,   /* NaN or infinity where numbers were needed */
     COH_ERR_STOPPED,  /* stopped on request; the work can be resumed */

@@ -47,7 +47,7 @@ COH_API void coh_text_free(void *memory);
  * folder: of each `held_out` text files the last goes to `held_out_path` instead; 0: none.
  * *out_token_count (may be NULL) counts those of `out_path`. An existing file is replaced when the
  * new one is whole, else left alone.
- * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO, COH_ERR_FULL (disk). */
+ * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO. */
 COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path,
                                         const char *out_path, int held_out,
                                         const char *held_out_path, uint64_t *out_token_count);

@@ -197,10 +197,11 @@ class Train(ProgramTest):
                    says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
 
     def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
-        done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
-                          env=environment(COH_TEST_FAIL_AT="16:5"), says="Input/output error")
-        self.assertNotIn("warning: nothing was saved", done.err)
-        self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json"])
+        for fault, says in (("16:5", "Input/output error"), ("9:28", "No space left on device")):
+            done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                              env=environment(COH_TEST_FAIL_AT=fault), says=says)
+            self.assertNotIn("warning: nothing was saved", done.err)
+            self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json"])
 
     def test_the_save_of_a_stop_that_fails_ends_the_run_with_its_reason(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"),

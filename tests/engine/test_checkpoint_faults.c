@@ -194,10 +194,11 @@ static void failing_any_operation_gives_a_sentence_and_leaves_nothing(void **sta
     fail_each_operation("", COH_ERR_IO);
 }
 
-static void a_disk_that_fills_at_any_operation_is_told_apart(void **state)
+static void a_disk_that_fills_at_any_operation_is_an_io_failure(void **state)
 {
     (void)state;
-    fail_each_operation(":28", COH_ERR_FULL); /* ENOSPC */
+    fail_each_operation(":28", COH_ERR_IO); /* ENOSPC */
+    assert_non_null(strstr(coh_last_error(), "No space left on device"));
 }
 
 static void short_writes_are_carried_on(void **state)
@@ -219,7 +220,7 @@ static void a_reservation_that_fails_says_how_much_is_needed(void **state)
                          COH_OK);
         unsetenv("COH_TEST_FAIL_AT");
         snprintf(text, sizeof(text), "%" PRIu64 " bytes", coh_checkpoint_writer_bytes(writer));
-        if (coh_checkpoint_writer_begin(writer, new_path, NULL) == COH_ERR_FULL)
+        if (coh_checkpoint_writer_begin(writer, new_path, NULL) == COH_ERR_IO)
             found += strstr(coh_last_error(), text) != NULL;
         coh_checkpoint_writer_destroy(writer);
     }
@@ -283,7 +284,7 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_any_operation_gives_a_sentence_and_leaves_nothing,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_disk_that_fills_at_any_operation_is_told_apart, set_up,
+        cmocka_unit_test_setup_teardown(a_disk_that_fills_at_any_operation_is_an_io_failure, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(short_writes_are_carried_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_signal_in_a_reservation_write_or_flush_is_no_failure,

@@ -207,12 +207,12 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
         assert_true(out.was_hit);
         if (out.status == COH_OK)
             assert_true(out.hash == expected_hash);
-        else if (out.status != COH_ERR_CORRUPT)
+        else if (out.status != COH_ERR_IO)
             fail_msg("flip at %d: %s", (int)n, coh_status_name(out.status));
-        found_count += out.status == COH_ERR_CORRUPT;
+        found_count += out.status == COH_ERR_IO;
         unread_count += out.status == COH_OK;
     }
-    assert_int_equal(coh_status_exit_code(COH_ERR_CORRUPT), 4);
+    assert_int_equal(coh_status_exit_code(COH_ERR_IO), 5);
     printf("figure: %s store, %" PRId64 " operations in a run, 1 in %" PRId64
            " broken in 5 ways; flips: %" PRId64 " found, %" PRId64 " never read again\n",
            store, operation_count, stride, found_count, unread_count);
