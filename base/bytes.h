@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 
-/* 4 KiB: the block of O_DIRECT on every drive seen, and the page. Slots, chunks in memory and chunks
- * in files begin and end on it. */
+/* 4 KiB: the block of O_DIRECT on every drive seen, and the page. Slots, chunks in memory and
+ * chunks in files begin and end on it. */
 #define COH_PAGE_BYTES 4096u
 
 /* 16 Ki elements: the unit of norm partials, hashes and RNG counters, counted from a tensor's

@@ -16,8 +16,8 @@
 /* Sets this thread's error text (cut at COH_ERROR_TEXT_BYTES - 1) and returns `status`. */
 coh_status coh_fail(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* So that compilers and clang-tidy see which status comes back: else a failure might be a success, and
- * what only a success writes looks unset. */
+/* So that compilers and clang-tidy see which status comes back: else a failure might be a success,
+ * and what only a success writes looks unset. */
 #define coh_fail(status, ...)                                                                      \
     __extension__({                                                                                \
         const coh_status coh_fail_status_ = (status);                                              \
@@ -30,8 +30,8 @@ coh_status coh_fail(coh_status status, const char *format, ...)
 coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Carry a failure from one thread to another: the text is copied into / set from `text`, a buffer of
- * COH_ERROR_TEXT_BYTES. */
+/* Carry a failure from one thread to another: the text is copied into / set from `text`, a buffer
+ * of COH_ERROR_TEXT_BYTES. */
 void coh_error_save(char *text);
 void coh_error_restore(const char *text);
 

@@ -63,7 +63,8 @@ static coh_status write_all(int fd, const char *path, const char *data, size_t b
     return COH_OK;
 }
 
-/* Makes a rename durable. A folder that cannot be flushed (some network file systems) is not an error. */
+/* Makes a rename durable. A folder that cannot be flushed (some network file
+ * systems) is not an error. */
 static void flush_folder_of(const char *path)
 {
     char folder[4096];

@@ -1,4 +1,5 @@
-/* file_text.h - whole texts: built up in memory, written to disk whole or not at all, read whole. */
+/* file_text.h - whole texts: built up in memory, written to disk whole or not
+ * at all, read whole. */
 #ifndef COH_BASE_FILE_TEXT_H
 #define COH_BASE_FILE_TEXT_H
 
@@ -22,8 +23,8 @@ coh_status coh_text_add_quoted(coh_text *text, const char *string);
 
 void coh_text_fini(coh_text *text); /* accepts a zeroed struct */
 
-/* Writes `path` through a temporary name beside it: flushed, renamed, folder flushed. An existing file is
- * replaced. Fails: COH_ERR_IO naming path and reason; nothing is left behind then. */
+/* Writes `path` through a temporary name beside it: flushed, renamed, folder flushed. An existing
+ * file is replaced. Fails: COH_ERR_IO naming path and reason; nothing is left behind then. */
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes);
 
 /* Reads a file of at most `most` bytes; NUL-terminated beyond *out_bytes; release with coh_free.

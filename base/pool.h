@@ -1,8 +1,8 @@
 /* pool.h - worker threads that run the pieces of one kernel call.
  *
- * Pieces are handed out dynamically, one index at a time, so a thread that loses its core to another
- * process delays its own piece only. The caller works too. Waiters spin for a few microseconds, then
- * sleep. Nothing is allocated after create.
+ * Pieces are handed out dynamically, one index at a time, so a thread that loses its core to
+ * another process delays its own piece only. The caller works too. Waiters spin for a few
+ * microseconds, then sleep. Nothing is allocated after create.
  *
  * Threads: one thread at a time may call coh_pool_run (the compute lane). Workers are named
  * coh-pool-1, coh-pool-2, ... */
@@ -20,8 +20,8 @@ typedef void (*coh_pool_piece)(void *argument, int64_t index);
 coh_status coh_pool_create(int thread_count, coh_pool **out_pool);
 void coh_pool_destroy(coh_pool *pool); /* accepts NULL */
 
-/* Runs piece(argument, i) for every i in [0, piece_count), returns when all are done. A NULL pool runs
- * them in the caller. */
+/* Runs piece(argument, i) for every i in [0, piece_count), returns when all are done. A NULL pool
+ * runs them in the caller. */
 void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, void *argument);
 
 int coh_pool_thread_count(const coh_pool *pool); /* NULL: 1 */

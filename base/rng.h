@@ -1,7 +1,8 @@
 /* rng.h - random numbers that are a pure function of (seed, stream, counter): the same whatever the
  * order, chunking or number of threads in which they are asked for.
  *
- * SplitMix64's finaliser (Steele, Lea, Flood 2014) over a Weyl sequence keyed by seed and stream. */
+ * SplitMix64's finaliser (Steele, Lea, Flood 2014) over a Weyl sequence keyed
+ * by seed and stream. */
 #ifndef COH_BASE_RNG_H
 #define COH_BASE_RNG_H
 
@@ -37,8 +38,8 @@ static inline uint64_t coh_rng_below(uint64_t seed, uint64_t stream, uint64_t co
     return (uint64_t)(((coh_u128)coh_rng_u64(seed, stream, counter) * bound) >> 64);
 }
 
-/* Standard normal (Box and Muller 1958): counter pairs share a draw, so element i is a pure function
- * of i. */
+/* Standard normal (Box and Muller 1958): counter pairs share a draw, so element i is a pure
+ * function of i. */
 static inline double coh_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 {
     uint64_t pair = counter / 2;

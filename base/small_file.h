@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads root + path + leaf into `text`, terminated and cut at text_bytes - 1. Returns 1, or 0 when it
- * cannot be read or is empty; `text` is then "". */
+/* Reads root + path + leaf into `text`, terminated and cut at text_bytes - 1. Returns 1, or 0 when
+ * it cannot be read or is empty; `text` is then "". */
 int coh_small_file_read(const char *root, const char *path, const char *leaf, char *text,
                         size_t text_bytes);
 

@@ -1,5 +1,5 @@
-/* The optimizer's pass over parameters against the copy of as many bytes: it reads 16 bytes an element (work,
- * gradient, m, v) and writes 12; the ceiling copies 14 and 14. One thread each. */
+/* The optimizer's pass over parameters against the copy of as many bytes: it reads 16 bytes an
+ * element (work, gradient, m, v) and writes 12; the ceiling copies 14 and 14. One thread each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Our tiles on our pool against OpenBLAS's own threads on the whole product: the matmuls of GPT-2's layers.
- * The ceiling is not reachable in general: ours fixes its tiles by shape, so that bits do not depend on
- * threads. */
+/* Our tiles on our pool against OpenBLAS's own threads on the whole product: the matmuls of GPT-2's
+ * layers. The ceiling is not reachable in general: ours fixes its tiles by shape, so that bits do
+ * not depend on threads. */
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>

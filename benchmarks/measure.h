@@ -1,6 +1,6 @@
-/* measure.h - how every benchmark here measures: A and B in turns within one process, at least seven pairs,
- * the median of the ratios, with the spread. A ratio survives a machine that changes speed between runs; a
- * time does not. */
+/* measure.h - how every benchmark here measures: A and B in turns within one process, at least
+ * seven pairs, the median of the ratios, with the spread. A ratio survives a machine that changes
+ * speed between runs; a time does not. */
 #ifndef COH_BENCHMARKS_MEASURE_H
 #define COH_BENCHMARKS_MEASURE_H
 

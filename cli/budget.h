@@ -1,5 +1,5 @@
-/* budget.h - from the budget flags to plan and engine options: where things may stand, never what is
- * computed. The same for train, plan, generate and eval. */
+/* budget.h - from the budget flags to plan and engine options: where things may stand, never what
+ * is computed. The same for train, plan, generate and eval. */
 #ifndef COH_CLI_BUDGET_H
 #define COH_CLI_BUDGET_H
 
@@ -16,16 +16,16 @@ void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
 coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
                            const coh_plan_options *plan_options, coh_plan **out_plan);
 
-/* Disk folder, threads, test modes; the optimizer's numbers are the caller's. Sentences of the engine
- * go to standard error. */
+/* Disk folder, threads, test modes; the optimizer's numbers are the caller's. Sentences of the
+ * engine go to standard error. */
 void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options);
 
-/* The budget flags as they were given ("--device-memory 64MiB --disk ..."), for the sentence that says
- * how to resume. */
+/* The budget flags as they were given ("--device-memory 64MiB --disk ..."), for the sentence that
+ * says how to resume. */
 void cli_budget_add_flags(const cli_options *options, cli_line *line);
 
-/* The working store and `checkpoint_count` checkpoints must fit, summed per file system. `run_folder` NULL:
- * none are kept. Fails: COH_ERR_FULL with the bytes short. */
+/* The working store and `checkpoint_count` checkpoints must fit, summed per file system.
+ * `run_folder` NULL: none are kept. Fails: COH_ERR_FULL with the bytes short. */
 coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
                                 const char *run_folder, uint64_t checkpoint_count,
                                 uint64_t checkpoint_bytes);

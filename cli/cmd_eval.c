@@ -16,8 +16,8 @@ typedef struct evaluation {
     double loss; /* nats a token */
 } evaluation;
 
-/* All windows, once each. What does not fill the last micro-batch is padded with targets of -1, which
- * count as zero loss. */
+/* All windows, once each. What does not fill the last micro-batch is padded with targets of -1,
+ * which count as zero loss. */
 static coh_status run_windows(evaluation *run)
 {
     size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;

@@ -93,8 +93,8 @@ static coh_status open_data(cli_run *run)
         return cli_fail(COH_ERR_ARGUMENT, job->resumed
                                               ? "the data of the run is gone: give it with --data"
                                               : "--data FILE|DIR is missing: the text to train on");
-    /* The tokens of the run so far are never written over: other data gets a name of its own, and text
-     * that must prove to be the same goes into an unnamed file. */
+    /* The tokens of the run so far are never written over: other data gets a name of its own, and
+     * text that must prove to be the same goes into an unnamed file. */
     int named = run->folder.path[0] && (!job->resumed || run->options->new_data);
     if (job->resumed)
         snprintf(cache, sizeof(cache), "%s/data-%" PRIu64 ".tokens", run->folder.path,
@@ -144,8 +144,8 @@ static uint64_t checkpoint_bytes(const cli_job *job)
            job->summary.parameter_count / 256 + OTHER_BYTES;
 }
 
-/* Saves that are to come: one every --save-every steps and the last. That of a stop comes in place of the
- * last. */
+/* Saves that are to come: one every --save-every steps and the last. That of a stop comes in place
+ * of the last. */
 static uint64_t save_count(const cli_run *run)
 {
     uint64_t every = (uint64_t)run->options->save_every, steps = run->job.recipe.steps;
@@ -154,8 +154,8 @@ static uint64_t save_count(const cli_run *run)
     return steps / every - run->job.first_step / every + (steps % every != 0);
 }
 
-/* Asked before the engine is made, so that what does not fit costs nothing; what is written hours later
- * is held. The working store takes its own room as it opens. */
+/* Asked before the engine is made, so that what does not fit costs nothing; what is written hours
+ * later is held. The working store takes its own room as it opens. */
 static coh_status find_room(cli_run *run)
 {
     const cli_job *job = &run->job;

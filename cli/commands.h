@@ -1,5 +1,5 @@
-/* commands.h - one function a command: parses nothing (options.h did), calls the library, prints the
- * result on standard output. A failure comes back as status and sentence; main prints it. */
+/* commands.h - one function a command: parses nothing (options.h did), calls the library, prints
+ * the result on standard output. A failure comes back as status and sentence; main prints it. */
 #ifndef COH_CLI_COMMANDS_H
 #define COH_CLI_COMMANDS_H
 

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Text holds no NUL byte; the header of a token file does (its version and counts are small numbers in
- * wide fields). So a damaged token file is never taken for text. */
+/* Text holds no NUL byte; the header of a token file does (its version and counts are small numbers
+ * in wide fields). So a damaged token file is never taken for text. */
 enum { SNIFF_BYTES = 64 };
 
 static coh_status looks_binary(const char *flag, const char *path, int *out_binary)

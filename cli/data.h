@@ -1,6 +1,7 @@
 /* data.h - the text of a run, as a token file that is read by windows.
  *
- * What the user names is a token file, or text (a file or a folder) that is turned into one first. */
+ * What the user names is a token file, or text (a file or a folder) that is
+ * turned into one first. */
 #ifndef COH_CLI_DATA_H
 #define COH_CLI_DATA_H
 
@@ -12,8 +13,9 @@ typedef struct cli_data {
     char path[CLI_PATH_BYTES]; /* of the token file, absolute; "": it has no name any more */
 } cli_data;
 
-/* Opens `what` (said as the value of flag `flag` in sentences). Text is tokenised into `cache_path`; if
- * that is NULL, into a temporary file that vanishes with the process. `vocabulary`: ids must be below it.
+/* Opens `what` (said as the value of flag `flag` in sentences). Text is tokenised into
+ * `cache_path`; if that is NULL, into a temporary file that vanishes with the process.
+ * `vocabulary`: ids must be below it.
  * Fails: COH_ERR_CORRUPT (truncated or foreign token file, other tokenizer), COH_ERR_IO. */
 coh_status cli_data_open(coh_tokenizer *tokenizer, int64_t vocabulary, const char *flag,
                          const char *what, const char *cache_path, cli_data *out_data);

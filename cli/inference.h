@@ -1,4 +1,5 @@
-/* inference.h - a trained checkpoint brought up for forward passes: what generate and eval share. */
+/* inference.h - a trained checkpoint brought up for forward passes: what
+ * generate and eval share. */
 #ifndef COH_CLI_INFERENCE_H
 #define COH_CLI_INFERENCE_H
 
@@ -18,8 +19,8 @@ typedef struct cli_inference {
     coh_engine *engine;
 } cli_inference;
 
-/* Opens checkpoint, its note and its tokenizer. Fails: COH_ERR_CORRUPT, COH_ERR_IO; `out_inference` is
- * then closed. */
+/* Opens checkpoint, its note and its tokenizer. Fails: COH_ERR_CORRUPT, COH_ERR_IO; `out_inference`
+ * is then closed. */
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference);
 void cli_inference_close(cli_inference *inference);
 

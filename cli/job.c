@@ -98,8 +98,8 @@ static coh_status make_plan(cli_job *job, int any_disk)
     return coh_plan_summarize(job->plan, &job->summary);
 }
 
-/* Goes down the divisors of the batch until one fits: COH_OK. COH_ERR_FULL: none does, and the sentence is
- * that of the smallest. */
+/* Goes down the divisors of the batch until one fits: COH_OK. COH_ERR_FULL: none does, and the
+ * sentence is that of the smallest. */
 static coh_status plan_smaller(cli_job *job, int any_disk)
 {
     coh_status status = COH_ERR_FULL;
@@ -147,8 +147,8 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
         coh_size_format(job->summary.peak_bytes[2], bytes, sizeof(bytes)), job->recipe.micro_batch);
 }
 
-/* The micro-batch is part of the numeric plan, so a budget changes it only where nothing else helps, and
- * never in a run that goes on: there it was chosen already. */
+/* The micro-batch is part of the numeric plan, so a budget changes it only where nothing else
+ * helps, and never in a run that goes on: there it was chosen already. */
 static coh_status choose_plan(cli_job *job)
 {
     int64_t wanted = job->recipe.micro_batch;

@@ -21,8 +21,9 @@ typedef struct cli_job {
     coh_plan_summary summary;
 } cli_job;
 
-/* Resolves everything and makes the plan. A micro-batch that was neither given nor resumed is lowered where
- * nothing else fits, and that is said on standard error. Fails: with a sentence; `out_job` is then closed. */
+/* Resolves everything and makes the plan. A micro-batch that was neither given nor resumed is
+ * lowered where nothing else fits, and that is said on standard error. Fails: with a sentence;
+ * `out_job` is then closed. */
 coh_status cli_job_open(const cli_options *options, cli_job *out_job);
 void cli_job_close(cli_job *job); /* accepts a zeroed one */
 

@@ -1,5 +1,5 @@
-/* cohobate - the program: finds the command, prints the one sentence of a failure, turns a status into
- * an exit code. */
+/* cohobate - the program: finds the command, prints the one sentence of a failure, turns a status
+ * into an exit code. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

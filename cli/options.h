@@ -1,8 +1,8 @@
 /* options.h - one table of flags for all commands.
  *
  * A flag is a row: name, what it takes, where the value goes, its range, an example that the error
- * sentence offers, the commands that know it. Parsing, checking and --help read the same rows, so they
- * cannot disagree. */
+ * sentence offers, the commands that know it. Parsing, checking and --help read the same rows, so
+ * they cannot disagree. */
 #ifndef COH_CLI_OPTIONS_H
 #define COH_CLI_OPTIONS_H
 

@@ -3,8 +3,8 @@
  *
  *     flags ──> recipe ──> note in every checkpoint ──> recipe ──> the same run, going on
  *
- * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...}; numbers
- * of 64 bits that are names rather than amounts (hashes) are hexadecimal texts. */
+ * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
+ * numbers of 64 bits that are names rather than amounts (hashes) are hexadecimal texts. */
 #ifndef COH_CLI_RECIPE_H
 #define COH_CLI_RECIPE_H
 
@@ -37,8 +37,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 /* The note. Allocates nothing. Fails: COH_ERR_ARGUMENT when paths are too long for it. */
 coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note);
 
-/* Largest divisor of `batch` that is at most 8: fixed by the batch alone, not by a budget, because the
- * micro-batch is part of the numeric plan (where it cannot fit: job.h). */
+/* Largest divisor of `batch` that is at most 8: fixed by the batch alone, not by a budget, because
+ * the micro-batch is part of the numeric plan (where it cannot fit: job.h). */
 int64_t cli_default_micro_batch(int64_t batch);
 
 #endif

@@ -1,7 +1,8 @@
-/* report.h - what a run says while it runs and at its end: the JSON line a step (--log), the live line
- * of a terminal or plain lines of a pipe, and where time and bytes went.
+/* report.h - what a run says while it runs and at its end: the JSON line a step (--log), the live
+ * line of a terminal or plain lines of a pipe, and where time and bytes went.
  *
- * Everything after cli_report_open goes through fixed buffers and write(2): no allocation, no stdio. */
+ * Everything after cli_report_open goes through fixed buffers and write(2): no
+ * allocation, no stdio. */
 #ifndef COH_CLI_REPORT_H
 #define COH_CLI_REPORT_H
 

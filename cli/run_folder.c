@@ -30,8 +30,8 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
                     out_path);
 }
 
-/* A checkpoint is no safer than the folder it stands in: makes the name of a new folder durable. A folder
- * that the system cannot flush, or that we may not open, is left as it is. */
+/* A checkpoint is no safer than the folder it stands in: makes the name of a new folder durable. A
+ * folder that the system cannot flush, or that we may not open, is left as it is. */
 static coh_status flush_parent(const char *path)
 {
     char parent[CLI_PATH_BYTES];
@@ -102,8 +102,8 @@ static coh_status list_checkpoints(cli_run_folder *folder)
     return COH_OK;
 }
 
-/* A later checkpoint that is not whole (a resume took the newest that is) would stand in the way of the one
- * that this run will save: it is renamed, not removed. */
+/* A later checkpoint that is not whole (a resume took the newest that is) would stand in the way of
+ * the one that this run will save: it is renamed, not removed. */
 static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
 {
     while (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step) {

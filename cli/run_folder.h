@@ -6,11 +6,11 @@
  *         plan.json      what the run was planned to do
  *         step-100/      checkpoints: <kept> newest
  *
- * Room for the checkpoints to come is held from before the first step (cohobate/run.h) and given back a
- * checkpoint at a time, as saves need it.
+ * Room for the checkpoints to come is held from before the first step (cohobate/run.h) and given
+ * back a checkpoint at a time, as saves need it.
  *
- * The list of checkpoints is read once, at open; later it is kept here, so that saving and pruning in
- * the middle of a run neither list folders nor allocate. */
+ * The list of checkpoints is read once, at open; later it is kept here, so that saving and pruning
+ * in the middle of a run neither list folders nor allocate. */
 #ifndef COH_CLI_RUN_FOLDER_H
 #define COH_CLI_RUN_FOLDER_H
 
@@ -32,9 +32,10 @@ typedef struct cli_run_folder {
 /* "run-<model>-<date>-<time>" in the working folder, with a number behind it if that is taken. */
 coh_status cli_run_folder_name(const char *model, char *out_path);
 
-/* Makes the folder (and its parents) if need be, locks it, lists its checkpoints. `first_step`: the step
- * the run begins at; checkpoints of later steps are refused, since the run would write them again;
- * but where that is above 0, those that are not whole are renamed to step-<n>.broken, and that is said.
+/* Makes the folder (and its parents) if need be, locks it, lists its checkpoints. `first_step`: the
+ * step the run begins at; checkpoints of later steps are refused, since the run would write them
+ * again; but where that is above 0, those that are not whole are renamed to
+ * step-<n>.broken, and that is said.
  * Fails: COH_ERR_ARGUMENT (in use, or holds later checkpoints), COH_ERR_IO. */
 coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t first_step,
                                cli_run_folder *out_folder);
@@ -42,9 +43,9 @@ coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t fi
 void cli_run_folder_clear(cli_run_folder *folder);
 void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not open */
 
-/* Checkpoints for which room must still be found when `save_count` saves (>= 1) are to come: keep_count + 1
- * stand at once, the new one beside the old, or as many as ever will, at least two; less those that
- * are here. */
+/* Checkpoints for which room must still be found when `save_count` saves (>= 1) are to come:
+ * keep_count + 1 stand at once, the new one beside the old, or as many as ever will, at least two;
+ * less those that are here. */
 uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count);
 
 /* Holds room for `count` checkpoints of `checkpoint_bytes`. Fails: COH_ERR_FULL, COH_ERR_IO. */
@@ -56,8 +57,8 @@ void cli_run_folder_make_room(cli_run_folder *folder);
 /* "<path>/step-<step>" into `out_path` of CLI_PATH_BYTES. */
 coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step, char *out_path);
 
-/* Notes a new checkpoint and removes the oldest above keep_count. Allocates nothing. A checkpoint that
- * cannot be removed is said once and left alone. */
+/* Notes a new checkpoint and removes the oldest above keep_count. Allocates nothing. A checkpoint
+ * that cannot be removed is said once and left alone. */
 void cli_run_folder_saved(cli_run_folder *folder, uint64_t step);
 
 #endif

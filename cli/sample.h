@@ -10,8 +10,8 @@ typedef struct cli_sampler {
     uint64_t seed;
 } cli_sampler;
 
-/* The token after `drawn_count` others: a pure function of sampler, logits and count. `order` is scratch
- * of `vocabulary` ids. Ties are broken by the lower id. */
+/* The token after `drawn_count` others: a pure function of sampler, logits and count. `order` is
+ * scratch of `vocabulary` ids. Ties are broken by the lower id. */
 int32_t cli_sample(const cli_sampler *sampler, const float *logits, int64_t vocabulary,
                    uint64_t drawn_count, int32_t *order);
 

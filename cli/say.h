@@ -1,10 +1,10 @@
 /* say.h - how the program talks: text into buffers that exist already, out by write(2).
  *
- * Nothing here allocates, so a training step may use it: snprintf into a fixed line, one write. Stdio is
- * left to the commands that run no training.
+ * Nothing here allocates, so a training step may use it: snprintf into a fixed line, one write.
+ * Stdio is left to the commands that run no training.
  *
- * A failing function of this program sets the sentence like the library does (cli_fail) and passes the
- * status up; only main prints it, once. */
+ * A failing function of this program sets the sentence like the library does (cli_fail) and passes
+ * the status up; only main prints it, once. */
 #ifndef COH_CLI_SAY_H
 #define COH_CLI_SAY_H
 

@@ -7,8 +7,8 @@
  *        +------------------------- step
  *         warm-up   cosine   schedule_steps
  *
- * Linear warm-up, then half a cosine (Loshchilov and Hutter 2017), then flat. Where the run stops plays
- * no part, so a run cut in two has the rates of the whole one. */
+ * Linear warm-up, then half a cosine (Loshchilov and Hutter 2017), then flat. Where the run stops
+ * plays no part, so a run cut in two has the rates of the whole one. */
 #ifndef COH_CLI_SCHEDULE_H
 #define COH_CLI_SCHEDULE_H
 
@@ -19,8 +19,8 @@ typedef struct cli_schedule {
     uint64_t warmup_steps, schedule_steps;
 } cli_schedule;
 
-/* The rate of step `step`, counted from 0. Step warmup_steps - 1 has `highest`; step schedule_steps - 1
- * and all later ones have `lowest` (if the schedule outlasts the warm-up). */
+/* The rate of step `step`, counted from 0. Step warmup_steps - 1 has `highest`; step schedule_steps
+ * - 1 and all later ones have `lowest` (if the schedule outlasts the warm-up). */
 double cli_schedule_rate(const cli_schedule *schedule, uint64_t step);
 
 #endif

@@ -1,10 +1,10 @@
-/* train.h - a run under way, shared by cmd_train.c (what comes before and after) and train_loop.c (the
- * steps).
+/* train.h - a run under way, shared by cmd_train.c (what comes before and after) and train_loop.c
+ * (the steps).
  *
- *     submit 1 | submit 2 | wait 1 | submit 3 | wait 2 | ...  | wait n | save, validate | submit n+1 ...
+ *     submit 1 | submit 2 | wait 1 | submit 3 | wait 2 | ... | wait n | save | submit n+1 ...
  *
- * Two steps are under way at most, so the transfers of one overlap the end of the other; at a save, a
- * validation or a stop none is. */
+ * Two steps are under way at most, so the transfers of one overlap the end of the other; at a save,
+ * a validation or a stop none is. */
 #ifndef COH_CLI_TRAIN_H
 #define COH_CLI_TRAIN_H
 
@@ -36,12 +36,14 @@ typedef struct cli_run {
     int stopped; /* by a signal, after `done_steps` */
 } cli_run;
 
-/* Runs steps until the last one or a signal, saving and validating on the way and at the end. Allocates
- * nothing. A save on the way that fails is a warning; the last one, or that of a stop, is a failure.
+/* Runs steps until the last one or a signal, saving and validating on the way and at the end.
+ * Allocates nothing. A save on the way that fails is a warning; the last one, or that
+ * of a stop, is a failure.
  * Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
 coh_status cli_train_loop(cli_run *run);
 
-/* SIGINT and SIGTERM from now on: the first asks for a stop, the second ends the process with 75. */
+/* SIGINT and SIGTERM from now on: the first asks for a stop, the second ends
+ * the process with 75. */
 coh_status cli_stop_install(void);
 int cli_stop_asked(void);
 

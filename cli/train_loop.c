@@ -70,8 +70,8 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
 
 /* ---- quiet points ---- */
 
-/* Mean loss over the first windows of the held-out data, in its seeded order. Windows that do not fill
- * the last micro-batch are padded with targets of -1, which count as zero loss. */
+/* Mean loss over the first windows of the held-out data, in its seeded order. Windows that do not
+ * fill the last micro-batch are padded with targets of -1, which count as zero loss. */
 static coh_status validate(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
@@ -106,8 +106,8 @@ static int save_matters(const cli_run *run)
 }
 
 /* A save that failed leaves nothing behind and the older checkpoint whole, so a full disk costs one
- * checkpoint, not the run. Whether it was the save and not the engine that failed, the engine says: one
- * that failed refuses to drain. */
+ * checkpoint, not the run. Whether it was the save and not the engine that failed, the engine says:
+ * one that failed refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
     if (save_matters(run) || status != COH_ERR_IO)

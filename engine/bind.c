@@ -1,5 +1,5 @@
-/* Everything about a program that can be looked up once: which lines a lane has, which extents a line
- * uses, how many versions a run makes, and every view of every call, resolved to pointers. */
+/* Everything about a program that can be looked up once: which lines a lane has, which extents a
+ * line uses, how many versions a run makes, and every view of every call, resolved to pointers. */
 #include <string.h>
 
 #include "base/alloc.h"

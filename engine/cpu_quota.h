@@ -7,8 +7,8 @@
 #ifndef COH_ENGINE_CPU_QUOTA_H
 #define COH_ENGINE_CPU_QUOTA_H
 
-/* Cores' worth of time, 0 where nothing limits it. `root` is "" for the machine itself; tests make a
- * tree of their own. Any thread. */
+/* Cores' worth of time, 0 where nothing limits it. `root` is "" for the machine itself; tests make
+ * a tree of their own. Any thread. */
 double coh_cpu_quota_cores(const char *root);
 
 #endif

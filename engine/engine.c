@@ -1,4 +1,5 @@
-/* The public engine: each call is a program of the plan, or several; the executor (step.c) runs them. */
+/* The public engine: each call is a program of the plan, or several; the executor
+ * (step.c) runs them. */
 #include "cohobate/engine.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* engine_state.h - the inside of a coh_engine, shared by engine.c (training) and persist.c (what leaves and
- * enters it). */
+/* engine_state.h - the inside of a coh_engine, shared by engine.c (training) and persist.c (what
+ * leaves and enters it). */
 #ifndef COH_ENGINE_ENGINE_STATE_H
 #define COH_ENGINE_ENGINE_STATE_H
 
@@ -25,7 +25,8 @@ struct coh_engine {
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
 };
 
-/* Runs one program at a quiet point, to its end. Fails: COH_ERR_ARGUMENT when bodies are under way. */
+/* Runs one program at a quiet point, to its end. Fails: COH_ERR_ARGUMENT when
+ * bodies are under way. */
 coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
                                   const coh_step_feed *feed, coh_step_result *out_result);
 

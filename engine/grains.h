@@ -1,4 +1,5 @@
-/* grains.h - the grains of one chunk of parameters, numbered, so that a pool can take them in any order.
+/* grains.h - the grains of one chunk of parameters, numbered, so that a pool can
+ * take them in any order.
  *
  *   chunk   | tensor 3: grain 7, 8 (short) | tensor 4: grain 0, 1, 2 |
  *   pieces        0      1                        2      3   4

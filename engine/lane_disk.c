@@ -5,8 +5,8 @@
  *   store  |r1----|r2--|r3---|
  *   retire        r1    r2r3
  *
- * A lane that sleeps on another lane's counter has nothing in flight: else that lane could be waiting
- * for a request of ours that nobody retires. */
+ * A lane that sleeps on another lane's counter has nothing in flight: else that lane could be
+ * waiting for a request of ours that nobody retires. */
 #include <stdio.h>
 
 #include "engine/step_state.h"
@@ -42,15 +42,16 @@ static uint64_t in_flight(coh_lane_thread *lane)
     return lane->submitted - coh_counter_read(coh_step_retired(lane->step, lane->lane));
 }
 
-/* The store's sentence, and what the chunk was for. The store wrote every byte it reads, so bytes that come
- * back wrong are the device's fault, not bad data of a user's. */
+/* The store's sentence, and what the chunk was for. The store wrote every byte it reads, so bytes
+ * that come back wrong are the device's fault, not bad data of a user's. */
 static coh_status name_request(const coh_lane_thread *lane, const coh_disk_request *request,
                                coh_status status)
 {
     const coh_program *program;
     const coh_instruction *line = request_line(lane, request, &program);
     const coh_object *object = &lane->step->layout->objects[arena_operand(program, line)->object];
-    return coh_fail_prefix(status == COH_ERR_CORRUPT ? COH_ERR_IO : status, "%s of a chunk of stream %s, owner %d",
+    return coh_fail_prefix(status == COH_ERR_CORRUPT ? COH_ERR_IO : status,
+                           "%s of a chunk of stream %s, owner %d",
                            coh_opcode_name((coh_opcode)line->opcode),
                            coh_stream_name((coh_stream)object->stream), object->owner);
 }

@@ -1,5 +1,5 @@
-/* What one line does when its turn has come on its lane. The order matters and is the same for every
- * lane: (waits) enter, execute, leave, (retired). */
+/* What one line does when its turn has come on its lane. The order matters and is the same for
+ * every lane: (waits) enter, execute, leave, (retired). */
 #include "engine/step_state.h"
 
 #include <string.h>
@@ -218,8 +218,8 @@ static void add_piece(void *argument, int64_t index)
         memcpy(job->to + begin, job->from + begin, (size_t)count * sizeof(float));
 }
 
-/* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot, for
- * parameters of one group share chunks and only the first of them writes them anew. */
+/* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot,
+ * for parameters of one group share chunks and only the first of them writes them anew. */
 static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];

@@ -1,5 +1,5 @@
-/* INIT, IMPORT, HASH, SAVE: lines that bring one chunk after the other past a visitor. INIT knows the
- * first values itself: a pure function of seed, parameter and element, whatever the chunks. */
+/* INIT, IMPORT, HASH, SAVE: lines that bring one chunk after the other past a visitor. INIT knows
+ * the first values itself: a pure function of seed, parameter and element, whatever the chunks. */
 #include <string.h>
 
 #include "base/rng.h"

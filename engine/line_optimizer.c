@@ -4,9 +4,9 @@
  *                                                               |
  *   work, grad, [m][v]  --UPDATE (this body's end, the next body, or a drain)--> next version
  *
- * All that UPDATE needs of its step was latched by CLIP (by FEED with updates in backward), because with
- * deferred updates it runs after the next FEED. Partials are per grain and folded in tensor order, so
- * neither chunks nor threads can change the norm. */
+ * All that UPDATE needs of its step was latched by CLIP (by FEED with updates in backward), because
+ * with deferred updates it runs after the next FEED. Partials are per grain and folded in tensor
+ * order, so neither chunks nor threads can change the norm. */
 #include <math.h>
 #include <string.h>
 

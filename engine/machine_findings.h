@@ -4,7 +4,8 @@
  *     COH_FINDING_SAY(finding->found, "limit of %s", size);
  *
  * Every part looks at one thing and adds one finding: what is there, what it costs, what to do. A
- * part never fails: what cannot be looked at is a finding, too. Set-up only: allocates, opens files. */
+ * part never fails: what cannot be looked at is a finding, too. Set-up only:
+ * allocates, opens files. */
 #ifndef COH_ENGINE_MACHINE_FINDINGS_H
 #define COH_ENGINE_MACHINE_FINDINGS_H
 

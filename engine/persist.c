@@ -1,9 +1,9 @@
-/* What enters and leaves an engine: first values, hash, checkpoints, single parameters. Each is a program
- * (INIT, IMPORT, HASH, SAVE) that brings chunk after chunk past a visitor; so a model that does not fit
- * in memory is saved through one chunk.
+/* What enters and leaves an engine: first values, hash, checkpoints, single parameters. Each is a
+ * program (INIT, IMPORT, HASH, SAVE) that brings chunk after chunk past a visitor; so a model that
+ * does not fit in memory is saved through one chunk.
  *
- * A visitor that fails says so to its caller, not to the executor: a full disk under a save must not end
- * the run. It ignores the chunks that still come. */
+ * A visitor that fails says so to its caller, not to the executor: a full disk under a save must
+ * not end the run. It ignores the chunks that still come. */
 #include <inttypes.h>
 #include <string.h>
 

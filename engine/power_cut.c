@@ -110,8 +110,8 @@ static int is_below(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && path[length] == '/';
 }
 
-/* What `path`, a name when entry `index` was made, is called after the later renames that stay. Returns
- * whether one of them moved it, and not a folder above it. */
+/* What `path`, a name when entry `index` was made, is called after the later renames that stay.
+ * Returns whether one of them moved it, and not a folder above it. */
 static int name_now(const coh_power_cut *cut, uint32_t index, const char *path, char *out_name)
 {
     char rest[PATH_MAX];
@@ -187,7 +187,8 @@ static void undo(coh_power_cut *cut, uint32_t index)
     }
 }
 
-/* Bytes first, so that a file that comes back comes without them. Entries: the newest is undone first. */
+/* Bytes first, so that a file that comes back comes without them. Entries: the
+ * newest is undone first. */
 static void forget(coh_power_cut *cut)
 {
     for (int i = 0; i < FILES_MOST; i++)

@@ -1,21 +1,23 @@
 /* power_cut.h - what a disk may forget when the power goes, for tests of saves.
  *
- * The one idea: what was not flushed may be there or not, each piece by itself. A journal remembers what
- * a save has done and not yet flushed; when the power is cut, each of these things is kept or undone:
+ * The one idea: what was not flushed may be there or not, each piece by itself. A journal remembers
+ * what a save has done and not yet flushed; when the power is cut, each of these
+ * things is kept or undone:
  *
  *     done                          promised by            else undone by
- *     bytes of a file               its fsync              pages back to zeros, or the file's end cut off
+ *     bytes of a file               its fsync              pages back to zeros, or its end cut off
  *     its length                    its fsync              the length of the last fsync
  *     mkdir, create                 fsync of the folder    removed, with all that is in it
  *     rename                        fsync of the folder    renamed back
  *     unlink, rmdir                 fsync of the folder    back again
  *
- * So a save that forgets one fsync is found by a test, which killing the process never does: there the
- * kernel keeps everything. What it does not model: bytes of a flushed file that are written over (a save
- * writes each once), and sectors that go bad.
+ * So a save that forgets one fsync is found by a test, which killing the process never does: there
+ * the kernel keeps everything. What it does not model: bytes of a flushed file that are written
+ * over (a save writes each once), and sectors that go bad.
  *
- * One journal per process, as there is one disk; made once, and only when the mode is on. Folders are told
- * apart by the text of their path, so a save must name each in one way. Threads: one at a time. */
+ * One journal per process, as there is one disk; made once, and only when the mode is on. Folders
+ * are told apart by the text of their path, so a save must name each in one way.
+ * Threads: one at a time. */
 #ifndef COH_ENGINE_POWER_CUT_H
 #define COH_ENGINE_POWER_CUT_H
 
@@ -23,14 +25,16 @@
 
 typedef struct coh_power_cut coh_power_cut;
 
-/* The power goes in place of operation `at` (from 1). Seed 0 forgets all that may be forgotten, any other
- * draws. The process's journal, made by the first call; NULL when `at` is 0 or memory is short. */
+/* The power goes in place of operation `at` (from 1). Seed 0 forgets all that may be forgotten, any
+ * other draws. The process's journal, made by the first call; NULL when `at` is 0
+ * or memory is short. */
 coh_power_cut *coh_power_cut_begin(uint64_t at, uint64_t seed);
 
-/* Every call below accepts NULL and then does nothing. Those that follow an operation are for one that
- * succeeded. */
+/* Every call below accepts NULL and then does nothing. Those that follow an operation are for one
+ * that succeeded. */
 
-/* Counts one operation; if it is the one: forgets and ends the process (_exit, COH_FILE_OPS_EXIT_CODE). */
+/* Counts one operation; if it is the one: forgets and ends the process (_exit,
+ * COH_FILE_OPS_EXIT_CODE). */
 void coh_power_cut_enter(coh_power_cut *cut);
 
 void coh_power_cut_made(coh_power_cut *cut, const char *path); /* after mkdir, create */

@@ -1,25 +1,25 @@
 /* step.h - the executor: walks a program on its lanes.
  *
- * It decides nothing. Lines go out in issue order; each lane takes its lines one after the other, waits
- * for the counters a line names, checks its predicate, enters the extents it touches, does it, leaves
- * the extents whose count is used up, and raises `retired`.
+ * It decides nothing. Lines go out in issue order; each lane takes its lines one after the other,
+ * waits for the counters a line names, checks its predicate, enters the extents it touches, does
+ * it, leaves the extents whose count is used up, and raises `retired`.
  *
  *   step thread:   issue c1   issue c2 ...    issues all device lanes, in the program's order
  *   compute:           [ c1 ][ c2 ]           retired[compute] = 0 1 2
  *   read thread:   [ r1 .............. ]      its own; waits until retired[compute] >= n
  *
- * One run of one program is a *ticket*. Tickets are numbered from 1 and taken up in order; each lane
- * counts its lines from a base per ticket, so line n of a lane in a ticket has the number base + n, and
- * a carried wait is one program's length lower. Up to two tickets of one program overlap: while the
- * first one's last writes leave, the second one's first reads come. Tickets of different programs meet
- * at a quiet point (all lanes retired); the carried waits of a first repetition hold there and are
- * skipped.
+ * One run of one program is a *ticket*. Tickets are numbered from 1 and taken up in order; each
+ * lane counts its lines from a base per ticket, so line n of a lane in a ticket has the number base
+ * + n, and a carried wait is one program's length lower. Up to two tickets of one program overlap:
+ * while the first one's last writes leave, the second one's first reads come. Tickets of different
+ * programs meet at a quiet point (all lanes retired); the carried waits of a first repetition hold
+ * there and are skipped.
  *
- * Failure: the first failing line of any lane wins. Its status and sentence are kept, every counter is
- * closed, so every thread stops promptly; each later call returns that failure.
+ * Failure: the first failing line of any lane wins. Its status and sentence are kept, every counter
+ * is closed, so every thread stops promptly; each later call returns that failure.
  *
- * Threads: all calls belong to the thread that created it. It starts coh-step and one thread per lane in
- * use. Nothing is allocated after create. */
+ * Threads: all calls belong to the thread that created it. It starts coh-step and one thread per
+ * lane in use. Nothing is allocated after create. */
 #ifndef COH_ENGINE_STEP_H
 #define COH_ENGINE_STEP_H
 
@@ -34,7 +34,8 @@
 
 typedef struct coh_step coh_step;
 
-/* What an INIT, IMPORT, HASH or SAVE line does with the chunk it touches. Called on the compute lane. */
+/* What an INIT, IMPORT, HASH or SAVE line does with the chunk it touches. Called
+ * on the compute lane. */
 typedef struct coh_chunk_visit {
     const coh_layout *layout;
     coh_opcode opcode;
@@ -57,13 +58,14 @@ typedef struct coh_step_config {
 } coh_step_config;
 
 /* Arenas, store, threads, all calls resolved. Pinned objects are zero; with poison the rest is NaN.
- * Fails: COH_ERR_MEMORY, COH_ERR_FULL (disk), COH_ERR_DEVICE, COH_ERR_IO, COH_ERR_INTERNAL (a program
- * that no scheduler of ours writes). */
+ * Fails: COH_ERR_MEMORY, COH_ERR_FULL (disk), COH_ERR_DEVICE, COH_ERR_IO, COH_ERR_INTERNAL (a
+ * program that no scheduler of ours writes). */
 coh_status coh_step_create(const coh_step_config *config, coh_step **out_step);
 /* Stops what runs. The ledger is then as before create. Accepts NULL. */
 void coh_step_destroy(coh_step *step);
 
-/* What one run is given. FEED copies seed, step, learning rate, clip and inputs; INIT uses the seed. */
+/* What one run is given. FEED copies seed, step, learning rate, clip and inputs;
+ * INIT uses the seed. */
 typedef struct coh_step_feed {
     const coh_step_input *input; /* NULL: all zero */
     uint64_t microbatch_count;   /* of the inputs: the plan's, 1 (evaluate), 0: there are none */
@@ -73,27 +75,30 @@ typedef struct coh_step_feed {
     int32_t scan; /* 1: check every value that a kind's line writes */
 } coh_step_feed;
 
-/* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most one
- * run is unfinished (of the same program), or none (of another). `out_ticket` may be NULL. */
+/* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most
+ * one run is unfinished (of the same program), or none (of another). `out_ticket` may be NULL. */
 coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step_feed *feed,
                            uint64_t *out_ticket);
 
-/* What CLIP found in a ticket; exposed and link figures since the CLIP before. Valid for the two newest
- * tickets. For a program without CLIP: waits for the whole ticket, result all zero but the figures. */
+/* What CLIP found in a ticket; exposed and link figures since the CLIP before. Valid for the two
+ * newest tickets. For a program without CLIP: waits for the whole ticket, result all
+ * zero but the figures. */
 coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
 
-/* The first failure of any line, its sentence made this thread's last error; or COH_OK. Any thread. */
+/* The first failure of any line, its sentence made this thread's last error; or
+ * COH_OK. Any thread. */
 coh_status coh_step_failure(coh_step *step);
 
-/* Ends all threads; what runs is cut off. After a failure, before what a feed points to goes away: a line
- * that had begun still looks at it. The step then only tells its failure and is destroyed. */
+/* Ends all threads; what runs is cut off. After a failure, before what a feed points to goes away:
+ * a line that had begun still looks at it. The step then only tells its
+ * failure and is destroyed. */
 void coh_step_halt(coh_step *step);
 
 /* Waits until all lanes have retired everything submitted. */
 coh_status coh_step_quiet(coh_step *step);
 
-/* After a run with scan: operator and tensor of the first line that wrote a value that is not finite,
- * or 0 when there was none. */
+/* After a run with scan: operator and tensor of the first line that wrote a value that is not
+ * finite, or 0 when there was none. */
 typedef struct coh_scan_finding {
     int32_t operator_index, microbatch;
     coh_opcode opcode;
@@ -102,14 +107,15 @@ typedef struct coh_scan_finding {
 } coh_scan_finding;
 int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding);
 
-/* At a quiet point only: the cells, and where an object stands (pinned ones). NULL: there is none. */
+/* At a quiet point only: the cells, and where an object stands (pinned ones).
+ * NULL: there is none. */
 coh_cells *coh_step_cells(coh_step *step);
 void *coh_step_pinned(coh_step *step, int32_t object);
 /* Zeroes all pinned objects: before parameters are made or loaded anew. */
 void coh_step_clear_pinned(coh_step *step);
 
-/* Mean of the losses of the first micro-batches, folded in their order; 0 without losses. CLIP's, or at a
- * quiet point. */
+/* Mean of the losses of the first micro-batches, folded in their order; 0 without losses. CLIP's,
+ * or at a quiet point. */
 double coh_step_mean_loss(coh_step *step, uint64_t microbatch_count);
 
 /* The figures of the store; 0 when the plan has none. */

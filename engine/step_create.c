@@ -1,4 +1,5 @@
-/* Making and unmaking a step: arenas, store, bound programs, threads. Torn down in reverse order. */
+/* Making and unmaking a step: arenas, store, bound programs, threads. Torn down in
+ * reverse order. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -82,7 +83,8 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
                                       .chunk_count = layout->chunk_count,
                                       .port_depth = reads > writes ? reads : writes };
     if (step->ledger != NULL)
-        COH_TRY(coh_ledger_add(step->ledger, COH_TIER_DISK, "working store", "store", config.bytes));
+        COH_TRY(
+            coh_ledger_add(step->ledger, COH_TIER_DISK, "working store", "store", config.bytes));
     step->store_is_counted = step->ledger != NULL;
     COH_TRY(coh_store_open(&config, wanted, &step->store_ops, &step->store));
     for (int tier = 0; tier < COH_TIER_DISK; tier++) {

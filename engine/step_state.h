@@ -27,8 +27,8 @@ typedef struct coh_bound_port {
  *   run n      ... | READ w | BWD | NORM |            an extent that is there at the end
  *   run n + 1                 | WRITE w |  leave?     goes on as one that is there at the begin
  *
- * Where the second is left in its run, users of the first may still be at work: it counts the first as
- * one more user, which takes itself off when its own count is done. */
+ * Where the second is left in its run, users of the first may still be at work: it counts the first
+ * as one more user, which takes itself off when its own count is done. */
 typedef struct coh_extent_state {
     _Atomic uint32_t remaining; /* uses left; lanes take off (acquire-release) */
     _Atomic uint32_t entered;   /* the first user sets it, the last one clears it */
@@ -42,8 +42,8 @@ typedef struct coh_bound {
     coh_extent_state *extents[2];
     uint32_t *goes_on_as; /* by extent: 1 + the one of the next run that is left there; 0: none */
     uint8_t *comes_from;  /* by extent: 1: it is the one that another goes on as */
-    /* By chunk: versions one run makes. A chunk's generation in the store is what all runs before made,
-     * plus this per repetition, plus the line's version. */
+    /* By chunk: versions one run makes. A chunk's generation in the store is what all runs before
+     * made, plus this per repetition, plus the line's version. */
     uint32_t *versions_per_run;
     uint32_t clip_ordinal; /* in the compute lane; 0: none */
     /* Residents that this program makes anew without having found them (INIT, IMPORT): indices. */
@@ -52,8 +52,8 @@ typedef struct coh_bound {
 
 /* ---- tickets ---- */
 
-/* Tickets live at the same time: the two that may overlap; their results and inputs stay readable for
- * two more. */
+/* Tickets live at the same time: the two that may overlap; their results and inputs stay readable
+ * for two more. */
 enum { COH_TICKET_SLOTS = 4 };
 
 typedef struct coh_ticket {

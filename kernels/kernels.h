@@ -1,13 +1,15 @@
-/* kernels.h - what computes: plain pointers, shapes and a queue; nothing is allocated, nothing waits.
+/* kernels.h - what computes: plain pointers, shapes and a queue; nothing is
+ * allocated, nothing waits.
  *
  * Shape letters, everywhere in this folder:
  *
- *     B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a linear layer
+ *     B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a layer
  *     H heads       D = C / H head width     V vocabulary
  *
- * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed by
- * the shape alone and sums are folded in index order: the same bits for any number of threads, and on
- * every instruction set (kernels/cpu/rows.h). `adds` != 0: the result is added to what is there.
+ * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed
+ * by the shape alone and sums are folded in index order: the same bits for any number of threads,
+ * and on every instruction set (kernels/cpu/rows.h). `adds` != 0: the result is
+ * added to what is there.
  *
  * Tensors are contiguous, row-major, f32 unless said otherwise. */
 #ifndef COH_KERNELS_KERNELS_H
@@ -55,8 +57,8 @@ void coh_kernel_pass(void *queue, float *to, const float *from, int64_t count, i
  *   COH_MATMUL_NT  a [rows, depth], b [columns, depth]    y = x weight^T
  *   COH_MATMUL_NN  a [rows, depth], b [depth, columns]    dx = dy weight
  *   COH_MATMUL_TN  a [depth, rows], b [depth, columns]    dweight = dy^T x
- * Without `adds`, bias [columns] and residual (laid out as c; may be c) begin the sum where they are
- * not NULL. Strides are row lengths in memory, in elements. */
+ * Without `adds`, bias [columns] and residual (laid out as c; may be c) begin the sum where they
+ * are not NULL. Strides are row lengths in memory, in elements. */
 typedef enum coh_matmul_layout { COH_MATMUL_NT, COH_MATMUL_NN, COH_MATMUL_TN } coh_matmul_layout;
 typedef struct coh_matmul {
     coh_matmul_layout layout;
@@ -75,15 +77,16 @@ void coh_kernel_column_sum(void *queue, float *sums, const float *x, int64_t row
 
 /* ---- embedding and position ---- */
 
-/* y [N,C] = weight[tokens[n], :] for the tokens in [row_begin, row_end); other rows of y stay as they
- * are. `weight` points at row row_begin. */
+/* y [N,C] = weight[tokens[n], :] for the tokens in [row_begin, row_end); other rows of y stay as
+ * they are. `weight` points at row row_begin. */
 typedef struct coh_embedding {
     int64_t N, C, row_begin, row_end;
     const int32_t *tokens;
 } coh_embedding;
 void coh_kernel_embedding(void *queue, const coh_embedding *embedding, float *y,
                           const float *weight);
-/* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's tokens, in token order. */
+/* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's
+ * tokens, in token order. */
 void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, float *dweight,
                                    const float *dy, int adds);
 

@@ -141,8 +141,8 @@ const coh_op_kind coh_kind_linear = {
     .backward = backward,
 };
 
-/* y may take the residual's bytes: each tile of y begins with its own part of it. dresidual may take
- * dy's: it is dy, and is passed on last. */
+/* y may take the residual's bytes: each tile of y begins with its own part of it. dresidual may
+ * take dy's: it is dy, and is passed on last. */
 const coh_op_kind coh_kind_linear_residual = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,

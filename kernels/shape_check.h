@@ -10,8 +10,8 @@
 /* "f32 [2,3,4]" */
 void coh_shape_text(const coh_shape *shape, char out_text[COH_SHAPE_TEXT_BYTES]);
 
-/* `shape` has this dtype and rank, every dim is 1 .. 2^31 - 1 (what a BLAS takes as a stride) and the
- * bytes fit 62 bits. `port` names it in the sentence; rank 0: any rank from 1. */
+/* `shape` has this dtype and rank, every dim is 1 .. 2^31 - 1 (what a BLAS takes as a stride) and
+ * the bytes fit 62 bits. `port` names it in the sentence; rank 0: any rank from 1. */
 coh_status coh_check_tensor(const char *port, const coh_shape *shape, coh_dtype dtype,
                             int32_t rank);
 

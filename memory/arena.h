@@ -1,16 +1,16 @@
 /* arena.h - the one large piece of memory of a tier, taken once and touched once.
  *
- * The plan says how many bytes a tier needs; the arena is that many bytes and never another one. The
- * step then allocates nothing: chunks stand at the offsets that the plan gave them.
+ * The plan says how many bytes a tier needs; the arena is that many bytes and never another one.
+ * The step then allocates nothing: chunks stand at the offsets that the plan gave them.
  *
- *   create   ask the machine what is free -> map -> bind to nodes -> huge pages -> touch by N threads
+ *   create   ask what is free -> map -> bind to nodes -> huge pages -> touch by N threads
  *
  * Two facts make this more than one mmap:
- *   - Fresh memory costs 0.3-2.5 GB/s at its first touch, so it is touched here, by several threads,
- *     and not inside the first step.
- *   - Linux promises more than it has, and kills the process later. So what is available (MemAvailable,
- *     the cgroup's limit, RLIMIT_AS: memory/available.h) is asked for first, and an absurd size is refused with a sentence
- *     that says what would fit.
+ *   - Fresh memory costs 0.3-2.5 GB/s at its first touch, so it is touched here, by several
+ *     threads, and not inside the first step.
+ *   - Linux promises more than it has, and kills the process later. So what is available
+ *     (MemAvailable, the cgroup's limit, RLIMIT_AS: memory/available.h) is asked for first, and an
+ *     absurd size is refused with a sentence that says what would fit.
  *
  * Several NUMA nodes: pages are interleaved over the nodes this process may use, since every thread
  * reads every chunk. One node: nothing is bound. */
@@ -29,12 +29,12 @@ typedef struct coh_arena coh_arena;
  * stacks, libraries, the kernel's own buffers. */
 #define COH_ARENA_RESERVE_BYTES (64u << 20)
 
-/* `bytes` zero bytes, page aligned, for `tier`. bytes: a positive multiple of COH_PAGE_BYTES. `name` (what for, e.g.
- * "device arena") is copied; the ledger (may be NULL) gets one reservation (tier, name, "arena"), taken
- * out by destroy. `thread_count` threads (the caller is one) touch every page; threads that cannot be
- * made are done without.
- * Fails: COH_ERR_ARGUMENT; COH_ERR_MEMORY with bytes asked, bytes available and what would fit. Nothing
- * is left behind. */
+/* `bytes` zero bytes, page aligned, for `tier`. bytes: a positive multiple of COH_PAGE_BYTES.
+ * `name` (what for, e.g. "device arena") is copied; the ledger (may be NULL) gets one reservation
+ * (tier, name, "arena"), taken out by destroy. `thread_count` threads (the caller is one) touch
+ * every page; threads that cannot be made are done without.
+ * Fails: COH_ERR_ARGUMENT; COH_ERR_MEMORY with bytes asked, bytes available and what would fit.
+ * Nothing is left behind. */
 coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh_ledger *ledger,
                             int thread_count, coh_arena **out_arena);
 void coh_arena_destroy(coh_arena *arena); /* accepts NULL */

@@ -1,8 +1,8 @@
 /* cgroup.h - the control groups this process stands in, from its own up to the machine's.
  *
- * A limit binds everything below it, so who asks for one must look at every group on the way up. Both
- * versions are walked: v2 has one tree, v1 one per controller. Inside a container the path that
- * /proc/self/cgroup names may not be there; the walk then meets what is visible of it.
+ * A limit binds everything below it, so who asks for one must look at every group on the way up.
+ * Both versions are walked: v2 has one tree, v1 one per controller. Inside a container the path
+ * that /proc/self/cgroup names may not be there; the walk then meets what is visible of it.
  *
  * Allocates nothing, uses no stdio; any thread. */
 #ifndef COH_MEMORY_CGROUP_H

@@ -32,8 +32,8 @@ static void wake_all(coh_counter *counter)
     pthread_mutex_unlock(&counter->mutex);
 }
 
-/* The value is stored before the sleepers are counted, and a waiter counts itself before it looks at
- * the value; both in one total order, so one of the two sees the other. */
+/* The value is stored before the sleepers are counted, and a waiter counts itself before it looks
+ * at the value; both in one total order, so one of the two sees the other. */
 void coh_counter_raise(coh_counter *counter, uint64_t value)
 {
     assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);

@@ -1,8 +1,8 @@
 /* counter.h - a number that only grows, and threads that sleep until it is large enough.
  *
  * The one idea: everything that one thread must know of another is "how far are you?". A lane's
- * `retired`, a ring's `pushed` and `popped`, the number of submitted runs are all such numbers; there
- * is no other way in which the step's threads wait for one another.
+ * `retired`, a ring's `pushed` and `popped`, the number of submitted runs are all such numbers;
+ * there is no other way in which the step's threads wait for one another.
  *
  *   writer   ... write the data ... raise(n)          release
  *   reader   wait(n) ... read the data ...            acquire

@@ -8,14 +8,14 @@
  *   compute:           [ c1 ][ c2 ]           retired[compute] = 0 1 2
  *   read thread:   [ r1 .............. ]      its own; waits until retired[compute] >= n
  *
- * A trap of streams and events: to wait for an event that was not yet recorded is not to wait at all.
- * So `wait` may only name a value whose `signal` was already enqueued, which holds because one step
- * thread issues all device lanes in the program's order. What a host thread will raise (a disk lane's
- * counter) is waited for by `wait_host`.
+ * A trap of streams and events: to wait for an event that was not yet recorded is not to wait at
+ * all. So `wait` may only name a value whose `signal` was already enqueued, which holds because one
+ * step thread issues all device lanes in the program's order. What a host thread will raise (a disk
+ * lane's counter) is waited for by `wait_host`.
  *
  * The host device: the device tier is ordinary memory (the RAM budget), each queue is a thread
- * coh-compute, coh-h2d, coh-d2h with a ring of commands. With an emulated far tier the copies between
- * the two arenas are real, and can be throttled to the rate of a link.
+ * coh-compute, coh-h2d, coh-d2h with a ring of commands. With an emulated far tier the copies
+ * between the two arenas are real, and can be throttled to the rate of a link.
  *
  * Threads: enqueuing belongs to the step thread. Nothing is allocated after queue_create. */
 #ifndef COH_MEMORY_DEVICE_H

@@ -8,13 +8,13 @@
  *                  atomics only, hot path: every lane thread, every extent
  *
  *   arena |aaaa..bbbb|cccc|......|dddd|........|
- *          0         10   14     20   24            live = 18, end = 24 (padding and holes included)
+ *          0         10   14     20   24          live = 18, end = 24 (padding, holes included)
  *
  * `end` is what an arena of the least size would need; live is what is really in it. The executor
  * counts both, so that a plan's promised peak can be compared with the run's to the byte.
  *
- * Everything is preallocated at create. At destroy both books must be zero: what is left is a leak of
- * ours. */
+ * Everything is preallocated at create. At destroy both books must be zero: what is left is a leak
+ * of ours. */
 #ifndef COH_MEMORY_LEDGER_H
 #define COH_MEMORY_LEDGER_H
 
@@ -48,8 +48,8 @@ void coh_ledger_remove(coh_ledger *ledger, coh_tier tier, const char *purpose, c
 /* ---- extents (hot: lock-free, allocation-free, any lane thread) ---- */
 
 /* `stream` indexes the caller's own list (coh_stream), below COH_LEDGER_STREAM_COUNT. Enter before
- * the extent's first use, leave after its last, before the lane's counter rises: then the live count
- * never exceeds what is really there. A NULL ledger is accepted and counts nothing. */
+ * the extent's first use, leave after its last, before the lane's counter rises: then the live
+ * count never exceeds what is really there. A NULL ledger is accepted and counts nothing. */
 void coh_ledger_enter(coh_ledger *ledger, coh_tier tier, uint32_t stream, uint64_t offset,
                       uint64_t bytes);
 void coh_ledger_leave(coh_ledger *ledger, coh_tier tier, uint32_t stream, uint64_t offset,
@@ -63,7 +63,8 @@ typedef struct coh_ledger_sums {
     uint64_t end_peak_bytes; /* highest offset + bytes that was ever entered: the plan's peak */
 } coh_ledger_sums;
 
-/* Exact at a quiet point (no lane running); else each figure is right for some moment of its own. */
+/* Exact at a quiet point (no lane running); else each figure is right for
+ * some moment of its own. */
 void coh_ledger_read(const coh_ledger *ledger, coh_tier tier, coh_ledger_sums *out_sums);
 void coh_ledger_read_stream(const coh_ledger *ledger, coh_tier tier, uint32_t stream,
                             uint64_t *out_live_bytes, uint64_t *out_live_peak_bytes);
@@ -83,8 +84,8 @@ int coh_ledger_row_at(const coh_ledger *ledger, const char *const *stream_names,
                       uint32_t stream_count, uint32_t index, coh_ledger_row *out_row);
 
 /* The rows, one line per entry and per stream in use, as text into buffer (always terminated,
- * cut to fit). `stream_names` (stream_count of them) may be NULL: then numbers. Returns the bytes the
- * whole text needs, terminator included. Allocates nothing. */
+ * cut to fit). `stream_names` (stream_count of them) may be NULL: then numbers. Returns the bytes
+ * the whole text needs, terminator included. Allocates nothing. */
 size_t coh_ledger_print(const coh_ledger *ledger, const char *const *stream_names,
                         uint32_t stream_count, char *buffer, size_t buffer_bytes);
 

@@ -23,9 +23,9 @@ typedef enum coh_lane {
     COH_LANE_COUNT
 } coh_lane;
 
-/* Which lane may touch which tier: a fact of the machine, in the profile. Bit t of reads[lane]: lane
- * may read tier t. On the host device disk <-> device is legal; with an emulated (or real) host tier
- * the disk lanes reach only the host tier. */
+/* Which lane may touch which tier: a fact of the machine, in the profile. Bit t of reads[lane]:
+ * lane may read tier t. On the host device disk <-> device is legal; with an emulated (or real)
+ * host tier the disk lanes reach only the host tier. */
 typedef struct coh_access_matrix {
     uint8_t reads[COH_LANE_COUNT], writes[COH_LANE_COUNT];
 } coh_access_matrix;

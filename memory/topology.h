@@ -22,8 +22,9 @@ typedef struct coh_topology {
 coh_status coh_topology_read(coh_topology *out_topology);
 
 /* Spread the pages of [base, base + bytes), not touched yet, over the nodes this process may use.
- * Returns the number of nodes: 1 where there is but one, or where binding is denied; nothing is bound
- * then. Which node a page stands on never changes a result, so there is nothing to fail with. */
+ * Returns the number of nodes: 1 where there is but one, or where binding is denied; nothing is
+ * bound then. Which node a page stands on never changes a result, so there is
+ * nothing to fail with. */
 int coh_topology_interleave(void *base, uint64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* fault.h - the inside of coh_store_fault_plan: which operation of a store gets which fault.
  *
- * A store copies the plan when it opens and asks once per submitted request. Fields are decided from
- * (seed, operation number) alone. */
+ * A store copies the plan when it opens and asks once per submitted request. Fields are decided
+ * from (seed, operation number) alone. */
 #ifndef COH_OFFLOAD_FAULT_H
 #define COH_OFFLOAD_FAULT_H
 

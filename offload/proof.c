@@ -18,8 +18,8 @@ struct coh_proof {
     record *records;
 };
 
-/* The mix is one-to-one in the content, so the content of a mark can be had back (see unmix): that is
- * what lets a misplaced chunk be recognised without hashing its bytes once per candidate. */
+/* The mix is one-to-one in the content, so the content of a mark can be had back (see unmix): that
+ * is what lets a misplaced chunk be recognised without hashing its bytes once per candidate. */
 static uint64_t id_key(coh_chunk_id id)
 {
     return coh_rng_mix(coh_rng_mix(id.chunk + UINT64_C(1)) ^ id.generation);

@@ -3,14 +3,15 @@
  *   write  submit: mark = mix(XXH3(bytes), chunk, generation)     reap: record(chunk) = mark
  *   read                                      reap: the mark of what came == record(chunk)?
  *
- * The table stands in RAM, so the file needs no headers, and a chunk that is stale, misplaced, torn or
- * flipped is found because its bytes do not give the mark. What is cheap to know about the wrong bytes
- * is said: the mark before the last one (stale: the disk lost the last write), the mark of another
- * chunk (misplaced), a record of another generation (the program read the wrong version: our bug).
+ * The table stands in RAM, so the file needs no headers, and a chunk that is stale, misplaced, torn
+ * or flipped is found because its bytes do not give the mark. What is cheap to know about the wrong
+ * bytes is said: the mark before the last one (stale: the disk lost the last write), the mark of
+ * another chunk (misplaced), a record of another generation (the program read the
+ * wrong version: our bug).
  *
- * Threads: written by the thread of the write port, read by that of the read port. The program's waits
- * order the two; the fields are atomics (relaxed) all the same, so that a program with a lost wait is
- * a wrong generation here and not undefined behaviour. */
+ * Threads: written by the thread of the write port, read by that of the read port. The program's
+ * waits order the two; the fields are atomics (relaxed) all the same, so that a program with a lost
+ * wait is a wrong generation here and not undefined behaviour. */
 #ifndef COH_OFFLOAD_PROOF_H
 #define COH_OFFLOAD_PROOF_H
 

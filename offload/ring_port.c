@@ -267,7 +267,8 @@ coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_p
 void coh_ring_port_fini(coh_ring_port *port)
 {
     if (port->ring_is_open) {
-        /* Closing the ring does not wait, and the kernel writes into memory that will be unmapped. */
+        /* Closing the ring does not wait, and the kernel writes into memory
+         * that will be unmapped. */
         while (port->in_kernel_count > io_uring_sq_ready(&port->ring)) {
             struct io_uring_cqe *cqe;
             int waited = io_uring_wait_cqe(&port->ring, &cqe);

@@ -3,8 +3,9 @@
  *   slots   requests of the lane        r1 [....####]  r2 [........]     port_depth of them
  *   pieces  transfers inside the ring   r1.4 r1.5 r1.6 r1.7              queue_depth of them
  *
- * A slot hands out pieces from its front; a piece that came back short is sent again with what is left.
- * All of it belongs to one thread, the lane's: it submits, reaps and hashes; there is no lock. */
+ * A slot hands out pieces from its front; a piece that came back short is sent again with what is
+ * left. All of it belongs to one thread, the lane's: it submits, reaps and
+ * hashes; there is no lock. */
 #ifndef COH_OFFLOAD_RING_PORT_H
 #define COH_OFFLOAD_RING_PORT_H
 
@@ -68,8 +69,8 @@ typedef struct coh_ring_port {
     char text[COH_ERROR_TEXT_BYTES]; /* of the first failed completion of a reap */
 } coh_ring_port;
 
-/* A ring of queue_depth entries on `fd`. Fails: COH_ERR_DEVICE when the kernel denies it (the text says
- * how), COH_ERR_MEMORY. On failure `fini` must still be called (it takes what there is). */
+/* A ring of queue_depth entries on `fd`. Fails: COH_ERR_DEVICE when the kernel denies it (the text
+ * says how), COH_ERR_MEMORY. On failure `fini` must still be called (it takes what there is). */
 coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which, int fd,
                               uint32_t queue_depth);
 /* Waits for what is in the kernel. Nothing on a zeroed struct. */

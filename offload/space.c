@@ -110,8 +110,8 @@ coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
 
 /* ---- held room ---- */
 
-/* Not posix_fallocate: where the file system cannot reserve, the C library writes every block, and a
- * promise kept by hours of writing is none. */
+/* Not posix_fallocate: where the file system cannot reserve, the C library writes every block, and
+ * a promise kept by hours of writing is none. */
 static int take_blocks(int fd, uint64_t bytes)
 {
     int result;

@@ -9,7 +9,8 @@
  *   in flight  |r1--------|r2---|r3----|
  *
  * With depth > 1 two requests of one port are NOT ordered. If they touch the same file range or the
- * same memory, the program holds a wait between them (also on the own lane); the store does not look.
+ * same memory, the program holds a wait between them (also on the own lane);
+ * the store does not look.
  *
  * The store is scratch: an unnamed file, preallocated and written once, that dies with the process.
  * What a chunk must be (checksum, generation) is kept in RAM, shared by both ports.
@@ -60,8 +61,8 @@ typedef struct coh_store_request {
 
 typedef struct coh_store_completion {
     uint64_t number;
-    /* COH_OK, COH_ERR_IO, COH_ERR_CORRUPT; the sentence (coh_last_error of the reaping thread) names
-     * chunk, offset, found and expected, of the first failed completion of this reap */
+    /* COH_OK, COH_ERR_IO, COH_ERR_CORRUPT; the sentence (coh_last_error of the reaping thread)
+     * names chunk, offset, found and expected, of the first failed completion of this reap */
     coh_status status;
 } coh_store_completion;
 
@@ -82,12 +83,13 @@ typedef struct coh_store_ops {
     coh_status (*open)(const coh_store_config *config, coh_store **out_store);
     void (*close)(coh_store *store); /* accepts NULL; waits for what is in flight */
     coh_status (*facts)(const coh_store *store, coh_store_facts *out_facts);
-    /* Before the first request, once per arena (<= 2). The arena must outlive the store. A refusal of
-     * registered buffers (memlock) steps down a rung and is told in facts.reason, not an error. */
+    /* Before the first request, once per arena (<= 2). The arena must outlive the store. A refusal
+     * of registered buffers (memlock) steps down a rung and is told in
+     * facts.reason, not an error. */
     coh_status (*register_arena)(coh_store *store, void *base, size_t bytes);
 
-    /* Queue one request. The caller keeps at most port_depth in flight. A short transfer is continued
-     * inside; EAGAIN and EINTR are retried; the lane sees whole chunks only. */
+    /* Queue one request. The caller keeps at most port_depth in flight. A short transfer is
+     * continued inside; EAGAIN and EINTR are retried; the lane sees whole chunks only. */
     coh_status (*submit)(coh_store *store, coh_store_port port, const coh_store_request *request);
     /* Wait for at least `least` completions (0: poll), give up to `most`. */
     coh_status (*reap)(coh_store *store, coh_store_port port, coh_store_completion *completions,
@@ -98,16 +100,16 @@ extern const coh_store_ops coh_store_uring; /* absent functions (NULL open) when
 extern const coh_store_ops coh_store_posix, coh_store_mem;
 
 /* Opens the best rung that this machine allows: io_uring with O_DIRECT and registered buffers, then
- * without registration, then posix threads; O_DIRECT denied falls back to the page cache. Says why in
- * facts.reason. *out_ops gets the table that serves it. `wanted`: NULL, or a table to take and no
- * other (tests, fault injection). */
+ * without registration, then posix threads; O_DIRECT denied falls back to the page cache. Says why
+ * in facts.reason. *out_ops gets the table that serves it. `wanted`: NULL, or a table to take and
+ * no other (tests, fault injection). */
 coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *wanted,
                           const coh_store_ops **out_ops, coh_store **out_store);
 
-/* There is no power cut here: the store is scratch, an unnamed file that is gone with the process, so
- * nothing of it can be found broken later. What a power cut drops and tears is modelled where durability is
- * promised, in the file operations of a save (engine/power_cut.h). A lost or torn write while the process
- * lives is what `flip_at` shows: the chunk's mark does not fit. */
+/* There is no power cut here: the store is scratch, an unnamed file that is gone with the process,
+ * so nothing of it can be found broken later. What a power cut drops and tears is modelled where
+ * durability is promised, in the file operations of a save (engine/power_cut.h). A lost or torn
+ * write while the process lives is what `flip_at` shows: the chunk's mark does not fit. */
 
 /* The mem store's faults: seeded, by operation number, so that a loop over n finds every path. Also
  * honoured by the posix store, so that faults can be injected under a whole run: while a plan is

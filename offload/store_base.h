@@ -12,8 +12,9 @@
 
 #define COH_STORE_REASON_BYTES 512
 
-/* 512 KiB: what one request is cut into, so that one chunk keeps several transfers in flight; drives
- * give their full rate from about 128 KiB on, and the cost of a submission is below 1 % of the time. */
+/* 512 KiB: what one request is cut into, so that one chunk keeps several transfers in flight;
+ * drives give their full rate from about 128 KiB on, and the cost of a submission is
+ * below 1 % of the time. */
 #define COH_STORE_PIECE_BYTES ((size_t)512 << 10)
 
 struct coh_store {
@@ -36,8 +37,8 @@ void coh_store_base_say(coh_store *base, const char *format, ...)
 /* The `facts` of every table. */
 coh_status coh_store_base_facts(const coh_store *store, coh_store_facts *out_facts);
 
-/* Is the request one that the contract allows: inside the file, on pages, a known chunk? If not that is
- * our bug: COH_ERR_INTERNAL. */
+/* Is the request one that the contract allows: inside the file, on pages, a known chunk? If not
+ * that is our bug: COH_ERR_INTERNAL. */
 coh_status coh_store_base_allow(const coh_store *base, const coh_store_request *request);
 
 /* The system's words for an errno; never NULL, allocates nothing (strerror may). */
@@ -47,8 +48,8 @@ const char *coh_store_error_text(int error);
 coh_status coh_store_base_tell(const coh_store *base, coh_store_port port,
                                const coh_store_request *request, int error);
 
-/* The end of every request: a write is put on record, a read checked. mark: of a write, from submit.
- * error: -1 none, else as in tell. */
+/* The end of every request: a write is put on record, a read checked. mark: of a write, from
+ * submit. error: -1 none, else as in tell. */
 coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
                                  const coh_store_request *request, uint64_t mark, int error);
 
@@ -59,8 +60,8 @@ coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
 /* Makes the file of base->config in its folder: unnamed from the start (O_TMPFILE, or created and
  * unlinked at once), its blocks allocated, every one written once. Sets facts.direct,
  * facts.write_bytes_per_s and says why O_DIRECT was not taken.
- * Fails: COH_ERR_FULL with bytes wanted and free; COH_ERR_IO; COH_ERR_MEMORY. Nothing is left behind
- * then and *out_fd is -1. */
+ * Fails: COH_ERR_FULL with bytes wanted and free; COH_ERR_IO; COH_ERR_MEMORY. Nothing is left
+ * behind then and *out_fd is -1. */
 coh_status coh_store_file_open(coh_store *base, int *out_fd);
 
 #endif

@@ -86,7 +86,8 @@ static coh_status check_room(const coh_store_config *config, int fd)
     return COH_OK;
 }
 
-/* Writes every block once. A refusal of O_DIRECT at the first write drops it (base->facts.direct). */
+/* Writes every block once. A refusal of O_DIRECT at the first write drops it
+ * (base->facts.direct). */
 static coh_status fill(coh_store *base, int fd)
 {
     const coh_store_config *config = &base->config;

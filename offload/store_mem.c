@@ -1,5 +1,5 @@
-/* The mem store: the file is memory of this process. For tests: same threads, same checks, same faults
- * as the posix store, and no disk. */
+/* The mem store: the file is memory of this process. For tests: same threads, same checks, same
+ * faults as the posix store, and no disk. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "offload/store_threads.h"
 
-/* Four transfers at once reach the rate of network and solid state disks within a few per cent; more
- * threads only help where io_uring would be better still. */
+/* Four transfers at once reach the rate of network and solid state disks within a few per cent;
+ * more threads only help where io_uring would be better still. */
 #define THREAD_COUNT 4u
 
 /* Too small to measure a rate over: it would be the host's cache. */

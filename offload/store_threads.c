@@ -28,8 +28,8 @@ static void delay(uint32_t microseconds)
     }
 }
 
-/* Moves the whole piece: a short transfer is continued, an interrupted one repeated. Returns an errno,
- * 0 when the file ended, COH_STORE_NO_ERROR. */
+/* Moves the whole piece: a short transfer is continued, an interrupted one repeated. Returns an
+ * errno, 0 when the file ended, COH_STORE_NO_ERROR. */
 static int move(coh_threads_port *port, const piece *work)
 {
     size_t done = 0;
@@ -56,7 +56,8 @@ static int move(coh_threads_port *port, const piece *work)
     return COH_STORE_NO_ERROR;
 }
 
-/* A read: in the memory that it filled. A write: in the file, the caller's memory stays as it is. */
+/* A read: in the memory that it filled. A write: in the file, the caller's
+ * memory stays as it is. */
 static int flip(coh_threads_port *port, const piece *work)
 {
     size_t bit = (size_t)(work->fault.flip_random % (work->bytes * 8));
@@ -185,8 +186,8 @@ coh_status coh_threads_submit(coh_store *store, coh_store_port which,
     return COH_OK;
 }
 
-/* The done request that comes out next: in order of completion, or in the plan's random order; a late
- * one only when it is the last of all in flight. */
+/* The done request that comes out next: in order of completion, or in the plan's random order; a
+ * late one only when it is the last of all in flight. */
 static coh_threads_slot *choose_done(coh_threads_port *port)
 {
     coh_threads_slot *chosen = NULL;

@@ -6,9 +6,9 @@
  *   coh-read-2   r1.1   r1.3 ...
  *
  * One lock per port, held only to take a piece and to give its result back, never over a transfer.
- * A slot (one per request in flight) goes free -> active -> done -> free. The lane makes it active and
- * free, the thread that finishes its last piece makes it done. The hash is taken by the lane's thread,
- * at submit for writes and at reap for reads.
+ * A slot (one per request in flight) goes free -> active -> done -> free. The lane makes it active
+ * and free, the thread that finishes its last piece makes it done. The hash is taken by the lane's
+ * thread, at submit for writes and at reap for reads.
  *
  * Faults (offload/fault.h) are carried out here, so both stores honour the same plan. */
 #ifndef COH_OFFLOAD_STORE_THREADS_H

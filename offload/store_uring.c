@@ -1,6 +1,7 @@
-/* The io_uring store: one ring per port, no thread of its own. A lane's thread submits whole chunks,
- * the kernel works on several pieces at once, and nothing is copied: O_DIRECT moves between the disk
- * and the arena. Registering the arenas saves the kernel from pinning pages for every transfer. */
+/* The io_uring store: one ring per port, no thread of its own. A lane's thread submits whole
+ * chunks, the kernel works on several pieces at once, and nothing is copied: O_DIRECT moves between
+ * the disk and the arena. Registering the arenas saves the kernel from pinning pages
+ * for every transfer. */
 #include "coh_config.h"
 
 #include "offload/store_base.h"
@@ -85,8 +86,8 @@ static double measure_rate(struct io_uring *ring, const uring_store *uring, unsi
     return failed || end_ns == begin_ns ? 0 : (double)moved * 1e9 / (double)(end_ns - begin_ns);
 }
 
-/* The least depth within GAIN_LEAST of everything deeper. Sets facts.read_bytes_per_s. A measurement
- * that cannot be made is no error: the default stands. */
+/* The least depth within GAIN_LEAST of everything deeper. Sets facts.read_bytes_per_s. A
+ * measurement that cannot be made is no error: the default stands. */
 static uint32_t measure_depth(uring_store *uring)
 {
     struct io_uring ring;
@@ -189,7 +190,8 @@ static void leave_unregistered(uring_store *uring, int error)
                        coh_store_error_text(error));
 }
 
-/* All buffers of a ring are registered in one call, so the second arena registers the first anew. */
+/* All buffers of a ring are registered in one call, so the second arena
+ * registers the first anew. */
 static coh_status uring_register_arena(coh_store *store, void *base, size_t bytes)
 {
     uring_store *uring = (uring_store *)store;

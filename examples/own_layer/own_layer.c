@@ -1,5 +1,5 @@
-/* own_layer.c - a layer somebody already has, trained by Cohobate: in memory, and streamed through a
- * budget a third of that with the rest on disk. Both runs end with the same bits.
+/* own_layer.c - a layer somebody already has, trained by Cohobate: in memory, and streamed through
+ * a budget a third of that with the rest on disk. Both runs end with the same bits.
  *
  *     make && ./own_layer [FOLDER FOR THE SCRATCH FILE]
  *
@@ -163,7 +163,8 @@ typedef struct outcome {
     double first_loss, last_loss;
 } outcome;
 
-/* Sequences of a rule that one token of context decides: the next id is 7 id + 3, modulo VOCABULARY. */
+/* Sequences of a rule that one token of context decides: the next id is 7 id +
+ * 3, modulo VOCABULARY. */
 static void make_batch(int step, int32_t *tokens, int32_t *targets)
 {
     for (int i = 0; i < BATCH_IDS; i++) {

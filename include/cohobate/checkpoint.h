@@ -1,9 +1,9 @@
 /* checkpoint.h - look at a checkpoint without running anything.
  *
  * A checkpoint is a folder: one file per stream (work.bin, m.bin, v.bin), tensors in order, plain
- * little-endian f32; hashes.bin with one XXH3 per grain and stream; manifest.json, written last, with
- * format version, tensor table, counters, numeric fingerprint and the caller's note. Nothing in it
- * speaks of plans, chunks, tiers or ranks. */
+ * little-endian f32; hashes.bin with one XXH3 per grain and stream; manifest.json, written last,
+ * with format version, tensor table, counters, numeric fingerprint and the caller's note. Nothing
+ * in it speaks of plans, chunks, tiers or ranks. */
 #ifndef COHOBATE_CHECKPOINT_H
 #define COHOBATE_CHECKPOINT_H
 
@@ -52,8 +52,9 @@ COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *ou
 COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int stream,
                                        uint64_t begin, uint64_t count, float *data);
 
-/* Removes checkpoint folder `path`: the manifest first, so that what a crash leaves is never taken for
- * whole. Touches only files of a checkpoint; allocates nothing (for keeping the newest N while training).
+/* Removes checkpoint folder `path`: the manifest first, so that what a crash leaves is never taken
+ * for whole. Touches only files of a checkpoint; allocates nothing (for keeping the
+ * newest N while training).
  * Fails: COH_ERR_IO, also when the folder holds anything else (that stays). */
 COH_API coh_status coh_checkpoint_remove(const char *path);
 

@@ -1,5 +1,5 @@
-/* cohobate.h - everything public. Start with model.h (what to compute), then plan.h (where and when), then
- * engine.h (run it). */
+/* cohobate.h - everything public. Start with model.h (what to compute), then plan.h (where and
+ * when), then engine.h (run it). */
 #ifndef COHOBATE_COHOBATE_H
 #define COHOBATE_COHOBATE_H
 

@@ -3,8 +3,8 @@
  *     coh_engine_create(plan) ──> coh_engine_init or coh_engine_load ──> coh_engine_step ... ──>
  *     coh_engine_save / _hash / _evaluate ... ──> coh_engine_destroy
  *
- * Everything a call does is a program of the plan: the engine has no other way to compute. After the
- * second step nothing is allocated or mapped.
+ * Everything a call does is a program of the plan: the engine has no other way to compute. After
+ * the second step nothing is allocated or mapped.
  *
  * Threads: an engine belongs to the thread that created it. It starts one thread per lane
  * (coh-compute, coh-read, ...) and a pool of workers. */
@@ -42,7 +42,8 @@ typedef struct coh_engine_options {
 COH_API void coh_engine_options_init(coh_engine_options *out_options);
 
 /* Takes the arenas, opens the store, starts the threads. The plan (and its graph) must outlive it.
- * Fails: COH_ERR_MEMORY with bytes asked and what would fit, COH_ERR_FULL (disk), COH_ERR_DEVICE. */
+ * Fails: COH_ERR_MEMORY with bytes asked and what would fit, COH_ERR_FULL
+ * (disk), COH_ERR_DEVICE. */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
 COH_API void coh_engine_destroy(coh_engine *engine); /* accepts NULL; stops what runs */
@@ -50,8 +51,8 @@ COH_API void coh_engine_destroy(coh_engine *engine); /* accepts NULL; stops what
 /* Parameters from their kinds' initialisation and `seed`, states zero. No body may be under way. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
-/* May overwrite the first values of elements [element_begin, element_begin + count) of a parameter. Called
- * from the compute lane, in any order of pieces; may not call the engine. */
+/* May overwrite the first values of elements [element_begin, element_begin + count) of a parameter.
+ * Called from the compute lane, in any order of pieces; may not call the engine. */
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
                                            uint64_t element_begin, uint64_t count, float *values);
 
@@ -82,7 +83,8 @@ typedef struct coh_step_result {
     uint64_t peak_bytes[COH_PLAN_TIERS]; /* counted so far in this run */
 } coh_step_result;
 
-/* Starts one body. Up to two may be under way: the second one's transfers overlap the first's end. */
+/* Starts one body. Up to two may be under way: the second one's transfers
+ * overlap the first's end. */
 COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input);
 /* Waits for the oldest body under way. Fails: the first failure of any line, with its sentence; the
  * engine then only accepts destroy. COH_ERR_ARGUMENT when nothing is under way. */
@@ -92,30 +94,30 @@ COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *inp
                                    coh_step_result *out_result);
 
 /* After a result with finite == 0 and no body under way: runs that step's body again on the same
- * inputs, looking at every value each operator writes, and names the first operator and tensor that is
- * not finite in `out_sentence` (at least 256 bytes). A later body that ran on the same parameters is taken
- * back (submit it again): `applied_count` is that of the broken step's result. Leaves nothing pending and
- * no parameter changed.
+ * inputs, looking at every value each operator writes, and names the first operator and tensor that
+ * is not finite in `out_sentence` (at least 256 bytes). A later body that ran on the same
+ * parameters is taken back (submit it again): `applied_count` is that of the broken step's result.
+ * Leaves nothing pending and no parameter changed.
  * Fails: COH_ERR_ARGUMENT with updates in backward: the broken values have gone out already. */
 COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input,
                                    uint64_t applied_count, char *out_sentence);
 
-/* Applies what waits (deferred updates), so that parameters are those after the last step. Does nothing
- * if nothing waits. evaluate, save and hash call it. */
+/* Applies what waits (deferred updates), so that parameters are those after the last step. Does
+ * nothing if nothing waits. evaluate, save and hash call it. */
 COH_API coh_status coh_engine_drain(coh_engine *engine);
 
-/* Forward of one micro-batch: mean loss over its items. In a plan of COH_PLAN_INFER this is the body,
- * and coh_engine_output gives its outputs. */
+/* Forward of one micro-batch: mean loss over its items. In a plan of COH_PLAN_INFER this is the
+ * body, and coh_engine_output gives its outputs. */
 COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input,
                                        double *out_loss);
 
-/* The bytes of a tensor named by coh_graph_output, as the last run left them. Valid until the next call
- * on the engine. */
+/* The bytes of a tensor named by coh_graph_output, as the last run left them. Valid until the next
+ * call on the engine. */
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);
 
-/* One hash of the logical parameters and optimizer states, in tensor order by grains: the same whatever
- * the placement. */
+/* One hash of the logical parameters and optimizer states, in tensor order by grains: the same
+ * whatever the placement. */
 COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* What a checkpoint says beside the tensors. Sizes in the manifest are checked on load. */
@@ -125,10 +127,10 @@ typedef struct coh_checkpoint_note {
                               copied into the manifest; "{}" if none */
 } coh_checkpoint_note;
 
-/* Streams parameters and states through one chunk into folder `path`, atomically and durably: written
- * under a temporary name, flushed, renamed. An existing `path` is refused.
- * Fails: COH_ERR_IO (a full disk too), COH_ERR_NUMBER (never saves a broken number). Nothing is left
- * behind then, and the engine goes on. */
+/* Streams parameters and states through one chunk into folder `path`, atomically and durably:
+ * written under a temporary name, flushed, renamed. An existing `path` is refused.
+ * Fails: COH_ERR_IO (a full disk too), COH_ERR_NUMBER (never saves a broken number). Nothing is
+ * left behind then, and the engine goes on. */
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 
@@ -139,8 +141,8 @@ COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed);
 
 /* One parameter's values (or moments) after the last step, or its gradient as the last body left it
- * (deferred updates only; before clipping): for tests and export. `data` takes coh_shape_elements floats.
- * Values and moments drain first; a gradient does not. */
+ * (deferred updates only; before clipping): for tests and export. `data` takes coh_shape_elements
+ * floats. Values and moments drain first; a gradient does not. */
 typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_FETCH_V } coh_fetch;
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
@@ -160,20 +162,22 @@ typedef struct coh_engine_facts {
 } coh_engine_facts;
 COH_API coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts);
 
-/* Every byte of the tiers by purpose and owner: what is reserved (arenas, working store), and what stands
- * in the arenas, by stream (owner "extents"; "highest end": the peak that the plan promised). */
+/* Every byte of the tiers by purpose and owner: what is reserved (arenas, working store), and what
+ * stands in the arenas, by stream (owner "extents"; "highest end": the peak that
+ * the plan promised). */
 typedef struct coh_engine_ledger_row {
     const char *tier; /* "device", "host", "disk" */
     char purpose[32], owner[32];
     uint64_t bytes, peak_bytes; /* now, and the most so far */
 } coh_engine_ledger_row;
 
-/* Row `index`, from 0; returns 0 past the last. Exact while no step is under way. Allocates nothing. */
+/* Row `index`, from 0; returns 0 past the last. Exact while no step is under
+ * way. Allocates nothing. */
 COH_API int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
                                      coh_engine_ledger_row *out_row);
 
-/* All rows as a table into `text`, cut to fit. Returns the bytes the whole needs, terminator included.
- * Allocates nothing. */
+/* All rows as a table into `text`, cut to fit. Returns the bytes the whole needs, terminator
+ * included. Allocates nothing. */
 COH_API size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes);
 
 /* Instruction set and BLAS core type in use, as it goes into the numeric plan. */

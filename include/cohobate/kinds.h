@@ -1,7 +1,7 @@
 /* kinds.h - the operator kinds that come with the library: tables like any user's (model.h).
  *
- * Shapes: B sequences, T tokens, C channels, O outputs, H heads, D = C / H, V vocabulary. All f32 but
- * token ids (i32). Weights are [outputs, inputs], row-major. Every kind states its formula; the
+ * Shapes: B sequences, T tokens, C channels, O outputs, H heads, D = C / H, V vocabulary. All f32
+ * but token ids (i32). Weights are [outputs, inputs], row-major. Every kind states its formula; the
  * backward pass is its exact derivative. */
 #ifndef COHOBATE_KINDS_H
 #define COHOBATE_KINDS_H
@@ -29,7 +29,8 @@ typedef struct coh_position_attributes {
 } coh_position_attributes;
 extern COH_API const coh_op_kind coh_kind_position;
 
-/* x [B,1,C], position i32 [1] -> y = x + weight[position,:]: one step of a decoder. Forward only. */
+/* x [B,1,C], position i32 [1] -> y = x + weight[position,:]: one step of a
+ * decoder. Forward only. */
 extern COH_API const coh_op_kind coh_kind_position_at;
 
 /* x [..,C] -> y = (x - mean) / sqrt(var + epsilon) * weight + bias, over the last axis, biased
@@ -69,10 +70,10 @@ typedef struct coh_attention_decode_attributes {
 } coh_attention_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_decode;
 
-/* x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all B*T items of -log softmax(x weightᵀ)[target];
- * a target of -1 counts as 0 loss. weight [V,C], row-split: passes over ranges of vocabulary rows,
- * so logits are never held for batch x tokens x vocabulary. Saves running max, sum and the target's
- * logit per token. */
+/* x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all B*T items of
+ * -log softmax(x weightᵀ)[target]; a target of -1 counts as 0 loss. weight [V,C], row-split: passes
+ * over ranges of vocabulary rows, so logits are never held for batch x tokens x vocabulary. Saves
+ * running max, sum and the target's logit per token. */
 typedef struct coh_classifier_attributes {
     int64_t vocabulary;
     float init_std;

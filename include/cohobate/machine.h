@@ -24,8 +24,8 @@ typedef struct coh_finding {
     char found[256], cost[256], remedy[256];
 } coh_finding;
 
-/* Looks at cores, instruction set, BLAS core type (and preset variables that slow it), memory and cgroup,
- * huge pages, NUMA, memlock, io_uring, O_DIRECT in `folder`, CUDA. Fills at most `most`. */
+/* Looks at cores, instruction set, BLAS core type (and preset variables that slow it), memory and
+ * cgroup, huge pages, NUMA, memlock, io_uring, O_DIRECT in `folder`, CUDA. Fills at most `most`. */
 COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
                                        size_t *out_count);
 
@@ -35,7 +35,8 @@ COH_API uint64_t coh_machine_free_bytes(void);
 /* Cores this process may use (affinity and cgroup quota, rounded up). */
 COH_API int coh_machine_core_count(void);
 
-/* Sizes: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A bare number is refused. Fails: COH_ERR_ARGUMENT. */
+/* Sizes: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A bare number is refused.
+ * Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_size_parse(const char *text, uint64_t *out_bytes);
 /* "1.50 GiB". Returns `text`. */
 COH_API const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes);

@@ -12,7 +12,8 @@
  * pointer from one call to the next: between forward and backward the bytes may have been on disk,
  * and come back elsewhere.
  *
- * Threads: a graph belongs to the thread that builds it. Kernels are called from the compute lane. */
+ * Threads: a graph belongs to the thread that builds it. Kernels are called
+ * from the compute lane. */
 #ifndef COHOBATE_MODEL_H
 #define COHOBATE_MODEL_H
 
@@ -106,7 +107,8 @@ typedef struct coh_call {
     float loss_scale;
     /* Row-split parameters: this call is for rows [row_begin, row_end) of row_count. Calls come in
      * rising order and cover all rows; the one with row_begin 0 initialises outputs, saved and
-     * input_grad, the one with row_end == row_count finishes them. 0, 0, 0 when nothing is split. */
+     * input_grad, the one with row_end == row_count finishes them. 0, 0, 0
+     * when nothing is split. */
     int64_t row_begin, row_end, row_count;
     int32_t microbatch;
     /* device queue; on the host the worker pool, see coh_parallel */
@@ -210,8 +212,8 @@ COH_API coh_status coh_graph_input(coh_graph *graph, const char *name, const coh
 
 typedef struct coh_op_args {
     const char *name; /* unique; parameters are named "<name>.<parameter name>" unless tied */
-    /* Copied. Their bytes are part of the numeric plan's fingerprint: let the struct have no padding, or
-     * begin from a zeroed one. */
+    /* Copied. Their bytes are part of the numeric plan's fingerprint: let the struct have no
+     * padding, or begin from a zeroed one. */
     const void *attributes;
     size_t attribute_bytes;
     /* kind->input_count of them, each made before: the order of calls is the order of forward */

@@ -14,21 +14,22 @@ typedef struct coh_gpt2_config {
     float layernorm_epsilon; /* 1e-5 */
 } coh_gpt2_config;
 
-/* A preset by name: gpt2-nano (6 layers, 6 heads, 384 wide), gpt2, gpt2-medium, gpt2-large, gpt2-xl.
- * `vocabulary` 0: 50257, else that many (257 for bytes + end of text).
+/* A preset by name: gpt2-nano (6 layers, 6 heads, 384 wide), gpt2, gpt2-medium, gpt2-large,
+ * gpt2-xl. `vocabulary` 0: 50257, else that many (257 for bytes + end of text).
  * Fails: COH_ERR_ARGUMENT listing the names. */
 COH_API coh_status coh_gpt2_preset(const char *name, int64_t vocabulary,
                                    coh_gpt2_config *out_config);
 
-/* Training graph for micro-batches of `sequences` x `tokens`: inputs "tokens" and "targets". Parameter
- * names are Hugging Face's ("h.0.attn.c_attn.weight"), weights [outputs, inputs]. Initialisation: normal
- * 0.02, positions 0.01, residual projections 0.02 / sqrt(2 layers) (Radford et al. 2019), biases zero.
- * Each layer is a block. */
+/* Training graph for micro-batches of `sequences` x `tokens`: inputs "tokens" and "targets".
+ * Parameter names are Hugging Face's ("h.0.attn.c_attn.weight"), weights [outputs, inputs].
+ * Initialisation: normal 0.02, positions 0.01, residual projections 0.02 / sqrt(2 layers) (Radford
+ * et al. 2019), biases zero. Each layer is a block. */
 COH_API coh_status coh_gpt2_train_graph(const coh_gpt2_config *config, int64_t sequences,
                                         int64_t tokens, coh_graph **out_graph);
 
-/* One position of a decoder for one sequence of at most `tokens`: inputs "token" and "position", i32
- * [1,1] and [1]; output *out_logits [1,1,V]; keys and values are states. Same parameter names. */
+/* One position of a decoder for one sequence of at most `tokens`: inputs "token" and "position",
+ * i32 [1,1] and [1]; output *out_logits [1,1,V]; keys and values are states.
+ * Same parameter names. */
 COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t tokens,
                                          coh_graph **out_graph, coh_tensor *out_logits);
 

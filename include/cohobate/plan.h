@@ -2,8 +2,8 @@
  *
  *     graph + options ──> coh_plan_create ──> coh_plan ──> coh_engine_create (engine.h)
  *
- * A plan has two halves. The *numeric plan* is what may change bits: micro-batch, accumulation, kinds,
- * shapes, dtypes, kernel path. The *placement plan* is the rest: budgets, chunk size, tiers,
+ * A plan has two halves. The *numeric plan* is what may change bits: micro-batch, accumulation,
+ * kinds, shapes, dtypes, kernel path. The *placement plan* is the rest: budgets, chunk size, tiers,
  * recomputation, threads. Same numeric plan, same bits, whatever the placement plan. */
 #ifndef COHOBATE_PLAN_H
 #define COHOBATE_PLAN_H
@@ -44,8 +44,8 @@ typedef struct coh_plan_options {
     char kernel_path[128]; /* instruction set and BLAS core: goes into the numeric plan */
 } coh_plan_options;
 
-/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path is set to
- * this machine's. */
+/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path is
+ * set to this machine's. */
 COH_API void coh_plan_options_init(coh_plan_options *out_options);
 
 typedef struct coh_plan coh_plan;
@@ -53,8 +53,8 @@ typedef struct coh_plan coh_plan;
 /* Writes, verifies and prices all programs for `graph`. The graph must outlive the plan.
  * Deterministic: same graph and options, same plan.
  * Fails: COH_ERR_FULL: does not fit; the sentence names the tier, the bytes short and the smallest
- * change that fits, and says whether that is proven or only not found. COH_ERR_ARGUMENT, COH_ERR_SHAPE,
- * COH_ERR_MEMORY. */
+ * change that fits, and says whether that is proven or only not found. COH_ERR_ARGUMENT,
+ * COH_ERR_SHAPE, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                                    coh_plan **out_plan);
 COH_API void coh_plan_destroy(coh_plan *plan); /* accepts NULL */
@@ -108,12 +108,12 @@ COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
-/* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan, same
- * bytes. Written to `path` whole or not at all. */
+/* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan,
+ * same bytes. Written to `path` whole or not at all. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
-/* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options` gives
- * budgets to hold it to (the plan's own peaks must fit) and thread count.
+/* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options`
+ * gives budgets to hold it to (the plan's own peaks must fit) and thread count.
  * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL. */
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
                                  const char *path, coh_plan **out_plan);

@@ -15,10 +15,11 @@ extern "C" {
 
 /* What tells the kinds apart is whose fault it is and when it shows:
  *   FULL     known before anything ran: a plan, budget or disk that could never hold it
- *   IO       met while it ran: a disk that fills under a write, a failed transfer; also a chunk that the
- *            working store wrote and gets back with other bytes, since nobody but the device can have
- *            changed it
- *   CORRUPT  the caller's files: a checkpoint, token file, tokenizer or plan that is damaged or foreign */
+ *   IO       met while it ran: a disk that fills under a write, a failed transfer; also a chunk
+ *            that the working store wrote and gets back with other bytes, since nobody but the
+ *            device can have changed it
+ *   CORRUPT  the caller's files: a checkpoint, token file, tokenizer or plan that is damaged or
+ *            foreign */
 typedef enum coh_status {
     COH_OK = 0,
     COH_ERR_ARGUMENT, /* a caller's mistake: flag, option, call order */

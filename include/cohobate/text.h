@@ -1,4 +1,5 @@
-/* text.h - from text to token ids, token files, and the windows that a training step is fed with. */
+/* text.h - from text to token ids, token files, and the windows that a
+ * training step is fed with. */
 #ifndef COHOBATE_TEXT_H
 #define COHOBATE_TEXT_H
 
@@ -29,8 +30,8 @@ COH_API uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer);
  * coh_text_free. Not thread safe on one tokenizer. */
 COH_API coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text,
                                         size_t text_bytes, int32_t **out_ids, size_t *out_count);
-/* Not NUL-terminated beyond *out_bytes (one is added after it for convenience). Fails: COH_ERR_CORRUPT
- * for an id outside the vocabulary. */
+/* Not NUL-terminated beyond *out_bytes (one is added after it for convenience). Fails:
+ * COH_ERR_CORRUPT for an id outside the vocabulary. */
 COH_API coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *ids,
                                         size_t count, char **out_text, size_t *out_bytes);
 COH_API void coh_text_free(void *memory);
@@ -40,11 +41,11 @@ COH_API void coh_text_free(void *memory);
 /* Header (magic, version, id width 2 or 4 bytes, count, vocabulary, tokenizer identity, XXH3 of the
  * ids), then little-endian ids. Written under a temporary name, flushed, renamed. */
 
-/* Tokenizes `in_path` into the token file `out_path`, streaming: memory is a block of 1 MiB and what
- * the longest word needs. A file gives the ids of its whole text and nothing more. A folder gives
- * every regular file under it in byte order of their paths, end_of_text after each; links, what is
- * hidden, and what is not text by a NUL in its first 8 KiB are left out. `held_out` > 1 needs a
- * folder: of each `held_out` text files the last goes to `held_out_path` instead; 0: none.
+/* Tokenizes `in_path` into the token file `out_path`, streaming: memory is a block of 1 MiB and
+ * what the longest word needs. A file gives the ids of its whole text and nothing more. A folder
+ * gives every regular file under it in byte order of their paths, end_of_text after each; links,
+ * what is hidden, and what is not text by a NUL in its first 8 KiB are left out. `held_out` > 1
+ * needs a folder: of each `held_out` text files the last goes to `held_out_path` instead; 0: none.
  * *out_token_count (may be NULL) counts those of `out_path`. An existing file is replaced when the
  * new one is whole, else left alone.
  * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO. */
@@ -76,10 +77,10 @@ COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *
 
 /* ---- windows ---- */
 
-/* The windows of a file are its floor((count - 1) / tokens) disjoint stretches of tokens + 1 ids. Window
- * number n of a run: pass n / windows through the data, a seeded permutation per pass (a keyed bijection:
- * nothing is stored, any n is found at once, so a resumed run needs only the number).
- * Writes tokens and targets (shifted by one), `tokens` each. Allocates nothing.
+/* The windows of a file are its floor((count - 1) / tokens) disjoint stretches of tokens + 1 ids.
+ * Window number n of a run: pass n / windows through the data, a seeded permutation per pass (a
+ * keyed bijection: nothing is stored, any n is found at once, so a resumed run needs only the
+ * number). Writes tokens and targets (shifted by one), `tokens` each. Allocates nothing.
  * Fails: COH_ERR_ARGUMENT when the file holds no window. */
 COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
                                          uint64_t window_number, int64_t tokens,

@@ -10,9 +10,9 @@
  *
  *            keys 0      256     512
  *   queries 0 |\
- *          64 |##\                     one piece of forward: QUERY_ROWS queries of one head, passing
- *         128 |####\                   over tiles of KEY_ROWS keys up to the diagonal, with a running
- *         192 |######\                 maximum and sum per query (Dao et al. 2022, alg. 1)
+ *          64 |##\                 one piece of forward: QUERY_ROWS queries of one head, passing
+ *         128 |####\               over tiles of KEY_ROWS keys up to the diagonal, with a running
+ *         192 |######\             maximum and sum per query (Dao et al. 2022, alg. 1)
  *         256 |#######|\
  *
  * Backward with D_i = dy_i . y_i (Dao et al. 2022, section B.4):

@@ -7,9 +7,10 @@
 #include "kernels/cpu/dispatch.h"
 
 /* loss = 1/N sum_n (max_n + log sum_n - logit_n[target_n]), logits = x weight^T taken tile by tile
- * (COH_TOKEN_CHUNK tokens x COH_ROW_BLOCK rows of the table). Backward makes each tile again, turns it
- * into dlogits = (softmax - onehot) loss_scale / N in place, and adds its part of dx and dweight:
- * blocks of rows rising, chunks of tokens rising inside, whatever ranges the calls bring. */
+ * (COH_TOKEN_CHUNK tokens x COH_ROW_BLOCK rows of the table). Backward makes each tile again, turns
+ * it into dlogits = (softmax - onehot) loss_scale / N in place, and adds its part of dx and
+ * dweight: blocks of rows rising, chunks of tokens rising inside, whatever
+ * ranges the calls bring. */
 #define SOFTMAX_ROWS 16
 
 static int64_t smaller(int64_t a, int64_t b)

@@ -113,8 +113,9 @@ const char *coh_kernel_path(void)
     return chosen.path;
 }
 
-/* OpenBLAS 0.3.21 takes a kernel of its own for products of up to 10^6 multiplications on AVX-512, and
- * the one for two untransposed operands calls malloc. Such tiles are too small to lose by it. */
+/* OpenBLAS 0.3.21 takes a kernel of its own for products of up to 10^6 multiplications on AVX-512,
+ * and the one for two untransposed operands calls malloc. Such tiles are too
+ * small to lose by it. */
 #define SMALL_PRODUCT 1000000
 
 static int blas_may_allocate(const coh_tile *tile)

@@ -20,7 +20,8 @@ extern const coh_rows coh_rows_avx2, coh_rows_avx512;
 /* The table in use. */
 const coh_rows *coh_rows_get(void);
 
-/* The table of an instruction set by name; NULL if it is unknown or this CPU lacks it. For tests. */
+/* The table of an instruction set by name; NULL if it is unknown or this CPU
+ * lacks it. For tests. */
 const coh_rows *coh_rows_of(const char *name);
 
 /* One tile on the calling thread, by OpenBLAS or by the plain product. Allocates nothing once

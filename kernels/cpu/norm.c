@@ -6,8 +6,9 @@
 #include "kernels/cpu/dispatch.h"
 
 /* Bound by bytes: forward reads x twice out of the cache, backward reads x and dy once from memory.
- * The sums over rows for weight and bias are kept per block of BLOCK_ROWS rows (`partials`: block by
- * block, C of weight then C of bias), so that blocks run in any order, and folded in block order. */
+ * The sums over rows for weight and bias are kept per block of BLOCK_ROWS rows (`partials`: block
+ * by block, C of weight then C of bias), so that blocks run in any order, and
+ * folded in block order. */
 #define BLOCK_ROWS   64
 #define FOLD_COLUMNS 128
 

@@ -12,8 +12,8 @@
 
 #include "kernels/kernels.h"
 
-/* A matrix product of one tile: c = alpha * op(a) op(b) + beta * c, row-major with the given leading
- * dimensions; op transposes where asked. beta is 0 (c is not read) or 1. */
+/* A matrix product of one tile: c = alpha * op(a) op(b) + beta * c, row-major with the given
+ * leading dimensions; op transposes where asked. beta is 0 (c is not read) or 1. */
 typedef struct coh_tile {
     int64_t rows, columns, depth;
     const float *a, *b;
@@ -46,8 +46,8 @@ typedef void coh_row_gelu_backward(float *dx, const float *dy, const float *x, i
 /* y = (x - mean) * rstd * weight + bias over C channels; gives mean and rstd. y may be x. */
 typedef void coh_row_norm(float *y, const float *x, const float *weight, const float *bias,
                           int64_t C, float epsilon, float *out_mean, float *out_rstd);
-/* One row of layer norm's backward. dx NULL: not wanted. dweight, dbias: C sums that this row is added
- * to. dx may be dy when it does not add. */
+/* One row of layer norm's backward. dx NULL: not wanted. dweight, dbias: C sums that this row is
+ * added to. dx may be dy when it does not add. */
 typedef struct coh_norm_row {
     float *dx;
     const float *dy, *x, *weight;

@@ -1,5 +1,5 @@
-/* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against every
- * other way of running the same numeric plan. */
+/* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against
+ * every other way of running the same numeric plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,8 @@ static void other_numeric_plans_have_bits_of_their_own(void **state)
     }
 }
 
-/* The hash could be blind: looks at the numbers of every ninth parameter (each fetch walks all chunks). */
+/* The hash could be blind: looks at the numbers of every ninth parameter (each
+ * fetch walks all chunks). */
 static void values_and_moments_are_equal_not_only_the_hash(void **state)
 {
     (void)state;

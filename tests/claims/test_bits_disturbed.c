@@ -1,5 +1,6 @@
-/* Order and lifetime are in the program, not in luck: with NaN in every extent that was released and with
- * seeded delays before instructions, gpt2-nano ends with the bits of the undisturbed run in memory. */
+/* Order and lifetime are in the program, not in luck: with NaN in every extent that was released
+ * and with seeded delays before instructions, gpt2-nano ends with the bits of the
+ * undisturbed run in memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

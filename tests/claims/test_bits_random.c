@@ -1,5 +1,5 @@
-/* Placement never changes a bit, for models, batches and placements that nobody thought of: small GPT-2s of
- * random shape, each in memory and under random budgets from its smallest up, disturbed.
+/* Placement never changes a bit, for models, batches and placements that nobody thought of: small
+ * GPT-2s of random shape, each in memory and under random budgets from its smallest up, disturbed.
  *
  *     test_bits_random [FIRST_SEED [SEED_COUNT]]
  */

@@ -1,5 +1,5 @@
-/* The peak is what the plan says, to the byte; the smallest budget runs, and a page less is refused with
- * what would fit; a replayed plan needs its own peak and no page less. */
+/* The peak is what the plan says, to the byte; the smallest budget runs, and a page less is refused
+ * with what would fit; a replayed plan needs its own peak and no page less. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
-/* trial.h - one training run of a GPT-2 under one placement, and everything of it that may not depend on
- * the placement.
+/* trial.h - one training run of a GPT-2 under one placement, and everything of it that may not
+ * depend on the placement.
  *
  *     subject     which model, on how many tokens           one graph
  *     numbers     micro-batches, clipping, ...              one numeric plan: one set of bits
  *     placement   budgets, tiers, chunks, threads, ...      must not change a bit
  *
- * Failures of planner or engine end the test with their sentence. Working stores go into the current
- * folder. Threads: one trial at a time, on the test's thread. */
+ * Failures of planner or engine end the test with their sentence. Working stores go into the
+ * current folder. Threads: one trial at a time, on the test's thread. */
 #ifndef COH_TESTS_CLAIMS_TRIAL_H
 #define COH_TESTS_CLAIMS_TRIAL_H
 
@@ -86,12 +86,13 @@ void trial_close(trial *t);
 
 /* Steps [first, first + count) into out->loss[step] and so on. */
 void trial_steps(trial *t, uint64_t first, uint64_t count, trial_outcome *out);
-/* The inputs of one step: seeded tokens, the same for every placement. Valid until the next call. */
+/* The inputs of one step: seeded tokens, the same for every placement. Valid
+ * until the next call. */
 coh_step_input trial_input(const trial *t, uint64_t step);
 uint64_t trial_hash(trial *t);
 
-/* Engine, init, steps [0, count), hash, and the engine is gone again; checks that the ledger met the plan
- * to the byte. The plan stays. */
+/* Engine, init, steps [0, count), hash, and the engine is gone again; checks that the ledger met
+ * the plan to the byte. The plan stays. */
 void trial_run_plan(trial *t, const trial_manner *manner, uint64_t count, trial_outcome *out);
 /* The same with a plan of its own. */
 void trial_run(const trial_subject *subject, const trial_numbers *numbers,
@@ -100,8 +101,8 @@ void trial_run(const trial_subject *subject, const trial_numbers *numbers,
 
 /* Every loss and norm bitwise, hash and numeric fingerprint; `name` goes into the message. */
 void trial_check_equal(const char *name, const trial_outcome *found, const trial_outcome *expected);
-/* What should move moved, and nothing in memory; as many bytes as the plan says, but for what a step's loss
- * does not wait for; and the program is another one. */
+/* What should move moved, and nothing in memory; as many bytes as the plan says, but for what a
+ * step's loss does not wait for; and the program is another one. */
 void trial_check_moved(const trial_placement *placement, const trial_outcome *found,
                        const trial_outcome *in_memory);
 /* Ledger = plan, to the byte, in every tier. */

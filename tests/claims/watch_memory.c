@@ -1,18 +1,18 @@
-/* watch_memory.c - preloaded into a process: counts everything that takes or gives back memory between two
- * moments of its life, and says who did it.
+/* watch_memory.c - preloaded into a process: counts everything that takes or gives back memory
+ * between two moments of its life, and says who did it.
  *
- *     start ... step 1, step 2 |<--------- counted: should be nothing --------->| final report ... exit
- *                              ^ write of WATCH_FROM                            ^ write of WATCH_UNTIL
+ *     start ... step 1, step 2 |<----- counted: should be nothing ----->| final report ... exit
+ *                              ^ write of WATCH_FROM                    ^ write of WATCH_UNTIL
  *
- * The moments are the first write(2) whose bytes contain the text of WATCH_FROM (empty: the start), and
- * the first one after it with that of WATCH_UNTIL. The allocator's functions are counted where they are
- * called: a preloaded symbol stands before jemalloc's and the C library's. Mappings are counted at the
- * kernel's door: from the first moment on a seccomp filter sends mmap, munmap, mremap and brk of every
- * thread through a handler, so that calls inside the C library count, too. Where there is no seccomp, the
- * symbols mmap and munmap are counted.
+ * The moments are the first write(2) whose bytes contain the text of WATCH_FROM (empty: the start),
+ * and the first one after it with that of WATCH_UNTIL. The allocator's functions are counted where
+ * they are called: a preloaded symbol stands before jemalloc's and the C library's. Mappings are
+ * counted at the kernel's door: from the first moment on a seccomp filter sends mmap, munmap,
+ * mremap and brk of every thread through a handler, so that calls inside the C library count, too.
+ * Where there is no seccomp, the symbols mmap and munmap are counted.
  *
- * At exit the file WATCH_FILE gets one line: counted|never-begun|never-ended, how mappings were seen, and
- * the counts; and a backtrace of each of the first calls. */
+ * At exit the file WATCH_FILE gets one line: counted|never-begun|never-ended, how mappings were
+ * seen, and the counts; and a backtrace of each of the first calls. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>

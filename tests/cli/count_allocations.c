@@ -1,5 +1,6 @@
-/* count_allocations.c - preloaded into a process: counts what takes or gives back memory, by way of the
- * dynamic symbols, from any thread, and writes the counts to the file in COUNT_ALLOCATIONS_FILE at exit.
+/* count_allocations.c - preloaded into a process: counts what takes or gives back memory, by way of
+ * the dynamic symbols, from any thread, and writes the counts to the file in
+ * COUNT_ALLOCATIONS_FILE at exit.
  *
  * The test compares whole runs of different length: what a step allocates shows as a difference. */
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* engine_bench.h - an engine on a plan of the small model, under placements that must not change a bit. For
- * test_engine*.c. */
+/* engine_bench.h - an engine on a plan of the small model, under placements that must not change a
+ * bit. For test_engine*.c. */
 #ifndef COH_TESTS_ENGINE_ENGINE_BENCH_H
 #define COH_TESTS_ENGINE_ENGINE_BENCH_H
 

@@ -1,12 +1,13 @@
-/* made_stream.h - a small program written by hand: COUNT operators, each with a state that lives far away,
- * streamed through two slots.
+/* made_stream.h - a small program written by hand: COUNT operators, each with a state that lives
+ * far away, streamed through two slots.
  *
- *   compute |feed| stir 0 | stir 1 | stir 2 | ...            state = state / 2 + x; y = x + state / 3
+ *   compute |feed| stir 0 | stir 1 | stir 2 | ...       state = state / 2 + x; y = x + state / 3
  *   in      |s0  |s1      |s2      |s3 ...    read or h2d
  *   out          |s0      |s1      |s2 ...    write or d2h
  *
- * State i stands in slot i % 2; activations alternate between two places; input, output and cells are
- * pinned. The waits are the fewest that are right. An oracle computes the same in plain loops. */
+ * State i stands in slot i % 2; activations alternate between two places; input, output and cells
+ * are pinned. The waits are the fewest that are right. An oracle computes the
+ * same in plain loops. */
 #ifndef COH_TESTS_ENGINE_MADE_STREAM_H
 #define COH_TESTS_ENGINE_MADE_STREAM_H
 

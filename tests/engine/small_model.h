@@ -1,6 +1,6 @@
 /* small_model.h - a model small enough for a plain loop, large enough to be streamed: LAYERS layers
- * x -> x * w + b over ELEMENTS elements, then loss = sum x^2 / (2 ELEMENTS). Kinds made here, through the
- * public door. */
+ * x -> x * w + b over ELEMENTS elements, then loss = sum x^2 / (2 ELEMENTS). Kinds made here,
+ * through the public door. */
 #ifndef COH_TESTS_ENGINE_SMALL_MODEL_H
 #define COH_TESTS_ENGINE_SMALL_MODEL_H
 
@@ -14,8 +14,8 @@ enum { SMALL_LAYERS = 4, SMALL_ELEMENTS = 40000, SMALL_MICROBATCHES = 2 };
 
 coh_status small_model_create(coh_graph **out_graph);
 
-/* The same model, its layers wrapped as if they could neither add to a gradient nor leave one out: the
- * planner gives scratch and ADD lines. */
+/* The same model, its layers wrapped as if they could neither add to a gradient nor leave one out:
+ * the planner gives scratch and ADD lines. */
 coh_status small_model_create_overwriting(coh_graph **out_graph);
 
 /* The same in plain loops, gradients in double. */

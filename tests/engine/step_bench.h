@@ -1,4 +1,5 @@
-/* step_bench.h - a made stream on an executor, with the ledger it must leave empty. For test_step*.c. */
+/* step_bench.h - a made stream on an executor, with the ledger it must leave
+ * empty. For test_step*.c. */
 #ifndef COH_TESTS_ENGINE_STEP_BENCH_H
 #define COH_TESTS_ENGINE_STEP_BENCH_H
 

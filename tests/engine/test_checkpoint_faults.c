@@ -123,8 +123,8 @@ static void dying_at_any_operation_leaves_the_old_or_the_new_checkpoint(void **s
     assert_true(n > 40 && new_count >= 1 && old_count > 40);
 }
 
-/* Operations of one save are told apart by number only: a signal may interrupt each that waits for the
- * disk (four reservations, writes, five flushes), and those try again. */
+/* Operations of one save are told apart by number only: a signal may interrupt each that waits for
+ * the disk (four reservations, writes, five flushes), and those try again. */
 static void a_signal_in_a_reservation_write_or_flush_is_no_failure(void **state)
 {
     (void)state;

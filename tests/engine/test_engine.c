@@ -1,5 +1,5 @@
-/* The numbers of the public engine on plans of the planner: against plain loops, and against themselves
- * under other placements. */
+/* The numbers of the public engine on plans of the planner: against plain loops, and against
+ * themselves under other placements. */
 #include "tests/engine/engine_bench.h"
 
 static small_oracle oracle;
@@ -33,7 +33,8 @@ static void steps_equal_plain_loops(int deferred, float clip)
         assert_int_equal(result.applied_count, step + 1);
         assert_int_equal(result.finite, 1);
     }
-    /* Adam divides by sqrt(v): rounding of a tiny gradient may move a step by a part of the rate. */
+    /* Adam divides by sqrt(v): rounding of a tiny gradient may move a step by
+     * a part of the rate. */
     for (int l = 0; l < SMALL_LAYERS; l++) {
         fetch_into(&r, 2 * l, COH_FETCH_VALUE, values);
         check_close(values, oracle.w[l], 2e-3);

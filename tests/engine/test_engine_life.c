@@ -1,4 +1,5 @@
-/* The life of an engine beside its steps: checkpoints, first values, broken numbers, figures, faults. */
+/* The life of an engine beside its steps: checkpoints, first values, broken
+ * numbers, figures, faults. */
 #include "tests/engine/engine_bench.h"
 
 #include <errno.h>

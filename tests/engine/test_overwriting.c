@@ -1,5 +1,6 @@
-/* A wrapped layer that only overwrites its gradients trains to the same bits as one that adds: here every
- * value is one product or one sum, so scratch and ADD round as the kernel's own addition does. */
+/* A wrapped layer that only overwrites its gradients trains to the same bits as one that adds: here
+ * every value is one product or one sum, so scratch and ADD round as the
+ * kernel's own addition does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Programs with a mistake in them, run in poison mode: the mistake must show in the numbers. Apart from
- * test_step.c because such a program races, which is what a thread sanitizer would report. */
+/* Programs with a mistake in them, run in poison mode: the mistake must show in the numbers. Apart
+ * from test_step.c because such a program races, which is what a thread sanitizer would report. */
 #include "tests/engine/step_bench.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The whole life of a model (graph, plan, engine, init, step, hash, save, load, destroy) in which one
- * allocation of ours fails: it ends with COH_ERR_MEMORY and a sentence, leaves nothing behind (ASan looks
- * on), and an allocation that is missing never becomes another number.
+/* The whole life of a model (graph, plan, engine, init, step, hash, save, load, destroy) in which
+ * one allocation of ours fails: it ends with COH_ERR_MEMORY and a sentence, leaves nothing behind
+ * (ASan looks on), and an allocation that is missing never becomes another number.
  *
  *     test_allocations            two operators, every allocation
  *     test_allocations nano N     the preset gpt2-nano, N allocations picked by a seeded draw */

@@ -1,5 +1,5 @@
-/* The power cut itself: it forgets exactly what nobody promised. Each case does a few operations in a child
- * whose power goes at the next one, and looks at what is left, under many seeds. */
+/* The power cut itself: it forgets exactly what nobody promised. Each case does a few operations in
+ * a child whose power goes at the next one, and looks at what is left, under many seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* A run that dies in a save: the process ends, or the power goes and the disk forgets what was not
- * flushed, at every file operation of two saves with the removal of an old checkpoint between them. The run
- * folder then always resumes, from an older or the new checkpoint, and ends with the numbers of the run that
- * nobody disturbed.
+ * flushed, at every file operation of two saves with the removal of an old checkpoint between them.
+ * The run folder then always resumes, from an older or the new checkpoint, and ends with the
+ * numbers of the run that nobody disturbed.
  *
  *     test_save_death            two operators
  *     test_save_death gpt        two layers of GPT-2 */
@@ -101,8 +101,8 @@ static void begin_folder(void)
     }
 }
 
-/* In a child: from step-1 to step-3, saving each; or death at operation n. *out_promised gets the step of
- * the last save that said it was done. */
+/* In a child: from step-1 to step-3, saving each; or death at operation n. *out_promised gets the
+ * step of the last save that said it was done. */
 static int run_and_die(const char *variable, const char *value, uint64_t *out_promised)
 {
     int result, promises[2];

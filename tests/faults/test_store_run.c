@@ -1,5 +1,6 @@
-/* A streamed life (init, two steps, hash, evaluation, save, load, hash) in which one operation of the
- * working store goes wrong, for every operation: it ends with the right status and a sentence, or with the numbers of the undisturbed run. */
+/* A streamed life (init, two steps, hash, evaluation, save, load, hash) in which one operation of
+ * the working store goes wrong, for every operation: it ends with the right status and a sentence,
+ * or with the numbers of the undisturbed run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -193,8 +194,8 @@ static void every_late_operation_changes_no_bit(void **state)
     }
 }
 
-/* A flip in what is written is found when it is read back. A chunk that is written over or never read
- * again harms nobody: then the hash is the right one. */
+/* A flip in what is written is found when it is read back. A chunk that is written over or never
+ * read again harms nobody: then the hash is the right one. */
 static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
 {
     (void)state;
@@ -219,8 +220,8 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
     assert_true(found_count > 9 * unread_count);
 }
 
-/* test_store_run STORE [STRIDE [HOST-KIB]]: which store; the larger model, every STRIDEth operation of it;
- * with an emulated host tier between device and disk and updates in backward. */
+/* test_store_run STORE [STRIDE [HOST-KIB]]: which store; the larger model, every STRIDEth operation
+ * of it; with an emulated host tier between device and disk and updates in backward. */
 int main(int argument_count, char **arguments)
 {
     store = argument_count > 1 ? arguments[1] : "mem";

@@ -1,4 +1,5 @@
-/* shapes.h - the table of cases that the tests of the kinds share: each shape is there for a reason. */
+/* shapes.h - the table of cases that the tests of the kinds share: each shape is
+ * there for a reason. */
 #ifndef COH_TESTS_KERNELS_SHAPES_H
 #define COH_TESTS_KERNELS_SHAPES_H
 

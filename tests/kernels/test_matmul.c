@@ -1,5 +1,5 @@
-/* Products at the shapes where tiles begin, end and leave remainders, through OpenBLAS and through the
- * plain product of every instruction set. */
+/* Products at the shapes where tiles begin, end and leave remainders, through OpenBLAS and through
+ * the plain product of every instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

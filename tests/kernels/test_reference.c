@@ -1,5 +1,5 @@
-/* The naive references, which everything else is held against, are themselves held against their own
- * finite differences: d/dx sum(dy * y) by central differences in double, for every element. */
+/* The naive references, which everything else is held against, are themselves held against their
+ * own finite differences: d/dx sum(dy * y) by central differences in double, for every element. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

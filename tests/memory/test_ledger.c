@@ -94,7 +94,8 @@ typedef struct lane {
     uint64_t index;
 } lane;
 
-/* Lane i owns [1000 i, 1000 i + SLOT): enters and leaves a random part of it, one extent at a time. */
+/* Lane i owns [1000 i, 1000 i + SLOT): enters and leaves a random part of it,
+ * one extent at a time. */
 static void *run_lane(void *argument)
 {
     lane *self = argument;

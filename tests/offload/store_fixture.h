@@ -1,5 +1,5 @@
-/* store_fixture.h - what the tests of the stores share: a folder of their own, an arena, requests whose
- * bytes are a pure function of (chunk, generation), and the stores as a table. */
+/* store_fixture.h - what the tests of the stores share: a folder of their own, an arena, requests
+ * whose bytes are a pure function of (chunk, generation), and the stores as a table. */
 #ifndef COH_TESTS_STORE_FIXTURE_H
 #define COH_TESTS_STORE_FIXTURE_H
 
@@ -23,7 +23,8 @@
 #define PAGE  ((size_t)COH_PAGE_BYTES)
 #define PIECE ((size_t)512 << 10)
 
-/* One page; an odd number of pages; a piece exactly; a page more; several pieces and an odd rest. */
+/* One page; an odd number of pages; a piece exactly; a page more; several
+ * pieces and an odd rest. */
 static const size_t chunk_sizes[] = { PAGE, 3 * PAGE, PIECE, PIECE + PAGE, 3 * PIECE + 7 * PAGE };
 #define CHUNKS      10u
 #define DEPTH       4u
@@ -96,7 +97,8 @@ static inline coh_store_request rig_request(const rig *made, uint32_t chunk, uin
                                 .number = 1000 * generation + chunk };
 }
 
-/* The bytes of a chunk: all of them for its first page, then one word per page (keeps tests fast). */
+/* The bytes of a chunk: all of them for its first page, then one word per page
+ * (keeps tests fast). */
 static inline uint64_t rig_word(uint32_t chunk, uint64_t generation, size_t at)
 {
     return coh_rng_u64(chunk + 1, generation, at);
@@ -145,8 +147,8 @@ static inline coh_status rig_read(rig *made, uint32_t chunk, uint64_t generation
     return status;
 }
 
-/* All chunks through one port, DEPTH in flight, statuses by chunk; `order` gets the chunks in order of
- * completion. */
+/* All chunks through one port, DEPTH in flight, statuses by chunk; `order` gets the chunks in order
+ * of completion. */
 static inline void rig_all(rig *made, coh_store_port port, uint64_t generation,
                            coh_status *statuses, uint32_t *order)
 {

@@ -77,7 +77,8 @@ static void a_file_that_ends_before_a_chunk_says_so(void **state)
     bench_close(&b);
 }
 
-/* A chunk of several pieces, the later ones beyond the end: one completion, after all its pieces. */
+/* A chunk of several pieces, the later ones beyond the end: one completion,
+ * after all its pieces. */
 static void a_chunk_of_which_some_pieces_fail_completes_once(void **state)
 {
     (void)state;

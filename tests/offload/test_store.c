@@ -120,7 +120,8 @@ static void a_chunk_in_anothers_place_is_found(void **state)
     rig_close(&made);
 }
 
-/* The disk still holds generation 1 though 2 was written: put there through another chunk's name. */
+/* The disk still holds generation 1 though 2 was written: put there through
+ * another chunk's name. */
 static void a_lost_write_is_found_and_called_stale(void **state)
 {
     rig made = { 0 };
@@ -368,8 +369,8 @@ static const struct CMUnitTest cases[] = {
 };
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
 
-/* One store per process, named by the argument: the build lists three tests, so that a machine without
- * io_uring skips openly. */
+/* One store per process, named by the argument: the build lists three tests, so that a machine
+ * without io_uring skips openly. */
 int main(int argument_count, char **arguments)
 {
     const coh_store_ops *stores[] = { &coh_store_uring, &coh_store_posix, &coh_store_mem };

@@ -1,5 +1,6 @@
-/* Two lanes on one store, as in a run: the write lane fills and writes chunks, the read lane reads what
- * was written, each from its own half of the arena. The only order between them is a counter. */
+/* Two lanes on one store, as in a run: the write lane fills and writes chunks, the read lane reads
+ * what was written, each from its own half of the arena. The only order
+ * between them is a counter. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,14 +1,16 @@
 /* Trains a GPT-2 through the public calls on batches from a file and writes what came of it, for
  * test_parity.py to hold against another implementation:
  *
- *     dump KEY=VALUE...     whole numbers: layers heads channels positions vocabulary sequences tokens
- *                           microbatches steps warmup deferred percent (of the in-memory bytes; 0: no
- *                           limit) threads gradients (steps 0..n-1 write theirs)
+ *     dump KEY=VALUE...     whole numbers: layers heads channels positions vocabulary sequences
+ *                           tokens microbatches steps warmup deferred percent (of the
+ *                           in-memory bytes; 0: no limit) threads gradients (steps 0..n-1
+ *                           write theirs)
  *                           numbers: lr min_lr clip         texts: batches weights out disk states
  *
- * `batches`: i32, per step the tokens of all its micro-batches, then their targets. `weights`: f32, the
- * parameters in graph order; without it, those of initialisation. `states`: counts of steps after which
- * weights and moments are written, as in 0,1,5. Into the folder `out` go, in graph order and f32:
+ * `batches`: i32, per step the tokens of all its micro-batches, then their targets. `weights`: f32,
+ * the parameters in graph order; without it, those of initialisation. `states`: counts of steps
+ * after which weights and moments are written, as in 0,1,5. Into the folder `out` go,
+ * in graph order and f32:
  *
  *     tensors            a line a parameter: name, whether it decays, dims
  *     value-N m-N v-N    after N steps       gradient-N    of step N, before clipping

@@ -1,8 +1,8 @@
 /* happens_before.h - which lines of an unrolled program are ordered, the slow and plain way.
  *
- * For every line of every run the whole set of lines that have surely retired before it starts, as bits.
- * The verifier keeps one number per lane instead; this shares nothing with it, and with the waits that the
- * planner derives. Line i of run r has the number r * line_count + i. */
+ * For every line of every run the whole set of lines that have surely retired before it starts, as
+ * bits. The verifier keeps one number per lane instead; this shares nothing with it, and with the
+ * waits that the planner derives. Line i of run r has the number r * line_count + i. */
 #ifndef COH_TESTS_HAPPENS_BEFORE_H
 #define COH_TESTS_HAPPENS_BEFORE_H
 

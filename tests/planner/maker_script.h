@@ -1,4 +1,5 @@
-/* maker_script.h - between the two halves of the program maker: what is computed, with no word on where. */
+/* maker_script.h - between the two halves of the program maker: what is computed,
+ * with no word on where. */
 #ifndef COH_TESTS_MAKER_SCRIPT_H
 #define COH_TESTS_MAKER_SCRIPT_H
 

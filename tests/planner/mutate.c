@@ -331,8 +331,8 @@ static void span_of(const coh_program *p, uint32_t extent, uint32_t *first, uint
         }
 }
 
-/* The amount-th other chunk of the same size that stands in the device while line i runs takes the place
- * of its first operand. */
+/* The amount-th other chunk of the same size that stands in the device while line i runs takes the
+ * place of its first operand. */
 static int retarget(mutant *m, const mutation *what)
 {
     coh_program *p = &m->program;

@@ -1,4 +1,5 @@
-/* mutate.h - the mutations themselves: a list of them for a program, and a changed copy for each. */
+/* mutate.h - the mutations themselves: a list of them for a program, and a
+ * changed copy for each. */
 #ifndef COH_TESTS_MUTATE_H
 #define COH_TESTS_MUTATE_H
 

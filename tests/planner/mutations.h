@@ -1,8 +1,8 @@
 /* mutations.h - break a valid program in every way we know, and see whether the verifier notices.
  *
- * Whether a mutation does harm is decided by happens_before.c (is every conflict still ordered?) and
- * poison_run.c (does it still leave the same values, with honest books, within its budget?), never by the
- * verifier. A harmful mutation must be refused, a benign one accepted. */
+ * Whether a mutation does harm is decided by happens_before.c (is every conflict still ordered?)
+ * and poison_run.c (does it still leave the same values, with honest books, within its budget?),
+ * never by the verifier. A harmful mutation must be refused, a benign one accepted. */
 #ifndef COH_TESTS_MUTATIONS_H
 #define COH_TESTS_MUTATIONS_H
 
@@ -57,9 +57,10 @@ typedef struct coh_mutation_report {
     char first_missed[512], first_false_alarm[1536];
 } coh_mutation_report;
 
-/* `options` are those under which the program is valid. `most` 0: all mutations; else a sample of about so
- * many, drawn by `seed`. Programs of more than 400 lines get no DELETE, REPEAT or RETARGET (their waits
- * would have to be made anew). The program must be valid: reported as a false alarm if not. */
+/* `options` are those under which the program is valid. `most` 0: all mutations; else a sample of
+ * about so many, drawn by `seed`. Programs of more than 400 lines get no DELETE, REPEAT or RETARGET
+ * (their waits would have to be made anew). The program must be valid: reported as a
+ * false alarm if not. */
 coh_mutation_report run_mutations(const coh_layout *layout, const coh_program *program,
                                   const coh_verify_options *options, uint64_t seed, uint32_t most);
 

@@ -215,7 +215,8 @@ static void cross_boundary(machine *m, int is_first)
     free(symbols);
 }
 
-/* The boundary map's name for an extent: 0 none, else 1 + entry, or UINT32_MAX for a pinned object. */
+/* The boundary map's name for an extent: 0 none, else 1 + entry, or UINT32_MAX
+ * for a pinned object. */
 static uint32_t entry_of(const machine *m, const coh_extent *extent)
 {
     const coh_object *object = object_of(m, extent->chunk);

@@ -1,11 +1,12 @@
-/* program_maker.h - small valid programs, made by rules so simple that they are right by inspection.
+/* program_maker.h - small valid programs, made by rules so simple that they
+ * are right by inspection.
  *
  *   operators   0 embedding (table, by two ranges of rows)   1 layer (two parameters, adds by ADD)
  *               2 layer   3 classifier (the same table, by rows) -> loss
  *
- * Chunks come in when a line wants them and go when room is wanted (the one used longest ago first). Waits:
- * one for each conflict on bytes, then each is left out that happens_before.c shows to be implied. Nothing
- * of the planner is used but the tables of program.h. */
+ * Chunks come in when a line wants them and go when room is wanted (the one used longest ago
+ * first). Waits: one for each conflict on bytes, then each is left out that happens_before.c shows
+ * to be implied. Nothing of the planner is used but the tables of program.h. */
 #ifndef COH_TESTS_PROGRAM_MAKER_H
 #define COH_TESTS_PROGRAM_MAKER_H
 
@@ -27,13 +28,13 @@ typedef struct made_program {
     coh_program program;
 } made_program;
 
-/* 1, or 0: this recipe has no such program (a drain without deferred updates). Aborts when it does not
- * fit: recipes are constants of the tests. */
+/* 1, or 0: this recipe has no such program (a drain without deferred updates). Aborts when it does
+ * not fit: recipes are constants of the tests. */
 int make_program(const maker_recipe *recipe, coh_program_kind kind, made_program *out);
 void made_program_fini(made_program *made);
 
-/* Derives waits anew from conflicts and leaves out the implied ones. Aborts if conflicts reach two bodies
- * back. */
+/* Derives waits anew from conflicts and leaves out the implied ones. Aborts if conflicts reach two
+ * bodies back. */
 void make_waits(coh_program *program);
 /* The same, none left out. 0 if that does not order all conflicts. */
 int make_all_waits(coh_program *program);

@@ -1,6 +1,6 @@
-/* Plans of toy graphs: every program that comes out was refused or proven by the verifier (which shares no
- * code with the scheduler), so these tests ask what the verifier cannot: budgets kept to the byte, the
- * smallest budget sharp, the same plan from the same input, files that rebuild it. */
+/* Plans of toy graphs: every program that comes out was refused or proven by the verifier (which
+ * shares no code with the scheduler), so these tests ask what the verifier cannot: budgets kept to
+ * the byte, the smallest budget sharp, the same plan from the same input, files that rebuild it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,8 +102,8 @@ static void random_settings_give_verified_plans_within_budget(void **state)
     }
 }
 
-/* The bytes of the largest line bound every schedule from below; ours reaches the bound, so one page less
- * must be refused as proven. */
+/* The bytes of the largest line bound every schedule from below; ours reaches the bound, so one
+ * page less must be refused as proven. */
 static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
 {
     (void)state;
@@ -174,8 +174,8 @@ static void the_same_input_gives_the_same_plan(void **state)
     assert_int_equal(hashes[0], hashes[1]);
 }
 
-/* Placement is not numerics: budgets, chunks, tiers and threads leave the fingerprint alone; micro-batches
- * and clipping do not. */
+/* Placement is not numerics: budgets, chunks, tiers and threads leave the fingerprint alone;
+ * micro-batches and clipping do not. */
 static void the_fingerprint_follows_numbers_and_not_placement(void **state)
 {
     (void)state;

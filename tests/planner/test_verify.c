@@ -1,4 +1,5 @@
-/* One bad program per rule, made from a good one by one change; and that the verifier's clocks are right. */
+/* One bad program per rule, made from a good one by one change; and that the
+ * verifier's clocks are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

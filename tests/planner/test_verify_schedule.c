@@ -1,5 +1,5 @@
-/* The same mutations on what the scheduler writes: tied tables, kinds that cannot add, frozen parameters,
- * rows by ranges, both far tiers, every kind of program. */
+/* The same mutations on what the scheduler writes: tied tables, kinds that cannot add, frozen
+ * parameters, rows by ranges, both far tiers, every kind of program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

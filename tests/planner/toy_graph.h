@@ -1,6 +1,6 @@
-/* toy_graph.h - graphs of every awkward kind for planner tests: tied tables taken by ranges of rows,
- * kinds that cannot add, inputs used twice, saved objects, workspaces, frozen parameters. The kinds only
- * infer: nothing here computes. */
+/* toy_graph.h - graphs of every awkward kind for planner tests: tied tables taken by ranges of
+ * rows, kinds that cannot add, inputs used twice, saved objects, workspaces, frozen parameters. The
+ * kinds only infer: nothing here computes. */
 #ifndef COH_TESTS_PLANNER_TOY_GRAPH_H
 #define COH_TESTS_PLANNER_TOY_GRAPH_H
 
@@ -12,7 +12,7 @@ typedef struct toy_options {
     int is_tied;
     int overwrites; /* 1: kinds that cannot add gradients */
     int freezes;    /* 1: the first layer's weight is frozen */
-    int extras; /* 1: kinds with a shared parameter between two plain ones; a branch without a loss */
+    int extras;     /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 
 coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph);

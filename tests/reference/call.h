@@ -6,8 +6,8 @@
  *     ... one.call.output[0].data, one.call.input_grad[0].data ...
  *     coh_case_destroy(&one);
  *
- * As strict as the engine: backward gets only what backward_reads names, scratch and everything that
- * must be written holds NaN before each call. Stops the test program when the kind refuses. */
+ * As strict as the engine: backward gets only what backward_reads names, scratch and everything
+ * that must be written holds NaN before each call. Stops the test program when the kind refuses. */
 #ifndef COH_TESTS_REFERENCE_CALL_H
 #define COH_TESTS_REFERENCE_CALL_H
 

@@ -1,10 +1,10 @@
-/* reference.h - what the built-in kinds must compute: naive loops in double, and how far float may be
- * from them.
+/* reference.h - what the built-in kinds must compute: naive loops in double, and how far float may
+ * be from them.
  *
- * A bound is derived, not fitted: an operation rounds by 2^-24 of its result, a sum of n terms in any
- * order is off by at most n 2^-24 sum |term|, and errors of what goes in are carried along. The naive
- * backward passes are themselves checked against finite differences of the naive forward passes
- * (tests/kernels/test_reference.c). */
+ * A bound is derived, not fitted: an operation rounds by 2^-24 of its result, a sum of n terms in
+ * any order is off by at most n 2^-24 sum |term|, and errors of what goes in are carried along. The
+ * naive backward passes are themselves checked against finite differences of the naive forward
+ * passes (tests/kernels/test_reference.c). */
 #ifndef COH_TESTS_REFERENCE_REFERENCE_H
 #define COH_TESTS_REFERENCE_REFERENCE_H
 
@@ -32,8 +32,9 @@ void coh_reference_destroy(coh_reference *reference);
 void coh_reference_forward(coh_reference *reference);
 void coh_reference_backward(coh_reference *reference);
 
-/* Compares `count` floats with an array from element `first` on; on a failure prints name, place and
- * both numbers and returns 0. `before`: what was there before an adding backward (NULL: nothing). */
+/* Compares `count` floats with an array from element `first` on; on a failure prints name, place
+ * and both numbers and returns 0. `before`: what was there before an adding
+ * backward (NULL: nothing). */
 int coh_reference_agrees(const char *name, const coh_array *expected, const float *got,
                          const float *before);
 

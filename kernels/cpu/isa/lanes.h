@@ -121,7 +121,8 @@ LANES_INLINE float lanes_largest(lanes a)
 /* exp(x) = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2 (Cody and Waite 1980: ln 2 in two parts, n
  * times the first exact). e^r = 1 + r + r^2 q(r), q of degree 4 through the Chebyshev points of
  * the interval: 1.1e-8 from e^r, so rounding dominates. Relative error below 3 * 2^-24 (tested).
- * Below -87 it gives 0, above 88 e^88: what softmax and the logistic function need. NaN stays NaN. */
+ * Below -87 it gives 0, above 88 e^88: what softmax and the logistic function
+ * need. NaN stays NaN. */
 LANES_INLINE vector vector_exp(vector x)
 {
     const vector lowest = vector_all(-87.0f), highest = vector_all(88.0f);

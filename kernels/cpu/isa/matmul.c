@@ -27,7 +27,8 @@ static void pack_panel(const coh_tile *tile, int64_t k0, int64_t depth, int64_t 
     }
 }
 
-/* sums[rows][PANEL_COLUMNS] = a block times panel; `a` steps a_row per row and a_depth per depth. */
+/* sums[rows][PANEL_COLUMNS] = a block times panel; `a` steps a_row per row
+ * and a_depth per depth. */
 LANES_INLINE void multiply_block(const float *a, int64_t a_row, int64_t a_depth, int rows,
                                  int64_t depth, const float *panel, float *sums)
 {
