@@ -1,6 +1,7 @@
-/* arena_map.h - an arena while it is being planned: a list of segments, sorted by offset, that covers it.
- * A segment is free, reserved for a chunk (no extent yet), or holds a chunk (an extent). Free segments
- * remember when their bytes were used last: that is how early something can be fetched into them. */
+/* arena_map.h - an arena while it is being planned: a list of segments, sorted by offset, that
+ * covers it. A segment is free, reserved for a chunk (no extent yet), or holds a chunk (an extent).
+ * Free segments remember when their bytes were used last: that is how early something can be
+ * fetched into them. */
 #ifndef COH_PLANNER_ARENA_MAP_H
 #define COH_PLANNER_ARENA_MAP_H
 
@@ -33,8 +34,8 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                               uint32_t chunk_count);
 void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 
-/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. `near`: a segment
- * at or before offset to look from; -1: none is known. */
+/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. `near`: a
+ * segment at or before offset to look from; -1: none is known. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes,
                               int32_t near);
 

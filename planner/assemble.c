@@ -145,8 +145,8 @@ static uint32_t position_of(int32_t step)
     return (uint32_t)(step + 1);
 }
 
-/* A move between `near` and the tier beyond: the disk, or a place in the host tier given by extent and
- * offset. */
+/* A move between `near` and the tier beyond: the disk, or a place in the host tier given by extent
+ * and offset. */
 static coh_status move_line(writer *w, const coh_move *move, uint32_t near_extent,
                             coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
                             uint32_t position)

@@ -5,8 +5,8 @@
 #include "planner/lower.h"
 #include "planner/residency.h"
 
-/* A residency's moves in key order, as steps of the next level out: an `in` reads its chunk there, an `out`
- * writes it. */
+/* A residency's moves in key order, as steps of the next level out: an `in` reads its chunk there,
+ * an `out` writes it. */
 typedef struct coh_mover_list {
     uint32_t count;
     uint32_t *moves; /* indices into residency.moves */

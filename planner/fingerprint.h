@@ -5,8 +5,8 @@
 #include "cohobate/plan.h"
 #include "planner/graph.h"
 
-/* Kinds with their revisions, attributes, shapes and links, micro-batches, clipping mode, state format and
- * kernel path. Forward-only plans of one graph have one, too. */
+/* Kinds with their revisions, attributes, shapes and links, micro-batches, clipping mode, state
+ * format and kernel path. Forward-only plans of one graph have one, too. */
 uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options);
 
 #endif

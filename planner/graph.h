@@ -1,4 +1,5 @@
-/* graph.h - the inside of a coh_graph: plain tables that the planner lowers and the engine binds. */
+/* graph.h - the inside of a coh_graph: plain tables that the planner lowers and the engine
+ * binds. */
 #ifndef COH_PLANNER_GRAPH_H
 #define COH_PLANNER_GRAPH_H
 
@@ -43,8 +44,8 @@ struct coh_graph {
     int32_t loss;                       /* tensor, or -1 */
 };
 
-/* Operators of one block follow one another. The number of blocks before the one of operator `op`, and of
- * all blocks; operators outside blocks do not count. */
+/* Operators of one block follow one another. The number of blocks before the one of operator `op`,
+ * and of all blocks; operators outside blocks do not count. */
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);
 int32_t coh_graph_block_count(const coh_graph *graph);
 

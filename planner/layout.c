@@ -85,7 +85,8 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Rows of which ranges are made: whole blocks of the kind and whole grains at once. 0: not split. */
+/* Rows of which ranges are made: whole blocks of the kind and whole grains at once. 0: not
+ * split. */
 static int64_t row_unit(const coh_parameter_facts *facts)
 {
     if (facts->row_block <= 0 || facts->shape.rank < 2)
@@ -99,8 +100,9 @@ static int64_t row_unit(const coh_parameter_facts *facts)
     return unit < facts->shape.dim[0] ? unit : facts->shape.dim[0];
 }
 
-/* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces of at most
- * chunk_bytes; small neighbours share a chunk through *pending, the bytes not yet in a chunk. */
+/* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces of at
+ * most chunk_bytes; small neighbours share a chunk through *pending, the bytes not yet in a
+ * chunk. */
 static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes,
                                 uint64_t *pending)
 {

@@ -6,9 +6,9 @@
  *     state  |m v|m v|m v|m v|m v |m v |         per chunk of work: n bytes of m, n bytes of v
  *     chunks |----|----|----|----|-----|         ends at grain or parameter ends
  *
- * A parameter with several uses, and one that may come by ranges of rows, is a group of its own: so all
- * parameters of a group are always read together, and the chunks of a row-split one never straddle two
- * ranges. */
+ * A parameter with several uses, and one that may come by ranges of rows, is a group of its own: so
+ * all parameters of a group are always read together, and the chunks of a row-split one never
+ * straddle two ranges. */
 #ifndef COH_PLANNER_LAYOUT_H
 #define COH_PLANNER_LAYOUT_H
 
@@ -32,9 +32,9 @@ typedef struct coh_object_map {
     int64_t *row_unit;            /* by graph parameter: ranges are multiples of it; 0 */
 } coh_object_map;
 
-/* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train). The
- * layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena sizes come
- * later. */
+/* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train).
+ * The layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena
+ * sizes come later. */
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
                             uint64_t chunk_bytes, coh_layout *out_layout, coh_object_map *out_map);
 void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */

@@ -67,9 +67,9 @@ static int is_inner(const coh_lower_writer *w, int32_t tensor, int32_t block)
     return 1;
 }
 
-/* Marks the block's operators that must run again so that its backward finds what it reads: from the last
- * operator back, an operator is wanted if it saves something backward needs, or if one of its inner outputs
- * is read by backward or by another wanted operator. */
+/* Marks the block's operators that must run again so that its backward finds what it reads: from
+ * the last operator back, an operator is wanted if it saves something backward needs, or if one of
+ * its inner outputs is read by backward or by another wanted operator. */
 static void mark_recomputed(const coh_lower_writer *w, int32_t first, int32_t last, uint8_t *wanted,
                             uint8_t *tensor_wanted)
 {

@@ -1,4 +1,5 @@
-/* lower.h - write down the compute lines of a program: what is done, in which order, on which objects.
+/* lower.h - write down the compute lines of a program: what is done, in which order, on which
+ * objects.
  *
  * Nothing here knows of addresses, tiers or budgets. A line has *needs*: an object, the chunks it
  * touches, and the window of chunks that must lie next to one another. The next stage (residency.h)
@@ -39,9 +40,9 @@ typedef struct coh_sheet {
     size_t binding_count, binding_capacity;
 } coh_sheet;
 
-/* `recompute`: so many blocks, the first ones, are recomputed in backward. `row_passes`: a row-split parameter is taken in at most
- * so many ranges (1: whole). Fails: COH_ERR_MEMORY. A kind of program that this mode does not have gives
- * an empty sheet. */
+/* `recompute`: so many blocks, the first ones, are recomputed in backward. `row_passes`: a
+ * row-split parameter is taken in at most so many ranges (1: whole). Fails: COH_ERR_MEMORY. A kind
+ * of program that this mode does not have gives an empty sheet. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map, int recompute,
                      int row_passes, coh_program_kind kind, coh_sheet *out_sheet);

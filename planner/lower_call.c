@@ -100,8 +100,8 @@ static int find_need(const coh_sheet *sheet, int32_t object)
     return -1;
 }
 
-/* An operand of an activation, or of an input's or the loss's part for this micro-batch. What a line reads
- * through two ports is one operand with two bindings. */
+/* An operand of an activation, or of an input's or the loss's part for this micro-batch. What a
+ * line reads through two ports is one operand with two bindings. */
 static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t microbatch, int access,
                               coh_role role, int port)
 {
@@ -142,8 +142,8 @@ static void chunks_of_bytes(const coh_layout *layout, int32_t object, uint64_t b
     *out_end = last;
 }
 
-/* The bytes and chunks of a parameter's group that a range of rows stands for. Whole groups where rows are
- * not split: all parameters of a group are read together. */
+/* The bytes and chunks of a parameter's group that a range of rows stands for. Whole groups where
+ * rows are not split: all parameters of a group are read together. */
 static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, row_range rows,
                              uint32_t *out_begin, uint32_t *out_end)
 {
@@ -225,8 +225,8 @@ static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t i
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_FORWARD]);
 }
 
-/* Has an earlier contribution of this step written the gradient of input `port`? Contributions come in the
- * order of backward: later operators first, and ports of one operator in rising order. */
+/* Has an earlier contribution of this step written the gradient of input `port`? Contributions come
+ * in the order of backward: later operators first, and ports of one operator in rising order. */
 static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t port)
 {
     int32_t tensor = w->graph->ops[index].input[port];
@@ -272,8 +272,9 @@ static int touch_gradient(coh_lower_writer *w, int32_t object, uint32_t begin, u
     return touched;
 }
 
-/* Does this contribution of a step to a parameter's gradient add to earlier ones? `touched`: its chunks
- * were written before. Parameters of one group share chunks, so there each is remembered by itself. */
+/* Does this contribution of a step to a parameter's gradient add to earlier ones? `touched`: its
+ * chunks were written before. Parameters of one group share chunks, so there each is remembered by
+ * itself. */
 static int contribution_adds(coh_lower_writer *w, int32_t parameter, int touched)
 {
     if (w->layout->groups[w->map->group_of_parameter[parameter]].parameter_count == 1)
@@ -360,7 +361,8 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_BACKWARD]);
 }
 
-/* One ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole object. */
+/* One ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole
+ * object. */
 static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch, int32_t object,
                            uint64_t offset, int access, int adds, const coh_shape *shape)
 {
@@ -416,8 +418,8 @@ static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
     return 1;
 }
 
-/* After the last contribution of a step: the norm of each chunk, and its update where updates are not
- * deferred. */
+/* After the last contribution of a step: the norm of each chunk, and its update where updates are
+ * not deferred. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];

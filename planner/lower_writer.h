@@ -1,4 +1,5 @@
-/* lower_writer.h - the pen that planner/lower*.c write a sheet with: one line at a time, needs first. */
+/* lower_writer.h - the pen that planner/lower*.c write a sheet with: one line at a time, needs
+ * first. */
 #ifndef COH_PLANNER_LOWER_WRITER_H
 #define COH_PLANNER_LOWER_WRITER_H
 

@@ -1,7 +1,7 @@
 /* next_use.h - when is each chunk accessed next, and is what it holds still wanted then?
  *
- * Steps count through: 0 .. n-1 of the sequence that is run, n is its end, n+1 .. of the one that will
- * follow. */
+ * Steps count through: 0 .. n-1 of the sequence that is run, n is its end, n+1 .. of the one that
+ * will follow. */
 #ifndef COH_PLANNER_NEXT_USE_H
 #define COH_PLANNER_NEXT_USE_H
 

@@ -1,5 +1,5 @@
-/* plan.json: the decisions that a plan can be rebuilt from, and what it promised. Written in one canonical
- * form; read strictly; the rebuilt program must have the hash that the file names. */
+/* plan.json: the decisions that a plan can be rebuilt from, and what it promised. Written in one
+ * canonical form; read strictly; the rebuilt program must have the hash that the file names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

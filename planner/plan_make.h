@@ -1,4 +1,5 @@
-/* plan_make.h - the two ends of making a plan, shared by the search and by the replay of a plan file. */
+/* plan_make.h - the two ends of making a plan, shared by the search and by the replay of a plan
+ * file. */
 #ifndef COH_PLANNER_PLAN_MAKE_H
 #define COH_PLANNER_PLAN_MAKE_H
 

@@ -43,12 +43,12 @@ typedef enum coh_stream {
     COH_STREAM_COUNT
 } coh_stream;
 
-/* A logical object: one stream of one parameter group (the parameters that one operator brought into
- * the graph, laid out one after the other, each from a page on), one activation, one saved object, a
- * workspace. Its chunks are chunks[chunk_begin .. + chunk_count).
+/* A logical object: one stream of one parameter group (the parameters that one operator brought
+ * into the graph, laid out one after the other, each from a page on), one activation, one saved
+ * object, a workspace. Its chunks are chunks[chunk_begin .. + chunk_count).
  *
- * `survives`: it has a value between programs. Anything else is dead at a program's end, and reading
- * it before writing it is an error even if bytes are there. */
+ * `survives`: it has a value between programs. Anything else is dead at a program's end, and
+ * reading it before writing it is an error even if bytes are there. */
 typedef struct coh_object {
     uint64_t bytes; /* sum of its chunks: a multiple of a page */
     uint32_t chunk_begin, chunk_count;
@@ -59,16 +59,16 @@ typedef struct coh_object {
     uint64_t pinned_offset;
 } coh_object;
 
-/* The unit of transfer. object_offset and bytes are multiples of a page. The chunk of a STATE object
- * that belongs to a WORK chunk [a, a+n) is [2a, 2a+2n): n bytes of m, then n bytes of v. */
+/* The unit of transfer. object_offset and bytes are multiples of a page. The chunk of a STATE
+ * object that belongs to a WORK chunk [a, a+n) is [2a, 2a+2n): n bytes of m, then n bytes of v. */
 typedef struct coh_chunk {
     int32_t object;
     uint64_t object_offset, bytes;
     uint64_t file_offset; /* in the working store */
 } coh_chunk;
 
-/* A parameter in its group's objects: elements [0, elements) at byte `offset` of WORK and GRAD. Grain
- * g of it has norm partial `partial_begin + g`. */
+/* A parameter in its group's objects: elements [0, elements) at byte `offset` of WORK and GRAD.
+ * Grain g of it has norm partial `partial_begin + g`. */
 typedef struct coh_parameter_layout {
     int32_t parameter; /* of the graph */
     int32_t group;
@@ -86,10 +86,10 @@ typedef struct coh_group_layout {
 } coh_group_layout;
 
 /* What is resident, and where, at the begin AND at the end of every program that runs on these
- * arenas: body, drain, evaluate, save alike (the boundary map). Its copies farther out count as stale
- * at the begin. A program that disturbed an entry brings it back at its end (that is the wrap-around
- * prefetch), so programs follow one another in any order and the loop closes by construction. Pinned
- * objects are not listed. Entries are of surviving objects. */
+ * arenas: body, drain, evaluate, save alike (the boundary map). Its copies farther out count as
+ * stale at the begin. A program that disturbed an entry brings it back at its end (that is the
+ * wrap-around prefetch), so programs follow one another in any order and the loop closes by
+ * construction. Pinned objects are not listed. Entries are of surviving objects. */
 typedef struct coh_resident {
     uint32_t chunk;
     uint8_t tier; /* device or host */
@@ -123,7 +123,8 @@ typedef struct coh_layout {
 /* Values that change from step to step. The host runs ahead, so a cell is only ever written by a
  * line: FEED takes this step's from the host ring; CLIP latches what the update will need, because
  * with deferred updates it runs in the next body, after the next FEED. The count of applied updates
- * is state, kept here: a masked step must not count, and the host learns of it too late to say so. */
+ * is state, kept here: a masked step must not count, and the host learns of it too late to say
+ * so. */
 typedef struct coh_cells {
     uint64_t step;          /* FEED */
     uint64_t seed;          /* FEED */
@@ -187,11 +188,11 @@ typedef enum coh_role {
 
 /* The lifetime of one chunk's bytes in one arena: the unit that is entered and left. Not a slot: a
  * window's next tenant receives its first chunk while the old last chunk is still being written.
- * `use_count` lines of the program use it; whichever retires last leaves it (counts it off, fills it
- * with NaN in test mode) BEFORE its lane's `retired` rises. No single line is "the last" at plan
+ * `use_count` lines of the program use it; whichever retires last leaves it (counts it off, fills
+ * it with NaN in test mode) BEFORE its lane's `retired` rises. No single line is "the last" at plan
  * time: a write-back and a reader may finish in any order.
- * `at_begin`: it is there when the program begins (a coh_resident, or a pinned object). `at_end`: it
- * stays when the program ends and is never left. Otherwise its first user enters it. */
+ * `at_begin`: it is there when the program begins (a coh_resident, or a pinned object). `at_end`:
+ * it stays when the program ends and is never left. Otherwise its first user enters it. */
 typedef struct coh_extent {
     uint64_t offset, bytes;
     uint32_t chunk;
@@ -202,8 +203,8 @@ typedef struct coh_extent {
 
 /* One chunk that an operand touches. `version` counts the writes to the chunk since the program
  * began, before this line: a reader finds that version; a compute line that writes leaves
- * version + 1. The far end of a mover does not count as a write: a READ, WRITE, LOAD or STORE copies
- * version `version` (both its operands carry the same number). */
+ * version + 1. The far end of a mover does not count as a write: a READ, WRITE, LOAD or STORE
+ * copies version `version` (both its operands carry the same number). */
 #define COH_EXTENT_FILE UINT32_MAX
 typedef struct coh_touch {
     uint32_t chunk;
@@ -211,8 +212,9 @@ typedef struct coh_touch {
     int32_t version;
 } coh_touch;
 
-/* Contiguous bytes that a line touches: whole chunks, one after the other in their tier from `offset`
- * on. What must be contiguous (the window) is the scheduler's affair and has been honoured. */
+/* Contiguous bytes that a line touches: whole chunks, one after the other in their tier from
+ * `offset` on. What must be contiguous (the window) is the scheduler's affair and has been
+ * honoured. */
 typedef struct coh_operand {
     int32_t object;
     uint8_t tier, access, role;
@@ -228,8 +230,8 @@ typedef struct coh_wait {
     uint8_t lane, carry;
 } coh_wait;
 
-/* One port of a call: the bytes at object_offset of operand `operand` (counted from the line's first)
- * seen as a tensor. */
+/* One port of a call: the bytes at object_offset of operand `operand` (counted from the line's
+ * first) seen as a tensor. */
 typedef struct coh_binding {
     uint8_t role, port;
     uint16_t operand;
@@ -299,7 +301,8 @@ typedef struct coh_program {
 void coh_program_fini(coh_program *program);
 void coh_layout_fini(coh_layout *layout);
 
-/* XXH3 of everything in the tables but waits' derived order: two programs with one hash do the same. */
+/* XXH3 of everything in the tables but waits' derived order: two programs with one hash do the
+ * same. */
 uint64_t coh_program_hash(const coh_layout *layout, const coh_program *program);
 
 /* "FORWARD", "body", "work", ... Never NULL. */

@@ -1,15 +1,16 @@
-/* residency.h - decide, for one tier, where every window stands, what leaves to make room, and what must
- * be fetched: farthest next use (Belady 1966) over windows of different sizes, with addresses.
+/* residency.h - decide, for one tier, where every window stands, what leaves to make room, and what
+ * must be fetched: farthest next use (Belady 1966) over windows of different sizes, with addresses.
  *
  *   steps      0        1        2        3        4  ...  END   (then the steps that will follow)
  *   needs      w0,x0    w1,x1    w2,x2    w2,x2,g2 ...     boundary map
  *
- * The same engine serves every level: device over its far tier (steps are compute lines), and host over disk
- * (steps are the movers of the level above). The rule at step p, for a window that is not there: of all
- * places of its size take the one whose present content is needed again latest; if only room that
- * stood unused for `horizon` steps is taken, a fetch can start that many steps early. Content whose next
- * access is a pure write is dead, whatever it is. What is evicted with changes is written out, keyed just
- * after its last producer; what is fetched is keyed just before its first user. */
+ * The same engine serves every level: device over its far tier (steps are compute lines), and host
+ * over disk (steps are the movers of the level above). The rule at step p, for a window that is not
+ * there: of all places of its size take the one whose present content is needed again latest; if
+ * only room that stood unused for `horizon` steps is taken, a fetch can start that many steps
+ * early. Content whose next access is a pure write is dead, whatever it is. What is evicted with
+ * changes is written out, keyed just after its last producer; what is fetched is keyed just before
+ * its first user. */
 #ifndef COH_PLANNER_RESIDENCY_H
 #define COH_PLANNER_RESIDENCY_H
 
@@ -28,8 +29,8 @@ typedef struct coh_sequence {
     uint32_t step_count;
     const uint32_t *need_begin; /* step_count + 1 */
     const coh_need *needs;
-    /* NULL: a write makes the next version. Else by step: the version that is read or left (movers of
-     * the level above carry it along). */
+    /* NULL: a write makes the next version. Else by step: the version that is read or left (movers
+     * of the level above carry it along). */
     const int32_t *step_version;
 } coh_sequence;
 
@@ -68,8 +69,8 @@ typedef struct coh_move {
     uint8_t is_out;
 } coh_move;
 
-/* Where the touched chunks of a need stand: extents touch_extents[touch_begin ..] and versions alongside,
- * one per touched chunk; `offset` of the first. Pinned objects: extents too. */
+/* Where the touched chunks of a need stand: extents touch_extents[touch_begin ..] and versions
+ * alongside, one per touched chunk; `offset` of the first. Pinned objects: extents too. */
 typedef struct coh_placing {
     uint64_t offset;
     uint32_t touch_begin;
@@ -89,23 +90,23 @@ typedef struct coh_residency {
     uint64_t peak_bytes;
 } coh_residency;
 
-/* Runs `sequence` from boundary map to boundary map; `next` (may be NULL) is what will follow, for next
- * uses only. Residents of other tiers are ignored.
+/* Runs `sequence` from boundary map to boundary map; `next` (may be NULL) is what will follow, for
+ * next uses only. Residents of other tiers are ignored.
  * Fails: COH_ERR_FULL when some step's windows cannot stand together; COH_ERR_MEMORY. */
 coh_status coh_residency_run(const coh_level *level, const coh_sequence *sequence,
                              const coh_sequence *next, const coh_resident *residents,
                              uint32_t resident_count, coh_residency *out_residency);
 void coh_residency_fini(coh_residency *residency); /* accepts a zeroed struct */
 
-/* The boundary map of this level: from a free run of two bodies, what the second one reads before it was
- * evicted. Without a far tier: all surviving objects, at their homes. Appends to *residents
+/* The boundary map of this level: from a free run of two bodies, what the second one reads before
+ * it was evicted. Without a far tier: all surviving objects, at their homes. Appends to *residents
  * (coh_alloc_grow). */
 coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *body,
                                   coh_resident **residents, uint32_t *resident_count,
                                   size_t *resident_capacity);
 
-/* The bytes below which no schedule of this sequence exists: the largest sum of windows of one step, plus
- * base_bytes. */
+/* The bytes below which no schedule of this sequence exists: the largest sum of windows of one
+ * step, plus base_bytes. */
 uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequence);
 
 #endif

@@ -51,8 +51,8 @@ static void take_snapshot(coh_runner *r, uint64_t *offsets)
     }
 }
 
-/* Movers of the level above name versions, which begin anew with each run: what has changed stays changed,
- * and what has not stays clean. */
+/* Movers of the level above name versions, which begin anew with each run: what has changed stays
+ * changed, and what has not stays clean. */
 static void restart_versions(coh_runner *r)
 {
     for (uint32_t c = 0; r->sequence->step_version != NULL && c < r->layout->chunk_count; c++) {
@@ -102,8 +102,9 @@ done:
 
 /* ---- settling ---- */
 
-/* Runs the body from the map and takes each entry's place as it stands before the end: an entry that is there
- * at another offset need not be written out and read back. What is not there is dropped. */
+/* Runs the body from the map and takes each entry's place as it stands before the end: an entry
+ * that is there at another offset need not be written out and read back. What is not there is
+ * dropped. */
 static coh_status settle(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
     coh_residency unused = { 0 };
@@ -137,8 +138,8 @@ static int compare_offsets(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* The lowest room of `bytes` that no entry takes; 0 if there is none. `sorted`: this level's entries by
- * offset. */
+/* The lowest room of `bytes` that no entry takes; 0 if there is none. `sorted`: this level's
+ * entries by offset. */
 static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t count,
                     uint64_t bytes, uint64_t *out_offset)
 {
@@ -152,8 +153,8 @@ static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t
     return offset + bytes <= level->capacity;
 }
 
-/* Adds a need's window to the map, if it survives, is read, and none of it is there; *out_fits 0 when there
- * is no room. `is_entry`: by chunk. */
+/* Adds a need's window to the map, if it survives, is read, and none of it is there; *out_fits 0
+ * when there is no room. `is_entry`: by chunk. */
 static coh_status add_window(const coh_level *level, const coh_need *need, const boundary *b,
                              uint8_t *is_entry, int *out_fits)
 {
@@ -178,8 +179,8 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
     return COH_OK;
 }
 
-/* At the end of a body activations are dead and their room stands empty: what the next body wants first is
- * fetched into it, in that order, while the last lines still compute. */
+/* At the end of a body activations are dead and their room stands empty: what the next body wants
+ * first is fetched into it, in that order, while the last lines still compute. */
 static coh_status fill_up(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
     uint8_t *is_entry = NULL;

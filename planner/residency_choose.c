@@ -1,5 +1,5 @@
-/* Choosing a place: of all places of a window's size the one whose present content is wanted again latest,
- * and, for what must be fetched, that has stood unused for a while. */
+/* Choosing a place: of all places of a window's size the one whose present content is wanted again
+ * latest, and, for what must be fetched, that has stood unused for a while. */
 #include "planner/residency_state.h"
 
 /* Recency below which a place counts as busy, tried from the strictest on. */
@@ -93,7 +93,8 @@ static int better(const candidate *a, const candidate *b, int above)
     return above ? a->offset > b->offset : a->offset < b->offset;
 }
 
-/* Does the place meet pass number `pass`: unused for long enough, and what leaves not wanted soon? */
+/* Does the place meet pass number `pass`: unused for long enough, and what leaves not wanted
+ * soon? */
 static int meets_pass(const coh_runner *r, const candidate *c, int pass)
 {
     if (pass == PASS_COUNT - 1)

@@ -70,8 +70,8 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     return COH_OK;
 }
 
-/* Gives each chunk that stands in a tier without a far tier its place there: all survivors, and what
- * `moves` (may be NULL) marks. Others get COH_NO_HOME. Returns the end. */
+/* Gives each chunk that stands in a tier without a far tier its place there: all survivors, and
+ * what `moves` (may be NULL) marks. Others get COH_NO_HOME. Returns the end. */
 static uint64_t assign_homes(const coh_layout *layout, const uint8_t *moves, uint64_t offset,
                              uint64_t *homes)
 {
@@ -100,8 +100,8 @@ static coh_level device_level(const builder *b)
                         .horizon = (uint32_t)b->decisions->horizon };
 }
 
-/* Places every program in one tier: the body first, the others within its peak, so that it is the run's
- * peak whichever of them run. One that does not fit there gets the tier's whole capacity. */
+/* Places every program in one tier: the body first, the others within its peak, so that it is the
+ * run's peak whichever of them run. One that does not fit there gets the tier's whole capacity. */
 static coh_status run_level(builder *b, const coh_level *level,
                             coh_sequence (*sequence_of)(const draft *), int is_host)
 {

@@ -10,11 +10,12 @@
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 
-/* Passes over a split parameter's rows when memory is scarce; a call never takes less than a row unit. */
+/* Passes over a split parameter's rows when memory is scarce; a call never takes less than a row
+ * unit. */
 enum { ROW_PASSES_MOST = 1024 };
 
-/* Steps for which room should have stood idle before something is fetched into it: as many lines as the disk
- * lanes have in flight, together. */
+/* Steps for which room should have stood idle before something is fetched into it: as many lines as
+ * the disk lanes have in flight, together. */
 enum { HORIZON = 16 };
 
 /* What one set of decisions promises. */
@@ -90,8 +91,8 @@ static int recompute_choices(const coh_plan *plan, int32_t *choices)
     return count;
 }
 
-/* The largest power of two of at most 1/128 of the budget, from 256 KiB to 8 MiB: about a hundred chunks at
- * once are enough for a choice of victims, and more lines cost planning time. */
+/* The largest power of two of at most 1/128 of the budget, from 256 KiB to 8 MiB: about a hundred
+ * chunks at once are enough for a choice of victims, and more lines cost planning time. */
 static uint64_t usual_chunk(const coh_plan *plan)
 {
     uint64_t bytes = 256 * KIB;
@@ -114,8 +115,8 @@ static uint64_t whole_pages(uint64_t bytes)
 
 /* ---- in memory ---- */
 
-/* Everything on the device: first without, then with recomputation of ever more blocks, until it fits.
- * *out_smallest: the least that any of them takes. */
+/* Everything on the device: first without, then with recomputation of ever more blocks, until it
+ * fits. *out_smallest: the least that any of them takes. */
 static coh_status try_in_memory(const coh_plan *plan, offer *best, uint64_t *out_smallest)
 {
     int32_t choices[RECOMPUTE_CHOICES];
@@ -212,8 +213,8 @@ static coh_status vary_places(const coh_plan *plan, offer *best)
     return try_decisions(plan, &ends, best);
 }
 
-/* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter octaves
- * that does not depend on this one, so that neighbours try the same. */
+/* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
+ * octaves that does not depend on this one, so that neighbours try the same. */
 static coh_status vary_budget(const coh_plan *plan, offer *best)
 {
     static const uint64_t quarters[] = { 65536, 77936, 92682, 110218 }; /* 2^(16 + k/4) */
@@ -266,7 +267,8 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
 
 /* ---- refusing ---- */
 
-/* Something else than the device is short: the schedule says what, on the decisions that need least. */
+/* Something else than the device is short: the schedule says what, on the decisions that need
+ * least. */
 static coh_status refuse_far(const coh_plan *plan)
 {
     coh_layout layout;

@@ -1,7 +1,8 @@
 /* search.h - choose the decisions of a plan: a small portfolio, priced by the simulator.
  *
- * Everything in memory comes first. Then streaming: passes over split rows and recomputation, from the best
- * of them one decision varied at a time. Not a search with bounds: about twenty schedules. */
+ * Everything in memory comes first. Then streaming: passes over split rows and recomputation, from
+ * the best of them one decision varied at a time. Not a search with bounds: about twenty
+ * schedules. */
 #ifndef COH_PLANNER_SEARCH_H
 #define COH_PLANNER_SEARCH_H
 

@@ -3,10 +3,11 @@
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
-/* A chunk of gradients may hold several parameters, so its version does not tell whether this parameter
- * was written in this step. Here each one is followed by itself: its first contribution of the step
- * overwrites, the later ones add. A parameter alone in its group (all that come by ranges of rows) is
- * followed chunk by chunk. The gradient of an activation is followed micro-batch by micro-batch. */
+/* A chunk of gradients may hold several parameters, so its version does not tell whether this
+ * parameter was written in this step. Here each one is followed by itself: its first contribution
+ * of the step overwrites, the later ones add. A parameter alone in its group (all that come by
+ * ranges of rows) is followed chunk by chunk. The gradient of an activation is followed micro-batch
+ * by micro-batch. */
 typedef struct region_table {
     uint32_t *by_parameter, *by_chunk; /* 0: not yet; of an activation: 1 + micro-batch */
 } region_table;

@@ -170,8 +170,8 @@ static coh_status run_line(coh_scene *scene, uint32_t run, uint32_t index)
 
 /* ---- before and after a run ---- */
 
-/* Walks the lines backwards: a chunk is live where the next compute line that touches it reads it, or
- * where none follows and it survives. Also counts the writes of one run. */
+/* Walks the lines backwards: a chunk is live where the next compute line that touches it reads it,
+ * or where none follows and it survives. Also counts the writes of one run. */
 static void mark_live(coh_scene *scene)
 {
     const coh_verifier *v = scene->v;

@@ -69,7 +69,8 @@ static const coh_line_call *call_of(const coh_verifier *v, uint32_t line)
 
 /* ---- EXACTLY_ONCE: rows and micro-batches ---- */
 
-/* The lines calls[begin .. end) cover the rows once, in rising order; RECOMPUTE as often as it likes. */
+/* The lines calls[begin .. end) cover the rows once, in rising order; RECOMPUTE as often as it
+ * likes. */
 static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
 {
     int64_t expected = 0, count = call_of(v, v->calls[begin].line)->row_count;
@@ -99,8 +100,8 @@ static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
     return COH_OK;
 }
 
-/* Micro-batches of one opcode and operator: each once, in order, after their forward. Not all need be
- * recomputed. */
+/* Micro-batches of one opcode and operator: each once, in order, after their forward. Not all need
+ * be recomputed. */
 static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t end)
 {
     int32_t expected = 0;

@@ -47,8 +47,8 @@ static void join(uint32_t *clock, const uint32_t *other)
             clock[lane] = other[lane];
 }
 
-/* "Lane `lane` has retired its line `number`" and all that is known with it. Lines of a lane start in
- * order, so what line `number` knew at its start holds all that earlier ones knew. */
+/* "Lane `lane` has retired its line `number`" and all that is known with it. Lines of a lane start
+ * in order, so what line `number` knew at its start holds all that earlier ones knew. */
 static void join_retired(coh_verifier *v, uint32_t *clock, int lane, uint32_t number)
 {
     uint32_t run = (number - 1) / v->lane_length[lane];

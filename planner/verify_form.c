@@ -125,7 +125,8 @@ static int access_of_line(uint8_t opcode, const coh_operand *operand)
     return 0;
 }
 
-/* The touches are whole chunks, one after the other, where operand, chunk table and extents all say. */
+/* The touches are whole chunks, one after the other, where operand, chunk table and extents all
+ * say. */
 static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operand *operand)
 {
     const coh_touch *touches = coh_operand_touches(v, operand);
@@ -252,8 +253,8 @@ static uint64_t element_bytes(coh_dtype dtype)
     return 0;
 }
 
-/* What a call adds to is read and written. A gradient of an input that is read and written is added to,
- * unless it only gathers the ranges of rows of one call. */
+/* What a call adds to is read and written. A gradient of an input that is read and written is added
+ * to, unless it only gathers the ranges of rows of one call. */
 static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
                                const coh_binding *binding)
 {

@@ -144,7 +144,8 @@ static coh_status not_ordered(coh_scene *scene, uint32_t line, uint32_t extent, 
                              extent, (number - 1) % length + 1, coh_lane_name((coh_lane)lane));
 }
 
-/* `life` becomes the tenant of its cells. `line` COH_NO_LINE: it stands there as the program begins. */
+/* `life` becomes the tenant of its cells. `line` COH_NO_LINE: it stands there as the program
+ * begins. */
 static coh_status enter(coh_scene *scene, uint32_t run, uint32_t line, uint32_t life_index)
 {
     coh_life *life = &scene->lives[life_index];

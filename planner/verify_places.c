@@ -72,7 +72,8 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Stamps chunks whose place in the file matters: those touched there, and survivors that live there. */
+/* Stamps chunks whose place in the file matters: those touched there, and survivors that live
+ * there. */
 static void stamp_file_chunks(coh_verifier *v)
 {
     for (uint32_t c = 0; v->layout->file_bytes > 0 && c < v->layout->chunk_count; c++)

@@ -1,13 +1,16 @@
 /* verify_scene.h - memory as the verifier sees it while it runs a program on version numbers.
  *
- *   place    where one chunk can stand: an extent's bytes, or the chunk's own range of the file. It knows
+ *   place    where one chunk can stand: an extent's bytes, or the chunk's own range of the file. It
+ * knows
  *            the version it holds, who wrote it, who read it since.
- *   life     one lifetime of an extent: a place, and all lines that used it. An extent that stays at a
+ *   life     one lifetime of an extent: a place, and all lines that used it. An extent that stays
+ * at a
  *            run's end goes on living as the extent that is there at the next run's begin.
  *   cell     bytes of an arena between two neighbouring extent ends: has one tenant, a life.
  *
- * The program is run in issue order. If every two lines that touch a place, one of them writing, are
- * ordered by the clocks, then every other legal order computes the same: that is what is checked. */
+ * The program is run in issue order. If every two lines that touch a place, one of them writing,
+ * are ordered by the clocks, then every other legal order computes the same: that is what is
+ * checked. */
 #ifndef COH_PLANNER_VERIFY_SCENE_H
 #define COH_PLANNER_VERIFY_SCENE_H
 
@@ -63,8 +66,8 @@ typedef struct coh_scene {
 coh_status coh_scene_map(coh_scene *scene);
 /* Lives of the extents that are there when run `run` begins. */
 coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run);
-/* Line `line` (one of run `run`) uses an extent: entered if it was not, ordered after what was there
- * before. Once per line. */
+/* Line `line` (one of run `run`) uses an extent: entered if it was not, ordered after what was
+ * there before. Once per line. */
 coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t line, uint32_t extent);
 /* Counts the use off; the last one leaves the extent (LOST_DATA). `is_live`: see live_after. */
 coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, int is_live);

@@ -4,9 +4,9 @@
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
-/* Each port by which an operator reads a parameter or an activation in forward owes it a share of its
- * gradient in backward. A share is told by the port and the gradient's chunk; for an activation by the
- * first chunk of its gradient. */
+/* Each port by which an operator reads a parameter or an activation in forward owes it a share of
+ * its gradient in backward. A share is told by the port and the gradient's chunk; for an activation
+ * by the first chunk of its gradient. */
 typedef struct share {
     int32_t op, microbatch;
     uint32_t chunk;
@@ -62,7 +62,8 @@ static int32_t gradient_of(const coh_verifier *v, const share_book *book, int32_
     return (int32_t)book->gradient_of[object->owner] - 1;
 }
 
-/* The chunk by which the share is told that a port's read of `chunk` calls for; UINT32_MAX: none. */
+/* The chunk by which the share is told that a port's read of `chunk` calls for; UINT32_MAX:
+ * none. */
 static uint32_t share_of_read(const coh_verifier *v, const share_book *book, uint8_t role,
                               uint32_t chunk)
 {

@@ -4,7 +4,8 @@
  *   verify_tables.c   indices inside their tables: what every other file relies on, never off
  *   verify_form.c     FORM, ALIGNMENT, CAPACITY, WEAR: one line, one extent at a time
  *   verify_clock.c    DEADLOCK; what each line knows to have retired when it starts
- *   verify_bytes.c    READ, OVERWRITE, WRITE_ORDER, OVERLAP, LOST_DATA, CLOSURE: runs the program on
+ *   verify_bytes.c    READ, OVERWRITE, WRITE_ORDER, OVERLAP, LOST_DATA, CLOSURE: runs the program
+ * on
  *                     versions instead of numbers, in issue order, asking the clocks
  *   verify_calls.c    each call once, by rows and micro-batches; RECOMPUTE
  *   verify_once.c     EXACTLY_ONCE of gradients, norms and updates; CONSISTENT_SAVE

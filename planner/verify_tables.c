@@ -22,7 +22,8 @@ static int object_exists(const coh_layout *layout, int32_t object)
     return object >= 0 && (uint32_t)object < layout->object_count;
 }
 
-/* -1, or an object whose stream is `stream` and whose chunks mirror those of `work` times `factor`. */
+/* -1, or an object whose stream is `stream` and whose chunks mirror those of `work` times
+ * `factor`. */
 static int is_partner(const coh_layout *layout, int32_t index, coh_stream stream, int32_t work,
                       uint64_t factor)
 {

@@ -10,8 +10,8 @@ typedef struct clock {
     uint64_t number[COH_LANE_COUNT];
 } clock;
 
-/* Who touched an interval of a tier last. Lanes retire in order, so the latest reader of each lane stands
- * for all of them. */
+/* Who touched an interval of a tier last. Lanes retire in order, so the latest reader of each lane
+ * stands for all of them. */
 typedef struct interval_state {
     uint64_t writer;
     uint8_t writer_lane;
