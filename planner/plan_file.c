@@ -17,7 +17,8 @@
 #include "planner/plan_make.h"
 
 #define FORMAT_NAME    "cohobate plan"
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
+#define FILE_HASH_KEY  "  \"file_hash\":"
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
 #define BUILDER_VERSION 2
@@ -85,7 +86,10 @@ static coh_status write_slots(coh_text *text, const coh_plan *plan)
         COH_TRY(coh_text_add(text, "%s\n    [%u, %u, %" PRIu64 "]", i > 0 ? "," : "", r->chunk,
                              r->tier, r->offset));
     }
-    return coh_text_add(text, "\n  ]\n}\n");
+    COH_TRY(coh_text_add(text, "\n  ],\n"));
+    /* of every byte before it: an edited file is found without the model that it is for */
+    return coh_text_add(text, FILE_HASH_KEY " \"%016" PRIx64 "\"\n}\n",
+                        (uint64_t)XXH3_64bits(text->data, text->bytes));
 }
 
 coh_status coh_plan_write(const coh_plan *plan, const char *path)
@@ -295,7 +299,7 @@ static coh_status parse(const json_t *root, plan_file *out)
     static const char *const known[] = {
         "format",       "version", "builder",   "numeric_fingerprint",
         "program_hash", "options", "decisions", "predictions",
-        "operators",    "slots",   NULL
+        "operators",    "slots",   "file_hash", NULL
     };
     int64_t version = 0, builder = 0, peak = 0;
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -319,6 +323,20 @@ static coh_status parse(const json_t *root, plan_file *out)
     return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
 }
 
+static coh_status check_file_hash(const json_t *root, const char *text, size_t text_bytes)
+{
+    uint64_t expected = 0;
+    const char *key = NULL;
+    COH_TRY(get_number(root, "file_hash", 16, &expected));
+    for (const char *at = text; (at = strstr(at, FILE_HASH_KEY)) != NULL; at++)
+        key = at;
+    if (strlen(text) != text_bytes || key == NULL ||
+        XXH3_64bits(text, (size_t)(key - text)) != expected)
+        return coh_fail(COH_ERR_CORRUPT, "its bytes are not those its hash names: it was edited or "
+                                         "damaged; plan again");
+    return COH_OK;
+}
+
 static coh_status load(const char *path, plan_file *out)
 {
     char *text = NULL;
@@ -327,11 +345,15 @@ static coh_status load(const char *path, plan_file *out)
     COH_TRY(coh_file_read_whole(path, (uint64_t)1 << 30, &text, &bytes));
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    coh_free(text);
-    if (root == NULL)
+    if (root == NULL) {
+        coh_free(text);
         return coh_fail(COH_ERR_CORRUPT, "%s: line %d: %s", path, error.line, error.text);
+    }
     coh_status status = parse(root, out);
+    if (status == COH_OK)
+        status = check_file_hash(root, text, bytes);
     json_decref(root);
+    coh_free(text);
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
 }
 
@@ -372,6 +394,9 @@ coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options
     COH_TRY(coh_plan_open(graph, &merged, &plan));
     plan->decisions = file.decisions;
     coh_status status = coh_plan_finish(plan);
+    if (status == COH_ERR_FULL && plan->numeric_fingerprint != file.numeric_fingerprint)
+        status =
+            coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again", path);
     plan->smallest_device_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     if (status == COH_OK && plan->program_hash != file.program_hash)
         status = coh_fail(COH_ERR_CORRUPT,

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "cohobate/machine.h"
+#include "planner/layout.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
 
@@ -122,7 +123,7 @@ static coh_status try_in_memory(const coh_plan *plan, offer *best, uint64_t *out
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices);
     *out_smallest = UINT64_MAX;
-    for (int i = 0; i < count && !best->valid; i++) {
+    for (int i = 0; i < count; i++) {
         coh_decisions decisions = { .device_bytes = UINT64_MAX,
                                     .chunk_bytes = plan->options.chunk_bytes
                                                        ? plan->options.chunk_bytes
@@ -231,6 +232,29 @@ static coh_status vary_budget(const coh_plan *plan, offer *best)
     return COH_OK;
 }
 
+/* What survives stands in the outermost tier, whatever else is decided: too little room there is said before
+ * anything is tried. */
+static coh_status check_far_room(const coh_plan *plan)
+{
+    coh_layout layout;
+    coh_object_map map;
+    COH_TRY(coh_layout_build(plan->graph, &plan->options, usual_chunk(plan), &layout, &map));
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout.object_count; i++)
+        if (layout.objects[i].survives && !layout.objects[i].pinned)
+            bytes += layout.objects[i].bytes;
+    coh_object_map_fini(&map);
+    coh_layout_fini(&layout);
+    int with_disk = plan->options.disk_bytes > 0;
+    uint64_t room = with_disk ? plan->options.disk_bytes : plan->options.emulate_host_bytes;
+    if (bytes <= room)
+        return COH_OK;
+    return coh_fail(COH_ERR_FULL,
+                    "parameters and optimizer states take %" PRIu64 " bytes, %s allows %" PRIu64
+                    ": raise it to at least %" PRIu64 "MiB",
+                    bytes, with_disk ? "--disk" : "--emulate-host", room, (bytes >> 20) + 1);
+}
+
 static coh_status search_streamed(coh_plan *plan, offer *best)
 {
     static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
@@ -241,6 +265,7 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
     COH_TRY(find_smallest(plan, &smallest));
     if (budget < plan->smallest_device_bytes)
         return COH_OK;
+    COH_TRY(check_far_room(plan));
     for (int k = 0; k<count; k += count> 1 ? count - 1 : 1) /* none and all */
         for (size_t i = 0; i < 3; i++) {
             coh_decisions d = { .device_bytes = budget,
