@@ -169,7 +169,9 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
             return COH_OK;
         bytes += level->layout->chunks[chunk].bytes;
     }
-    qsort(*b->residents + b->first, *b->count - b->first, sizeof(coh_resident), compare_offsets);
+    if (*b->count > b->first) /* there may be no list yet */
+        qsort(*b->residents + b->first, *b->count - b->first, sizeof(coh_resident),
+              compare_offsets);
     *out_fits = find_gap(level, *b->residents + b->first, *b->count - b->first, bytes, &offset);
     for (uint32_t chunk = begin; *out_fits && chunk < end; chunk++) {
         is_entry[chunk] = 1;
