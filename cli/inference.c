@@ -20,9 +20,11 @@ static coh_status open_parts(cli_inference *inference)
         return COH_OK;
     return cli_fail(COH_ERR_CORRUPT,
                     "the tokenizer %s is not the one the checkpoint was trained with (%016" PRIx64
-                    ", not %016" PRIx64 "): give --tokenizer DIR",
+                    ", not %016" PRIx64 "): %s",
                     tokenizer, coh_tokenizer_identity(inference->tokenizer),
-                    inference->recipe.tokenizer_identity);
+                    inference->recipe.tokenizer_identity,
+                    cli_given(options, CLI_FLAG_TOKENIZER) ? "leave --tokenizer out"
+                                                           : "give --tokenizer DIR");
 }
 
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference)

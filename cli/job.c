@@ -3,8 +3,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/budget.h"
+
+/* Where no checkpoint was found: a run that has not saved yet holds the folder, and that is the
+ * reason. Otherwise the sentence that is there stays. */
+static coh_status check_not_in_use(const char *folder)
+{
+    char path[CLI_PATH_BYTES], why[1024];
+    coh_run_lock lock;
+    int length = snprintf(path, sizeof(path), "%s/lock", folder);
+    if (length >= CLI_PATH_BYTES || access(path, F_OK) != 0)
+        return COH_OK;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    coh_status status = coh_run_lock_take(folder, &lock);
+    coh_run_lock_release(&lock);
+    if (status == COH_ERR_ARGUMENT)
+        return status;
+    (void)cli_fail(COH_ERR_CORRUPT, "%s", why);
+    return COH_OK;
+}
 
 static coh_status resume_recipe(cli_job *job)
 {
@@ -13,7 +32,10 @@ static coh_status resume_recipe(cli_job *job)
         return cli_fail(COH_ERR_ARGUMENT,
                         "the model comes from the checkpoint with --resume: leave '%s' out",
                         options->operand);
-    CLI_TRY(coh_checkpoint_open(options->resume, &job->checkpoint));
+    coh_status status = coh_checkpoint_open(options->resume, &job->checkpoint);
+    if (status == COH_ERR_CORRUPT)
+        CLI_TRY(check_not_in_use(options->resume));
+    CLI_TRY(status);
     CLI_TRY(coh_checkpoint_facts_get(job->checkpoint, &job->checkpoint_facts));
     CLI_TRY(cli_recipe_from_note(job->checkpoint_facts.note_json, &job->recipe));
     CLI_TRY(cli_recipe_override(&job->recipe, options));
@@ -21,16 +43,19 @@ static coh_status resume_recipe(cli_job *job)
     job->first_step = job->checkpoint_facts.step;
     if (job->first_step >= job->recipe.steps)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s is at step %" PRIu64 " of %" PRIu64
-                        " already: give a higher --steps to go on",
-                        job->checkpoint_facts.path, job->first_step, job->recipe.steps);
+                        "%s is at step %" PRIu64 " already, and the run is to end at step %" PRIu64
+                        ": give --steps %" PRIu64 " or more to go on",
+                        job->checkpoint_facts.path, job->first_step, job->recipe.steps,
+                        job->first_step + 1);
     CLI_TRY(coh_tokenizer_open(job->recipe.tokenizer, &job->tokenizer));
     if (coh_tokenizer_identity(job->tokenizer) != job->recipe.tokenizer_identity)
         return cli_fail(COH_ERR_CORRUPT,
                         "the tokenizer %s is not the one the checkpoint was trained with"
-                        " (%016" PRIx64 ", not %016" PRIx64 "): give --tokenizer DIR",
+                        " (%016" PRIx64 ", not %016" PRIx64 "): %s",
                         job->recipe.tokenizer, coh_tokenizer_identity(job->tokenizer),
-                        job->recipe.tokenizer_identity);
+                        job->recipe.tokenizer_identity,
+                        cli_given(options, CLI_FLAG_TOKENIZER) ? "leave --tokenizer out"
+                                                               : "give --tokenizer DIR");
     return coh_model_resolve(job->checkpoint_facts.path, 0, &job->model);
 }
 
@@ -137,14 +162,14 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
     status = make_plan(job, 1);
     if (status == COH_ERR_FULL && may_lower)
         status = plan_smaller(job, 1);
-    if (status == COH_ERR_FULL)
-        return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s",
-                        coh_last_error());
+    if (status == COH_ERR_FULL) { /* the sentence is copied: cli_fail writes where it stands */
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
+    }
     CLI_TRY(status);
     return cli_fail(
-        COH_ERR_FULL,
-        "%s; the smallest change: --disk DIR, with %s there micro-batch %" PRId64 " fits", why,
-        coh_size_format(job->summary.peak_bytes[2], bytes, sizeof(bytes)), job->recipe.micro_batch);
+        COH_ERR_FULL, "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
+        why, cli_size_to_paste(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
 }
 
 /* The micro-batch is part of the numeric plan, so a budget changes it only where nothing else
@@ -228,9 +253,10 @@ static void describe_time(const cli_job *job, cli_line *line)
     uint64_t steps_left = job->recipe.steps - job->first_step;
     cli_line_add(line,
                  "time:   %s a step predicted (no schedule below %s), %" PRIu64
-                 " steps in %s; per step",
+                 " step%s in %s; per step",
                  cli_duration((double)summary->step_ns * 1e-9, step),
                  cli_duration((double)summary->bound_ns * 1e-9, bound), steps_left,
+                 steps_left == 1 ? "" : "s",
                  cli_duration(cli_job_predicted_seconds(job, steps_left), whole));
     int moved = 0;
     for (int lane = 1; lane < COH_PLAN_LANES; lane++)

@@ -207,9 +207,9 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
     double still = 0;
     for (int lane = 0; lane < COH_PLAN_LANES; lane++)
         still += report->exposed_s[lane];
-    cli_line_add(line, "time:   %s in %" PRIu64 " steps, %s each (predicted %s)",
+    cli_line_add(line, "time:   %s in %" PRIu64 " step%s, %s each (predicted %s)",
                  cli_duration(report->step_s, a), report->step_count,
-                 cli_duration(report->step_s / steps, b),
+                 report->step_count == 1 ? "" : "s", cli_duration(report->step_s / steps, b),
                  cli_duration((double)summary->step_ns * 1e-9, c));
     if (still > 0)
         cli_line_add(line, "; compute stood still %s of it", cli_duration(still, a));

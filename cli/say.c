@@ -1,6 +1,7 @@
 #include "cli/say.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,6 +105,15 @@ void cli_print(const char *format, ...)
     take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
     va_end(arguments);
     put_line(STDOUT_FILENO, &line);
+}
+
+const char *cli_size_to_paste(uint64_t bytes, char *text)
+{
+    enum { TEXT_BYTES = 32 };
+    unsigned shift = bytes < (uint64_t)1 << 20 ? 10 : 20;
+    uint64_t units = (bytes >> shift) + ((bytes & (((uint64_t)1 << shift) - 1)) != 0);
+    snprintf(text, TEXT_BYTES, "%" PRIu64 "%s", units, shift == 10 ? "KiB" : "MiB");
+    return text;
 }
 
 const char *cli_duration(double seconds, char *text)
