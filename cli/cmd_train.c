@@ -270,7 +270,8 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
     if (run->validation.file && report->last_validation == report->last_validation)
         cli_line_add(line, ", validation loss %.4f", report->last_validation);
     if (report->skipped_count)
-        cli_line_add(line, ", %" PRIu64 " steps left out", report->skipped_count);
+        cli_line_add(line, ", %" PRIu64 " step%s left out", report->skipped_count,
+                     report->skipped_count == 1 ? "" : "s");
     cli_line_add(line, "\n");
     cli_report_totals(report, &run->job.summary, &run->facts, line);
     if (run->options->emulate_host_bytes)
@@ -299,7 +300,8 @@ static coh_status finish(cli_run *run)
         return COH_OK;
     if (!run->folder.path[0])
         return cli_fail(COH_ERR_STOPPED,
-                        "stopped after step %" PRIu64 "; nothing was kept (--save none)",
+                        "stopped after step %" PRIu64
+                        "; nothing was kept (--save none): it cannot go on from here",
                         run->done_steps);
     cli_line_clear(&line);
     cli_budget_add_flags(run->options, &line);
@@ -340,7 +342,7 @@ static coh_status run_all(cli_run *run)
         CLI_TRY(coh_plan_write(run->job.plan, path));
     }
     describe_start(run);
-    CLI_TRY(cli_stop_install());
+    CLI_TRY(cli_stop_install(run->folder.step_count > 0));
     CLI_TRY(cli_train_loop(run));
     return finish(run);
 }

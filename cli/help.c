@@ -32,7 +32,9 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "folder: then a new run starts from its weights. With --resume, model, data and schedule "
         "come\n"
         "from the checkpoint and that run goes on bit for bit, under any budget.\n"
-        "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once.\n",
+        "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
+        "Where\n"
+        "nothing was kept (--save none, or no checkpoint yet) the exit code is 1.\n",
     [CLI_PLAN] = "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
                  "--device-memory; --disk and --emulate-host add far tiers.\n",
     [CLI_GENERATE] =

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/train.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
     [CLI_TRAIN] = cli_train, [CLI_PLAN] = cli_plan,         [CLI_GENERATE] = cli_generate,
@@ -54,5 +55,5 @@ int main(int argument_count, char **arguments)
         cli_note("cohobate %s: standard output could not be written", cli_command_name(command));
         return EXIT_IO;
     }
-    return coh_status_exit_code(status);
+    return status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status);
 }

@@ -1,4 +1,4 @@
-/* Stop requests (train.h): the handlers only set a flag or leave. */
+/* Stop requests (train.h): the handler only sets a flag, or writes one line and leaves. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -6,20 +6,41 @@
 
 #include "cli/train.h"
 
-enum { EXIT_STOPPED = 75 };
+enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
 
-static volatile sig_atomic_t asked;
+static const char left[] = "\ncohobate train: stopped at once; the last checkpoint stands\n";
+static const char lost[] = "\ncohobate train: stopped at once; nothing was saved yet\n";
+
+static volatile sig_atomic_t asked, kept_any;
+static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline where no live line is */
 
 static void on_signal(int number)
 {
     (void)number;
-    if (asked)
-        _exit(EXIT_STOPPED);
+    if (asked) {
+        size_t skip = (size_t)skipped_bytes;
+        ssize_t written = kept_any ? write(STDERR_FILENO, left + skip, sizeof(left) - 1 - skip)
+                                   : write(STDERR_FILENO, lost + skip, sizeof(lost) - 1 - skip);
+        (void)written;
+        _exit(cli_stop_exit_code());
+    }
     asked = 1;
 }
 
-coh_status cli_stop_install(void)
+int cli_stop_exit_code(void)
 {
+    return kept_any ? EXIT_STOPPED : EXIT_NOTHING_KEPT;
+}
+
+void cli_stop_kept(void)
+{
+    kept_any = 1;
+}
+
+coh_status cli_stop_install(int kept)
+{
+    kept_any = kept;
+    skipped_bytes = isatty(STDERR_FILENO) ? 0 : 1;
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGINT, &action, NULL) != 0 || sigaction(SIGTERM, &action, NULL) != 0)

@@ -42,9 +42,12 @@ typedef struct cli_run {
  * Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
 coh_status cli_train_loop(cli_run *run);
 
-/* SIGINT and SIGTERM from now on: the first asks for a stop, the second ends
- * the process with 75. */
-coh_status cli_stop_install(void);
+/* SIGINT and SIGTERM from now on: the first asks for a stop, the second says whether anything was
+ * kept and ends the process. `kept`: the run folder holds a whole checkpoint. */
+coh_status cli_stop_install(int kept);
 int cli_stop_asked(void);
+void cli_stop_kept(void); /* from now on it does */
+/* Of a process that was stopped: 75 where the run can go on, 1 where nothing was kept. */
+int cli_stop_exit_code(void);
 
 #endif

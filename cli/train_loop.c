@@ -137,6 +137,7 @@ static coh_status save(cli_run *run)
     if (status != COH_OK)
         return bear_failed_save(run, status);
     run->saved_step = run->done_steps;
+    cli_stop_kept();
     cli_run_folder_saved(&run->folder, run->done_steps);
     return COH_OK;
 }

@@ -101,6 +101,26 @@ class Train(ProgramTest):
         self.assertEqual(process.returncode, 75)
         self.succeeds("check", self.path("run"))
 
+    def stopped(self, *flags, signals):
+        """A run of many steps that got so many signals once it had a step behind it."""
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, *flags)
+        for line in process.stderr:
+            if line.startswith(b"step 1/"):
+                break
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.002)  # two at once would be one
+        _, err = process.communicate(timeout=120)
+        return process.returncode, err.decode().strip().split("\n")[-1]
+
+    def test_a_stop_that_keeps_nothing_exits_1_and_says_so(self):
+        code, sentence = self.stopped("--save", "none", signals=1)
+        self.assertEqual(code, 1, sentence)
+        self.assertIn("nothing was kept", sentence)
+        # every step late, so that the second signal comes before the first is heard
+        code, sentence = self.stopped("--save", self.path("run"), "--test-delay-seed", 3, signals=2)
+        self.assertEqual((code, sentence), (1, "cohobate train: stopped at once; nothing was saved yet"))
+
     def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
         whole = self.train("--steps", 6, "--save", "none")
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save-every", 1, "--save",
@@ -221,6 +241,8 @@ class Train(ProgramTest):
                 break
         self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"),
                    says=f"in use by process {process.pid}")
+        # which has no checkpoint yet, but that is not the reason
+        self.fails(2, "train", "--resume", self.path("run"), says=f"in use by process {process.pid}")
         process.kill()
         process.communicate(timeout=120)
 
@@ -280,9 +302,10 @@ class Train(ProgramTest):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2"]
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
         self.assertIn("no micro-batch from 4 down to 1 fits", done.err)
-        self.assertIn("micro-batch 4 fits", done.err)
-        self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", self.folder)
+        size = re.search(r"--disk DIR:(\d+MiB), where micro-batch 4 fits", done.err)[1]
+        self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", f"{self.folder}:{size}")
         done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
+        self.assertEqual(done.err.count("also with --disk DIR"), 1, done.err)
         least = int(re.search(r"raise --device-memory to (\d+)B", done.err)[1])
         fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder)
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
