@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/output.h"
 
 /* What the parameters cost on the far links, by what it is. */
 typedef struct share {
@@ -162,6 +163,7 @@ static coh_status plan_out(const cli_job *job)
 coh_status cli_plan(const cli_options *options)
 {
     cli_job job;
+    CLI_TRY(cli_output_check(options));
     CLI_TRY(cli_job_open(options, &job));
     coh_status status = plan_out(&job);
     cli_job_close(&job);

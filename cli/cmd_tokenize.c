@@ -1,6 +1,7 @@
 #include <inttypes.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 
 static coh_status print_file(const cli_options *options, const char *path, const char *key,
                              cli_line *json)
@@ -35,6 +36,7 @@ coh_status cli_tokenize(const cli_options *options)
     if ((options->held_out > 0) != (options->held_out_file != NULL))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--held-out N and --held-out-file OUT go together: give both or neither");
+    CLI_TRY(cli_output_check(options));
     CLI_TRY(coh_tokenizer_open(options->tokenizer, &tokenizer));
     coh_status status =
         coh_token_file_build(tokenizer, options->operand, options->output, (int)options->held_out,

@@ -8,6 +8,7 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/train.h"
 
 /* ---- folder and data ---- */
@@ -354,6 +355,7 @@ coh_status cli_train(const cli_options *options)
     if (options->new_data && !(options->resume && options->data))
         return cli_fail(COH_ERR_ARGUMENT, "--new-data goes with --resume and --data: add them, or"
                                           " leave it out");
+    CLI_TRY(cli_output_check(options));
     cli_run *run = calloc(1, sizeof(*run));
     if (!run)
         return cli_fail(COH_ERR_MEMORY, "no memory for the run's own tables");

@@ -1,8 +1,9 @@
 """Wrong usage: exit 2, nothing on standard output, one sentence that names the flag and what to do."""
 
+import os
 import unittest
 
-from program import ProgramTest, run
+from program import TINY, ProgramTest, run
 
 COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "check", "doctor"]
 # flag, values that are refused, a word of the remedy
@@ -84,6 +85,47 @@ class Usage(ProgramTest):
         ]:
             with self.subTest(arguments=arguments):
                 self.fails(2, *arguments, says=says)
+
+    def contents(self):
+        found = {}
+        for name in os.listdir(self.folder):
+            with open(self.path(name), "rb") as file:
+                found[name] = file.read()
+        return found
+
+    def test_outputs_never_destroy_an_input_or_a_file_that_is_not_ours(self):
+        text, json_text = self.corpus(), self.write("own.json", '{"mine": 1}\n')
+        listing = self.write("notes.txt", "programs are nice\n")
+        os.link(text, self.path("link"))
+        os.symlink(text, self.path("symlink"))
+        before = self.contents()
+        train = ["train", "gpt2-nano", "--data", text]
+        for arguments, says in [
+            (["tokenize", text, "-o", text], "the same file as the input"),
+            (["tokenize", text, "-o", self.path("link")], "the same file as the input"),
+            (["tokenize", text, "-o", self.path("symlink")], "the same file as the input"),
+            (["tokenize", listing, "-o", text], "no token file"),
+            (["tokenize", self.folder, "-o", self.path("o"), "--held-out", "2", "--held-out-file", text],
+             "no token file"),
+            (["tokenize", text, "-o", "/dev/null"], "no token file"),
+            (["plan", "gpt2-nano", "-o", text], "no plan"),
+            (["plan", "gpt2-nano", "-o", json_text], "no plan"),
+            (["plan", "gpt2-nano", "--program", listing], "no program listing"),
+            ([*train, "--log", self.path("link")], "the same file as the input"),
+            ([*train, "--validation", json_text, "--log", json_text], "the same file as the input"),
+            ([*train, "--log", listing], "no log of JSON lines"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.fails(2, *arguments, says=says)
+        self.assertEqual(self.contents(), before)
+
+    def test_outputs_of_our_own_and_empty_files_are_replaced(self):
+        text = self.corpus()
+        for name in ("tokens", "plan", "program"):
+            self.write(name, "")
+        for _ in range(2):
+            self.succeeds("tokenize", text, "-o", self.path("tokens"))
+            self.succeeds("plan", *TINY, "-o", self.path("plan"), "--program", self.path("program"))
 
     def test_help_names_every_flag_and_shows_examples(self):
         for command in COMMANDS:

@@ -1,0 +1,82 @@
+#include "cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HEAD_BYTES = 128, INPUTS_MOST = 3 };
+
+/* How a file of ours begins. */
+typedef struct form {
+    const char *start, *within; /* the first bytes; NULL, or what stands soon after */
+    const char *name;
+} form;
+
+static const form token_file = { "COHTOKEN", NULL, "token file" };
+static const form plan_file = { "{", "\"cohobate plan\"", "plan" };
+static const form program_file = { "program ", NULL, "program listing" };
+static const form log_file = { "{", NULL, "log of JSON lines" };
+
+static coh_status read_head(const char *flag, const char *path, char *head)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = descriptor < 0 ? -1 : read(descriptor, head, HEAD_BYTES - 1);
+    int error = errno;
+    if (descriptor >= 0)
+        close(descriptor);
+    if (got < 0)
+        return cli_fail(COH_ERR_IO, "%s %s is there and cannot be read: %s", flag, path,
+                        strerror(error));
+    head[got] = '\0';
+    return COH_OK;
+}
+
+static coh_status check_is_no_input(const cli_options *options, const char *flag, const char *path,
+                                    const struct stat *facts)
+{
+    const char *inputs[INPUTS_MOST] = { options->data, options->validation,
+                                        options->command == CLI_TOKENIZE ? options->operand
+                                                                         : NULL };
+    struct stat input;
+    for (int i = 0; i < INPUTS_MOST; i++)
+        if (inputs[i] && stat(inputs[i], &input) == 0 && input.st_dev == facts->st_dev &&
+            input.st_ino == facts->st_ino)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "%s %s is the same file as the input %s: give another name", flag, path,
+                            inputs[i]);
+    return COH_OK;
+}
+
+static coh_status check_one(const cli_options *options, const char *flag, const char *path,
+                            const form *ours)
+{
+    struct stat facts;
+    char head[HEAD_BYTES];
+    if (!path || stat(path, &facts) != 0)
+        return COH_OK; /* what else is wrong with it, writing says */
+    CLI_TRY(check_is_no_input(options, flag, path, &facts));
+    if (ours == &log_file && !S_ISREG(facts.st_mode))
+        return COH_OK; /* a pipe or a terminal; opening refuses a folder */
+    if (S_ISREG(facts.st_mode)) {
+        if (facts.st_size == 0)
+            return COH_OK;
+        CLI_TRY(read_head(flag, path, head));
+        if (strncmp(head, ours->start, strlen(ours->start)) == 0 &&
+            (!ours->within || strstr(head, ours->within)))
+            return COH_OK;
+    }
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s %s is there already and is no %s: give another name, or remove it", flag,
+                    path, ours->name);
+}
+
+coh_status cli_output_check(const cli_options *options)
+{
+    CLI_TRY(check_one(options, "-o", options->output,
+                      options->command == CLI_TOKENIZE ? &token_file : &plan_file));
+    CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));
+    CLI_TRY(check_one(options, "--program", options->program, &program_file));
+    return check_one(options, "--log", options->log, &log_file);
+}

@@ -1,0 +1,18 @@
+/* output.h - asked before a command writes the files that the user named: would it destroy what is
+ * not ours?
+ *
+ *     there is no such file, or it is empty    written
+ *     it is what the command reads             refused
+ *     it holds what such a command wrote       replaced (--log: added to)
+ *     anything else                            refused
+ */
+#ifndef COH_CLI_OUTPUT_H
+#define COH_CLI_OUTPUT_H
+
+#include "cli/options.h"
+
+/* Looks at every output flag of the command. Fails: COH_ERR_ARGUMENT naming flag and file;
+ * COH_ERR_IO. */
+coh_status cli_output_check(const cli_options *options);
+
+#endif
