@@ -52,6 +52,18 @@ class Text(ProgramTest):
         tight = self.succeeds("generate", run, *flags, "--device-memory", "24MiB", "--disk", self.folder)
         self.assertEqual(tight.out, free.out)
 
+    def test_another_tokenizer_than_the_checkpoints_is_refused_with_what_to_leave_out(self):
+        run = self.trained()
+        # a vocabulary of characters for the 256 bytes, as GPT-2 writes them, and no merges
+        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = [byte for byte in range(256) if byte not in plain]
+        names = {chr(byte): i for i, byte in enumerate(plain)}
+        names.update({chr(256 + i): len(plain) + i for i in range(len(others))})
+        self.write("vocab.json", json.dumps({**names, "<|endoftext|>": 256}))
+        self.write("merges.txt", "#version: 0.2\n")
+        for command in (["generate", run, "--prompt", "x"], ["train", "--resume", run, "--steps", 3]):
+            self.fails(4, *command, "--tokenizer", self.folder, says="leave --tokenizer out")
+
     def test_prompts_that_do_not_fit_are_refused(self):
         run = self.trained()
         self.fails(2, "generate", run, "--prompt", "", says="--prompt")

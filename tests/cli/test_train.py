@@ -90,15 +90,16 @@ class Train(ProgramTest):
 
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
-                        self.path("run"), stderr=subprocess.DEVNULL)
+                        self.path("run"))
         # A folder of that name is a whole checkpoint: it is renamed into place.
         while not os.path.isdir(self.path("run", "step-2")) and process.poll() is None:
             time.sleep(0.01)
         # Whatever it is doing, the first asks for an end and the second makes one.
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 75)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertTrue(err.endswith(b"\ncohobate train: stopped at once; the last checkpoint stands\n"), err)
         self.succeeds("check", self.path("run"))
 
     def stopped(self, *flags, signals):
