@@ -14,12 +14,20 @@ const char *coh_last_error(void)
     return error_text;
 }
 
+/* The arguments may be (parts of) the present text: it is replaced only when the new one is made. */
+static void set_error(const char *format, va_list arguments)
+{
+    char text[COH_ERROR_TEXT_BYTES];
+    vsnprintf(text, sizeof(text), format, arguments);
+    memcpy(error_text, text, strlen(text) + 1);
+}
+
 /* In brackets: the name is a macro, too. */
 coh_status(coh_fail)(coh_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(error_text, sizeof(error_text), format, arguments);
+    set_error(format, arguments);
     va_end(arguments);
     return status;
 }
@@ -43,7 +51,7 @@ coh_status coh_kind_fail(coh_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(error_text, sizeof(error_text), format, arguments);
+    set_error(format, arguments);
     va_end(arguments);
     return status;
 }
