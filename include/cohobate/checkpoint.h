@@ -19,7 +19,8 @@ typedef struct coh_checkpoint coh_checkpoint;
  * (holding step-<n> folders) the newest whole checkpoint in it is opened.
  * Fails: COH_ERR_CORRUPT (truncated, foreign, newer version), COH_ERR_IO. */
 COH_API coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint);
-COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint); /* accepts NULL */
+/* Accepts NULL. Texts that the checkpoint gave out end with it. */
+COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint);
 
 typedef struct coh_checkpoint_facts {
     const char *path; /* the folder opened */
@@ -32,6 +33,7 @@ typedef struct coh_checkpoint_facts {
     int32_t has_states;
     const char *note_json; /* the caller's note */
 } coh_checkpoint_facts;
+/* Texts in *out_facts belong to the checkpoint. */
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
                                             coh_checkpoint_facts *out_facts);
 

@@ -46,7 +46,8 @@ COH_API void coh_engine_options_init(coh_engine_options *out_options);
  * (disk), COH_ERR_DEVICE. */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
-COH_API void coh_engine_destroy(coh_engine *engine); /* accepts NULL; stops what runs */
+/* Stops what runs, ends the threads, gives back arenas and store. Accepts NULL. */
+COH_API void coh_engine_destroy(coh_engine *engine);
 
 /* Parameters from their kinds' initialisation and `seed`, states zero. No body may be under way. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
@@ -140,10 +141,11 @@ COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
  * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO. */
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed);
 
+typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_FETCH_V } coh_fetch;
+
 /* One parameter's values (or moments) after the last step, or its gradient as the last body left it
  * (deferred updates only; before clipping): for tests and export. `data` takes coh_shape_elements
  * floats. Values and moments drain first; a gradient does not. */
-typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_FETCH_V } coh_fetch;
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
 
@@ -160,6 +162,7 @@ typedef struct coh_engine_facts {
     int32_t arena_node_count[COH_PLAN_TIERS]; /* NUMA nodes they are spread over */
     uint64_t arena_touch_ns[COH_PLAN_TIERS];  /* what the first touch took */
 } coh_engine_facts;
+/* Any time between calls; allocates nothing. */
 COH_API coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts);
 
 /* Every byte of the tiers by purpose and owner: what is reserved (arenas, working store), and what

@@ -203,7 +203,8 @@ typedef struct coh_parameter {
 
 /* An empty graph. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_graph_create(coh_graph **out_graph);
-COH_API void coh_graph_destroy(coh_graph *graph); /* accepts NULL */
+/* After every plan made from it. Accepts NULL. */
+COH_API void coh_graph_destroy(coh_graph *graph);
 
 /* Fed anew for every micro-batch; dim[0] is the micro-batch's sequences. Integer inputs get no
  * gradient. Fails: COH_ERR_ARGUMENT (name taken), COH_ERR_SHAPE. */

@@ -44,8 +44,10 @@ typedef struct coh_model {
  * Fails: COH_ERR_ARGUMENT naming what was tried; COH_ERR_CORRUPT. */
 COH_API coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *out_model);
 
-/* The model as a JSON object for a checkpoint's note, and back. */
+/* The model as a JSON object for a checkpoint's note. Fails: COH_ERR_ARGUMENT when text_bytes are
+ * too few. */
 COH_API coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_bytes);
+/* And back. Fails: COH_ERR_CORRUPT naming the member that is wrong. */
 COH_API coh_status coh_model_from_json(const char *json, coh_model *out_model);
 
 #ifdef __cplusplus

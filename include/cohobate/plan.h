@@ -57,7 +57,8 @@ typedef struct coh_plan coh_plan;
  * COH_ERR_SHAPE, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                                    coh_plan **out_plan);
-COH_API void coh_plan_destroy(coh_plan *plan); /* accepts NULL */
+/* After every engine made from it. Accepts NULL. */
+COH_API void coh_plan_destroy(coh_plan *plan);
 
 /* device host disk; compute h2d d2h read write ... */
 enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 };
