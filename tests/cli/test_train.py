@@ -198,7 +198,8 @@ class Train(ProgramTest):
         self.assertLess(held, 12 * 11.14e6 + (6 << 20))
 
     def test_room_that_cannot_be_had_is_refused_before_the_first_step(self):
-        most = shutil.disk_usage(self.folder).free // int(12 * 11.14e6) + 2
+        # Well beyond what is free: other programs give room back meanwhile, and what fits is then held.
+        most = shutil.disk_usage(self.folder).free * 5 // 4 // int(12 * 11.14e6) + 2
         if most > 1000:
             self.skipTest("the disk has room for a thousand checkpoints")
         done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
