@@ -232,8 +232,8 @@ static coh_status vary_budget(const coh_plan *plan, offer *best)
     return COH_OK;
 }
 
-/* What survives stands in the outermost tier, whatever else is decided: too little room there is said before
- * anything is tried. */
+/* What survives stands in the outermost tier, whatever else is decided: too little room there is
+ * said before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
 {
     coh_layout layout;
