@@ -14,8 +14,8 @@ const char *coh_last_error(void)
     return error_text;
 }
 
-/* The arguments may be (parts of) the present text: it is replaced only when the new one is made.
- * */
+/* The arguments may be (parts of) the present text: it is replaced only when the new one is
+ * made. */
 static void set_error(const char *format, va_list arguments)
 {
     char text[COH_ERROR_TEXT_BYTES];
