@@ -102,6 +102,7 @@ typedef struct coh_plan_operator {
 
 /* By index in the order of the graph. Fails: COH_ERR_ARGUMENT when there is no such operator. */
 COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
+/* Texts in *out_operator live as long as the plan. Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
 

@@ -54,7 +54,8 @@ COH_API coh_status coh_space_hold_take(const char *folder, uint64_t bytes,
                                        coh_space_hold *out_hold);
 /* Gives back all but `bytes`; does nothing where less is held. */
 COH_API void coh_space_hold_keep(coh_space_hold *hold, uint64_t bytes);
-COH_API void coh_space_hold_release(coh_space_hold *hold); /* nothing if not held */
+/* Gives the room back. Does nothing if none is held. */
+COH_API void coh_space_hold_release(coh_space_hold *hold);
 
 /* ---- one run per folder ---- */
 
@@ -67,7 +68,8 @@ typedef struct coh_run_lock {
  * Fails: COH_ERR_ARGUMENT when another run holds it, naming its process; COH_ERR_IO. out_lock->fd
  * is -1 then. */
 COH_API coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock);
-COH_API void coh_run_lock_release(coh_run_lock *lock); /* nothing if not held */
+/* Does nothing if it is not held. */
+COH_API void coh_run_lock_release(coh_run_lock *lock);
 
 #ifdef __cplusplus
 }

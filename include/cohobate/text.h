@@ -20,9 +20,11 @@ typedef struct coh_tokenizer coh_tokenizer;
  * merges.txt (GPT-2's byte-level BPE: Sennrich et al. 2016, Radford et al. 2019).
  * Fails: COH_ERR_IO (missing), COH_ERR_CORRUPT (file, line, what is wrong). */
 COH_API coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer);
-COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer); /* accepts NULL */
+/* Accepts NULL. */
+COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer);
 COH_API int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer);
-COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer); /* -1: none */
+/* The id that ends a text; -1: none. */
+COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer);
 /* XXH3 of what decides ids: part of a token file's header. */
 COH_API uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer);
 
@@ -34,6 +36,7 @@ COH_API coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *te
  * COH_ERR_CORRUPT for an id outside the vocabulary. */
 COH_API coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *ids,
                                         size_t count, char **out_text, size_t *out_bytes);
+/* Releases what encode and decode gave. Accepts NULL. */
 COH_API void coh_text_free(void *memory);
 
 /* ---- token files ---- */
@@ -58,7 +61,8 @@ typedef struct coh_token_file coh_token_file;
 /* Opens by header; the size must agree. Read by windows with pread, never mapped.
  * Fails: COH_ERR_CORRUPT for a truncated or foreign file. */
 COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_file);
-COH_API void coh_token_file_close(coh_token_file *file); /* accepts NULL */
+/* Accepts NULL. */
+COH_API void coh_token_file_close(coh_token_file *file);
 
 typedef struct coh_token_file_facts {
     uint64_t token_count;
@@ -66,6 +70,7 @@ typedef struct coh_token_file_facts {
     uint64_t tokenizer_identity;
     uint64_t hash; /* of the ids: the data's identity in checkpoints */
 } coh_token_file_facts;
+/* From the header: reads no ids. */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
                                             coh_token_file_facts *out_facts);
 /* Reads all and compares the hash. */
