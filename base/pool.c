@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "cohobate/model.h"
 
 /* A worker enters a job under the lock and leaves it under the lock; the caller returns once no
@@ -111,7 +112,7 @@ static coh_status start_workers(coh_pool *pool)
     for (int i = 0; i < pool->thread_count - 1 && error == 0; i++) {
         worker *one = &pool->workers[i];
         one->pool = pool;
-        error = pthread_create(&one->thread, NULL, worker_main, one);
+        error = coh_thread_start(&one->thread, worker_main, one);
         if (error == 0) {
             pool->started++;
             snprintf(one->name, sizeof(one->name), "coh-pool-%d", (i + 1) % 1000);

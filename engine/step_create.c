@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 #include "engine/step_state.h"
 
 /* ---- what stands in the arenas between programs ---- */
@@ -142,7 +143,7 @@ static coh_status start_lane_thread(coh_step *step, coh_lane lane)
     thread->depth = deepest(step, lane);
     COH_TRY(COH_ALLOC(thread->depth, &thread->ring));
     COH_TRY(COH_ALLOC(thread->depth, &thread->completions));
-    int error = pthread_create(&thread->thread, NULL, coh_lane_main, thread);
+    int error = coh_thread_start(&thread->thread, coh_lane_main, thread);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread for lane %s: %s", coh_lane_name(lane),
                         strerror(error));
@@ -161,7 +162,7 @@ static coh_status start_threads(coh_step *step)
         else
             COH_TRY(start_lane_thread(step, (coh_lane)lane));
     }
-    int error = pthread_create(&step->issuer, NULL, coh_issue_main, step);
+    int error = coh_thread_start(&step->issuer, coh_issue_main, step);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
     step->issuer_is_started = 1;

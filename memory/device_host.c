@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "memory/arena.h"
 
 /* Commands a queue holds: the step thread runs about 200 lines ahead, then sleeps until there is
@@ -188,7 +189,7 @@ static coh_status queue_create(coh_device *device, coh_lane lane, coh_queue **ou
     queue->lane = lane;
     COH_TRY_GOTO(status, coh_counter_init(&queue->pushed), free_queue);
     COH_TRY_GOTO(status, coh_counter_init(&queue->popped), fini_pushed);
-    int error = pthread_create(&queue->thread, NULL, queue_main, queue);
+    int error = coh_thread_start(&queue->thread, queue_main, queue);
     if (error == 0) {
         *out_queue = queue;
         return COH_OK;

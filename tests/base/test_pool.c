@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/pool.h"
+#include "base/thread.h"
 #include "cohobate/model.h"
 
 #define PIECES_MOST 1000
@@ -179,6 +180,35 @@ static void workers_have_names_and_take_no_signals(void **state)
     coh_pool_destroy(pool);
 }
 
+/* The default is what `ulimit -s` was at the start: too little is asked for here in its place. */
+static void *note_stack(void *argument)
+{
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return NULL;
+    (void)pthread_attr_getstacksize(&attributes, argument);
+    pthread_attr_destroy(&attributes);
+    return NULL;
+}
+
+static void a_thread_has_room_for_tiles_whatever_the_limit(void **state)
+{
+    (void)state;
+    pthread_attr_t usual, small;
+    pthread_t thread;
+    size_t stack_bytes = 0;
+    pthread_getattr_default_np(&usual);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, (size_t)256 << 10);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    assert_int_equal(coh_thread_start(&thread, note_stack, &stack_bytes), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(pthread_setattr_default_np(&usual), 0);
+    assert_true(stack_bytes >= COH_THREAD_STACK_BYTES);
+    pthread_attr_destroy(&small);
+    pthread_attr_destroy(&usual);
+}
+
 static void bad_thread_counts_are_refused_with_a_sentence(void **state)
 {
     (void)state;
@@ -234,6 +264,7 @@ int main(void)
         cmocka_unit_test(pieces_run_at_the_same_time),
         cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
+        cmocka_unit_test(a_thread_has_room_for_tiles_whatever_the_limit),
         cmocka_unit_test(bad_thread_counts_are_refused_with_a_sentence),
         cmocka_unit_test(create_survives_the_failure_of_each_of_its_allocations),
         cmocka_unit_test(running_allocates_nothing),

@@ -1,0 +1,18 @@
+/* thread.h - starting a thread that may run kernels.
+ *
+ * The one idea: kernels keep their tiles on the stack (up to about 1 MiB), and a thread's stack is
+ * whatever `ulimit -s` said when the process began, unless it is asked for. So it is asked for. */
+#ifndef COH_BASE_THREAD_H
+#define COH_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stddef.h>
+
+/* Address space; only what is touched becomes memory. */
+#define COH_THREAD_STACK_BYTES ((size_t)8 << 20)
+
+/* Starts body(argument) on a thread with such a stack. Owns: the caller joins it. Returns 0 or an
+ * errno (EAGAIN: no more threads or address space), like pthread_create. */
+int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argument);
+
+#endif
