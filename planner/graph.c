@@ -130,6 +130,7 @@ static coh_status check_kind(const coh_op_kind *kind, const char *name)
 
 static coh_status check_facts(const coh_graph_op_entry *op)
 {
+    int32_t first = -1; /* parameter that is there */
     for (int32_t i = 0; i < op->kind.output_count; i++)
         COH_TRY(check_shape(&op->facts.output[i], "output"));
     for (int32_t i = 0; i < op->kind.state_count; i++)
@@ -139,8 +140,14 @@ static coh_status check_facts(const coh_graph_op_entry *op)
         if (facts->shape.rank == 0)
             continue;
         COH_TRY(check_shape(&facts->shape, "parameter"));
-        if (facts->shape.dtype != COH_DTYPE_F32)
-            return coh_fail(COH_ERR_SHAPE, "parameter %d is not f32", i);
+        if (facts->shape.dtype != COH_DTYPE_F32 && facts->shape.dtype != COH_DTYPE_BF16)
+            return coh_fail(COH_ERR_SHAPE, "parameter %d is neither f32 nor bf16", i);
+        if (first < 0)
+            first = i;
+        else if (facts->shape.dtype != op->facts.parameter[first].shape.dtype)
+            return coh_fail(COH_ERR_SHAPE,
+                            "parameters %d and %d differ in dtype; all of one operator have one",
+                            first, i);
     }
     uint64_t most = (uint64_t)1 << 48;
     if (op->facts.saved_bytes > most || op->facts.workspace_bytes[0] > most ||

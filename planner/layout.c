@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 
+/* Of f32 work: the measure of chunk sizes. */
 #define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
 
 typedef struct builder {
@@ -101,13 +102,12 @@ static int64_t row_unit(const coh_parameter_facts *facts)
 }
 
 /* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces of at
- * most chunk_bytes; small neighbours share a chunk through *pending, the bytes not yet in a
+ * most `most` bytes; small neighbours share a chunk through *pending, the bytes not yet in a
  * chunk. */
-static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes,
+static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes, uint64_t most,
                                 uint64_t *pending)
 {
     uint64_t rounded = coh_bytes_round_page(bytes);
-    uint64_t most = b->chunk_bytes / GRAIN_BYTES * GRAIN_BYTES;
     if (*pending > 0 && *pending + rounded > most) {
         COH_TRY(add_chunk(b, *pending));
         *pending = 0;
@@ -131,7 +131,8 @@ static coh_status add_parameter_object(builder *b, coh_stream stream, int32_t gr
 {
     const coh_group_layout *group = &b->layout->groups[group_index];
     COH_TRY(add_object(b, stream, group_index, survives, out_object));
-    uint64_t pending = 0;
+    uint64_t pending = 0, element_bytes = coh_dtype_bytes(group->dtype);
+    uint64_t most = b->chunk_bytes / sizeof(float) * element_bytes; /* whole grains */
     for (uint32_t i = 0; i < group->parameter_count; i++) {
         const coh_parameter_layout *parameter = &b->layout->parameters[group->parameter_begin + i];
         int64_t unit = b->map->row_unit[parameter->parameter];
@@ -139,7 +140,7 @@ static coh_status add_parameter_object(builder *b, coh_stream stream, int32_t gr
         uint64_t boundary = unit > 0 && unit < shape->dim[0]
                                 ? coh_shape_bytes(shape) / (uint64_t)shape->dim[0] * (uint64_t)unit
                                 : 0;
-        COH_TRY(cut_parameter(b, parameter->elements * sizeof(float), boundary, &pending));
+        COH_TRY(cut_parameter(b, parameter->elements * element_bytes, boundary, most, &pending));
     }
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
@@ -149,8 +150,9 @@ static coh_status add_state_object(builder *b, int32_t group_index, int32_t work
 {
     COH_TRY(add_object(b, COH_STREAM_STATE, group_index, 1, out_object));
     coh_object copy = b->layout->objects[work];
+    uint64_t factor = coh_state_factor(b->layout->groups[group_index].dtype);
     for (uint32_t i = 0; i < copy.chunk_count; i++)
-        COH_TRY(add_chunk(b, 2 * b->layout->chunks[copy.chunk_begin + i].bytes));
+        COH_TRY(add_chunk(b, factor * b->layout->chunks[copy.chunk_begin + i].bytes));
     return COH_OK;
 }
 
@@ -164,7 +166,8 @@ static coh_status add_to_group(builder *b, int32_t index)
     uint64_t offset = 0;
     if (group->parameter_count > 0) {
         const coh_parameter_layout *last = &layout->parameters[layout->parameter_count - 1];
-        offset = last->offset + coh_bytes_round_page(last->elements * sizeof(float));
+        offset =
+            last->offset + coh_bytes_round_page(last->elements * coh_dtype_bytes(group->dtype));
     }
     uint64_t elements = (uint64_t)coh_shape_elements(&parameter->facts.shape);
     uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
@@ -189,13 +192,16 @@ static coh_status add_to_group(builder *b, int32_t index)
     return COH_OK;
 }
 
-static coh_status open_group(builder *b)
+static coh_status open_group(builder *b, coh_dtype dtype)
 {
     coh_layout *layout = b->layout;
     COH_TRY(COH_GROW(&layout->groups, &b->group_capacity, layout->group_count + 1));
-    layout->groups[layout->group_count++] = (coh_group_layout){
-        .work = -1, .grad = -1, .state = -1, .parameter_begin = layout->parameter_count
-    };
+    layout->groups[layout->group_count++] =
+        (coh_group_layout){ .work = -1,
+                            .grad = -1,
+                            .state = -1,
+                            .parameter_begin = layout->parameter_count,
+                            .dtype = dtype };
     return COH_OK;
 }
 
@@ -238,7 +244,7 @@ static coh_status group_parameters(builder *b, int32_t op_index, int which)
         if (class != which)
             continue;
         if (!is_open)
-            COH_TRY(open_group(b));
+            COH_TRY(open_group(b, b->graph->parameters[index].facts.shape.dtype));
         is_open = 1;
         COH_TRY(add_to_group(b, index));
         if (which == 2) {

@@ -3,7 +3,7 @@
  *   group (the parameters that one operator brought in)
  *     work   |weight..............|bias|         each parameter from a page on
  *     grad   |weight..............|bias|         same offsets
- *     state  |m v|m v|m v|m v|m v |m v |         per chunk of work: n bytes of m, n bytes of v
+ *     state  |m v|m v|m v|m v|m v |m v |         per chunk of work; bf16: |low m v|..., program.h
  *     chunks |----|----|----|----|-----|         ends at grain or parameter ends
  *
  * A parameter with several uses, and one that may come by ranges of rows, is a group of its own: so
@@ -33,6 +33,7 @@ typedef struct coh_object_map {
 } coh_object_map;
 
 /* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train).
+ * `chunk_bytes`: of f32 work; a chunk of bf16 work has as many elements and half the bytes.
  * The layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena
  * sizes come later. */
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,

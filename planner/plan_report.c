@@ -9,9 +9,12 @@
 static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
 {
     const coh_layout *layout = &plan->layout;
-    for (uint32_t i = 0; i < layout->parameter_count; i++)
-        out->parameter_count += layout->parameters[i].elements;
-    out->parameter_bytes = out->parameter_count * sizeof(float);
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const coh_parameter_layout *parameter = &layout->parameters[i];
+        out->parameter_count += parameter->elements;
+        out->parameter_bytes +=
+            parameter->elements * coh_dtype_bytes(layout->groups[parameter->group].dtype);
+    }
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];
         if (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||

@@ -29,7 +29,7 @@
 typedef enum coh_stream {
     COH_STREAM_WORK, /* parameters as compute reads them; f32: also the master */
     COH_STREAM_GRAD,
-    COH_STREAM_STATE, /* what only the optimizer reads: per chunk [m][v], moving together */
+    COH_STREAM_STATE, /* what only the optimizer reads, moving together: see coh_state_factor */
     COH_STREAM_ACTIVATION,
     COH_STREAM_ACTIVATION_GRAD,
     COH_STREAM_SAVED,   /* from an operator's forward to its backward */
@@ -60,7 +60,12 @@ typedef struct coh_object {
 } coh_object;
 
 /* The unit of transfer. object_offset and bytes are multiples of a page. The chunk of a STATE
- * object that belongs to a WORK chunk [a, a+n) is [2a, 2a+2n): n bytes of m, then n bytes of v. */
+ * object that belongs to a WORK chunk [a, a+n) is [f a, f a + f n), f = coh_state_factor(dtype):
+ *
+ *     f32    work |  n: the master  |      state | m  n | v  n |
+ *     bf16   work |  n: its high 16 |      state | low  n | m      2n | v      2n |
+ *
+ * High and low 16 bits together are the f32 master, exactly; m and v are f32 in both. */
 typedef struct coh_chunk {
     int32_t object;
     uint64_t object_offset, bytes;
@@ -68,7 +73,7 @@ typedef struct coh_chunk {
 } coh_chunk;
 
 /* A parameter in its group's objects: elements [0, elements) at byte `offset` of WORK and GRAD.
- * Grain g of it has norm partial `partial_begin + g`. */
+ * Grain g of it, 16 Ki elements in either dtype, has norm partial `partial_begin + g`. */
 typedef struct coh_parameter_layout {
     int32_t parameter; /* of the graph */
     int32_t group;
@@ -83,7 +88,14 @@ typedef struct coh_parameter_layout {
 typedef struct coh_group_layout {
     int32_t work, grad, state; /* objects; grad and state -1 where frozen or not training */
     uint32_t parameter_begin, parameter_count; /* in parameters[] */
+    coh_dtype dtype;                           /* of WORK and GRAD: F32 or BF16 */
 } coh_group_layout;
+
+/* Bytes of a STATE chunk for each byte of its WORK chunk. */
+static inline uint64_t coh_state_factor(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? 5 : 2;
+}
 
 /* What is resident, and where, at the begin AND at the end of every program that runs on these
  * arenas: body, drain, evaluate, save alike (the boundary map). Its copies farther out count as

@@ -67,19 +67,44 @@ static coh_status check_objects(coh_verifier *v)
     return COH_OK;
 }
 
+/* A group's parameters stand in its work, each from a page on, none over another. */
+static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64_t element_bytes)
+{
+    const coh_group_layout *group = &layout->groups[group_index];
+    uint64_t end = 0, most = (uint64_t)1 << 56;
+    if (group->parameter_count == 0 ||
+        !fits(group->parameter_begin, group->parameter_count, layout->parameter_count))
+        return 0;
+    for (uint32_t i = 0; i < group->parameter_count; i++) {
+        const coh_parameter_layout *parameter = &layout->parameters[group->parameter_begin + i];
+        if (parameter->group != (int32_t)group_index || parameter->offset % COH_PAGE_BYTES != 0 ||
+            parameter->offset < end || parameter->elements > most || parameter->offset > most)
+            return 0;
+        end = parameter->offset + parameter->elements * element_bytes;
+    }
+    return end <= layout->objects[group->work].bytes;
+}
+
 static coh_status check_layout(coh_verifier *v)
 {
     const coh_layout *layout = v->layout;
     COH_TRY(check_objects(v));
     for (uint32_t i = 0; i < layout->group_count; i++) {
         const coh_group_layout *group = &layout->groups[i];
+        /* f32: m and v. bf16: the low 16 bits of the master, m and v in f32. */
+        int is_half = group->dtype == COH_DTYPE_BF16;
+        uint64_t factor = is_half ? 1 + 2 + 2 : 1 + 1;
+        if (!is_half && group->dtype != COH_DTYPE_F32)
+            return bad(v, COH_NO_LINE, "a group that is neither f32 nor bf16");
         if (!object_exists(layout, group->work) ||
             layout->objects[group->work].stream != COH_STREAM_WORK ||
             layout->objects[group->work].owner != (int32_t)i ||
             !is_partner(layout, group->grad, COH_STREAM_GRAD, group->work, 1) ||
-            !is_partner(layout, group->state, COH_STREAM_STATE, group->work, 2) ||
+            !is_partner(layout, group->state, COH_STREAM_STATE, group->work, factor) ||
             (group->grad < 0) != (group->state < 0))
             return bad(v, COH_NO_LINE, "a group whose work, grad and state do not match");
+        if (!parameters_fit(layout, i, is_half ? 2 : 4))
+            return bad(v, COH_NO_LINE, "a group whose parameters do not fit its work");
     }
     for (uint32_t i = 0; i < layout->object_count; i++)
         if (layout->objects[i].stream <= COH_STREAM_STATE &&
