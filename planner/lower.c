@@ -182,6 +182,30 @@ static coh_status visit_object(coh_lower_writer *w, coh_opcode opcode, int32_t o
     return COH_OK;
 }
 
+/* The master of a bf16 group lies in two halves, one in its work and one in its states: each line
+ * takes both, so that whoever runs it sees whole numbers. */
+static coh_status visit_halves(coh_lower_writer *w, coh_opcode opcode,
+                               const coh_group_layout *group, int access)
+{
+    uint32_t count = w->layout->objects[group->work].chunk_count;
+    for (uint32_t chunk = 0; chunk < count; chunk++) {
+        COH_TRY(coh_lower_line(w, opcode));
+        COH_TRY(coh_lower_need(w, group->work, chunk, chunk + 1, access, COH_ROLE_WORK));
+        COH_TRY(
+            coh_lower_need(w, group->state, chunk, chunk + 1, access, COH_ROLE_OPTIMIZER_STATE));
+    }
+    return COH_OK;
+}
+
+static coh_status visit_group(coh_lower_writer *w, coh_opcode opcode, const coh_group_layout *group,
+                              int access)
+{
+    if (group->dtype == COH_DTYPE_BF16 && group->state >= 0)
+        return visit_halves(w, opcode, group, access);
+    COH_TRY(visit_object(w, opcode, group->work, access, COH_ROLE_WORK));
+    return visit_object(w, opcode, group->state, access, COH_ROLE_OPTIMIZER_STATE);
+}
+
 /* INIT, IMPORT, HASH, SAVE: every surviving chunk, group by group. Gradients are visited where they
  * survive, but for SAVE: what waits in them was drained before. */
 static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
@@ -190,8 +214,7 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
     int access = writes ? COH_ACCESS_WRITE : COH_ACCESS_READ;
     for (uint32_t i = 0; i < w->layout->group_count; i++) {
         const coh_group_layout *group = &w->layout->groups[i];
-        COH_TRY(visit_object(w, opcode, group->work, access, COH_ROLE_WORK));
-        COH_TRY(visit_object(w, opcode, group->state, access, COH_ROLE_OPTIMIZER_STATE));
+        COH_TRY(visit_group(w, opcode, group, access));
         if (opcode != COH_OP_SAVE && w->options->deferred_update)
             COH_TRY(visit_object(w, opcode, group->grad, access, COH_ROLE_GRAD));
     }

@@ -168,6 +168,8 @@ typedef enum coh_opcode {
     COH_OP_STORE,  /* device -> host */
     COH_OP_READ,   /* disk -> device or host */
     COH_OP_WRITE,  /* device or host -> disk */
+    /* The next four visit one chunk; of a bf16 group with states a chunk of work AND its states, as
+     * two operands (WORK, OPTIMIZER_STATE): half of the master lies in each. */
     COH_OP_INIT,   /* a chunk of work (its init), grad or state (zeros) */
     COH_OP_IMPORT, /* a chunk of work or state from a checkpoint; others zeros */
     COH_OP_HASH,   /* a chunk of work or state -> its grain hashes */

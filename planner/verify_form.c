@@ -292,7 +292,24 @@ static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_
                                   ", its operand has %" PRIu64 " + %" PRIu64 " of role %d",
                                   binding->port, binding->role, binding->object_offset, bytes,
                                   operand->object_offset, operand->bytes, operand->role));
+    const coh_object *object = &v->layout->objects[operand->object];
+    if (object->stream <= COH_STREAM_GRAD &&
+        v->layout->groups[object->owner].dtype != binding->shape.dtype)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                  "port %d of role %d has another dtype than its group",
+                                  binding->port, binding->role));
     return check_adding(v, line_index, call, binding);
+}
+
+/* An ADD adds elements of one type. */
+static coh_status check_add(coh_verifier *v, uint32_t line_index, const coh_line_call *call)
+{
+    const coh_binding *bindings = &v->program->bindings[call->binding_begin];
+    if (call->binding_count != 2 || bindings[0].role != COH_ROLE_FROM ||
+        bindings[1].role != COH_ROLE_TO || bindings[0].shape.dtype != bindings[1].shape.dtype)
+        return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                 "an ADD has one port FROM and one TO, of one dtype");
+    return COH_OK;
 }
 
 static coh_status check_predicate(coh_verifier *v, uint32_t line_index)
@@ -336,7 +353,7 @@ static coh_status check_line(coh_verifier *v, uint32_t index)
     const coh_line_call *call = &v->program->calls[line->call];
     for (uint32_t i = 0; i < call->binding_count; i++)
         COH_TRY(check_binding(v, index, call, &v->program->bindings[call->binding_begin + i]));
-    return COH_OK;
+    return line->opcode == COH_OP_ADD ? check_add(v, index, call) : COH_OK;
 }
 
 coh_status coh_verify_form(coh_verifier *v)

@@ -257,11 +257,39 @@ static coh_status check_drain(coh_verifier *v, const once_book *book)
 
 /* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH ---- */
 
+/* A line visits one chunk; of a bf16 group with states a chunk of work together with its states,
+ * since half of the master lies in each. */
+static coh_status check_visit(coh_verifier *v, uint32_t line, coh_rule rule)
+{
+    const coh_operand *operands = coh_line_operands(v, line);
+    uint32_t count = v->program->lines[line].operand_count;
+    uint32_t chunk = count > 0 ? coh_operand_touches(v, &operands[0])[0].chunk : 0;
+    const coh_object *object = coh_chunk_object(v, chunk);
+    const coh_group_layout *group =
+        object->stream <= COH_STREAM_STATE ? &v->layout->groups[object->owner] : NULL;
+    int is_split = group != NULL && group->dtype == COH_DTYPE_BF16 && group->state >= 0 &&
+                   object->stream != COH_STREAM_GRAD;
+    int good = count == (is_split ? 2u : 1u) && operands[0].touch_count == 1;
+    if (good && is_split)
+        good = object->stream == COH_STREAM_WORK && operands[0].role == COH_ROLE_WORK &&
+               operands[1].role == COH_ROLE_OPTIMIZER_STATE && operands[1].touch_count == 1 &&
+               coh_operand_touches(v, &operands[1])[0].chunk ==
+                   coh_partner_chunk(v, chunk, group->state);
+    if (!good)
+        return coh_verify_breach(v, rule, line, chunk, "%s",
+                                 is_split ? "it does not take work and states, where the halves of "
+                                            "the master lie"
+                                          : "it visits more or less than one chunk");
+    return COH_OK;
+}
+
 /* Counts in chunk_stamps the compute lines of the given opcodes that touch each chunk. */
 static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule)
 {
     for (uint32_t i = 0; i < v->program->line_count; i++) {
         const coh_instruction *line = &v->program->lines[i];
+        if (!coh_opcode_moves(line->opcode))
+            COH_TRY(check_visit(v, i, rule));
         for (uint32_t o = 0; !coh_opcode_moves(line->opcode) && o < line->operand_count; o++) {
             const coh_operand *operand = &coh_line_operands(v, i)[o];
             for (uint32_t t = 0; t < operand->touch_count; t++) {

@@ -290,16 +290,17 @@ static void bring_in(stream *s, const maker_wish *wish)
 
 /* ---- compute lines ---- */
 
-static void bind(stream *s, int role, int port, int operand, uint64_t offset, uint64_t bytes)
+static void bind(stream *s, int role, int port, int operand, uint64_t offset, uint64_t bytes,
+                 coh_dtype dtype)
 {
     coh_program *p = s->program;
+    int64_t elements = (int64_t)(bytes / (dtype == COH_DTYPE_BF16 ? 2 : 4));
     COH_GROW(&p->bindings, &s->binding_capacity, p->binding_count + 1);
-    p->bindings[p->binding_count++] =
-        (coh_binding){ .role = (uint8_t)role,
-                       .port = (uint8_t)port,
-                       .operand = (uint16_t)operand,
-                       .object_offset = offset,
-                       .shape = { COH_DTYPE_F32, 1, { (int64_t)(bytes / sizeof(float)) } } };
+    p->bindings[p->binding_count++] = (coh_binding){ .role = (uint8_t)role,
+                                                     .port = (uint8_t)port,
+                                                     .operand = (uint16_t)operand,
+                                                     .object_offset = offset,
+                                                     .shape = { dtype, 1, { elements } } };
     p->calls[p->call_count - 1].binding_count++;
 }
 
@@ -316,11 +317,14 @@ static void bind_wish(stream *s, const maker_wish *wish, int operand, int ports[
         call->input_grad_adds |= 1;
     const coh_group_layout *group =
         object->stream <= COH_STREAM_GRAD ? &s->layout->groups[object->owner] : NULL;
+    coh_dtype dtype = group != NULL ? group->dtype : COH_DTYPE_F32;
+    if (object->stream == COH_STREAM_SCRATCH && wish->role != COH_ROLE_WORKSPACE)
+        dtype = s->layout->groups[object->owner].dtype; /* a gradient of operator = group 1 */
     if (group == NULL || group->parameter_count == 1) {
         if (wish->role == COH_ROLE_PARAMETER_GRAD && wish->access == COH_ACCESS_BOTH)
             call->parameter_grad_adds |= 1u << ports[wish->role];
         bind(s, wish->role, ports[wish->role]++, operand, first->object_offset,
-             end - first->object_offset);
+             end - first->object_offset, dtype);
         return;
     }
     for (uint32_t i = 0; i < group->parameter_count; i++) {
@@ -330,7 +334,7 @@ static void bind_wish(stream *s, const maker_wish *wish, int operand, int ports[
         if (wish->role == COH_ROLE_PARAMETER_GRAD && wish->access == COH_ACCESS_BOTH)
             call->parameter_grad_adds |= 1u << ports[wish->role];
         bind(s, wish->role, ports[wish->role]++, operand, parameter->offset,
-             parameter->elements * sizeof(float));
+             parameter->elements * (dtype == COH_DTYPE_BF16 ? 2 : 4), dtype);
     }
 }
 

@@ -18,7 +18,8 @@ const char *mutation_name(mutation_kind kind)
         "at begin",       "extent bytes", "access",        "predicate",  "delete line",
         "repeat line",    "retarget",     "micro-batch",   "operator",   "rows",
         "adds",           "binding",      "touch extent",  "resident",   "peak",
-        "budget",         "wear",         "lane",          "depth",
+        "budget",         "wear",         "lane",          "depth",      "dtype",
+        "group dtype",    "split visit",
     };
     return names[kind];
 }
@@ -97,6 +98,8 @@ static void list_lines(const coh_program *p, mutation_list *list)
         add(list, MUTATE_DELETE, i, 0);
         add(list, MUTATE_REPEAT, i, 0);
         add(list, MUTATE_PREDICATE, i, 0);
+        if (line->opcode >= COH_OP_INIT && line->opcode <= COH_OP_SAVE)
+            add(list, MUTATE_SPLIT, i, 0);
         if (line->lane != COH_LANE_COMPUTE) {
             add(list, MUTATE_LANE, i, 1);
             add(list, MUTATE_MOVER_VERSION, i, 1);
@@ -142,8 +145,12 @@ static void list_tables(const coh_layout *layout, const coh_program *p, mutation
         add(list, MUTATE_VERSION, t, -1);
         add(list, MUTATE_TOUCH_EXTENT, t, 0);
     }
-    for (uint32_t i = 0; i < p->binding_count; i++)
+    for (uint32_t i = 0; i < p->binding_count; i++) {
         add(list, MUTATE_BINDING, i, 0);
+        add(list, MUTATE_DTYPE, i, 0);
+    }
+    for (uint32_t i = 0; i < layout->group_count; i++)
+        add(list, MUTATE_GROUP_DTYPE, i, 0);
     for (uint32_t i = 0; i < layout->resident_count; i++) {
         add(list, MUTATE_RESIDENT, i, PAGE);
         add(list, MUTATE_RESIDENT, i, 0);
@@ -315,6 +322,19 @@ static int repeat_line(mutant *m, uint32_t i)
     return make_consistent(&m->layout, p);
 }
 
+/* A visit of two operands becomes two visits of one. */
+static int split_visit(mutant *m, uint32_t i)
+{
+    coh_program *p = &m->program;
+    if (p->lines[i].operand_count != 2)
+        return 0;
+    memmove(&p->lines[i + 1], &p->lines[i], (p->line_count - i) * sizeof(*p->lines));
+    p->line_count++;
+    p->lines[i].operand_count = p->lines[i + 1].operand_count = 1;
+    p->lines[i + 1].operand_begin++;
+    return make_consistent(&m->layout, p);
+}
+
 /* First and last line that uses an extent. */
 static void span_of(const coh_program *p, uint32_t extent, uint32_t *first, uint32_t *last)
 {
@@ -400,6 +420,8 @@ static int change_line(mutant *m, const mutation *what)
         return is_small && repeat_line(m, i);
     if (what->kind == MUTATE_RETARGET)
         return is_small && retarget(m, what);
+    if (what->kind == MUTATE_SPLIT)
+        return is_small && split_visit(m, i);
     if (what->kind == MUTATE_DELETE) {
         p->line_count--;
         memmove(line, line + 1, (p->line_count - i) * sizeof(*line));
@@ -426,119 +448,6 @@ static int change_line(mutant *m, const mutation *what)
     return 1;
 }
 
-/* ---- extents, operands, limits ---- */
-
-static int relocate(mutant *m, const mutation *what)
-{
-    coh_program *p = &m->program;
-    coh_extent *extent = &p->extents[what->index];
-    if (what->amount < 0 && extent->offset < (uint64_t)-what->amount)
-        return 0;
-    extent->offset += (uint64_t)(int64_t)what->amount;
-    for (uint32_t i = 0; i < p->operand_count; i++)
-        if (p->touches[p->operands[i].touch_begin].extent == what->index)
-            p->operands[i].offset = extent->offset;
-    memset(p->peak_bytes, 0, sizeof(p->peak_bytes)); /* the books follow */
-    p->peak_bytes[COH_TIER_DEVICE] = m->layout.pinned_bytes;
-    for (uint32_t e = 0; e < p->extent_count; e++)
-        if (p->extents[e].offset + p->extents[e].bytes > p->peak_bytes[p->extents[e].tier])
-            p->peak_bytes[p->extents[e].tier] = p->extents[e].offset + p->extents[e].bytes;
-    return 1;
-}
-
-static int change_extent(mutant *m, const mutation *what)
-{
-    coh_extent *extent = &m->program.extents[what->index];
-    if (what->kind == MUTATE_RELOCATE)
-        return relocate(m, what);
-    if (what->kind == MUTATE_AT_END)
-        extent->at_end = !extent->at_end;
-    if (what->kind == MUTATE_AT_BEGIN)
-        extent->at_begin = !extent->at_begin;
-    if (what->kind == MUTATE_USE_COUNT)
-        extent->use_count += (uint32_t)what->amount;
-    if (what->kind == MUTATE_EXTENT_BYTES) {
-        extent->bytes += (uint64_t)(int64_t)what->amount;
-        return extent->bytes > 0;
-    }
-    if (what->kind == MUTATE_EXTENT_OFFSET) {
-        if (what->amount < 0 && extent->offset < PAGE)
-            return 0;
-        extent->offset += (uint64_t)(int64_t)what->amount;
-    }
-    return 1;
-}
-
-static int change_touch(mutant *m, const mutation *what)
-{
-    coh_program *p = &m->program;
-    coh_touch *touch = &p->touches[what->index];
-    if (what->kind == MUTATE_VERSION) {
-        touch->version += what->amount;
-        return 1;
-    }
-    for (uint32_t e = 0; e < p->extent_count && touch->extent != COH_EXTENT_FILE; e++)
-        if (e != touch->extent && p->extents[e].chunk == touch->chunk &&
-            p->extents[e].tier == p->extents[touch->extent].tier) {
-            touch->extent = e;
-            return 1;
-        }
-    return 0;
-}
-
-static int change_operand(mutant *m, const mutation *what)
-{
-    coh_operand *operand = &m->program.operands[what->index];
-    if (what->kind == MUTATE_ACCESS) {
-        int is_changed = operand->access != what->amount;
-        operand->access = (uint8_t)what->amount;
-        return is_changed;
-    }
-    if (what->kind == MUTATE_OPERAND_OFFSET)
-        operand->offset += (uint64_t)what->amount;
-    else
-        operand->object_offset += (uint64_t)what->amount;
-    return 1;
-}
-
-static int change_resident(mutant *m, const mutation *what)
-{
-    coh_resident *entries = m->layout.residents;
-    if (what->amount != 0) {
-        entries[what->index].offset += (uint64_t)what->amount;
-        return 1;
-    }
-    m->layout.resident_count--;
-    memmove(&entries[what->index], &entries[what->index + 1],
-            (m->layout.resident_count - what->index) * sizeof(*entries));
-    return 1;
-}
-
-static int change_limit(mutant *m, const mutation *what)
-{
-    coh_program *p = &m->program;
-    uint32_t i = what->index;
-    uint64_t written = 0;
-    switch (what->kind) {
-    case MUTATE_PEAK:
-        p->peak_bytes[i] += (uint64_t)(int64_t)what->amount;
-        return i != COH_TIER_DISK;
-    case MUTATE_BUDGET:
-        m->options.budget_bytes[i] =
-            (i == COH_TIER_DISK ? m->layout.file_bytes : p->peak_bytes[i]) - PAGE;
-        return (i == COH_TIER_DISK ? m->layout.file_bytes : p->peak_bytes[i]) > 0;
-    case MUTATE_DEPTH:
-        p->lane_depth[i] += (uint32_t)what->amount;
-        return p->lane_length[i] > 0;
-    default:
-        break;
-    }
-    for (uint32_t l = 0; l < p->line_count; l++)
-        written += p->lines[l].opcode == COH_OP_WRITE ? p->lines[l].bytes : 0;
-    m->options.wear_bytes = written + (uint64_t)(int64_t)what->amount;
-    return written > 1;
-}
-
 int apply_mutation(mutant *m, const mutation *what, uint64_t seed)
 {
     switch (what->kind) {
@@ -554,6 +463,7 @@ int apply_mutation(mutant *m, const mutation *what, uint64_t seed)
     case MUTATE_DELETE:
     case MUTATE_REPEAT:
     case MUTATE_RETARGET:
+    case MUTATE_SPLIT:
     case MUTATE_PREDICATE:
     case MUTATE_LANE:
     case MUTATE_MOVER_VERSION:
@@ -563,32 +473,7 @@ int apply_mutation(mutant *m, const mutation *what, uint64_t seed)
     case MUTATE_ROWS:
     case MUTATE_ADDS:
         return change_call(m, what);
-    case MUTATE_EXTENT_OFFSET:
-    case MUTATE_RELOCATE:
-    case MUTATE_USE_COUNT:
-    case MUTATE_AT_END:
-    case MUTATE_AT_BEGIN:
-    case MUTATE_EXTENT_BYTES:
-        return change_extent(m, what);
-    case MUTATE_OPERAND_OFFSET:
-    case MUTATE_OBJECT_OFFSET:
-    case MUTATE_ACCESS:
-        return change_operand(m, what);
-    case MUTATE_VERSION:
-    case MUTATE_TOUCH_EXTENT:
-        return change_touch(m, what);
-    case MUTATE_BINDING:
-        m->program.bindings[what->index].object_offset += (uint64_t)1 << 40;
-        return 1;
-    case MUTATE_RESIDENT:
-        return change_resident(m, what);
-    case MUTATE_PEAK:
-    case MUTATE_BUDGET:
-    case MUTATE_WEAR:
-    case MUTATE_DEPTH:
-        return change_limit(m, what);
-    case MUTATE_KIND_COUNT:
-        break;
+    default:
+        return mutate_table(m, what);
     }
-    return 0;
 }

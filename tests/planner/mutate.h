@@ -26,4 +26,7 @@ size_t list_mutations(const coh_layout *layout, const coh_program *program, muta
 /* 0: it does not apply here (there is no such neighbour, offset, ...). */
 int apply_mutation(mutant *m, const mutation *what, uint64_t seed);
 
+/* mutate_tables.c: those that change no line, wait or call. */
+int mutate_table(mutant *m, const mutation *what);
+
 #endif

@@ -13,6 +13,21 @@
 
 /* ---- harm ---- */
 
+/* A group's states have room for what each element of its work wants: m, v, and the low half of a
+ * master that was cut in two. */
+static int states_fit(const coh_layout *layout)
+{
+    for (uint32_t i = 0; i < layout->group_count; i++) {
+        const coh_group_layout *group = &layout->groups[i];
+        int is_cut = group->dtype == COH_DTYPE_BF16;
+        uint64_t elements = layout->objects[group->work].bytes / (is_cut ? 2 : 4);
+        if (group->state >= 0 &&
+            layout->objects[group->state].bytes != elements * (is_cut ? 2 + 4 + 4 : 4 + 4))
+            return 0;
+    }
+    return 1;
+}
+
 /* Why this program must not run, or NULL. */
 static const char *find_harm(const mutant *m, const poison_result *original, char *text,
                              size_t text_bytes)
@@ -25,6 +40,8 @@ static const char *find_harm(const mutant *m, const poison_result *original, cha
                  race.a, race.b);
         return text;
     }
+    if (!states_fit(&m->layout))
+        return "states of another size than the parameters want";
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (m->program.lane_length[lane] > 0 && m->program.lane_depth[lane] == 0)
             return "a lane of depth 0";

@@ -44,6 +44,9 @@ typedef enum mutation_kind {
     MUTATE_WEAR,
     MUTATE_LANE,
     MUTATE_DEPTH,
+    MUTATE_DTYPE,       /* of a port */
+    MUTATE_GROUP_DTYPE, /* of a group with states */
+    MUTATE_SPLIT,       /* the second operand of a visit in a line of its own; rest consistent */
     MUTATE_KIND_COUNT
 } mutation_kind;
 

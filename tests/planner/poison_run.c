@@ -498,6 +498,11 @@ static void leave(machine *m, uint32_t index)
     }
 }
 
+static uint64_t size_of(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? 2 : 4;
+}
+
 /* The lane that does this, and what a call's ports must lie in. */
 static void check_line(machine *m, uint32_t index)
 {
@@ -510,7 +515,14 @@ static void check_line(machine *m, uint32_t index)
         const coh_binding *binding =
             &m->program->bindings[m->program->calls[line->call].binding_begin + i];
         const coh_operand *operand = &m->program->operands[line->operand_begin + binding->operand];
-        uint64_t bytes = 4;
+        uint64_t bytes = size_of(binding->shape.dtype);
+        const coh_object *object = &m->layout->objects[operand->object];
+        if (object->stream <= COH_STREAM_GRAD &&
+            m->layout->groups[object->owner].dtype != binding->shape.dtype)
+            fault(m, index, "port %u takes a group's elements for others", i);
+        if (line->opcode == COH_OP_ADD &&
+            binding->shape.dtype != binding[i == 0 ? 1 : -1].shape.dtype)
+            fault(m, index, "it adds unlike elements");
         for (int32_t d = 0; d < binding->shape.rank; d++)
             bytes *= (uint64_t)binding->shape.dim[d];
         if (binding->object_offset < operand->object_offset ||

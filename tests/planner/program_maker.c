@@ -8,11 +8,13 @@
 #include "tests/planner/maker_script.h"
 
 const maker_recipe maker_recipes[] = {
-    { "disk deferred", 1, 0, 1, 2, 18, 0, 1, 3, 2 },
-    { "disk deferred tight", 1, 0, 0, 2, 15, 0, 1, 2, 0 },
-    { "disk direct, compute depth 2", 0, 0, 1, 2, 17, 0, 2, 4, 1 },
-    { "host deferred", 1, 1, 1, 1, 17, 16, 1, 2, 3 },
-    { "host direct", 0, 1, 0, 2, 16, 18, 2, 3, 3 },
+    { "disk deferred", 1, 0, 1, 2, 18, 0, 1, 3, 2, 0 },
+    { "disk deferred tight", 1, 0, 0, 2, 15, 0, 1, 2, 0, 0 },
+    { "disk direct, compute depth 2", 0, 0, 1, 2, 17, 0, 2, 4, 1, 0 },
+    { "host deferred", 1, 1, 1, 1, 17, 16, 1, 2, 3, 0 },
+    { "host direct", 0, 1, 0, 2, 16, 18, 2, 3, 3, 0 },
+    { "disk deferred, bf16", 1, 0, 1, 2, 24, 0, 1, 3, 2, 1 },
+    { "host direct, bf16", 0, 1, 0, 2, 26, 34, 2, 3, 3, 1 },
 };
 const int maker_recipe_count = sizeof(maker_recipes) / sizeof(maker_recipes[0]);
 
@@ -75,6 +77,14 @@ static const struct {
     [TOKENS] = { COH_STREAM_INPUT, 0, { 1 } },
 };
 
+/* States of a page of bf16 work: 2 Ki elements, 2 + 4 + 4 bytes each. */
+static uint64_t chunk_bytes(const maker_recipe *recipe, int32_t object, int chunk)
+{
+    if (recipe->halves && object == M1)
+        return shapes[W1].pages[chunk] * 2048u * (2u + 4u + 4u);
+    return shapes[object].pages[chunk] * MAKER_PAGE;
+}
+
 static void make_objects(const maker_recipe *recipe, coh_layout *layout)
 {
     layout->object_count = OBJECT_COUNT;
@@ -94,7 +104,7 @@ static void make_objects(const maker_recipe *recipe, coh_layout *layout)
                                                                    (stream == COH_STREAM_GRAD &&
                                                                     recipe->deferred)) };
         for (int c = 0; c < 2 && shapes[i].pages[c] > 0; c++) {
-            uint64_t bytes = shapes[i].pages[c] * MAKER_PAGE;
+            uint64_t bytes = chunk_bytes(recipe, i, c);
             layout->chunks[layout->chunk_count++] =
                 (coh_chunk){ i, object->bytes, bytes, layout->file_bytes };
             object->bytes += bytes;
@@ -109,7 +119,12 @@ static void make_objects(const maker_recipe *recipe, coh_layout *layout)
     }
 }
 
-static void make_groups(coh_layout *layout)
+static coh_dtype halves(const maker_recipe *recipe, int32_t group)
+{
+    return recipe->halves && group == 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+}
+
+static void make_groups(const maker_recipe *recipe, coh_layout *layout)
 {
     static const struct {
         int32_t group;
@@ -120,8 +135,9 @@ static void make_groups(coh_layout *layout)
     COH_ALLOC(3, &layout->groups);
     COH_ALLOC(5, &layout->parameters);
     for (int32_t i = 0; i < 3; i++)
-        layout->groups[i] = (coh_group_layout){ W0 + i, G0 + i, M0 + i, 0, 0 };
+        layout->groups[i] = (coh_group_layout){ W0 + i, G0 + i, M0 + i, 0, 0, halves(recipe, i) };
     for (int32_t i = 0; i < 5; i++) {
+        uint64_t elements = halves(recipe, parameters[i].group) ? 2048 : 1024; /* of a page */
         coh_group_layout *group = &layout->groups[parameters[i].group];
         if (group->parameter_count++ == 0)
             group->parameter_begin = (uint32_t)i;
@@ -129,7 +145,7 @@ static void make_groups(coh_layout *layout)
             (coh_parameter_layout){ .parameter = i,
                                     .group = parameters[i].group,
                                     .offset = parameters[i].offset,
-                                    .elements = (uint64_t)(i == 0 || i == 1 ? 2 : 1) * 1024 };
+                                    .elements = (i == 0 || i == 1 ? 2 : 1) * elements };
     }
 }
 
@@ -154,7 +170,7 @@ static void make_residents(const maker_recipe *recipe, coh_layout *layout)
 static void make_layout(const maker_recipe *recipe, coh_layout *layout)
 {
     make_objects(recipe, layout);
-    make_groups(layout);
+    make_groups(recipe, layout);
     make_residents(recipe, layout);
     layout->cells = CELLS;
     layout->partials = PARTIALS;
@@ -334,13 +350,18 @@ static void say_visits(const maker_recipe *recipe, maker_script *script, coh_opc
     int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
     for (int32_t i = W0; i <= M2; i++) {
         int is_grad = shapes[i].stream == COH_STREAM_GRAD;
-        if (is_grad && (!recipe->deferred || !writes))
-            continue;
-        for (uint32_t c = 0; c < 2 && shapes[i].pages[c] > 0; c++)
-            wish(say(script, opcode), i, c, 1, writes ? WRITES : READS,
+        int access = writes ? WRITES : READS;
+        if ((is_grad && (!recipe->deferred || !writes)) || (i == M1 && recipe->halves))
+            continue; /* states of bf16 are visited with their work */
+        for (uint32_t c = 0; c < 2 && shapes[i].pages[c] > 0; c++) {
+            script_line *line = say(script, opcode);
+            wish(line, i, c, 1, access,
                  shapes[i].stream == COH_STREAM_WORK ? COH_ROLE_WORK
                  : is_grad                           ? COH_ROLE_GRAD
                                                      : COH_ROLE_OPTIMIZER_STATE);
+            if (i == W1 && recipe->halves)
+                wish(line, M1, c, 1, access, COH_ROLE_OPTIMIZER_STATE);
+        }
     }
 }
 

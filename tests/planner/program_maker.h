@@ -21,6 +21,7 @@ typedef struct maker_recipe {
     uint32_t device_pages, host_pages;
     uint32_t compute_depth, mover_depth;
     int resident_count; /* boundary entries, 0 to 3 */
+    int halves;         /* 1: group 1 is bf16 */
 } maker_recipe;
 
 typedef struct made_program {

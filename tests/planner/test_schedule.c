@@ -72,6 +72,7 @@ static void random_settings_give_verified_plans_within_budget(void **state)
         toy.overwrites = (int)DRAW(2);
         toy.freezes = (int)DRAW(2);
         toy.extras = (int)DRAW(2);
+        toy.dtype = seed % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
         coh_graph *graph = make_graph(&toy);
         int microbatches = 1 + (int)DRAW(3);
         coh_plan_options options = plan_options(microbatches, (int)DRAW(2));

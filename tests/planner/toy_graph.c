@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 typedef struct toy_attributes {
-    int64_t vocabulary, width;
+    int64_t vocabulary, width, dtype;
 } toy_attributes;
 
 static coh_status run_nothing(const coh_call *call)
@@ -12,15 +12,15 @@ static coh_status run_nothing(const coh_call *call)
     return COH_OK;
 }
 
-static coh_shape matrix(int64_t rows, int64_t columns)
+static coh_shape matrix(coh_dtype dtype, int64_t rows, int64_t columns)
 {
-    return (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 2, .dim = { rows, columns } };
+    return (coh_shape){ .dtype = dtype, .rank = 2, .dim = { rows, columns } };
 }
 
 static void table_facts(const toy_attributes *a, coh_parameter_facts *facts)
 {
     *facts = (coh_parameter_facts){ .name = "weight",
-                                    .shape = matrix(a->vocabulary, a->width),
+                                    .shape = matrix((coh_dtype)a->dtype, a->vocabulary, a->width),
                                     .init = COH_INIT_NORMAL,
                                     .init_std = 0.02f,
                                     .decays = 1,
@@ -31,7 +31,7 @@ static coh_status infer_embed(const void *attributes, const coh_shape *inputs, c
 {
     const toy_attributes *a = attributes;
     table_facts(a, &out->parameter[0]);
-    out->output[0] = matrix(inputs[0].dim[0], a->width);
+    out->output[0] = matrix((coh_dtype)a->dtype, inputs[0].dim[0], a->width);
     return COH_OK;
 }
 
@@ -41,13 +41,13 @@ static coh_status infer_mix(const void *attributes, const coh_shape *inputs, coh
     int64_t width = inputs[0].dim[1];
     out->output[0] = inputs[0];
     out->parameter[0] = (coh_parameter_facts){ .name = "weight",
-                                               .shape = matrix(width, width),
+                                               .shape = matrix(inputs[0].dtype, width, width),
                                                .init = COH_INIT_NORMAL,
                                                .init_std = 0.02f,
                                                .decays = 1 };
     out->parameter[1] =
         (coh_parameter_facts){ .name = "bias",
-                               .shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { width } } };
+                               .shape = { .dtype = inputs[0].dtype, .rank = 1, .dim = { width } } };
     out->saved_bytes = (size_t)inputs[0].dim[0] * sizeof(float);
     out->workspace_bytes[COH_PHASE_FORWARD] = 5000;
     out->workspace_bytes[COH_PHASE_BACKWARD] = 70000;
@@ -70,7 +70,8 @@ static coh_status infer_three(const void *attributes, const coh_shape *inputs, c
     out->output[0] = inputs[0];
     for (int i = 0; i < 3; i++)
         out->parameter[i] =
-            (coh_parameter_facts){ .name = names[i], .shape = matrix(9, inputs[0].dim[1]) };
+            (coh_parameter_facts){ .name = names[i],
+                                   .shape = matrix(inputs[0].dtype, 9, inputs[0].dim[1]) };
     return COH_OK;
 }
 
@@ -174,7 +175,7 @@ static coh_status add_extras(coh_graph *graph, coh_tensor *x)
 coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
-    toy_attributes attributes = { options->vocabulary, options->width };
+    toy_attributes attributes = { options->vocabulary, options->width, options->dtype };
     coh_shape ids = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { options->rows } };
     coh_tensor tokens, targets, x, loss;
     coh_parameter table = COH_PARAMETER_NEW;

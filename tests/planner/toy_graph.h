@@ -10,9 +10,10 @@ typedef struct toy_options {
     int layers;
     int64_t width, vocabulary, rows; /* rows: items per micro-batch */
     int is_tied;
-    int overwrites; /* 1: kinds that cannot add gradients */
-    int freezes;    /* 1: the first layer's weight is frozen */
-    int extras;     /* 1: a shared parameter between two plain ones; a branch without a loss */
+    int overwrites;  /* 1: kinds that cannot add gradients */
+    int freezes;     /* 1: the first layer's weight is frozen */
+    coh_dtype dtype; /* of activations and parameters */
+    int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 
 coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph);
