@@ -26,7 +26,7 @@ coh_status cli_budget_check(const cli_options *options)
     if (cli_given(options, CLI_FLAG_DISK)) {
         struct stat facts;
         if (stat(options->disk_folder, &facts) != 0)
-            return cli_fail(COH_ERR_ARGUMENT, "--disk %s: %s: give a folder that exists",
+            return cli_fail(COH_ERR_IO, "--disk %s cannot be looked at: %s: give another folder",
                             options->disk_folder, strerror(errno));
         if (!S_ISDIR(facts.st_mode))
             return cli_fail(COH_ERR_ARGUMENT, "--disk %s is not a folder: give one",

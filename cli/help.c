@@ -86,7 +86,8 @@ static void help_all(void)
     printf("\ncohobate COMMAND --help tells all flags of a command, with examples.\n"
            "Sizes carry their unit: 64MiB (2^20), 40GB (10^9).\n"
            "Exit: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device fault,\n"
-           "75 stopped and resumable.\n");
+           "75 stopped and resumable. A path that you name and that is not there is 2; one that\n"
+           "cannot be read or written is 5; what can be read and is not right is 4.\n");
 }
 
 void cli_help(cli_command command)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/train.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
@@ -47,6 +48,8 @@ int main(int argument_count, char **arguments)
         cli_help(command);
         return 0;
     }
+    if (status == COH_OK)
+        status = cli_input_check(&options);
     if (status == COH_OK)
         status = commands[command](&options);
     if (status != COH_OK)

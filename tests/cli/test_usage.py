@@ -73,7 +73,6 @@ class Usage(ProgramTest):
             (["plan", "gpt2-nano", "--host-memory", "1GiB"], "--device-memory"),
             (["plan", "gpt2-nano", "--sequence", "5000"], "--sequence"),
             (["plan", "gpt2-nano", "--vocabulary", "12"], "--vocabulary"),
-            (["plan", "gpt2-nano", "--disk", self.path("nowhere")], "--disk"),
             (["plan", "gpt2-nano", "--disk", text], "not a folder"),
             (["plan", "gpt5-nano"], "gpt2-nano"),
             (["train", "gpt2-nano"], "--data"),
@@ -85,6 +84,29 @@ class Usage(ProgramTest):
         ]:
             with self.subTest(arguments=arguments):
                 self.fails(2, *arguments, says=says)
+
+    def test_a_path_that_is_not_there_is_wrong_usage_wherever_it_stands(self):
+        text, gone = self.corpus(), self.path("gone")
+        train = ["train", "gpt2-nano", "--data", text]
+        for arguments in [
+            ["check", gone], ["inspect", gone], ["eval", gone, "--data", text], ["generate", gone, "--prompt", "x"],
+            ["tokenize", gone, "-o", self.path("o")], ["train", gone, "--data", text], ["plan", gone],
+            ["train", "gpt2-nano", "--data", gone], [*train, "--validation", gone], [*train, "--tokenizer", gone],
+            [*train, "--plan", gone], [*train, "--disk", gone], ["train", "--resume", gone], ["plan", "--resume", gone],
+            ["eval", self.folder, "--data", gone], ["doctor", "--folder", gone], [*train, "--log", gone + "/log"],
+            ["tokenize", text, "-o", gone + "/o"], ["plan", "gpt2-nano", "-o", gone + "/plan.json"],
+            ["plan", "gpt2-nano", "--program", gone + "/program"], [*train, "--data", text + "/below"],
+        ]:
+            with self.subTest(arguments=arguments):
+                done = self.fails(2, *arguments, says=gone if gone in " ".join(arguments) else "below")
+                self.assertEqual(done.out, "")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_a_path_that_may_not_be_read_is_an_io_fault_with_a_remedy(self):
+        text = self.corpus()
+        os.chmod(text, 0)
+        self.fails(5, "train", "gpt2-nano", "--data", text, says=f"--data {text} cannot be read")
+        self.fails(5, "check", text, says="see to its rights")
 
     def contents(self):
         found = {}
@@ -111,6 +133,9 @@ class Usage(ProgramTest):
             (["plan", "gpt2-nano", "-o", text], "no plan"),
             (["plan", "gpt2-nano", "-o", json_text], "no plan"),
             (["plan", "gpt2-nano", "--program", listing], "no program listing"),
+            (["plan", "gpt2-nano", "-o", self.path("both"), "--program", self.folder + "/./both"], "both name"),
+            (["tokenize", self.folder, "-o", self.path("b"), "--held-out", "2", "--held-out-file", self.path("b")],
+             "both name"),
             ([*train, "--log", self.path("link")], "the same file as the input"),
             ([*train, "--validation", json_text, "--log", json_text], "the same file as the input"),
             ([*train, "--log", listing], "no log of JSON lines"),
