@@ -13,14 +13,16 @@ coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
     struct stat facts;
     char first = 0;
     if (stat(path, &facts) != 0)
-        return cli_fail(COH_ERR_IO, "%s cannot be read: %s", path, strerror(errno));
+        return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
+                        path, strerror(errno));
     if (S_ISDIR(facts.st_mode)) {
         *out_artefact = CLI_ARTEFACT_CHECKPOINT;
         return COH_OK;
     }
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return cli_fail(COH_ERR_IO, "%s cannot be read: %s", path, strerror(errno));
+        return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
+                        path, strerror(errno));
     ssize_t got = read(descriptor, &first, 1);
     close(descriptor);
     *out_artefact = got == 1 && first == '{' ? CLI_ARTEFACT_PLAN : CLI_ARTEFACT_TOKENS;

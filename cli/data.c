@@ -13,22 +13,28 @@
  * in wide fields). So a damaged token file is never taken for text. */
 enum { SNIFF_BYTES = 64 };
 
+static coh_status cannot_read(const char *flag, const char *path)
+{
+    return cli_fail(COH_ERR_IO, "--%s %s cannot be read: %s: see to its rights, or give another",
+                    flag, path, strerror(errno));
+}
+
 static coh_status looks_binary(const char *flag, const char *path, int *out_binary)
 {
     struct stat facts;
     unsigned char head[SNIFF_BYTES];
     *out_binary = 0;
     if (stat(path, &facts) != 0)
-        return cli_fail(COH_ERR_IO, "--%s %s cannot be read: %s", flag, path, strerror(errno));
+        return cannot_read(flag, path);
     if (S_ISDIR(facts.st_mode))
         return COH_OK;
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return cli_fail(COH_ERR_IO, "--%s %s cannot be read: %s", flag, path, strerror(errno));
+        return cannot_read(flag, path);
     ssize_t got = read(descriptor, head, sizeof(head));
     close(descriptor);
     if (got < 0)
-        return cli_fail(COH_ERR_IO, "--%s %s cannot be read: %s", flag, path, strerror(errno));
+        return cannot_read(flag, path);
     *out_binary = memchr(head, 0, (size_t)got) != NULL;
     return COH_OK;
 }
@@ -41,8 +47,11 @@ static coh_status build_unnamed(coh_tokenizer *tokenizer, const char *what,
     const char *base = getenv("TMPDIR");
     snprintf(folder, sizeof(folder), "%s/cohobate-XXXXXX", base && base[0] ? base : "/tmp");
     if (!mkdtemp(folder))
-        return cli_fail(COH_ERR_IO, "cannot make a folder for the tokens at %s: %s", folder,
-                        strerror(errno));
+        return cli_fail(COH_ERR_IO,
+                        "cannot make the folder %s for the tokens: %s: set TMPDIR to a"
+                        " folder that can be written to, or run cohobate tokenize"
+                        " first",
+                        folder, strerror(errno));
     snprintf(path, sizeof(path), "%s/data.tokens", folder);
     uint64_t token_count;
     coh_status status = coh_token_file_build(tokenizer, what, path, 0, NULL, &token_count);
@@ -59,6 +68,13 @@ static coh_status build_named(coh_tokenizer *tokenizer, const char *what, const 
     uint64_t token_count;
     CLI_TRY(coh_token_file_build(tokenizer, what, cache_path, 0, NULL, &token_count));
     return coh_token_file_open(cache_path, out_file);
+}
+
+/* Read once from end to end: a flipped bit is found before the first step, not never. */
+static coh_status open_whole(const char *path, coh_token_file **out_file)
+{
+    CLI_TRY(coh_token_file_open(path, out_file));
+    return coh_token_file_check(*out_file);
 }
 
 static coh_status check_facts(const coh_tokenizer *tokenizer, int64_t vocabulary, const char *flag,
@@ -87,7 +103,7 @@ coh_status cli_data_open(coh_tokenizer *tokenizer, int64_t vocabulary, const cha
     *out_data = (cli_data){ 0 };
     CLI_TRY(looks_binary(flag, what, &binary));
     if (binary) {
-        CLI_TRY_GOTO(status, coh_token_file_open(what, &out_data->file), fail);
+        CLI_TRY_GOTO(status, open_whole(what, &out_data->file), fail);
     } else if (cache_path) {
         CLI_TRY_GOTO(status, build_named(tokenizer, what, cache_path, &out_data->file), fail);
         named = cache_path;
@@ -104,6 +120,8 @@ coh_status cli_data_open(coh_tokenizer *tokenizer, int64_t vocabulary, const cha
     return COH_OK;
 fail:
     cli_data_close(out_data);
+    if (status == COH_ERR_IO)
+        return cli_blame(status, "--%s", flag);
     return status;
 }
 

@@ -16,7 +16,8 @@ typedef struct cli_data {
 /* Opens `what` (said as the value of flag `flag` in sentences). Text is tokenised into
  * `cache_path`; if that is NULL, into a temporary file that vanishes with the process.
  * `vocabulary`: ids must be below it.
- * Fails: COH_ERR_CORRUPT (truncated or foreign token file, other tokenizer), COH_ERR_IO. */
+ * A token file is read in full and held to its hash.
+ * Fails: COH_ERR_CORRUPT (damaged or foreign token file, other tokenizer), COH_ERR_IO. */
 coh_status cli_data_open(coh_tokenizer *tokenizer, int64_t vocabulary, const char *flag,
                          const char *what, const char *cache_path, cli_data *out_data);
 void cli_data_close(cli_data *data); /* accepts one that is not open */

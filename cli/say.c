@@ -70,11 +70,26 @@ coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return cli_fail(COH_ERR_IO, "cannot write output: %s", strerror(errno));
+            return cli_fail(COH_ERR_IO,
+                            "the output could not be written: %s: send it where there is room",
+                            strerror(errno));
         next += written;
         byte_count -= (size_t)written;
     }
     return COH_OK;
+}
+
+coh_status cli_blame(coh_status status, const char *format, ...)
+{
+    cli_line line;
+    char why[1024];
+    va_list arguments;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    cli_line_clear(&line);
+    va_start(arguments, format);
+    take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
+    va_end(arguments);
+    return cli_fail(status, "%s: %s", line.text, why);
 }
 
 static void put_line(int descriptor, cli_line *line)

@@ -49,6 +49,10 @@ void cli_line_add_json_number(cli_line *line, double number);
 /* All bytes to `descriptor`, whatever short writes. Fails: COH_ERR_IO with errno's text. */
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count);
 
+/* Puts what is to blame, a flag as a rule, before the sentence that is there. Returns `status`. */
+coh_status cli_blame(coh_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* One line to standard error / standard output; a newline is added. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
