@@ -25,7 +25,9 @@ coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t l
         return COH_OK;
     out_report->log_descriptor = open(log_path, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
     if (out_report->log_descriptor < 0)
-        return cli_fail(COH_ERR_IO, "cannot write --log %s: %s", log_path, strerror(errno));
+        return cli_fail(COH_ERR_IO,
+                        "--log %s cannot be written: %s: give another name, or leave it out",
+                        log_path, strerror(errno));
     return COH_OK;
 }
 
@@ -77,8 +79,24 @@ static void add_peaks_json(cli_line *line, const char *key, const uint64_t *peak
     cli_line_add(line, "}");
 }
 
-static coh_status write_log(const cli_report *report, const coh_step_result *result,
-                            double learning_rate)
+/* A whole line or none. A log that cannot be written any more ends there, and that is said; the
+ * run is worth more than its log. */
+static void append_log(cli_report *report, const cli_line *line)
+{
+    off_t end = lseek(report->log_descriptor, 0, SEEK_END);
+    if (cli_write(report->log_descriptor, line->text, line->used) == COH_OK)
+        return;
+    int error = errno;
+    if (end >= 0 && ftruncate(report->log_descriptor, end) != 0)
+        end = -1; /* half a line stays */
+    cli_report_break(report);
+    cli_note("warning: --log ends here%s: %s; the run goes on without it",
+             end < 0 ? ", in the middle of a line" : "", strerror(error));
+    close(report->log_descriptor);
+    report->log_descriptor = -1;
+}
+
+static void write_log(cli_report *report, const coh_step_result *result, double learning_rate)
 {
     double exposed_s[COH_PLAN_LANES];
     cli_line line;
@@ -97,7 +115,7 @@ static coh_status write_log(const cli_report *report, const coh_step_result *res
     add_lanes_json(&line, "link_bytes", NULL, result->link_bytes);
     add_peaks_json(&line, "peak_bytes", result->peak_bytes);
     cli_line_add(&line, "%s}\n", result->finite ? "" : ", \"skipped\": true");
-    return cli_write(report->log_descriptor, line.text, line.used);
+    append_log(report, &line);
 }
 
 /* Seconds of one step lately: over the results that are still in `recent`. */
@@ -142,7 +160,7 @@ static void show_step(cli_report *report, const coh_step_result *result)
     report->live_shown = report->terminal;
 }
 
-coh_status cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate)
+void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate)
 {
     double now = cli_seconds_now();
     report->recent[report->step_count % CLI_REPORT_RECENT] = now;
@@ -157,22 +175,23 @@ coh_status cli_report_step(cli_report *report, const coh_step_result *result, do
     }
     memcpy(report->peak_bytes, result->peak_bytes, sizeof(report->peak_bytes));
     show_step(report, result);
-    return report->log_descriptor >= 0 ? write_log(report, result, learning_rate) : COH_OK;
+    if (report->log_descriptor >= 0)
+        write_log(report, result, learning_rate);
 }
 
-coh_status cli_report_validation(cli_report *report, uint64_t step, double loss)
+void cli_report_validation(cli_report *report, uint64_t step, double loss)
 {
     cli_line line;
     report->last_validation = loss;
     cli_report_break(report);
     cli_note("step %" PRIu64 "  validation loss %.4f", step, loss);
     if (report->log_descriptor < 0)
-        return COH_OK;
+        return;
     cli_line_clear(&line);
     cli_line_add(&line, "{\"step\": %" PRIu64 ", \"validation_loss\": ", step);
     cli_line_add_json_number(&line, loss);
     cli_line_add(&line, "}\n");
-    return cli_write(report->log_descriptor, line.text, line.used);
+    append_log(report, &line);
 }
 
 /* ---- the end ---- */

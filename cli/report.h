@@ -36,11 +36,12 @@ void cli_report_close(cli_report *report);
 /* The clock of the run starts: call before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* One step is done: `result`, with the rate it ran at. Fails: COH_ERR_IO (log). */
-coh_status cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
+/* One step is done: `result`, with the rate it ran at. A log that cannot be written (a full disk)
+ * is said once and ends; the run goes on. */
+void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
 
 /* A validation loss after `step` steps. */
-coh_status cli_report_validation(cli_report *report, uint64_t step, double loss);
+void cli_report_validation(cli_report *report, uint64_t step, double loss);
 
 /* Leaves the live line, so that a sentence can follow. */
 void cli_report_break(cli_report *report);

@@ -96,7 +96,8 @@ static coh_status validate(cli_run *run)
         CLI_TRY(coh_engine_evaluate(run->engine, &input, &loss));
         sum += loss * (double)micro_batch;
     }
-    return cli_report_validation(&run->report, run->done_steps, sum / (double)window_count);
+    cli_report_validation(&run->report, run->done_steps, sum / (double)window_count);
+    return COH_OK;
 }
 
 /* At a stop or the last step what is not saved is lost: only before that may a save fail. */
@@ -188,8 +189,8 @@ coh_status cli_train_loop(cli_run *run)
             CLI_TRY(submit_next(run));
         CLI_TRY(coh_engine_wait(run->engine, &result));
         run->done_steps++;
-        CLI_TRY(cli_report_step(&run->report, &result,
-                                cli_schedule_rate(&run->job.recipe.schedule, result.step)));
+        cli_report_step(&run->report, &result,
+                        cli_schedule_rate(&run->job.recipe.schedule, result.step));
         if (result.finite)
             run->skipped_in_row = 0;
         else
