@@ -18,7 +18,8 @@ static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
 {
     char *absolute = realpath(checkpoint, NULL);
     if (!absolute)
-        return cli_fail(COH_ERR_IO, "cannot find %s again: %s", checkpoint, strerror(errno));
+        return cli_fail(COH_ERR_IO, "cannot find %s again: %s: give --save DIR", checkpoint,
+                        strerror(errno));
     char *slash = strrchr(absolute, '/');
     snprintf(out_path, CLI_PATH_BYTES, "%.*s", slash > absolute ? (int)(slash - absolute) : 1,
              absolute);
@@ -40,7 +41,8 @@ static coh_status open_folder(cli_run *run)
     } else {
         CLI_TRY(cli_run_folder_name(run->job.model.name, path));
     }
-    CLI_TRY(cli_run_folder_open(path, options->keep, run->job.first_step, &run->folder));
+    CLI_TRY(
+        cli_run_folder_open(path, options->data, options->keep, run->job.first_step, &run->folder));
     if (run->job.resumed && run->folder.step_count > 0 &&
         run->folder.steps[run->folder.step_count - 1] == run->job.first_step)
         run->saved_step = run->job.first_step;

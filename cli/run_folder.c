@@ -44,7 +44,9 @@ static coh_status flush_parent(const char *path)
     close(descriptor);
     if (error == 0 || error == EINVAL)
         return COH_OK;
-    return cli_fail(COH_ERR_IO, "cannot flush the folder that holds %s: %s", path, strerror(error));
+    return cli_fail(COH_ERR_IO,
+                    "--save: cannot flush the folder that holds %s: %s: give another folder", path,
+                    strerror(error));
 }
 
 static coh_status make_folders(const char *path)
@@ -62,8 +64,10 @@ static coh_status make_folders(const char *path)
         if (mkdir(prefix, 0777) == 0)
             CLI_TRY(flush_parent(prefix));
         else if (errno != EEXIST)
-            return cli_fail(COH_ERR_IO, "cannot make the run folder %s: %s", prefix,
-                            strerror(errno));
+            return cli_fail(COH_ERR_IO,
+                            "--save: cannot make the run folder %s: %s: give another, or"
+                            " --save none",
+                            prefix, strerror(errno));
     }
     return COH_OK;
 }
@@ -78,8 +82,8 @@ static coh_status list_checkpoints(cli_run_folder *folder)
 {
     DIR *listing = opendir(folder->path);
     if (!listing)
-        return cli_fail(COH_ERR_IO, "cannot list the run folder %s: %s", folder->path,
-                        strerror(errno));
+        return cli_fail(COH_ERR_IO, "--save: cannot list the run folder %s: %s: give another",
+                        folder->path, strerror(errno));
     const struct dirent *entry;
     while ((entry = readdir(listing))) {
         char *end = NULL;
@@ -116,16 +120,41 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
             return COH_OK; /* whole, or who knows: cli_run_folder_open refuses */
         snprintf(aside, sizeof(aside), "%s.broken", path);
         if (rename(path, aside) != 0)
-            return cli_fail(COH_ERR_IO, "cannot set the broken checkpoint %s aside as %s: %s", path,
-                            aside, strerror(errno));
+            return cli_fail(COH_ERR_IO,
+                            "cannot set the broken checkpoint %s aside as %s: %s: move it"
+                            " yourself, or give another --save",
+                            path, aside, strerror(errno));
         cli_note("%s; set aside as %s", coh_last_error(), aside);
         folder->step_count--;
     }
     return COH_OK;
 }
 
-coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t first_step,
-                               cli_run_folder *out_folder)
+/* A folder without a lock was never a run's, so what has the names that a run writes is somebody
+ * else's; `data` may be its own, since a token file is read where it is. */
+static coh_status check_nothing_foreign(const char *folder, const char *data)
+{
+    static const char *const ours[] = { "data.tokens", "plan.json" };
+    char path[CLI_PATH_BYTES + 16];
+    struct stat facts, read;
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    if (access(path, F_OK) == 0)
+        return COH_OK;
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, ours[i]);
+        if (stat(path, &facts) != 0 || (data && stat(data, &read) == 0 &&
+                                        facts.st_dev == read.st_dev && facts.st_ino == read.st_ino))
+            continue;
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--save %s holds a %s that no run wrote, and this one would replace it:"
+                        " move it, or give another folder",
+                        folder, ours[i]);
+    }
+    return COH_OK;
+}
+
+coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
+                               uint64_t first_step, cli_run_folder *out_folder)
 {
     cli_run_folder *folder = out_folder;
     cli_run_folder_clear(folder);
@@ -133,9 +162,11 @@ coh_status cli_run_folder_open(const char *path, int64_t keep_count, uint64_t fi
     CLI_TRY(make_folders(path));
     char *absolute = realpath(path, NULL);
     if (!absolute)
-        return cli_fail(COH_ERR_IO, "cannot find the run folder %s: %s", path, strerror(errno));
+        return cli_fail(COH_ERR_IO, "--save: cannot find the run folder %s: %s: give another", path,
+                        strerror(errno));
     snprintf(folder->path, sizeof(folder->path), "%s", absolute);
     free(absolute);
+    CLI_TRY(check_nothing_foreign(folder->path, data));
     CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
     CLI_TRY(list_checkpoints(folder));
     if (first_step > 0)
