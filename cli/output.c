@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +28,8 @@ static coh_status read_head(const char *flag, const char *path, char *head)
     if (descriptor >= 0)
         close(descriptor);
     if (got < 0)
-        return cli_fail(COH_ERR_IO, "%s %s is there and cannot be read: %s", flag, path,
-                        strerror(error));
+        return cli_fail(COH_ERR_IO, "%s %s is there and cannot be read: %s: give another name",
+                        flag, path, strerror(error));
     head[got] = '\0';
     return COH_OK;
 }
@@ -72,8 +73,37 @@ static coh_status check_one(const cli_options *options, const char *flag, const 
                     path, ours->name);
 }
 
+/* Do two paths, there or not yet, name one file? */
+static int is_same_file(const char *one, const char *other)
+{
+    struct stat a, b;
+    char folders[2][CLI_PATH_BYTES];
+    const char *paths[2] = { one, other }, *names[2];
+    if (stat(one, &a) == 0 && stat(other, &b) == 0)
+        return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    for (int i = 0; i < 2; i++) {
+        const char *slash = strrchr(paths[i], '/');
+        names[i] = slash ? slash + 1 : paths[i];
+        snprintf(folders[i], sizeof(folders[i]), "%.*s", slash ? (int)(slash + 1 - paths[i]) : 1,
+                 slash ? paths[i] : ".");
+    }
+    return strcmp(names[0], names[1]) == 0 && stat(folders[0], &a) == 0 &&
+           stat(folders[1], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static coh_status check_differ(const char *flag, const char *path, const char *other_flag,
+                               const char *other)
+{
+    if (!path || !other || !is_same_file(path, other))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT, "%s and %s both name %s: give each a file of its own", flag,
+                    other_flag, path);
+}
+
 coh_status cli_output_check(const cli_options *options)
 {
+    CLI_TRY(check_differ("-o", options->output, "--program", options->program));
+    CLI_TRY(check_differ("-o", options->output, "--held-out-file", options->held_out_file));
     CLI_TRY(check_one(options, "-o", options->output,
                       options->command == CLI_TOKENIZE ? &token_file : &plan_file));
     CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));

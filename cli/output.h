@@ -3,6 +3,7 @@
  *
  *     there is no such file, or it is empty    written
  *     it is what the command reads             refused
+ *     another flag of the command names it     refused
  *     it holds what such a command wrote       replaced (--log: added to)
  *     anything else                            refused
  */
