@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,13 +40,45 @@ static coh_status run_windows(evaluation *run)
     return COH_OK;
 }
 
+static coh_status plan_with(evaluation *run, int64_t micro_batch)
+{
+    cli_inference *inference = &run->inference;
+    coh_graph_destroy(inference->graph);
+    inference->graph = NULL;
+    run->micro_batch = micro_batch;
+    CLI_TRY(coh_gpt2_train_graph(&inference->model.gpt2, micro_batch, run->sequence,
+                                 &inference->graph));
+    return cli_inference_plan(inference);
+}
+
+/* The trained micro-batch, or half of it, and so on, until the budget holds it: the loss is the
+ * same but for rounding. */
+static coh_status choose_plan(evaluation *run)
+{
+    char why[1024];
+    int64_t wanted = run->inference.recipe.micro_batch;
+    coh_status status = plan_with(run, wanted);
+    while (status == COH_ERR_FULL && run->micro_batch > 1)
+        status = plan_with(run, run->micro_batch / 2);
+    if (status == COH_ERR_FULL && wanted > 1) {
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        return cli_fail(status, "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s",
+                        wanted, why);
+    }
+    CLI_TRY(status);
+    if (run->micro_batch != wanted)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; as trained it does not fit this budget",
+                 wanted, run->micro_batch);
+    return COH_OK;
+}
+
 static coh_status evaluate(evaluation *run)
 {
     cli_inference *inference = &run->inference;
     const cli_options *options = inference->options;
     run->sequence =
         cli_given(options, CLI_FLAG_SEQUENCE) ? options->sequence : inference->recipe.sequence;
-    run->micro_batch = inference->recipe.micro_batch;
     if (run->sequence > inference->model.gpt2.positions)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--sequence %" PRId64 " is longer than the model's %" PRId64
@@ -59,13 +92,12 @@ static coh_status evaluate(evaluation *run)
                         "--data holds %" PRIu64 " tokens, and one window takes %" PRId64
                         ": give more text, or a lower --sequence",
                         run->data.facts.token_count, run->sequence + 1);
+    CLI_TRY(choose_plan(run));
     size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
     run->tokens = calloc(2 * ids, sizeof(int32_t));
     if (!run->tokens)
         return cli_fail(COH_ERR_MEMORY, "no memory for a micro-batch of %zu tokens", ids);
     run->targets = run->tokens + ids;
-    CLI_TRY(coh_gpt2_train_graph(&inference->model.gpt2, run->micro_batch, run->sequence,
-                                 &inference->graph));
     CLI_TRY(cli_inference_start(inference));
     return run_windows(run);
 }

@@ -104,6 +104,7 @@ static coh_status generate(text_run *run)
     CLI_TRY(read_prompt(run));
     CLI_TRY(coh_gpt2_decode_graph(&run->inference.model.gpt2, run->window, &run->inference.graph,
                                   &run->logits));
+    CLI_TRY(cli_inference_plan(&run->inference));
     CLI_TRY(cli_inference_start(&run->inference));
     run->order = calloc((size_t)run->inference.model.gpt2.vocabulary, sizeof(int32_t));
     if (!run->order)

@@ -61,15 +61,19 @@ static void describe(const cli_inference *inference)
     cli_note("%s (predicted)", line.text);
 }
 
-coh_status cli_inference_start(cli_inference *inference)
+coh_status cli_inference_plan(cli_inference *inference)
 {
     coh_plan_options plan_options;
+    cli_budget_plan_options(inference->options, COH_PLAN_INFER, &plan_options);
+    plan_options.deferred_update = 0;
+    CLI_TRY(cli_budget_plan(inference->options, inference->graph, &plan_options, &inference->plan));
+    return coh_plan_summarize(inference->plan, &inference->summary);
+}
+
+coh_status cli_inference_start(cli_inference *inference)
+{
     coh_engine_options engine_options;
     const cli_options *options = inference->options;
-    cli_budget_plan_options(options, COH_PLAN_INFER, &plan_options);
-    plan_options.deferred_update = 0;
-    CLI_TRY(cli_budget_plan(options, inference->graph, &plan_options, &inference->plan));
-    CLI_TRY(coh_plan_summarize(inference->plan, &inference->summary));
     describe(inference);
     CLI_TRY(
         cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[2], NULL, 0, 0));

@@ -24,7 +24,10 @@ typedef struct cli_inference {
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference);
 void cli_inference_close(cli_inference *inference);
 
-/* Plans inference->graph within the budget flags, makes the engine, loads the parameters. */
+/* Plans inference->graph within the budget flags. Fails: COH_ERR_FULL; there is no plan then. */
+coh_status cli_inference_plan(cli_inference *inference);
+
+/* Says what the plan takes, makes the engine, loads the parameters. */
 coh_status cli_inference_start(cli_inference *inference);
 
 #endif
