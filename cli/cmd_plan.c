@@ -32,22 +32,27 @@ static void print_operator(const coh_plan_operator *op)
            coh_size_format(op->saved_bytes, saved, 32), op->activations);
 }
 
+static coh_status print_operators(const coh_plan *plan)
+{
+    printf("\n%-22s %-18s %5s  %11s  %-7s %-7s  %11s  %11s  %s\n", "operator", "kind", "block",
+           "parameters", "stand", "states", "activations", "saved", "kept how");
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        coh_plan_operator op;
+        CLI_TRY(coh_plan_operator_at(plan, i, &op));
+        print_operator(&op);
+    }
+    return COH_OK;
+}
+
 static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
 {
     const coh_plan_summary *summary = &job->summary;
     share shares[SHARE_COUNT];
     char text[32], smallest[32];
-    printf("%-22s %-18s %5s  %11s  %-7s %-7s  %11s  %11s  %s\n", "operator", "kind", "block",
-           "parameters", "stand", "states", "activations", "saved", "kept how");
-    for (int32_t i = 0; i < coh_plan_operator_count(job->plan); i++) {
-        coh_plan_operator op;
-        CLI_TRY(coh_plan_operator_at(job->plan, i, &op));
-        print_operator(&op);
-    }
     cli_line line;
     cli_line_clear(&line);
     cli_job_describe(job, &line);
-    printf("\n%s", line.text);
+    printf("%s", line.text);
     list_shares(summary, shares);
     printf("moved:  of the parameters' streams per step:");
     for (int i = 0; i < SHARE_COUNT; i++)
@@ -62,7 +67,7 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     printf("program: %u lines in the step; %u programs, %d lines in all, verified; save takes %s\n",
            summary->line_count, summary->program_count, summary->verified_lines,
            cli_duration((double)summary->save_ns * 1e-9, text));
-    return COH_OK;
+    return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
 
 static void print_lanes(const char *key, const uint64_t *values, double scale)

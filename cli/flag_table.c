@@ -123,6 +123,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_PROGRAM] = { "program", "FILE", CLI_VALUE_TEXT, AT(program), 0, 0,
                            "--program program.txt", PLAN, 0, 0,
                            "write the step program itself, a line an instruction" },
+    [CLI_FLAG_OPERATORS] = { "operators", NULL, CLI_VALUE_NONE, AT(operators), 0, 0, "--operators",
+                             PLAN, 0, 0, "and a line an operator: where its things stand" },
     [CLI_FLAG_HELD_OUT] = { "held-out", "N", CLI_VALUE_INTEGER, AT(held_out), 2, 1e6,
                             "--held-out 10", TOKENIZE, 0, 0,
                             "of a folder: every N-th file goes to --held-out-file" },

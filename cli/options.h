@@ -65,6 +65,7 @@ typedef enum cli_flag {
     CLI_FLAG_TOP_K,
     CLI_FLAG_OUTPUT,
     CLI_FLAG_PROGRAM,
+    CLI_FLAG_OPERATORS,
     CLI_FLAG_HELD_OUT,
     CLI_FLAG_HELD_OUT_FILE,
     CLI_FLAG_HASH,
@@ -93,7 +94,7 @@ typedef struct cli_options {
     int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed;
     double lr, min_lr, beta1, beta2, weight_decay, clip, temperature;
-    int64_t new_data, hash, json, test_poison;
+    int64_t new_data, operators, hash, json, test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)

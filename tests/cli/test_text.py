@@ -52,6 +52,17 @@ class Text(ProgramTest):
         tight = self.succeeds("generate", run, *flags, "--device-memory", "24MiB", "--disk", self.folder)
         self.assertEqual(tight.out, free.out)
 
+    def test_eval_takes_smaller_micro_batches_where_the_budget_asks_for_it(self):
+        run = self.path("run")
+        self.succeeds("train", "gpt2-nano", "--sequence", 64, "--batch", 8, "--threads", 2, "--data", self.corpus(),
+                      "--steps", 1, "--save", run)
+        whole = self.succeeds("eval", run, "--data", self.corpus(), "--json")
+        self.assertNotIn("micro-batch", whole.err)
+        done = self.succeeds("eval", run, "--data", self.corpus(), "--json", "--device-memory", "45MiB")
+        self.assertRegex(done.err, r"micro-batch 8 -> [421]: other rounding")
+        self.assertAlmostEqual(done.json["loss"], whole.json["loss"], places=2)
+        self.fails(3, "eval", run, "--data", self.corpus(), "--device-memory", "1MiB", says="from 8 down to 1")
+
     def test_another_tokenizer_than_the_checkpoints_is_refused_with_what_to_leave_out(self):
         run = self.trained()
         # a vocabulary of characters for the 256 bytes, as GPT-2 writes them, and no merges
@@ -79,7 +90,7 @@ class Text(ProgramTest):
         self.assertEqual(self.succeeds("inspect", run, "--hash").out.strip(), facts["hash"])
 
     def test_foreign_and_missing_paths_have_their_exit_codes(self):
-        self.fails(5, "check", self.path("nothing"), says="nothing")
+        self.fails(2, "check", self.path("nothing"), says="nothing")
         self.fails(4, "check", self.write("text", "hello\n"))
         self.fails(4, "check", self.write("plan.json", "{}\n"))
         self.fails(4, "check", self.write("torn.json", '{"format": "coho'))
@@ -98,7 +109,12 @@ class Text(ProgramTest):
         self.assertGreaterEqual(plan["stream_bytes"], 16 * plan["parameters"])
         self.assertLessEqual(plan["stream_bytes"], 16.2 * plan["parameters"])
         text = self.succeeds("plan", *TINY, "--program", self.path("program.txt")).out
-        self.assertIn("h.0.attn", text)
+        self.assertTrue(text.startswith("model: "), text)
+        self.assertNotIn("h.0.attn", text)
+        table = self.succeeds("plan", *TINY, "--operators").out
+        self.assertTrue(table.startswith("model: "), table)
+        self.assertEqual(sum(line.startswith("h.") for line in table.split("\n")),
+                         sum(op["name"].startswith("h.") for op in plan["operators"]))
         self.assertGreater(os.path.getsize(self.path("program.txt")), 1000)
 
     def test_the_doctor_says_what_is_there(self):

@@ -236,6 +236,39 @@ class Train(ProgramTest):
         self.assertEqual(process.returncode, 5, err)
         self.assertNotIn(b"warning: nothing was saved", err)
 
+    def test_a_log_that_is_full_ends_and_the_run_goes_on(self):
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+        log, flags = self.path("log"), ["--steps", 5, "--save", "none"]
+        whole = self.train(*flags)
+        tokens = self.path("corpus.tokens")
+        self.succeeds("tokenize", self.corpus(), "-o", tokens)
+        # Python ignores the signal of a file too large, and the program inherits that.
+        done = self.succeeds("train", *TINY, "--data", tokens, *flags, "--log", log, preexec_fn=little,
+                             restore_signals=False)
+        self.assertEqual(done.err.count("warning: --log ends here"), 1, done.err)
+        self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        with open(log, encoding="utf-8") as file:
+            steps = [json.loads(line)["step"] for line in file]
+        self.assertEqual(steps, list(range(1, len(steps) + 1)))
+        self.assertLess(len(steps), 5)
+
+    def test_files_that_no_run_wrote_are_not_replaced_in_its_folder(self):
+        for name in ("data.tokens", "plan.json"):
+            folder = self.path("mine-" + name)
+            os.mkdir(folder)
+            path = self.write(f"mine-{name}/{name}", "mine\n")
+            for _ in range(2):
+                self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", folder, says=name)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "mine\n")
+            self.assertEqual(os.listdir(folder), [name])
+        # a token file in the folder may be what the run reads
+        os.mkdir(self.path("own"))
+        self.succeeds("tokenize", self.corpus(), "-o", self.path("own", "data.tokens"))
+        self.succeeds("train", *TINY, "--data", self.path("own", "data.tokens"), "--steps", 1, "--save",
+                      self.path("own"))
+
     def test_two_runs_never_share_a_folder(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"))
         for line in process.stderr:
@@ -343,6 +376,10 @@ class Train(ProgramTest):
         cut = self.write("cut.tokens", whole[:-5])
         self.fails(4, "train", *TINY, "--data", cut, "--save", "none")
         self.fails(4, "check", cut)
+        flipped = self.write("flipped.tokens", whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        for command in (["train", *TINY, "--save", "none"], ["eval", self.path("run")]):
+            self.fails(4, *command, "--data", flipped, says="flipped.tokens")
+        self.fails(4, "train", *TINY, "--save", "none", "--data", tokens, "--validation", flipped, says="flipped.tokens")
         work = self.path("run", "step-1", "work.bin")
         with open(work, "r+b") as file:
             file.seek(12345)
@@ -354,7 +391,6 @@ class Train(ProgramTest):
         os.truncate(work, 1000)
         self.fails(4, "inspect", self.path("run", "step-1"))
         self.fails(4, "train", *TINY, "--data", self.write("short.txt", "abc"), "--save", "none", says="--sequence")
-        self.fails(5, "train", *TINY, "--data", self.path("nothing"), "--save", "none", says="nothing")
 
     def test_what_does_not_fit_exits_3_before_anything_is_trained(self):
         done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--device-memory", "1MiB", "--save",
