@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cohobate/model.h"
+#include "kernels/product.h"
+
 /* Chooses instruction set and BLAS, once; further calls do nothing. Any thread. The kernels call it
  * themselves; call it at start-up so that the choice and its memory come then. */
 void coh_kernels_start(void);
@@ -57,16 +60,22 @@ void coh_kernel_pass(void *queue, float *to, const float *from, int64_t count, i
  *   COH_MATMUL_NT  a [rows, depth], b [columns, depth]    y = x weight^T
  *   COH_MATMUL_NN  a [rows, depth], b [depth, columns]    dx = dy weight
  *   COH_MATMUL_TN  a [depth, rows], b [depth, columns]    dweight = dy^T x
- * Without `adds`, bias [columns] and residual (laid out as c; may be c) begin the sum where they
- * are not NULL. Strides are row lengths in memory, in elements. */
-typedef enum coh_matmul_layout { COH_MATMUL_NT, COH_MATMUL_NN, COH_MATMUL_TN } coh_matmul_layout;
+ * Without `adds`, bias [columns] and residual (laid out as c; may be c) are in the sum where they
+ * are not NULL. Strides are row lengths in memory, in elements.
+ *
+ * Sums are f32 whatever the elements are, and are rounded once, when c is stored. a, b, bias and
+ * residual are of `dtype` (F32 or BF16), c and gelu of `c_dtype`. Where `gelu` is not NULL it gets
+ * gelu(c), laid out as c and of the values that c holds, so that who has c can make the same bits
+ * again. Which product runs: kernels/product.h. */
 typedef struct coh_matmul {
     coh_matmul_layout layout;
+    coh_dtype dtype, c_dtype;
     int64_t rows, columns, depth;
-    const float *a, *b;
+    const void *a, *b;
     int64_t a_stride, b_stride, c_stride;
-    float *c;
-    const float *bias, *residual;
+    void *c;
+    const void *bias, *residual;
+    void *gelu;
     int adds;
 } coh_matmul;
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul);

@@ -11,6 +11,7 @@
 #define COH_KERNELS_CPU_DISPATCH_H
 
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/tile.h"
 
 extern const coh_rows coh_rows_plain;
 #if defined(__x86_64__)
@@ -23,9 +24,5 @@ const coh_rows *coh_rows_get(void);
 /* The table of an instruction set by name; NULL if it is unknown or this CPU
  * lacks it. For tests. */
 const coh_rows *coh_rows_of(const char *name);
-
-/* One tile on the calling thread, by OpenBLAS or by the plain product. Allocates nothing once
- * coh_kernels_start has run. Dimensions and strides are below 2^31 (infer checks). */
-void coh_tile_run(const coh_tile *tile);
 
 #endif

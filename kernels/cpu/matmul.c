@@ -7,6 +7,7 @@
 
 typedef struct cut {
     const coh_matmul *matmul;
+    coh_product product;
     int64_t tile_rows, tile_columns, column_tiles;
 } cut;
 
@@ -24,17 +25,10 @@ static int64_t even_part(int64_t length, int64_t most)
     return (part + 15) / 16 * 16;
 }
 
-static void begin_sum(const coh_matmul *m, int64_t i0, int64_t rows, int64_t j0, int64_t columns)
+/* Element `index` of a tensor that may not be there. */
+static const void *element(const void *x, coh_dtype dtype, int64_t index)
 {
-    const coh_rows *row = coh_rows_get();
-    for (int64_t i = i0; i < i0 + rows; i++) {
-        float *c = m->c + i * m->c_stride + j0;
-        const float *residual = m->residual == NULL ? NULL : m->residual + i * m->c_stride + j0;
-        if (residual != NULL && m->bias != NULL)
-            row->sum(c, residual, m->bias + j0, columns);
-        else if (residual != c)
-            memcpy(c, residual != NULL ? residual : m->bias + j0, (size_t)columns * sizeof(float));
-    }
+    return x == NULL ? NULL : (const char *)x + index * coh_tile_element_bytes(dtype);
 }
 
 static void run_tile(void *argument, int64_t index)
@@ -43,27 +37,30 @@ static void run_tile(void *argument, int64_t index)
     const coh_matmul *m = tiles->matmul;
     const int64_t i = index / tiles->column_tiles * tiles->tile_rows;
     const int64_t j = index % tiles->column_tiles * tiles->tile_columns;
+    const int64_t at = i * m->c_stride + j;
     const int a_transposed = m->layout == COH_MATMUL_TN;
     const int b_transposed = m->layout == COH_MATMUL_NT;
-    const int begins = !m->adds && (m->bias != NULL || m->residual != NULL);
     coh_tile tile = {
         .rows = smaller(tiles->tile_rows, m->rows - i),
         .columns = smaller(tiles->tile_columns, m->columns - j),
         .depth = m->depth,
-        .a = m->a + (a_transposed ? i : i * m->a_stride),
-        .b = m->b + (b_transposed ? j * m->b_stride : j),
+        .dtype = m->dtype,
+        .c_dtype = m->c_dtype,
+        .a = element(m->a, m->dtype, a_transposed ? i : i * m->a_stride),
+        .b = element(m->b, m->dtype, b_transposed ? j * m->b_stride : j),
         .a_stride = m->a_stride,
         .b_stride = m->b_stride,
         .c_stride = m->c_stride,
         .a_transposed = a_transposed,
         .b_transposed = b_transposed,
         .alpha = 1.0f,
-        .beta = m->adds || begins ? 1.0f : 0.0f,
-        .c = m->c + i * m->c_stride + j,
+        .beta = m->adds ? 1.0f : 0.0f,
+        .c = (void *)element(m->c, m->c_dtype, at),
+        .bias = m->adds ? NULL : element(m->bias, m->dtype, j),
+        .residual = m->adds ? NULL : element(m->residual, m->dtype, at),
+        .gelu = (void *)element(m->gelu, m->c_dtype, at),
     };
-    if (begins)
-        begin_sum(m, i, tile.rows, j, tile.columns);
-    coh_tile_run(&tile);
+    coh_tile_run_by(tiles->product, &tile);
 }
 
 /* Largest tile for a product of this size. BLAS packs its operands anew for each tile: 192 x 384
@@ -85,9 +82,9 @@ static void choose_tile(const coh_matmul *matmul, int64_t *out_rows, int64_t *ou
     }
 }
 
-void coh_kernel_matmul(void *queue, const coh_matmul *matmul)
+void coh_kernel_matmul_by(void *queue, const coh_matmul *matmul, coh_product product)
 {
-    cut tiles = { .matmul = matmul };
+    cut tiles = { .matmul = matmul, .product = product };
     int64_t most_rows, most_columns;
     choose_tile(matmul, &most_rows, &most_columns);
     tiles.tile_rows = even_part(matmul->rows, most_rows);
@@ -95,6 +92,13 @@ void coh_kernel_matmul(void *queue, const coh_matmul *matmul)
     tiles.column_tiles = (matmul->columns + tiles.tile_columns - 1) / tiles.tile_columns;
     int64_t row_tiles = (matmul->rows + tiles.tile_rows - 1) / tiles.tile_rows;
     coh_parallel(queue, row_tiles * tiles.column_tiles, run_tile, &tiles);
+}
+
+void coh_kernel_matmul(void *queue, const coh_matmul *matmul)
+{
+    coh_kernel_matmul_by(queue, matmul,
+                         coh_product_find(matmul->dtype, matmul->layout, matmul->rows,
+                                          matmul->columns, matmul->depth));
 }
 
 /* ---- column sums ---- */

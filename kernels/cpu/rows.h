@@ -10,18 +10,8 @@
 
 #include <stdint.h>
 
+#include "kernels/cpu/tile.h"
 #include "kernels/kernels.h"
-
-/* A matrix product of one tile: c = alpha * op(a) op(b) + beta * c, row-major with the given
- * leading dimensions; op transposes where asked. beta is 0 (c is not read) or 1. */
-typedef struct coh_tile {
-    int64_t rows, columns, depth;
-    const float *a, *b;
-    int64_t a_stride, b_stride, c_stride;
-    int32_t a_transposed, b_transposed;
-    float alpha, beta;
-    float *c;
-} coh_tile;
 
 typedef void coh_row_adamw(const coh_adamw *step, float *work, const float *grad, float *m,
                            float *v, int64_t count);

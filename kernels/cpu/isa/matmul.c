@@ -14,13 +14,14 @@
 static void pack_panel(const coh_tile *tile, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
                        float *panel)
 {
+    const float *b = tile->b;
     for (int64_t k = 0; k < depth; k++) {
         float *to = panel + k * PANEL_COLUMNS;
         if (tile->b_transposed) {
             for (int64_t j = 0; j < columns; j++)
-                to[j] = tile->b[(j0 + j) * tile->b_stride + k0 + k];
+                to[j] = b[(j0 + j) * tile->b_stride + k0 + k];
         } else {
-            memcpy(to, tile->b + (k0 + k) * tile->b_stride + j0, (size_t)columns * sizeof(float));
+            memcpy(to, b + (k0 + k) * tile->b_stride + j0, (size_t)columns * sizeof(float));
         }
         for (int64_t j = columns; j < PANEL_COLUMNS; j++)
             to[j] = 0.0f;
@@ -54,7 +55,7 @@ static void put_block(const coh_tile *tile, int64_t i0, int rows, int64_t j0, in
                       const float *sums, int adds)
 {
     for (int r = 0; r < rows; r++) {
-        float *c = tile->c + (i0 + r) * tile->c_stride + j0;
+        float *c = (float *)tile->c + (i0 + r) * tile->c_stride + j0;
         const float *from = sums + r * PANEL_COLUMNS;
         if (adds)
             for (int64_t j = 0; j < columns; j++)
@@ -73,7 +74,7 @@ static void multiply_panel(const coh_tile *tile, int64_t k0, int64_t depth, int6
     const int adds = k0 > 0 || tile->beta != 0.0f;
     float sums[BLOCK_ROWS * PANEL_COLUMNS];
     for (int64_t i = 0; i < tile->rows;) {
-        const float *a = tile->a + i * a_row + k0 * a_depth;
+        const float *a = (const float *)tile->a + i * a_row + k0 * a_depth;
         int rows = tile->rows - i >= BLOCK_ROWS ? BLOCK_ROWS : 1;
         if (rows == BLOCK_ROWS)
             multiply_block(a, a_row, a_depth, BLOCK_ROWS, depth, panel, sums);

@@ -1,0 +1,178 @@
+#include "kernels/product.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cohobate/engine.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/tile.h"
+
+/* Written by coh_products_start and coh_kernels_choose, while nobody reads it. */
+static struct {
+    coh_product of_f32;
+    int plain; /* COH_PLAIN_MATMUL=1 */
+    char path[128];
+    int32_t path_length; /* without the table's part */
+    coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
+    int32_t choice_count;
+} products;
+
+const char *coh_product_name(coh_product product)
+{
+    static const char *const names[] = { "default", "panels", "openblas", "onednn" };
+    return product < COH_PRODUCT_COUNT ? names[product] : "unknown";
+}
+
+void coh_products_start(const char *isa)
+{
+    const char *plain = getenv("COH_PLAIN_MATMUL");
+    char name[64] = "plain";
+    products.plain = plain != NULL && strcmp(plain, "1") == 0;
+    products.of_f32 = products.plain ? COH_PRODUCT_PANELS : COH_PRODUCT_OPENBLAS;
+    if (products.of_f32 == COH_PRODUCT_OPENBLAS) {
+        coh_openblas_start();
+        coh_openblas_name(name, sizeof(name));
+    }
+    products.path_length =
+        (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s", isa, name);
+}
+
+const char *coh_kernel_path(void)
+{
+    coh_kernels_start();
+    return products.path;
+}
+
+int coh_kernels_bf16_is_fast(void)
+{
+#if defined(__x86_64__)
+    return strcmp(coh_rows_get()->name, "avx512") == 0 && __builtin_cpu_supports("avx512bf16");
+#else
+    return 0;
+#endif
+}
+
+int coh_product_available(coh_product product, coh_dtype dtype)
+{
+    switch (product) {
+    case COH_PRODUCT_DEFAULT:
+    case COH_PRODUCT_PANELS:
+        return dtype == COH_DTYPE_F32 || dtype == COH_DTYPE_BF16;
+    case COH_PRODUCT_OPENBLAS:
+        return dtype == COH_DTYPE_F32;
+    case COH_PRODUCT_ONEDNN:
+    case COH_PRODUCT_COUNT:
+        return 0;
+    }
+    return 0;
+}
+
+coh_product coh_product_default(coh_dtype dtype)
+{
+    coh_kernels_start();
+    return dtype == COH_DTYPE_F32 ? products.of_f32 : COH_PRODUCT_PANELS;
+}
+
+/* ---- the table ---- */
+
+/* Orders by shape; a table is sorted so that its hash does not depend on the order of its lines. */
+static int compare(const void *left, const void *right)
+{
+    const coh_product_choice *a = left, *b = right;
+    const int64_t x[] = { a->dtype, a->layout, a->rows, a->columns, a->depth };
+    const int64_t y[] = { b->dtype, b->layout, b->rows, b->columns, b->depth };
+    for (int i = 0; i < 5; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    return 0;
+}
+
+coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t rows,
+                             int64_t columns, int64_t depth)
+{
+    const coh_product_choice wanted = { dtype, layout, rows, columns, depth, COH_PRODUCT_DEFAULT };
+    const coh_product_choice *found =
+        products.choice_count == 0
+            ? NULL
+            : bsearch(&wanted, products.choices, (size_t)products.choice_count, sizeof(wanted),
+                      compare);
+    if (found != NULL && found->product != COH_PRODUCT_DEFAULT)
+        return found->product;
+    return coh_product_default(dtype);
+}
+
+/* FNV-1a over the numbers of the lines. */
+static uint64_t table_hash(void)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int32_t i = 0; i < products.choice_count; i++) {
+        const coh_product_choice *c = &products.choices[i];
+        const int64_t numbers[] = {
+            c->dtype, c->layout, c->rows, c->columns, c->depth, c->product
+        };
+        for (int n = 0; n < 6; n++)
+            for (int byte = 0; byte < 8; byte++)
+                hash = (hash ^ ((uint64_t)numbers[n] >> (8 * byte) & 255u)) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* What the table adds to the path: the libraries it brings in, and its hash. */
+static void write_path(void)
+{
+    char name[64] = "", blas[64];
+    for (int32_t i = 0; i < products.choice_count; i++)
+        if (products.choices[i].product == COH_PRODUCT_OPENBLAS &&
+            products.of_f32 != COH_PRODUCT_OPENBLAS && name[0] == '\0') {
+            coh_openblas_start();
+            coh_openblas_name(blas, sizeof(blas));
+            snprintf(name, sizeof(name), "+%.62s", blas);
+        }
+    products.path[products.path_length] = '\0';
+    if (products.choice_count > 0)
+        snprintf(products.path + products.path_length,
+                 sizeof(products.path) - (size_t)products.path_length, "%s+table-%016" PRIx64, name,
+                 table_hash());
+}
+
+coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count)
+{
+    coh_product_choice sorted[COH_PRODUCT_CHOICES_MAX];
+    coh_kernels_start();
+    if (count < 0 || count > COH_PRODUCT_CHOICES_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a kernel table of %" PRId32 " lines: at most %d", count,
+                        COH_PRODUCT_CHOICES_MAX);
+    memcpy(sorted, choices, (size_t)count * sizeof(*choices));
+    qsort(sorted, (size_t)count, sizeof(*sorted), compare);
+    for (int32_t i = 0; i < count; i++) {
+        if (!coh_product_available(sorted[i].product, sorted[i].dtype))
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the kernel table names %s for %s products, which is not available "
+                            "here: measure again",
+                            coh_product_name(sorted[i].product),
+                            sorted[i].dtype == COH_DTYPE_BF16 ? "bf16" : "f32");
+        if (i > 0 && compare(&sorted[i - 1], &sorted[i]) == 0)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the kernel table names the product %" PRId64 " x %" PRId64
+                            " x %" PRId64 " twice",
+                            sorted[i].rows, sorted[i].columns, sorted[i].depth);
+    }
+    memcpy(products.choices, sorted, (size_t)count * sizeof(*sorted));
+    products.choice_count = count;
+    write_path();
+    return COH_OK;
+}
+
+void coh_tile_run_by(coh_product product, const coh_tile *tile)
+{
+    coh_kernels_start();
+    if (product == COH_PRODUCT_DEFAULT)
+        product = coh_product_default(tile->dtype);
+    if (product == COH_PRODUCT_OPENBLAS && tile->c_dtype == COH_DTYPE_F32)
+        coh_openblas_run(tile);
+    else
+        coh_rows_get()->matmul(tile);
+}

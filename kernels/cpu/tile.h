@@ -1,0 +1,65 @@
+/* tile.h - one tile of a matrix product, on the calling thread: what the cut of a product
+ * (matmul.c) and attention hand to the code that multiplies.
+ *
+ * Threads: all of it may be called from any thread. Nothing allocates once coh_kernels_start has
+ * run. */
+#ifndef COH_KERNELS_CPU_TILE_H
+#define COH_KERNELS_CPU_TILE_H
+
+#include <stdint.h>
+
+#include "kernels/product.h"
+
+/* c = alpha * op(a) op(b) + bias + residual + beta * c, row-major with the given leading
+ * dimensions; op transposes where asked. beta is 0 (c is not read) or 1. bias [columns] and
+ * residual (laid out as c; may be c) may be NULL. Where gelu is not NULL it gets gelu(c), laid out
+ * as c. a, b, bias and residual are of `dtype`, c and gelu of `c_dtype`; sums are f32.
+ * Dimensions and strides are below 2^31 (infer checks). */
+typedef struct coh_tile {
+    int64_t rows, columns, depth;
+    coh_dtype dtype, c_dtype;
+    const void *a, *b;
+    int64_t a_stride, b_stride, c_stride;
+    int32_t a_transposed, b_transposed;
+    float alpha, beta;
+    void *c;
+    const void *bias, *residual;
+    void *gelu;
+} coh_tile;
+
+/* The product that the processor makes the default for this element type. */
+coh_product coh_product_default(coh_dtype dtype);
+
+/* The product that the table names for this shape, or the default. */
+coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t rows,
+                             int64_t columns, int64_t depth);
+
+/* One tile by `product`, which must be available; COH_PRODUCT_DEFAULT: by the default. */
+void coh_tile_run_by(coh_product product, const coh_tile *tile);
+static inline void coh_tile_run(const coh_tile *tile)
+{
+    coh_tile_run_by(COH_PRODUCT_DEFAULT, tile);
+}
+
+/* A whole product by `product`, on the pool (matmul.c). */
+struct coh_matmul;
+void coh_kernel_matmul_by(void *queue, const struct coh_matmul *matmul, coh_product product);
+
+/* Bytes per element of a tensor that a product reads or writes. */
+static inline int64_t coh_tile_element_bytes(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? 2 : 4;
+}
+
+/* Chooses the defaults; `isa` is the table of rows in use. Called once, by coh_kernels_start. */
+void coh_products_start(const char *isa);
+
+/* ---- openblas.c ---- */
+
+/* Asks OpenBLAS for its memory, so that no call does later. */
+void coh_openblas_start(void);
+/* "openblas-0.3.21-Cooperlake" */
+void coh_openblas_name(char *out_name, size_t bytes);
+void coh_openblas_run(const coh_tile *tile);
+
+#endif

@@ -1,0 +1,59 @@
+/* product.h - which code multiplies matrices.
+ *
+ * There are up to three: our own packed panels, OpenBLAS (f32) and oneDNN. Each shape goes to one
+ * of them, and which one changes bits, so it is never found out by timing while a run goes on. It
+ * follows from the processor, or from a table that somebody measured before and stored:
+ *
+ *     coh_kernels_time(pool, &choice, &seconds)   for every product of every shape
+ *     coh_kernels_choose(fastest, count)          in each process, before its first product
+ *     coh_kernel_path()                           then names the products and the table's hash
+ *
+ * The defaults: bf16 by panels; f32 by panels with AVX-512 and by OpenBLAS without. */
+#ifndef COH_KERNELS_PRODUCT_H
+#define COH_KERNELS_PRODUCT_H
+
+#include <stdint.h>
+
+#include "cohobate/model.h"
+
+typedef enum coh_matmul_layout { COH_MATMUL_NT, COH_MATMUL_NN, COH_MATMUL_TN } coh_matmul_layout;
+
+typedef enum coh_product {
+    COH_PRODUCT_DEFAULT,
+    COH_PRODUCT_PANELS,
+    COH_PRODUCT_OPENBLAS,
+    COH_PRODUCT_ONEDNN,
+    COH_PRODUCT_COUNT
+} coh_product;
+
+/* One line of the table: products of exactly this shape are computed by `product`. */
+typedef struct coh_product_choice {
+    coh_dtype dtype; /* of the operands */
+    coh_matmul_layout layout;
+    int64_t rows, columns, depth;
+    coh_product product;
+} coh_product_choice;
+
+#define COH_PRODUCT_CHOICES_MAX 512
+
+/* "default", "panels", "openblas", "onednn". */
+const char *coh_product_name(coh_product product);
+
+/* 1 if this build and this processor can compute such products by `product`. */
+int coh_product_available(coh_product product, coh_dtype dtype);
+
+/* Takes the table, in place of any earlier one; what it does not name keeps its default. Copies.
+ * Threads: none may be inside a kernel. Before the first coh_kernel_path() that goes into a plan.
+ * Fails: COH_ERR_ARGUMENT for more than COH_PRODUCT_CHOICES_MAX lines, one shape twice, or a
+ * product that is not available here; the old table stays. */
+coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count);
+
+/* Median of the wall time of a few runs of choice->product on that shape, on the pool behind
+ * `queue`, after one that is not counted. Takes memory for the operands and gives it back.
+ * Fails: COH_ERR_ARGUMENT where the product is not available; COH_ERR_MEMORY. */
+coh_status coh_kernels_time(void *queue, const coh_product_choice *choice, double *out_seconds);
+
+/* 1 if this processor multiplies bf16 in hardware (AVX512_BF16 or AMX) and COH_ISA lets us. */
+int coh_kernels_bf16_is_fast(void);
+
+#endif
