@@ -2,13 +2,15 @@
 
 #include <assert.h>
 
+#define NOBODY UINT64_MAX
+
 /* Looks at the value this often before sleeping: 1-2 us, about what a wake-up costs. */
 #define SPIN_COUNT 64
 
 coh_status coh_counter_init(coh_counter *counter)
 {
     atomic_init(&counter->value, 0);
-    atomic_init(&counter->sleeper_count, 0);
+    atomic_init(&counter->wanted, NOBODY);
     atomic_init(&counter->closed, 0);
     if (pthread_mutex_init(&counter->mutex, NULL) != 0)
         return coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a counter");
@@ -25,20 +27,22 @@ void coh_counter_fini(coh_counter *counter)
     pthread_mutex_destroy(&counter->mutex);
 }
 
+/* Those whose number has not come yet say again what they wait for. */
 static void wake_all(coh_counter *counter)
 {
     pthread_mutex_lock(&counter->mutex);
+    atomic_store(&counter->wanted, NOBODY);
     pthread_cond_broadcast(&counter->condition);
     pthread_mutex_unlock(&counter->mutex);
 }
 
-/* The value is stored before the sleepers are counted, and a waiter counts itself before it looks
- * at the value; both in one total order, so one of the two sees the other. */
+/* The value is stored before `wanted` is read, and a waiter lowers `wanted` before it looks at the
+ * value; all in one total order, so one of the two sees the other. */
 void coh_counter_raise(coh_counter *counter, uint64_t value)
 {
     assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);
     atomic_store(&counter->value, value);
-    if (atomic_load(&counter->sleeper_count) > 0)
+    if (atomic_load(&counter->wanted) <= value)
         wake_all(counter);
 }
 
@@ -67,10 +71,13 @@ int coh_counter_wait(coh_counter *counter, uint64_t value)
         rest();
     }
     pthread_mutex_lock(&counter->mutex);
-    atomic_fetch_add(&counter->sleeper_count, 1);
-    while (!atomic_load(&counter->closed) && atomic_load(&counter->value) < value)
+    for (;;) {
+        if (atomic_load(&counter->wanted) > value)
+            atomic_store(&counter->wanted, value); /* under the mutex: nobody else lowers it */
+        if (atomic_load(&counter->closed) || atomic_load(&counter->value) >= value)
+            break;
         pthread_cond_wait(&counter->condition, &counter->mutex);
-    atomic_fetch_sub(&counter->sleeper_count, 1);
+    }
     pthread_mutex_unlock(&counter->mutex);
     return !coh_counter_is_closed(counter);
 }

@@ -8,6 +8,8 @@
  *   reader   wait(n) ... read the data ...            acquire
  *
  * A waiter spins for about a microsecond, then sleeps: it would otherwise take a core from compute.
+ * It is woken when its number has come, not at every raise on the way: lanes wait hundreds of lines
+ * ahead.
  * Closing wakes all waiters for good; that is how a failure stops every thread.
  *
  * Threads: one writer at a time, any number of readers. Nothing is allocated. */
@@ -21,9 +23,9 @@
 #include "base/check.h"
 
 typedef struct coh_counter {
-    _Atomic uint64_t value;         /* its writer raises (release), anyone reads (acquire) */
-    _Atomic uint32_t sleeper_count; /* waiters add and take off, raise reads */
-    _Atomic uint32_t closed;        /* close sets, waiters read */
+    _Atomic uint64_t value;  /* its writer raises (release), anyone reads (acquire) */
+    _Atomic uint64_t wanted; /* the least that a sleeper waits for: waiters lower it, raise reads */
+    _Atomic uint32_t closed; /* close sets, waiters read */
     pthread_mutex_t mutex;
     pthread_cond_t condition;
 } coh_counter;

@@ -1,0 +1,104 @@
+/* Waiting for a number: everyone whose number has come goes on, nobody is woken before. A waiter
+ * that is forgotten hangs the test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sched.h>
+
+#include "memory/counter.h"
+
+enum { WAITERS = 3, LAST = 20000 };
+
+typedef struct waiter {
+    pthread_t thread;
+    coh_counter *counter;
+    uint64_t stride, reached; /* waits for stride, 2 stride, ... up to LAST */
+} waiter;
+
+static void *wait_on(void *argument)
+{
+    waiter *w = argument;
+    for (uint64_t n = w->stride; n <= LAST && coh_counter_wait(w->counter, n); n += w->stride)
+        w->reached = n;
+    return NULL;
+}
+
+static void start(waiter *w, coh_counter *counter, uint64_t stride)
+{
+    *w = (waiter){ .counter = counter, .stride = stride };
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_on, w), 0);
+}
+
+static void everyone_whose_number_has_come_goes_on(void **state)
+{
+    (void)state;
+    static const uint64_t strides[WAITERS] = { 1, 7, 400 };
+    coh_counter counter;
+    waiter waiters[WAITERS];
+    assert_int_equal(coh_counter_init(&counter), COH_OK);
+    for (int i = 0; i < WAITERS; i++)
+        start(&waiters[i], &counter, strides[i]);
+    for (uint64_t n = 1; n <= LAST; n++) {
+        coh_counter_raise(&counter, n);
+        if (n % 64 == 0)
+            sched_yield(); /* so that waiters catch up and sleep */
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        pthread_join(waiters[i].thread, NULL);
+        assert_int_equal(waiters[i].reached, LAST / strides[i] * strides[i]);
+    }
+    coh_counter_fini(&counter);
+}
+
+static void wait_until_asleep(const coh_counter *counter, uint64_t value)
+{
+    while (atomic_load(&counter->wanted) != value)
+        sched_yield();
+}
+
+static void a_sleeper_is_not_woken_before_its_number(void **state)
+{
+    (void)state;
+    coh_counter counter;
+    waiter w;
+    assert_int_equal(coh_counter_init(&counter), COH_OK);
+    start(&w, &counter, LAST);
+    wait_until_asleep(&counter, LAST);
+    for (uint64_t n = 1; n < LAST; n++) {
+        coh_counter_raise(&counter, n);
+        assert_int_equal(atomic_load(&counter.wanted), LAST); /* a wake-up would clear it */
+    }
+    coh_counter_raise(&counter, LAST);
+    pthread_join(w.thread, NULL);
+    assert_int_equal(w.reached, LAST);
+    coh_counter_fini(&counter);
+}
+
+static void closing_wakes_whoever_waits_for_anything(void **state)
+{
+    (void)state;
+    coh_counter counter;
+    waiter w;
+    assert_int_equal(coh_counter_init(&counter), COH_OK);
+    start(&w, &counter, 9);
+    wait_until_asleep(&counter, 9);
+    coh_counter_close(&counter);
+    pthread_join(w.thread, NULL);
+    assert_int_equal(w.reached, 0);
+    assert_int_equal(coh_counter_wait(&counter, 0), 0); /* however large it is */
+    coh_counter_fini(&counter);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everyone_whose_number_has_come_goes_on),
+        cmocka_unit_test(a_sleeper_is_not_woken_before_its_number),
+        cmocka_unit_test(closing_wakes_whoever_waits_for_anything),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
