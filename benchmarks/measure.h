@@ -1,9 +1,16 @@
 /* measure.h - how every benchmark here measures: A and B in turns within one process, at least
  * seven pairs, the median of the ratios, with the spread. A ratio survives a machine that changes
- * speed between runs; a time does not. */
+ * speed between runs; a time does not.
+ *
+ *     ours | ceiling | ours | ceiling | ...      ratio i = ceiling i / ours i      their median
+ *
+ * What needs a whole process a side (PyTorch, a run under a budget) is a worker: it waits for
+ * "run <count>" on standard input and answers with one JSON line, so that workers can take turns
+ * (benchmarks/measure.py). */
 #ifndef COH_BENCHMARKS_MEASURE_H
 #define COH_BENCHMARKS_MEASURE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { MEASURE_PAIRS = 9 };
@@ -20,5 +27,26 @@ void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument
 /* One line for people, one JSON object for machines. `work` per run in `unit` (GFLOP, GB). */
 void measure_print(const char *name, const char *shape, double work, const char *unit,
                    const measure_result *result);
+
+/* The least time of `count` runs after an unmeasured one, in seconds: for a ceiling. */
+double measure_best(int count, void (*run)(void *), void *argument);
+
+/* ---- what memory can do ---- */
+
+/* Copies `bytes` (a multiple of 64, both ends 64-byte aligned) past the caches: non-temporal stores
+ * spare the read of each line that is written, so this is the roof of every pass that writes more
+ * than a cache holds. The widest stores that the processor has. */
+void measure_copy_past_caches(void *to, const void *from, size_t bytes);
+
+/* The sum of the words of `bytes` (a multiple of 64): reads at memory speed and does little else. */
+uint64_t measure_read(const void *from, size_t bytes);
+
+/* ---- workers ---- */
+
+enum { MEASURE_RUNS_MOST = 64 };
+
+/* Calls run(argument, count) for every line "run <count>" of standard input, 1 <= count <=
+ * MEASURE_RUNS_MOST, until it ends. Returns 0, or 1 when run did or a line is something else. */
+int measure_serve(int (*run)(void *argument, int count), void *argument);
 
 #endif

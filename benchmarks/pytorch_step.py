@@ -1,0 +1,133 @@
+"""Optimizer steps of a GPT-2 in PyTorch on request: the other side of benchmarks/compare.
+
+    python pytorch_step.py --mode f32|autocast|bf16 --batch 4 --sequence 64 ...   prints one JSON line of facts
+    run 3                                              on standard input: three steps, one JSON line
+
+Written as a user of PyTorch would write it, with what the version at hand offers: scaled_dot_product_attention
+and the fused AdamW where they are, tied embeddings, decay for matrices only, gradients set to None. autocast
+keeps f32 parameters and multiplies in bf16; bf16 is the whole model and the states in bf16. The step is that of
+benchmarks/step.c: forward, loss, backward, clipping to norm 1, AdamW; random tokens, the same in each step.
+torch.compile is left out: it needs a compiler at run time, and few use it on a CPU."""
+
+import argparse
+import json
+import math
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, channels, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1 = nn.LayerNorm(channels)
+        self.c_attn = nn.Linear(channels, 3 * channels)
+        self.c_proj = nn.Linear(channels, channels)
+        self.ln_2 = nn.LayerNorm(channels)
+        self.c_fc = nn.Linear(channels, 4 * channels)
+        self.c_out = nn.Linear(4 * channels, channels)
+
+    def attention(self, q, k, v, mask):
+        if mask is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(q.shape[-1]))
+        return F.softmax(scores.masked_fill(mask, float("-inf")), dim=-1) @ v
+
+    def forward(self, x, mask):
+        B, T, C = x.shape
+        q, k, v = (part.view(B, T, self.heads, C // self.heads).transpose(1, 2)
+                   for part in self.c_attn(self.ln_1(x)).split(C, dim=2))
+        y = self.attention(q, k, v, mask).transpose(1, 2).reshape(B, T, C)
+        x = x + self.c_proj(y)
+        return x + self.c_out(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, layers, heads, channels, positions, vocabulary, sequence):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, channels)
+        self.wpe = nn.Embedding(positions, channels)
+        self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(channels)
+        self.lm_head = nn.Linear(channels, vocabulary, bias=False)
+        self.lm_head.weight = self.wte.weight
+        nn.init.normal_(self.wte.weight, std=0.02)
+        nn.init.normal_(self.wpe.weight, std=0.01)
+        mask = None
+        if not hasattr(F, "scaled_dot_product_attention"):
+            mask = torch.triu(torch.ones(sequence, sequence, dtype=torch.bool), diagonal=1)
+        self.register_buffer("mask", mask)
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        for block in self.h:
+            x = block(x, self.mask)
+        logits = self.lm_head(self.ln_f(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def make_optimizer(model):
+    """The fastest AdamW that this version has for the CPU, and its name."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    for name in ("fused", "foreach"):
+        try:
+            return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), **{name: True}), name
+        except (RuntimeError, TypeError):
+            pass
+    return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95)), "loop"
+
+
+def resident_kib():
+    with open("/proc/self/status", encoding="utf-8") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--mode", choices=("f32", "autocast", "bf16"), default="f32")
+    for name in ("layers", "heads", "channels", "vocabulary", "batch", "sequence"):
+        parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--positions", type=int, default=1024)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(1)
+    model = GPT2(options.layers, options.heads, options.channels, options.positions, options.vocabulary,
+                 options.sequence)
+    if options.mode == "bf16":
+        model = model.bfloat16()
+    optimizer, optimizer_name = make_optimizer(model)
+    tokens = torch.randint(0, options.vocabulary, (options.batch, options.sequence))
+    targets = torch.roll(tokens.view(-1), -1).view(options.batch, options.sequence)
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.mode == "autocast"):
+            loss = model(tokens, targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    print(json.dumps({"torch": torch.__version__, "mode": options.mode, "optimizer": optimizer_name,
+                      "attention": "matmul, softmax" if model.mask is not None else "scaled_dot_product_attention",
+                      "parameters": sum(p.numel() for p in model.parameters()),
+                      "threads": torch.get_num_threads()}), flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line.split()[1])):
+            begin = time.monotonic()
+            loss = step()
+            seconds.append(time.monotonic() - begin)
+        print(json.dumps({"seconds": seconds, "loss": float(loss), "resident_kib": resident_kib()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+/* Optimizer steps of a GPT-2 on request: one side of a comparison, kept alive so that the other side
+ * can run between its steps (benchmarks/measure.py speaks to it).
+ *
+ *     step gpt2 --batch 4 --sequence 64 --threads 2        starts, prints one JSON line of facts
+ *     run 3                                                 on standard input: three steps, one JSON line
+ *
+ * A step is what `cohobate train` does: forward, loss, backward, clipping to norm 1, AdamW; the
+ * tokens are random and the same in each step. What is measured here is what a program on
+ * the library gets: it is driven through public headers only. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "benchmarks/measure.h"
+#include "cohobate/cohobate.h"
+
+typedef struct settings {
+    const char *model, *dtype, *disk;
+    int64_t batch, micro_batch, sequence, vocabulary;
+    int64_t threads, budget_percent;
+    uint64_t budget_bytes, emulate_bytes, link_bytes_per_s;
+} settings;
+
+typedef struct run {
+    settings settings;
+    coh_graph *graph;
+    coh_plan *plan;
+    coh_plan_summary summary;
+    uint64_t in_memory_bytes;
+    coh_engine *engine;
+    int32_t *tokens, *targets;
+    uint64_t step;
+} run;
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "step: %s: %s\n", what, coh_last_error());
+    return 1;
+}
+
+/* ---- settings ---- */
+
+static int size_setting(const char *value, uint64_t *out_bytes)
+{
+    return coh_size_parse(value, out_bytes) == COH_OK ? 0 : fail(value);
+}
+
+/* A flag with its value. Returns 0, or 1 after saying what is wrong. */
+static int set(settings *s, const char *flag, const char *value)
+{
+    const struct {
+        const char *flag;
+        int64_t *count;
+    } counts[] = { { "--batch", &s->batch },       { "--micro-batch", &s->micro_batch },
+                   { "--sequence", &s->sequence }, { "--vocabulary", &s->vocabulary },
+                   { "--threads", &s->threads },   { "--budget-percent", &s->budget_percent } };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if (strcmp(flag, counts[i].flag) == 0) {
+            *counts[i].count = atoll(value);
+            return *counts[i].count < 1;
+        }
+    if (strcmp(flag, "--budget") == 0)
+        return size_setting(value, &s->budget_bytes);
+    if (strcmp(flag, "--emulate-host") == 0)
+        return size_setting(value, &s->emulate_bytes);
+    if (strcmp(flag, "--link-rate") == 0)
+        return size_setting(value, &s->link_bytes_per_s);
+    if (strcmp(flag, "--disk") == 0)
+        s->disk = value;
+    else if (strcmp(flag, "--dtype") == 0)
+        s->dtype = value;
+    else {
+        fprintf(stderr, "step: no flag %s\n", flag);
+        return 1;
+    }
+    return 0;
+}
+
+static int parse(int argc, char **argv, settings *s)
+{
+    *s = (settings){ .model = argc > 1 ? argv[1] : "",
+                     .dtype = "f32",
+                     .batch = 4,
+                     .sequence = 64,
+                     .threads = 2,
+                     .budget_bytes = UINT64_MAX };
+    for (int i = 2; i < argc; i += 2)
+        if (i + 1 == argc || set(s, argv[i], argv[i + 1]) != 0) {
+            fprintf(stderr, "usage: step MODEL [--batch N] [--micro-batch N] [--sequence N]"
+                            " [--vocabulary N] [--threads N] [--dtype f32|bf16]"
+                            " [--budget SIZE | --budget-percent N] [--disk DIR]"
+                            " [--emulate-host SIZE [--link-rate SIZE]]\n");
+            return 1;
+        }
+    if (s->micro_batch == 0)
+        s->micro_batch = s->batch < 8 ? s->batch : 8;
+    return 0;
+}
+
+/* ---- start ---- */
+
+static int plan_run(run *r)
+{
+    settings *s = &r->settings;
+    coh_gpt2_config config;
+    coh_plan_options options;
+    if (coh_gpt2_preset(s->model, s->vocabulary, &config) != COH_OK)
+        return fail("model");
+    s->vocabulary = config.vocabulary;
+    if (strcmp(s->dtype, "f32") != 0)
+        return fprintf(stderr, "step: no dtype %s\n", s->dtype), 1;
+    if (coh_gpt2_train_graph(&config, s->micro_batch, s->sequence, &r->graph) != COH_OK)
+        return fail("graph");
+    coh_plan_options_init(&options);
+    options.thread_count = (int32_t)s->threads;
+    options.microbatch_count = (int32_t)(s->batch / s->micro_batch);
+    if (coh_plan_in_memory_bytes(r->graph, &options, &r->in_memory_bytes) != COH_OK)
+        return fail("plan in memory");
+    options.device_memory_bytes = s->budget_bytes;
+    if (s->budget_percent > 0)
+        options.device_memory_bytes = r->in_memory_bytes / 100 * (uint64_t)s->budget_percent;
+    options.disk_bytes = s->disk ? UINT64_MAX : 0;
+    options.emulate_host_bytes = s->emulate_bytes;
+    options.link_bytes_per_s = (double)s->link_bytes_per_s;
+    if (coh_plan_create(r->graph, &options, &r->plan) != COH_OK ||
+        coh_plan_summarize(r->plan, &r->summary) != COH_OK)
+        return fail("plan");
+    return 0;
+}
+
+static void log_sentence(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "step: %s\n", sentence);
+}
+
+static int start_engine(run *r)
+{
+    coh_engine_options options;
+    coh_engine_options_init(&options);
+    options.disk_folder = r->settings.disk;
+    options.disk_bytes = UINT64_MAX;
+    options.thread_count = (int32_t)r->settings.threads;
+    options.log = log_sentence;
+    if (coh_engine_create(r->plan, &options, &r->engine) != COH_OK)
+        return fail("engine");
+    if (coh_engine_init(r->engine, 1) != COH_OK)
+        return fail("initialisation");
+    return 0;
+}
+
+static int make_tokens(run *r)
+{
+    size_t count = (size_t)(r->settings.batch * r->settings.sequence);
+    uint32_t state = 1;
+    r->tokens = malloc(count * sizeof(int32_t));
+    r->targets = malloc(count * sizeof(int32_t));
+    if (r->tokens == NULL || r->targets == NULL)
+        return 1;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        r->tokens[i] = (int32_t)((state >> 8) % (uint32_t)r->settings.vocabulary);
+    }
+    for (size_t i = 0; i < count; i++)
+        r->targets[i] = r->tokens[(i + 1) % count];
+    return 0;
+}
+
+/* ---- what is printed ---- */
+
+/* Most bytes the process has had resident (VmHWM), in KiB. */
+static uint64_t peak_resident_kib(void)
+{
+    char line[256];
+    uint64_t kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status != NULL && fgets(line, sizeof(line), status) != NULL)
+        if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
+            break;
+    if (status != NULL)
+        fclose(status);
+    return kib;
+}
+
+static int print_facts(const run *r)
+{
+    coh_engine_facts facts;
+    if (coh_engine_facts_get(r->engine, &facts) != COH_OK)
+        return fail("facts");
+    printf("{\"model\": \"%s\", \"dtype\": \"%s\", \"batch\": %" PRId64
+           ", \"micro_batch\": %" PRId64 ", \"sequence\": %" PRId64 ", \"vocabulary\": %" PRId64
+           ", \"threads\": %" PRId64,
+           r->settings.model, r->settings.dtype, r->settings.batch, r->settings.micro_batch,
+           r->settings.sequence, r->settings.vocabulary, r->settings.threads);
+    printf(", \"parameters\": %" PRIu64 ", \"in_memory_bytes\": %" PRIu64
+           ", \"peak_bytes\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64
+           "], \"predicted_s\": %.6f, \"bound_s\": %.6f, \"numeric_fingerprint\": \"%016" PRIx64
+           "\"",
+           r->summary.parameter_count, r->in_memory_bytes, r->summary.peak_bytes[0],
+           r->summary.peak_bytes[1], r->summary.peak_bytes[2], (double)r->summary.step_ns * 1e-9,
+           (double)r->summary.bound_ns * 1e-9, r->summary.numeric_fingerprint);
+    printf(", \"kernel_path\": \"%s\", \"store\": \"%s\", \"store_direct\": %d"
+           ", \"store_read_bytes_per_s\": %" PRIu64 ", \"store_write_bytes_per_s\": %" PRIu64 "}\n",
+           facts.kernel_path, facts.store_rung, facts.store_direct, facts.store_read_bytes_per_s,
+           facts.store_write_bytes_per_s);
+    return fflush(stdout);
+}
+
+/* Steps in a row, two under way as in `train`; each step's time is from the one before it (or the
+ * start) to its result, so that their sum is the time of all. */
+static int run_steps(void *argument, int count)
+{
+    run *r = argument;
+    double seconds[MEASURE_RUNS_MOST];
+    coh_step_result result = { 0 };
+    uint64_t before = coh_clock_ns(), now;
+    for (int i = 0, sent = 0; i < count; i++) {
+        for (; sent < count && sent < i + 2; sent++) {
+            coh_step_input input = { .step = r->step++,
+                                     .seed = 1,
+                                     .learning_rate = 1e-4f,
+                                     .clip = 1,
+                                     .inputs = { r->tokens, r->targets } };
+            if (coh_engine_submit(r->engine, &input) != COH_OK)
+                return fail("step");
+        }
+        if (coh_engine_wait(r->engine, &result) != COH_OK)
+            return fail("step");
+        now = coh_clock_ns();
+        seconds[i] = (double)(now - before) * 1e-9;
+        before = now;
+    }
+    printf("{\"seconds\": [");
+    for (int i = 0; i < count; i++)
+        printf("%s%.6f", i ? ", " : "", seconds[i]);
+    printf("], \"loss\": %.9g, \"exposed_s\": [", result.loss);
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        printf("%s%.6f", lane ? ", " : "", (double)result.exposed_ns[lane] * 1e-9);
+    printf("], \"link_bytes\": [");
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        printf("%s%" PRIu64, lane ? ", " : "", result.link_bytes[lane]);
+    printf("], \"resident_kib\": %" PRIu64 "}\n", peak_resident_kib());
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    run r = { 0 };
+    int status = parse(argc, argv, &r.settings) || plan_run(&r) || start_engine(&r) ||
+                 make_tokens(&r) || print_facts(&r) || measure_serve(run_steps, &r);
+    coh_engine_destroy(r.engine);
+    coh_plan_destroy(r.plan);
+    coh_graph_destroy(r.graph);
+    free(r.tokens);
+    free(r.targets);
+    return status;
+}
