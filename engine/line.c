@@ -175,7 +175,8 @@ static void scan_line(coh_step *step, const coh_bound *bound, const coh_instruct
     for (uint32_t i = 0; i < call->binding_count && !step->has_finding; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
         if (!is_result(port, call, (coh_opcode)line->opcode) ||
-            coh_kernel_all_finite(port->view.data, coh_shape_elements(&port->view.shape)))
+            coh_kernel_all_finite(port->view.shape.dtype, port->view.data,
+                                  coh_shape_elements(&port->view.shape)))
             continue;
         step->finding = (coh_scan_finding){ .operator_index = call->operator_index,
                                             .microbatch = call->microbatch,
@@ -213,7 +214,7 @@ static void add_piece(void *argument, int64_t index)
     int64_t left = job->count - begin;
     int64_t count = left < (int64_t)COH_GRAIN_ELEMENTS ? left : (int64_t)COH_GRAIN_ELEMENTS;
     if (job->adds)
-        coh_kernel_add(job->to + begin, job->from + begin, count);
+        coh_kernel_add(COH_DTYPE_F32, job->to + begin, job->from + begin, count);
     else
         memcpy(job->to + begin, job->from + begin, (size_t)count * sizeof(float));
 }

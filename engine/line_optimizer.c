@@ -55,8 +55,8 @@ static void norm_piece(void *argument, int64_t index)
     coh_grain grain = coh_grains_at(&job->grains, index);
     const coh_parameter_layout *parameter = &job->layout->parameters[grain.segment->parameter];
     if (!parameter->frozen)
-        job->partials[parameter->partial_begin + grain.number] =
-            coh_kernel_square_sum(grain.segment->data + grain.element, (int64_t)grain.count);
+        job->partials[parameter->partial_begin + grain.number] = coh_kernel_square_sum(
+            COH_DTYPE_F32, grain.segment->data + grain.element, (int64_t)grain.count);
 }
 
 /* One chunk of an operand: where it stands in its object and in memory. */

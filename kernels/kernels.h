@@ -11,7 +11,10 @@
  * and on every instruction set (kernels/cpu/rows.h). `adds` != 0: the result is
  * added to what is there.
  *
- * Tensors are contiguous, row-major, f32 unless said otherwise. */
+ * Tensors are contiguous and row-major. `dtype` is how their elements are stored: COH_DTYPE_F32
+ * (which is 0) or COH_DTYPE_BF16, the upper half of a float. bf16 is a storage format only: all
+ * arithmetic is f32 in registers, and what is stored is rounded to nearest, ties to even. Pointers
+ * to tensors of the model are `void *`; those that say float are f32 under either dtype. */
 #ifndef COH_KERNELS_KERNELS_H
 #define COH_KERNELS_KERNELS_H
 
@@ -41,17 +44,18 @@ void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, flo
                       int64_t count);
 
 /* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). */
-double coh_kernel_square_sum(const float *x, int64_t count);
+double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count);
 
 /* to += from */
-void coh_kernel_add(float *to, const float *from, int64_t count);
+void coh_kernel_add(coh_dtype dtype, void *to, const void *from, int64_t count);
 
 /* 1 if no element is NaN or infinite. */
-int coh_kernel_all_finite(const float *x, int64_t count);
+int coh_kernel_all_finite(coh_dtype dtype, const void *x, int64_t count);
 
 /* to = from, or to += from with `adds`, on the pool. to == from is allowed and then does nothing (a
  * gradient passed on in place). */
-void coh_kernel_pass(void *queue, float *to, const float *from, int64_t count, int adds);
+void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
+                     int adds);
 
 /* ---- matrix products ---- */
 
@@ -81,8 +85,8 @@ typedef struct coh_matmul {
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul);
 
 /* sums [columns] (= or +=) the column sums of x [rows, columns]. */
-void coh_kernel_column_sum(void *queue, float *sums, const float *x, int64_t rows, int64_t columns,
-                           int adds);
+void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
+                           int64_t columns, int adds);
 
 /* ---- embedding and position ---- */
 
@@ -91,32 +95,33 @@ void coh_kernel_column_sum(void *queue, float *sums, const float *x, int64_t row
 typedef struct coh_embedding {
     int64_t N, C, row_begin, row_end;
     const int32_t *tokens;
+    coh_dtype dtype;
 } coh_embedding;
-void coh_kernel_embedding(void *queue, const coh_embedding *embedding, float *y,
-                          const float *weight);
+void coh_kernel_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight);
 /* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's
  * tokens, in token order. */
-void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, float *dweight,
-                                   const float *dy, int adds);
+void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
+                                   const void *dy, int adds);
 
 /* y [B,T,C] = x + weight[t, :]; y may be x. */
-void coh_kernel_position(void *queue, float *y, const float *x, const float *weight, int64_t B,
-                         int64_t T, int64_t C);
+void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
+                         int64_t B, int64_t T, int64_t C);
 /* dweight [positions, C] (= or +=) the sum of dy over B; rows from T on get nothing. */
-void coh_kernel_position_backward(void *queue, float *dweight, const float *dy, int64_t B,
-                                  int64_t T, int64_t C, int64_t positions, int adds);
+void coh_kernel_position_backward(void *queue, coh_dtype dtype, void *dweight, const void *dy,
+                                  int64_t B, int64_t T, int64_t C, int64_t positions, int adds);
 
 /* ---- layer norm and gelu ---- */
 
 typedef struct coh_norm {
     int64_t N, C;
+    coh_dtype dtype;
     float epsilon;
-    const float *x, *weight, *bias;
-    float *y;
+    const void *x, *weight, *bias;
+    void *y;
     float *mean, *rstd; /* [N] each: written by forward, read by backward */
     /* backward; what is NULL is not wanted; dx may be dy when it does not add */
-    const float *dy;
-    float *dx, *dweight, *dbias;
+    const void *dy;
+    void *dx, *dweight, *dbias;
     int dx_adds, dweight_adds, dbias_adds;
     float *partials; /* coh_kernel_norm_partials elements of scratch */
 } coh_norm;
@@ -125,8 +130,8 @@ void coh_kernel_norm_backward(void *queue, const coh_norm *norm);
 int64_t coh_kernel_norm_partials(int64_t N, int64_t C);
 
 /* y may be x; dx may be dy when it does not add. */
-void coh_kernel_gelu(void *queue, float *y, const float *x, int64_t count);
-void coh_kernel_gelu_backward(void *queue, float *dx, const float *dy, const float *x,
+void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
+void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
                               int64_t count, int adds);
 
 /* ---- attention ---- */
@@ -149,8 +154,9 @@ void coh_kernel_attention_backward(void *queue, const coh_attention *attention);
  * rows 0..position. */
 typedef struct coh_attention_decode {
     int64_t B, H, D, positions, position;
-    const float *qkv;
-    float *keys, *values, *y;
+    coh_dtype dtype;
+    const void *qkv;
+    void *keys, *values, *y;
 } coh_attention_decode;
 void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode);
 
@@ -165,13 +171,14 @@ void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode
  * `weight` and `dweight` point at row row_begin. Calls come in rising order and cover 0..V. */
 typedef struct coh_classifier {
     int64_t N, C, V, row_begin, row_end;
-    const float *x, *weight;
+    coh_dtype dtype;
+    const void *x, *weight;
     const int32_t *targets;          /* [N]; -1: no loss, no gradient */
     float *max, *sum, *target_logit; /* [N] each, kept from call to call and to backward */
-    float *logits;                   /* coh_kernel_classifier_logits elements of scratch */
+    void *logits;                    /* coh_kernel_classifier_logits elements of scratch */
     float *loss;                     /* [1], written by the last call: sum over items / N */
     /* backward; NULL: not wanted */
-    float *dx, *dweight;
+    void *dx, *dweight;
     int dx_adds, dweight_adds;
     float loss_scale;
 } coh_classifier;

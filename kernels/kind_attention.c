@@ -5,10 +5,10 @@
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
-/* qkv f32 [B,T,3C] with C a multiple of heads. */
+/* qkv [B,T,3C] with C a multiple of heads. */
 static coh_status check_qkv(const coh_shape *qkv, int64_t heads)
 {
-    coh_status status = coh_check_tensor("qkv", qkv, COH_DTYPE_F32, 3);
+    coh_status status = coh_check_float("qkv", qkv, 3);
     if (status == COH_OK)
         status = coh_check_count("heads", heads);
     if (status != COH_OK)
@@ -28,7 +28,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1], C = inputs[0].dim[2] / 3;
-    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, B, T, C);
+    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, T, C);
     facts->saved_bytes = (size_t)(B * a->heads * T) * sizeof(float);
     /* two products forward, five backward, over half of T x T */
     const double half = (double)B * (double)T * (double)T * (double)C;
@@ -104,11 +104,10 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
                              "a decoder takes one token at one position, got %" PRId64
                              " tokens and %" PRId64 " positions",
                              inputs[0].dim[1], inputs[1].dim[0]);
-    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, B, 1, C);
+    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, 1, C);
     for (int state = 0; state < 2; state++) {
-        facts->state[state] = coh_shape_make(COH_DTYPE_F32, 3, B, a->positions, C);
-        status = coh_check_tensor(state == 0 ? "keys" : "values", &facts->state[state],
-                                  COH_DTYPE_F32, 3);
+        facts->state[state] = coh_shape_make(inputs[0].dtype, 3, B, a->positions, C);
+        status = coh_check_float(state == 0 ? "keys" : "values", &facts->state[state], 3);
         if (status != COH_OK)
             return status;
     }
@@ -128,6 +127,7 @@ static coh_status forward_decode(const coh_call *call)
         .D = call->input[0].shape.dim[2] / 3 / a->heads,
         .positions = a->positions,
         .position = *(const int32_t *)call->input[1].data,
+        .dtype = call->input[0].shape.dtype,
         .qkv = call->input[0].data,
         .keys = call->state[0].data,
         .values = call->state[1].data,

@@ -8,14 +8,14 @@
 static coh_status infer_table(const coh_classifier_attributes *a, const coh_shape *x,
                               coh_op_facts *facts)
 {
-    coh_status status = coh_check_tensor("x", x, COH_DTYPE_F32, 3);
+    coh_status status = coh_check_float("x", x, 3);
     if (status == COH_OK)
         status = coh_check_count("vocabulary", a->vocabulary);
     if (status != COH_OK)
         return status;
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->vocabulary, x->dim[2], 0),
+        .shape = coh_shape_make(x->dtype, 2, a->vocabulary, x->dim[2], 0),
         .init = COH_INIT_NORMAL,
         .init_std = a->init_std,
         .decays = 1,

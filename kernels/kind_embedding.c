@@ -16,10 +16,13 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1];
-    facts->output[0] = coh_shape_make(COH_DTYPE_F32, 3, B, T, a->channels);
+    facts->output[0] = coh_shape_make(a->dtype, 3, B, T, a->channels);
+    status = coh_check_float("y", &facts->output[0], 3);
+    if (status != COH_OK)
+        return status;
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->vocabulary, a->channels, 0),
+        .shape = coh_shape_make(a->dtype, 2, a->vocabulary, a->channels, 0),
         .init = COH_INIT_NORMAL,
         .init_std = a->init_std,
         .decays = 1,
@@ -28,8 +31,9 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     const double NC = (double)(B * T) * (double)a->channels;
     const double VC = (double)a->vocabulary * (double)a->channels;
     facts->flops[COH_PHASE_BACKWARD] = NC;
-    facts->bytes[COH_PHASE_FORWARD] = 4.0 * (2.0 * NC); /* only the rows that tokens name */
-    facts->bytes[COH_PHASE_BACKWARD] = 4.0 * (VC + 3.0 * NC);
+    const double element_bytes = (double)coh_dtype_bytes(a->dtype);
+    facts->bytes[COH_PHASE_FORWARD] = element_bytes * 2.0 * NC; /* only rows that tokens name */
+    facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (VC + 3.0 * NC);
     return COH_OK;
 }
 
@@ -39,6 +43,7 @@ static coh_embedding embedding_of(const coh_call *call)
     coh_embedding embedding = {
         .N = coh_shape_elements(&call->input[0].shape),
         .C = a->channels,
+        .dtype = a->dtype,
         .tokens = call->input[0].data,
     };
     coh_call_rows(call, a->vocabulary, &embedding.row_begin, &embedding.row_end);

@@ -6,7 +6,7 @@
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
     (void)attributes;
-    coh_status status = coh_check_tensor("x", &inputs[0], COH_DTYPE_F32, 0);
+    coh_status status = coh_check_float("x", &inputs[0], 0);
     if (status != COH_OK)
         return status;
     facts->output[0] = inputs[0];
@@ -18,16 +18,17 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
 
 static coh_status forward(const coh_call *call)
 {
-    coh_kernel_gelu(call->queue, call->output[0].data, call->input[0].data,
-                    coh_shape_elements(&call->input[0].shape));
+    coh_kernel_gelu(call->queue, call->input[0].shape.dtype, call->output[0].data,
+                    call->input[0].data, coh_shape_elements(&call->input[0].shape));
     return COH_OK;
 }
 
 static coh_status backward(const coh_call *call)
 {
     if (call->input_grad[0].data != NULL)
-        coh_kernel_gelu_backward(call->queue, call->input_grad[0].data, call->output_grad[0].data,
-                                 call->input[0].data, coh_shape_elements(&call->input[0].shape),
+        coh_kernel_gelu_backward(call->queue, call->input[0].shape.dtype, call->input_grad[0].data,
+                                 call->output_grad[0].data, call->input[0].data,
+                                 coh_shape_elements(&call->input[0].shape),
                                  (call->input_grad_adds & 1u) != 0);
     return COH_OK;
 }

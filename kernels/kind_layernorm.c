@@ -6,7 +6,7 @@
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
     const coh_layernorm_attributes *a = attributes;
-    coh_status status = coh_check_tensor("x", &inputs[0], COH_DTYPE_F32, 0);
+    coh_status status = coh_check_float("x", &inputs[0], 0);
     if (status != COH_OK)
         return status;
     if (!(a->epsilon >= 0.0f && a->epsilon < 1.0f))
@@ -16,12 +16,12 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->output[0] = inputs[0];
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(COH_DTYPE_F32, 1, C, 0, 0),
+        .shape = coh_shape_make(inputs[0].dtype, 1, C, 0, 0),
         .init = COH_INIT_ONE,
     };
     facts->parameter[1] = (coh_parameter_facts){
         .name = "bias",
-        .shape = coh_shape_make(COH_DTYPE_F32, 1, C, 0, 0),
+        .shape = coh_shape_make(inputs[0].dtype, 1, C, 0, 0),
         .init = COH_INIT_ZERO,
     };
     facts->saved_bytes = (size_t)N * 2 * sizeof(float);
@@ -39,6 +39,7 @@ static coh_norm norm_of(const coh_call *call, const coh_shape *shape)
     return (coh_norm){
         .N = N,
         .C = shape->dim[shape->rank - 1],
+        .dtype = shape->dtype,
         .epsilon = a->epsilon,
         .x = call->input[0].data,
         .weight = call->parameter[0].data,

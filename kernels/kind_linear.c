@@ -8,7 +8,7 @@
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
     const coh_linear_attributes *a = attributes;
-    coh_status status = coh_check_tensor("x", &inputs[0], COH_DTYPE_F32, 0);
+    coh_status status = coh_check_float("x", &inputs[0], 0);
     if (status == COH_OK)
         status = coh_check_count("outputs", a->outputs);
     if (status != COH_OK)
@@ -16,12 +16,12 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     const int64_t I = inputs[0].dim[inputs[0].rank - 1], N = coh_shape_rows(&inputs[0]);
     facts->output[0] = inputs[0];
     facts->output[0].dim[inputs[0].rank - 1] = a->outputs;
-    status = coh_check_tensor("y", &facts->output[0], COH_DTYPE_F32, 0);
+    status = coh_check_float("y", &facts->output[0], 0);
     if (status != COH_OK)
         return status;
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->outputs, I, 0),
+        .shape = coh_shape_make(inputs[0].dtype, 2, a->outputs, I, 0),
         .init = COH_INIT_NORMAL,
         .init_std = a->init_std,
         .decays = 1,
@@ -29,7 +29,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     if (a->has_bias)
         facts->parameter[1] = (coh_parameter_facts){
             .name = "bias",
-            .shape = coh_shape_make(COH_DTYPE_F32, 1, a->outputs, 0, 0),
+            .shape = coh_shape_make(inputs[0].dtype, 1, a->outputs, 0, 0),
             .init = COH_INIT_ZERO,
         };
     facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)N * (double)I * (double)a->outputs;
@@ -42,7 +42,7 @@ static coh_status infer_residual(const void *attributes, const coh_shape *inputs
 {
     coh_status status = infer(attributes, inputs, facts);
     if (status == COH_OK)
-        status = coh_check_tensor("residual", &inputs[1], COH_DTYPE_F32, 0);
+        status = coh_check_tensor("residual", &inputs[1], inputs[0].dtype, 0);
     if (status == COH_OK)
         status = coh_check_leading("residual", &inputs[1], "y", &facts->output[0], 0);
     return status;
@@ -115,13 +115,14 @@ static coh_status backward(const coh_call *call)
     if (call->parameter_grad[0].data != NULL)
         weight_gradient(call, N, I, O);
     if (call->parameter_grad[1].data != NULL)
-        coh_kernel_column_sum(call->queue, call->parameter_grad[1].data, call->output_grad[0].data,
-                              N, O, (call->parameter_grad_adds & 2u) != 0);
+        coh_kernel_column_sum(call->queue, x->dtype, call->parameter_grad[1].data,
+                              call->output_grad[0].data, N, O,
+                              (call->parameter_grad_adds & 2u) != 0);
     if (call->input_grad[0].data != NULL)
         input_gradient(call, N, I, O);
     if (call->input_grad[1].data != NULL)
-        coh_kernel_pass(call->queue, call->input_grad[1].data, call->output_grad[0].data, N * O,
-                        (call->input_grad_adds & 2u) != 0);
+        coh_kernel_pass(call->queue, x->dtype, call->input_grad[1].data, call->output_grad[0].data,
+                        N * O, (call->input_grad_adds & 2u) != 0);
     return COH_OK;
 }
 

@@ -8,7 +8,7 @@
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
     const coh_position_attributes *a = attributes;
-    coh_status status = coh_check_tensor("x", &inputs[0], COH_DTYPE_F32, 3);
+    coh_status status = coh_check_float("x", &inputs[0], 3);
     if (status == COH_OK)
         status = coh_check_count("positions", a->positions);
     if (status != COH_OK)
@@ -22,7 +22,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->output[0] = inputs[0];
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(COH_DTYPE_F32, 2, a->positions, C, 0),
+        .shape = coh_shape_make(inputs[0].dtype, 2, a->positions, C, 0),
         .init = COH_INIT_NORMAL,
         .init_std = a->init_std,
         .decays = 1,
@@ -30,15 +30,15 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     const double NC = (double)(B * T) * (double)C, TC = (double)T * (double)C;
     facts->flops[COH_PHASE_FORWARD] = NC;
     facts->flops[COH_PHASE_BACKWARD] = NC;
-    facts->bytes[COH_PHASE_FORWARD] = 4.0 * (2.0 * NC + TC);
+    facts->bytes[COH_PHASE_FORWARD] = (double)coh_dtype_bytes(inputs[0].dtype) * (2.0 * NC + TC);
     return COH_OK;
 }
 
 static coh_status forward(const coh_call *call)
 {
     const int64_t *dim = call->input[0].shape.dim;
-    coh_kernel_position(call->queue, call->output[0].data, call->input[0].data,
-                        call->parameter[0].data, dim[0], dim[1], dim[2]);
+    coh_kernel_position(call->queue, call->input[0].shape.dtype, call->output[0].data,
+                        call->input[0].data, call->parameter[0].data, dim[0], dim[1], dim[2]);
     return COH_OK;
 }
 
@@ -46,12 +46,14 @@ static coh_status backward(const coh_call *call)
 {
     const coh_position_attributes *a = call->attributes;
     const int64_t *dim = call->output_grad[0].shape.dim;
-    const float *dy = call->output_grad[0].data;
+    const coh_dtype dtype = call->output_grad[0].shape.dtype;
+    const void *dy = call->output_grad[0].data;
     if (call->parameter_grad[0].data != NULL)
-        coh_kernel_position_backward(call->queue, call->parameter_grad[0].data, dy, dim[0], dim[1],
-                                     dim[2], a->positions, (call->parameter_grad_adds & 1u) != 0);
+        coh_kernel_position_backward(call->queue, dtype, call->parameter_grad[0].data, dy, dim[0],
+                                     dim[1], dim[2], a->positions,
+                                     (call->parameter_grad_adds & 1u) != 0);
     if (call->input_grad[0].data != NULL)
-        coh_kernel_pass(call->queue, call->input_grad[0].data, dy, dim[0] * dim[1] * dim[2],
+        coh_kernel_pass(call->queue, dtype, call->input_grad[0].data, dy, dim[0] * dim[1] * dim[2],
                         (call->input_grad_adds & 1u) != 0);
     return COH_OK;
 }
@@ -60,7 +62,7 @@ const coh_op_kind coh_kind_position = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
     .name = "cohobate.position",
-    .revision = 1,
+    .revision = 2,
     .input_count = 1,
     .output_count = 1,
     .parameter_count = 1,
@@ -98,10 +100,12 @@ static coh_status forward_at(const coh_call *call)
     coh_status status = coh_check_position(&call->input[1], a->positions);
     if (status != COH_OK)
         return status;
-    const float *weight = call->parameter[0].data;
+    const coh_dtype dtype = call->input[0].shape.dtype;
     const int64_t position = *(const int32_t *)call->input[1].data;
-    coh_kernel_position(call->queue, call->output[0].data, call->input[0].data,
-                        weight + position * dim[2], dim[0], 1, dim[2]);
+    const char *row = (const char *)call->parameter[0].data +
+                      (size_t)(position * dim[2]) * coh_dtype_bytes(dtype);
+    coh_kernel_position(call->queue, dtype, call->output[0].data, call->input[0].data, row, dim[0],
+                        1, dim[2]);
     return COH_OK;
 }
 

@@ -49,6 +49,15 @@ coh_status coh_check_tensor(const char *port, const coh_shape *shape, coh_dtype 
     return COH_OK;
 }
 
+coh_status coh_check_float(const char *port, const coh_shape *shape, int32_t rank)
+{
+    if (shape->dtype == COH_DTYPE_F32 || shape->dtype == COH_DTYPE_BF16)
+        return coh_check_tensor(port, shape, shape->dtype, rank);
+    char text[COH_SHAPE_TEXT_BYTES];
+    coh_shape_text(shape, text);
+    return coh_kind_fail(COH_ERR_SHAPE, "%s is %s: f32 or bf16 is needed", port, text);
+}
+
 coh_status coh_check_count(const char *attribute, int64_t count)
 {
     if (count < 1 || count > INT32_MAX)

@@ -15,6 +15,9 @@ void coh_shape_text(const coh_shape *shape, char out_text[COH_SHAPE_TEXT_BYTES])
 coh_status coh_check_tensor(const char *port, const coh_shape *shape, coh_dtype dtype,
                             int32_t rank);
 
+/* The same for a tensor of activations: f32 or bf16. */
+coh_status coh_check_float(const char *port, const coh_shape *shape, int32_t rank);
+
 /* An attribute that becomes a dimension: 1 .. 2^31 - 1. */
 coh_status coh_check_count(const char *attribute, int64_t count);
 

@@ -17,7 +17,7 @@ extern "C" {
 typedef struct coh_embedding_attributes {
     int64_t vocabulary, channels;
     float init_std;
-    int32_t reserved; /* 0 */
+    coh_dtype dtype; /* of weight and y; 0 is f32 */
 } coh_embedding_attributes;
 extern COH_API const coh_op_kind coh_kind_embedding;
 

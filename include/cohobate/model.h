@@ -77,6 +77,9 @@ typedef struct coh_op_facts {
     /* one contiguous object from forward to backward; 0: none */
     size_t saved_bytes;
     size_t workspace_bytes[COH_PHASE_COUNT]; /* scratch, garbage on entry and after */
+    /* What forward may leave for backward and backward could compute again: one more object, given
+     * where the plan has room for it. 0: none. */
+    size_t cache_bytes;
     double flops[COH_PHASE_COUNT];
     double bytes[COH_PHASE_COUNT]; /* memory traffic; 0: the sum of its ports */
 } coh_op_facts;
@@ -113,6 +116,9 @@ typedef struct coh_call {
     int32_t microbatch;
     /* device queue; on the host the worker pool, see coh_parallel */
     void *queue;
+    /* cache_bytes that forward wrote, or NULL: the same bits either way. Forward and backward of one
+     * micro-batch are both given it, or neither. */
+    void *cache;
 } coh_call;
 
 typedef struct coh_port_mask {

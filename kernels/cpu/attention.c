@@ -202,36 +202,3 @@ void coh_kernel_attention_backward(void *queue, const coh_attention *attention)
 {
     coh_parallel(queue, attention->B * attention->H, backward_piece, (void *)attention);
 }
-
-/* ---- one step of a decoder ---- */
-
-static void decode_piece(void *argument, int64_t index)
-{
-    const coh_attention_decode *a = argument;
-    const coh_rows *row = coh_rows_get();
-    const int64_t b = index / a->H, offset = index % a->H * a->D, D = a->D, C = a->H * D;
-    const float *q = a->qkv + b * 3 * C + offset;
-    float *keys = a->keys + b * a->positions * C + offset;
-    float *values = a->values + b * a->positions * C + offset;
-    float *y = a->y + b * C + offset;
-    memcpy(keys + a->position * C, q + C, (size_t)D * sizeof(float));
-    memcpy(values + a->position * C, q + 2 * C, (size_t)D * sizeof(float));
-    memset(y, 0, (size_t)D * sizeof(float));
-
-    const float scale = 1.0f / sqrtf((float)D);
-    float max = -INFINITY, sum = 0.0f, scores[KEY_ROWS];
-    for (int64_t k0 = 0; k0 <= a->position; k0 += KEY_ROWS) {
-        const int64_t count = smaller(KEY_ROWS, a->position + 1 - k0);
-        for (int64_t k = 0; k < count; k++)
-            scores[k] = scale * row->dot(q, keys + (k0 + k) * C, D);
-        row->scale(y, row->softmax_exp(scores, count, &max, &sum), D);
-        for (int64_t k = 0; k < count; k++)
-            row->add_scaled(y, values + (k0 + k) * C, scores[k], D);
-    }
-    row->scale(y, 1.0f / sum, D);
-}
-
-void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode)
-{
-    coh_parallel(queue, decode->B * decode->H, decode_piece, (void *)decode);
-}

@@ -26,7 +26,7 @@ int64_t coh_kernel_classifier_logits(int64_t N, int64_t V)
 /* Tokens [n0, n0 + tokens) against table rows [v0, v0 + rows). */
 typedef struct logit_tile {
     const coh_classifier *c;
-    const float *weight; /* row v0 */
+    const void *weight; /* row v0 */
     int64_t n0, tokens, v0, rows;
     float gradient_scale;
 } logit_tile;
@@ -38,7 +38,7 @@ static void make_logits(void *queue, const logit_tile *tile)
                            .rows = tile->tokens,
                            .columns = tile->rows,
                            .depth = c->C,
-                           .a = c->x + tile->n0 * c->C,
+                           .a = coh_element_const(c->dtype, c->x, tile->n0 * c->C),
                            .b = tile->weight,
                            .a_stride = c->C,
                            .b_stride = c->C,
@@ -54,7 +54,7 @@ static void take_rows(void *argument, int64_t index)
     const int64_t end = smaller((index + 1) * SOFTMAX_ROWS, tile->tokens);
     for (int64_t i = index * SOFTMAX_ROWS; i < end; i++) {
         const int64_t n = tile->n0 + i, target = c->targets[n] - tile->v0;
-        const float *logits = c->logits + i * tile->rows;
+        const float *logits = (const float *)c->logits + i * tile->rows;
         coh_rows_get()->softmax_take(logits, tile->rows, &c->max[n], &c->sum[n]);
         if (target >= 0 && target < tile->rows)
             c->target_logit[n] = logits[target];
@@ -68,7 +68,7 @@ static void gradient_rows(void *argument, int64_t index)
     const int64_t end = smaller((index + 1) * SOFTMAX_ROWS, tile->tokens);
     for (int64_t i = index * SOFTMAX_ROWS; i < end; i++) {
         const int64_t n = tile->n0 + i, target = c->targets[n] - tile->v0;
-        float *logits = c->logits + i * tile->rows;
+        float *logits = (float *)c->logits + i * tile->rows;
         if (c->targets[n] < 0) {
             memset(logits, 0, (size_t)tile->rows * sizeof(float));
             continue;
@@ -98,7 +98,7 @@ static void spread_gradient(void *queue, const logit_tile *tile)
                                .a_stride = tile->rows,
                                .b_stride = c->C,
                                .c_stride = c->C,
-                               .c = c->dx + tile->n0 * c->C,
+                               .c = coh_element(c->dtype, c->dx, tile->n0 * c->C),
                                .adds = c->dx_adds || tile->v0 > 0 };
         coh_kernel_matmul(queue, &product);
     }
@@ -108,11 +108,12 @@ static void spread_gradient(void *queue, const logit_tile *tile)
                                .columns = c->C,
                                .depth = tile->tokens,
                                .a = c->logits,
-                               .b = c->x + tile->n0 * c->C,
+                               .b = coh_element_const(c->dtype, c->x, tile->n0 * c->C),
                                .a_stride = tile->rows,
                                .b_stride = c->C,
                                .c_stride = c->C,
-                               .c = c->dweight + (tile->v0 - c->row_begin) * c->C,
+                               .c = coh_element(c->dtype, c->dweight,
+                                                (tile->v0 - c->row_begin) * c->C),
                                .adds = c->dweight_adds || tile->n0 > 0 };
         coh_kernel_matmul(queue, &product);
     }
@@ -124,7 +125,7 @@ static void each_tile(void *queue, const coh_classifier *c,
     logit_tile tile = { .c = c, .gradient_scale = c->loss_scale / (float)c->N };
     for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += COH_ROW_BLOCK) {
         tile.rows = smaller(COH_ROW_BLOCK, c->row_end - tile.v0);
-        tile.weight = c->weight + (tile.v0 - c->row_begin) * c->C;
+        tile.weight = coh_element_const(c->dtype, c->weight, (tile.v0 - c->row_begin) * c->C);
         for (tile.n0 = 0; tile.n0 < c->N; tile.n0 += COH_TOKEN_CHUNK) {
             tile.tokens = smaller(COH_TOKEN_CHUNK, c->N - tile.n0);
             make_logits(queue, &tile);

@@ -7,21 +7,22 @@
 /* Written once, by choose(), before anybody reads it. */
 static struct {
     pthread_once_t once;
-    const coh_rows *rows;
+    const coh_rows *rows, *bf16_rows;
 } chosen = { .once = PTHREAD_ONCE_INIT };
 
-const coh_rows *coh_rows_of(const char *name)
+const coh_rows *coh_rows_of(const char *name, coh_dtype dtype)
 {
+    const int is_bf16 = dtype == COH_DTYPE_BF16;
     if (strcmp(name, "plain") == 0)
-        return &coh_rows_plain;
+        return is_bf16 ? &coh_rows_plain_bf16 : &coh_rows_plain_f32;
 #if defined(__x86_64__)
     if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
         __builtin_cpu_supports("fma"))
-        return &coh_rows_avx2;
+        return is_bf16 ? &coh_rows_avx2_bf16 : &coh_rows_avx2_f32;
     if (strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq"))
-        return &coh_rows_avx512;
+        return is_bf16 ? &coh_rows_avx512_bf16 : &coh_rows_avx512_f32;
 #endif
     return NULL;
 }
@@ -35,14 +36,15 @@ static const coh_rows *choose_rows(void)
         if (strcmp(highest, names[i]) == 0)
             first = i;
     for (size_t i = first; i < 3; i++)
-        if (coh_rows_of(names[i]) != NULL)
-            return coh_rows_of(names[i]);
-    return &coh_rows_plain;
+        if (coh_rows_of(names[i], COH_DTYPE_F32) != NULL)
+            return coh_rows_of(names[i], COH_DTYPE_F32);
+    return &coh_rows_plain_f32;
 }
 
 static void choose(void)
 {
     chosen.rows = choose_rows();
+    chosen.bf16_rows = coh_rows_of(chosen.rows->name, COH_DTYPE_BF16);
     coh_products_start(chosen.rows->name);
 }
 
@@ -51,10 +53,15 @@ void coh_kernels_start(void)
     pthread_once(&chosen.once, choose);
 }
 
-const coh_rows *coh_rows_get(void)
+const coh_rows *coh_rows_for(coh_dtype dtype)
 {
     coh_kernels_start();
-    return chosen.rows;
+    return dtype == COH_DTYPE_BF16 ? chosen.bf16_rows : chosen.rows;
+}
+
+const coh_rows *coh_rows_get(void)
+{
+    return coh_rows_for(COH_DTYPE_F32);
 }
 
 void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
@@ -63,17 +70,17 @@ void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, flo
     coh_rows_get()->adamw(step, work, grad, m, v, count);
 }
 
-double coh_kernel_square_sum(const float *x, int64_t count)
+double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count)
 {
-    return coh_rows_get()->square_sum(x, count);
+    return coh_rows_for(dtype)->square_sum(x, count);
 }
 
-void coh_kernel_add(float *to, const float *from, int64_t count)
+void coh_kernel_add(coh_dtype dtype, void *to, const void *from, int64_t count)
 {
-    coh_rows_get()->add(to, from, count);
+    coh_rows_for(dtype)->add(to, from, count);
 }
 
-int coh_kernel_all_finite(const float *x, int64_t count)
+int coh_kernel_all_finite(coh_dtype dtype, const void *x, int64_t count)
 {
-    return coh_rows_get()->all_finite(x, count);
+    return coh_rows_for(dtype)->all_finite(x, count);
 }

@@ -13,16 +13,20 @@
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/tile.h"
 
-extern const coh_rows coh_rows_plain;
+extern const coh_rows coh_rows_plain_f32, coh_rows_plain_bf16;
 #if defined(__x86_64__)
-extern const coh_rows coh_rows_avx2, coh_rows_avx512;
+extern const coh_rows coh_rows_avx2_f32, coh_rows_avx2_bf16;
+extern const coh_rows coh_rows_avx512_f32, coh_rows_avx512_bf16;
 #endif
 
-/* The table in use. */
+/* The table in use for tensors of this element type: f32 or bf16. */
+const coh_rows *coh_rows_for(coh_dtype dtype);
+
+/* The one for f32: what works on scratch. */
 const coh_rows *coh_rows_get(void);
 
 /* The table of an instruction set by name; NULL if it is unknown or this CPU
  * lacks it. For tests. */
-const coh_rows *coh_rows_of(const char *name);
+const coh_rows *coh_rows_of(const char *name, coh_dtype dtype);
 
 #endif

@@ -9,8 +9,9 @@
 /* One piece is one grain: 64 KiB of each operand, a few microseconds of work. */
 
 typedef struct pass {
-    float *to;
-    const float *from, *x;
+    coh_dtype dtype;
+    void *to;
+    const void *from, *x;
     int64_t count;
     int adds;
 } pass;
@@ -30,17 +31,20 @@ static void pass_grain(void *argument, int64_t index)
 {
     const pass *job = argument;
     const int64_t begin = index * COH_GRAIN_ELEMENTS, count = grain_elements(job->count, index);
+    void *to = coh_element(job->dtype, job->to, begin);
+    const void *from = coh_element_const(job->dtype, job->from, begin);
     if (job->adds)
-        coh_rows_get()->add(job->to + begin, job->from + begin, count);
+        coh_rows_for(job->dtype)->add(to, from, count);
     else
-        memcpy(job->to + begin, job->from + begin, (size_t)count * sizeof(float));
+        memcpy(to, from, (size_t)count * coh_dtype_bytes(job->dtype));
 }
 
-void coh_kernel_pass(void *queue, float *to, const float *from, int64_t count, int adds)
+void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
+                     int adds)
 {
     if (to == from)
         return;
-    pass job = { .to = to, .from = from, .count = count, .adds = adds };
+    pass job = { .dtype = dtype, .to = to, .from = from, .count = count, .adds = adds };
     coh_parallel(queue, grain_count(count), pass_grain, &job);
 }
 
@@ -48,12 +52,14 @@ static void gelu_grain(void *argument, int64_t index)
 {
     const pass *job = argument;
     const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_get()->gelu(job->to + begin, job->x + begin, grain_elements(job->count, index));
+    coh_rows_for(job->dtype)
+        ->gelu(coh_element(job->dtype, job->to, begin),
+               coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index));
 }
 
-void coh_kernel_gelu(void *queue, float *y, const float *x, int64_t count)
+void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
 {
-    pass job = { .to = y, .x = x, .count = count };
+    pass job = { .dtype = dtype, .to = y, .x = x, .count = count };
     coh_parallel(queue, grain_count(count), gelu_grain, &job);
 }
 
@@ -61,13 +67,16 @@ static void gelu_backward_grain(void *argument, int64_t index)
 {
     const pass *job = argument;
     const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_get()->gelu_backward(job->to + begin, job->from + begin, job->x + begin,
-                                  grain_elements(job->count, index), job->adds);
+    coh_rows_for(job->dtype)
+        ->gelu_backward(coh_element(job->dtype, job->to, begin),
+                        coh_element_const(job->dtype, job->from, begin),
+                        coh_element_const(job->dtype, job->x, begin),
+                        grain_elements(job->count, index), job->adds);
 }
 
-void coh_kernel_gelu_backward(void *queue, float *dx, const float *dy, const float *x,
+void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
                               int64_t count, int adds)
 {
-    pass job = { .to = dx, .from = dy, .x = x, .count = count, .adds = adds };
+    pass job = { .dtype = dtype, .to = dx, .from = dy, .x = x, .count = count, .adds = adds };
     coh_parallel(queue, grain_count(count), gelu_backward_grain, &job);
 }

@@ -31,11 +31,12 @@ static int64_t block_end(const coh_norm *norm, int64_t index)
 static void norm_block(void *argument, int64_t index)
 {
     const coh_norm *norm = argument;
-    const coh_rows *row = coh_rows_get();
+    const coh_rows *row = coh_rows_for(norm->dtype);
     const int64_t C = norm->C;
     for (int64_t n = index * BLOCK_ROWS; n < block_end(norm, index); n++)
-        row->norm(norm->y + n * C, norm->x + n * C, norm->weight, norm->bias, C, norm->epsilon,
-                  &norm->mean[n], &norm->rstd[n]);
+        row->norm(coh_element(norm->dtype, norm->y, n * C),
+                  coh_element_const(norm->dtype, norm->x, n * C), norm->weight, norm->bias, C,
+                  norm->epsilon, &norm->mean[n], &norm->rstd[n]);
 }
 
 void coh_kernel_norm(void *queue, const coh_norm *norm)
@@ -46,15 +47,15 @@ void coh_kernel_norm(void *queue, const coh_norm *norm)
 static void backward_block(void *argument, int64_t index)
 {
     const coh_norm *norm = argument;
-    const coh_rows *row = coh_rows_get();
+    const coh_rows *row = coh_rows_for(norm->dtype);
     const int64_t C = norm->C;
     float *partials = norm->partials + index * 2 * C;
     memset(partials, 0, (size_t)(2 * C) * sizeof(float));
     for (int64_t n = index * BLOCK_ROWS; n < block_end(norm, index); n++) {
         coh_norm_row one = {
-            .dx = norm->dx == NULL ? NULL : norm->dx + n * C,
-            .dy = norm->dy + n * C,
-            .x = norm->x + n * C,
+            .dx = norm->dx == NULL ? NULL : coh_element(norm->dtype, norm->dx, n * C),
+            .dy = coh_element_const(norm->dtype, norm->dy, n * C),
+            .x = coh_element_const(norm->dtype, norm->x, n * C),
             .weight = norm->weight,
             .mean = norm->mean[n],
             .rstd = norm->rstd[n],
@@ -67,18 +68,16 @@ static void backward_block(void *argument, int64_t index)
     }
 }
 
-static void fold_one(const coh_norm *norm, float *to, int adds, int64_t offset, int64_t width)
+/* Columns [begin, begin + width) of a sum whose partials stand `offset` into each block's. */
+static void fold_one(const coh_norm *norm, void *to, int adds, int64_t offset, int64_t begin,
+                     int64_t width)
 {
-    const coh_rows *row = coh_rows_get();
     float total[FOLD_COLUMNS] = { 0 };
     if (to == NULL)
         return;
     for (int64_t block = 0; block < block_count(norm->N); block++)
-        row->add(total, norm->partials + block * 2 * norm->C + offset, width);
-    if (adds)
-        row->add(to, total, width);
-    else
-        memcpy(to, total, (size_t)width * sizeof(float));
+        coh_rows_get()->add(total, norm->partials + block * 2 * norm->C + offset + begin, width);
+    coh_rows_for(norm->dtype)->put(coh_element(norm->dtype, to, begin), total, width, adds);
 }
 
 static void fold_columns(void *argument, int64_t index)
@@ -86,10 +85,8 @@ static void fold_columns(void *argument, int64_t index)
     const coh_norm *norm = argument;
     const int64_t begin = index * FOLD_COLUMNS, rest = norm->C - begin;
     const int64_t width = rest < FOLD_COLUMNS ? rest : FOLD_COLUMNS;
-    fold_one(norm, norm->dweight == NULL ? NULL : norm->dweight + begin, norm->dweight_adds, begin,
-             width);
-    fold_one(norm, norm->dbias == NULL ? NULL : norm->dbias + begin, norm->dbias_adds,
-             norm->C + begin, width);
+    fold_one(norm, norm->dweight, norm->dweight_adds, 0, begin, width);
+    fold_one(norm, norm->dbias, norm->dbias_adds, norm->C, begin, width);
 }
 
 void coh_kernel_norm_backward(void *queue, const coh_norm *norm)

@@ -65,7 +65,7 @@ static const refusal refusals[] = {
       ATTRIBUTES(coh_linear_attributes, 4),
       { F32(2, 3), F32(2, 1, 4) },
       "must agree" },
-    { &coh_kind_gelu, NULL, { I32(2, 3) }, "f32 is needed" },
+    { &coh_kind_gelu, NULL, { I32(2, 3) }, "f32 or bf16 is needed" },
     { &coh_kind_attention, ATTRIBUTES(coh_attention_attributes, 4), { F32(2, 3, 18) }, "4 heads" },
     { &coh_kind_attention,
       ATTRIBUTES(coh_attention_attributes, 0),

@@ -151,7 +151,7 @@ static void the_plain_product_is_right_on_every_instruction_set(void **state)
     static const int64_t shapes[][3] = { { 1, 1, 1 },    { 3, 31, 255 }, { 4, 32, 256 },
                                          { 5, 33, 257 }, { 9, 65, 515 }, { 13, 7, 1 } };
     for (int isa = 0; isa < 3; isa++)
-        for (size_t s = 0; s < 6 && coh_rows_of(names[isa]) != NULL; s++)
+        for (size_t s = 0; s < 6 && coh_rows_of(names[isa], COH_DTYPE_F32) != NULL; s++)
             for (int layout = 0; layout < 3; layout++)
                 for (int adds = 0; adds < 2; adds++) {
                     product p =
@@ -172,7 +172,7 @@ static void the_plain_product_is_right_on_every_instruction_set(void **state)
                                       .beta = (float)adds };
                     if (!adds)
                         memset(p.c, 0xff, (size_t)(p.M * p.N) * sizeof(float));
-                    coh_rows_of(names[isa])->matmul(&tile);
+                    coh_rows_of(names[isa], COH_DTYPE_F32)->matmul(&tile);
                     check(&p, 0.5, adds ? p.before : NULL, NULL);
                     drop(&p);
                 }
@@ -189,7 +189,7 @@ static void column_sums_are_right_and_can_be_added(void **state)
         float *x = normal(rows * columns, 7), *sums = normal(columns, 8),
               *before = normal(columns, 8);
         for (int adds = 1; adds >= 0; adds--) {
-            coh_kernel_column_sum(NULL, sums, x, rows, columns, adds);
+            coh_kernel_column_sum(NULL, COH_DTYPE_F32, sums, x, rows, columns, adds);
             for (int64_t j = 0; j < columns; j++) {
                 double sum = adds ? before[j] : 0.0, size = fabs(sum);
                 for (int64_t i = 0; i < rows; i++) {

@@ -83,7 +83,7 @@ static void lower_instruction_sets_and_thread_counts_change_no_bit(void **state)
     for (int plain = 0; plain < 2; plain++) {
         const answer first = ask("plain", plain ? "1" : "0", "1");
         for (int i = 0; i < 3; i++) {
-            if (coh_rows_of(isas[i]) == NULL) {
+            if (coh_rows_of(isas[i], COH_DTYPE_F32) == NULL) {
                 print_message("this CPU has no %s\n", isas[i]);
                 continue;
             }

@@ -75,7 +75,7 @@ static void square_sum_is_exact_to_double_rounding(void **state)
         long double sum = 0.0L;
         for (int64_t i = 0; i < counts[n]; i++)
             sum += (long double)a[i] * a[i];
-        assert_true(fabsl(coh_kernel_square_sum(a, counts[n]) - sum) <=
+        assert_true(fabsl(coh_kernel_square_sum(COH_DTYPE_F32, a, counts[n]) - sum) <=
                     (long double)counts[n] * 0x1p-53L * sum);
     }
 }
@@ -86,16 +86,16 @@ static void a_broken_number_is_found_wherever_it_stands(void **state)
     static const float broken[] = { NAN, -NAN, INFINITY, -INFINITY };
     fill_all();
     for (int n = 0; n < COUNTS; n++) {
-        assert_true(coh_kernel_all_finite(a, counts[n]));
+        assert_true(coh_kernel_all_finite(COH_DTYPE_F32, a, counts[n]));
         for (int64_t at = 0; at < counts[n]; at += 1 + counts[n] / 37) {
             const float kept = a[at];
             a[at] = broken[at % 4];
-            assert_false(coh_kernel_all_finite(a, counts[n]));
+            assert_false(coh_kernel_all_finite(COH_DTYPE_F32, a, counts[n]));
             a[at] = kept;
         }
     }
     const float largest[] = { 3.4028235e38f, -3.4028235e38f, 1e-45f, 0.0f };
-    assert_true(coh_kernel_all_finite(largest, 4));
+    assert_true(coh_kernel_all_finite(COH_DTYPE_F32, largest, 4));
 }
 
 /* softmax_again with shift 0 and factor 1 is the exponential itself. */
@@ -244,7 +244,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     uint64_t first = 0;
     int compared = 0;
     for (int isa = 0; isa < 3; isa++) {
-        const coh_rows *rows = coh_rows_of(isa_names[isa]);
+        const coh_rows *rows = coh_rows_of(isa_names[isa], COH_DTYPE_F32);
         if (rows == NULL) {
             print_message("this CPU has no %s\n", isa_names[isa]);
             continue;
@@ -267,8 +267,8 @@ static void every_instruction_set_gives_the_same_bits(void **state)
 static void an_unknown_instruction_set_is_not_found(void **state)
 {
     (void)state;
-    assert_null(coh_rows_of("vax"));
-    assert_non_null(coh_rows_of("plain"));
+    assert_null(coh_rows_of("vax", COH_DTYPE_F32));
+    assert_non_null(coh_rows_of("plain", COH_DTYPE_F32));
 }
 
 int main(void)

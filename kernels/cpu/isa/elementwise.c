@@ -1,85 +1,125 @@
-#include "kernels/cpu/isa/isa.h"
-
-#include <math.h>
+#include "kernels/cpu/isa/element.h"
 
 #include "kernels/cpu/isa/gelu.h"
-#include "kernels/cpu/isa/lanes.h"
 
-/* Loops without sums are plain: any width the compiler chooses gives the same bits. */
-
-void ROW(adamw)(const coh_adamw *step, float *restrict work, const float *restrict grad,
-                float *restrict m, float *restrict v, int64_t count)
+int ROW(all_finite)(const void *row, int64_t count)
 {
-    const coh_adamw s = *step;
-    const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
-    for (int64_t i = 0; i < count; i++) {
-        float g = s.scale * grad[i];
-        float first = s.beta1 * m[i] + rest1 * g;
-        float second = s.beta2 * v[i] + rest2 * (g * g);
-        float direction = (first / s.bias1) / (sqrtf(second / s.bias2) + s.epsilon);
-        m[i] = first;
-        v[i] = second;
-        work[i] -= s.rate * (direction + s.decay * work[i]);
-    }
-}
-
-int ROW(all_finite)(const float *x, int64_t count)
-{
+    const element *x = row;
     uint32_t broken = 0;
     for (int64_t i = 0; i < count; i++) {
+#if COH_ELEMENT_IS_BF16
+        const uint32_t bits = (uint32_t)x[i] << 16;
+#else
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof(bits));
+#endif
         broken |= (bits & 0x7f800000u) == 0x7f800000u;
     }
     return broken == 0;
 }
 
-void ROW(add)(float *restrict to, const float *restrict from, int64_t count)
+LANES_INLINE void sum_part(element *to, const element *a, const element *b, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        to[i] += from[i];
+    elements_give(to, count,
+                  lanes_add(elements_take(a, count, 0.0f), elements_take(b, count, 0.0f)));
 }
 
-void ROW(sum)(float *to, const float *a, const float *b, int64_t count)
+void ROW(sum)(void *out, const void *left, const void *right, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        to[i] = a[i] + b[i];
-}
-
-void ROW(add_scaled)(float *restrict to, const float *restrict from, float factor, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] += factor * from[i];
-}
-
-void ROW(scale)(float *x, float factor, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        x[i] *= factor;
-}
-
-void ROW(gelu)(float *y, const float *x, int64_t count)
-{
+    element *to = out;
+    const element *a = left, *b = right;
     int64_t i = 0;
     for (; i + COH_LANES <= count; i += COH_LANES)
-        lanes_store(y + i, gelu(lanes_load(x + i)));
+        sum_part(to + i, a + i, b + i, COH_LANES);
     if (i < count)
-        lanes_store_part(y + i, count - i, gelu(lanes_load_part(x + i, count - i, 0.0f)));
+        sum_part(to + i, a + i, b + i, count - i);
 }
 
-void ROW(gelu_backward)(float *dx, const float *dy, const float *x, int64_t count, int adds)
+void ROW(add)(void *to, const void *from, int64_t count)
 {
+    ROW(sum)(to, to, from, count);
+}
+
+LANES_INLINE void add_scaled_part(float *total, const element *from, lanes factor, int64_t count)
+{
+    lanes sum = count == COH_LANES ? lanes_load(total) : lanes_load_part(total, count, 0.0f);
+    sum = lanes_add(sum, lanes_multiply(factor, elements_take(from, count, 0.0f)));
+    if (count == COH_LANES)
+        lanes_store(total, sum);
+    else
+        lanes_store_part(total, count, sum);
+}
+
+void ROW(add_scaled)(float *total, const void *row, float factor, int64_t count)
+{
+    const element *from = row;
+    const lanes factors = lanes_all(factor);
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        add_scaled_part(total + i, from + i, factors, COH_LANES);
+    if (i < count)
+        add_scaled_part(total + i, from + i, factors, count - i);
+}
+
+void ROW(gather)(float *total, const void *row, int64_t count)
+{
+    const element *from = row;
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        lanes_store(total + i, lanes_add(lanes_load(total + i), elements_load(from + i)));
+    if (i < count) {
+        const int64_t rest = count - i;
+        lanes_store_part(total + i, rest,
+                         lanes_add(lanes_load_part(total + i, rest, 0.0f),
+                                   elements_load_part(from + i, rest, 0.0f)));
+    }
+}
+
+void ROW(put)(void *row, const float *total, int64_t count, int adds)
+{
+    element *to = row;
     int64_t i = 0;
     for (; i + COH_LANES <= count; i += COH_LANES) {
-        lanes slope = lanes_multiply(lanes_load(dy + i), gelu_slope(lanes_load(x + i)));
-        lanes_store(dx + i, adds ? lanes_add(lanes_load(dx + i), slope) : slope);
+        const lanes sum = lanes_load(total + i);
+        elements_store(to + i, adds ? lanes_add(elements_load(to + i), sum) : sum);
     }
-    int64_t rest = count - i;
-    if (rest > 0) {
-        lanes slope = lanes_multiply(lanes_load_part(dy + i, rest, 0.0f),
-                                     gelu_slope(lanes_load_part(x + i, rest, 0.0f)));
+    if (i < count) {
+        const int64_t rest = count - i;
+        lanes sum = lanes_load_part(total + i, rest, 0.0f);
         if (adds)
-            slope = lanes_add(lanes_load_part(dx + i, rest, 0.0f), slope);
-        lanes_store_part(dx + i, rest, slope);
+            sum = lanes_add(elements_load_part(to + i, rest, 0.0f), sum);
+        elements_store_part(to + i, rest, sum);
     }
+}
+
+void ROW(gelu)(void *out, const void *row, int64_t count)
+{
+    element *y = out;
+    const element *x = row;
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        elements_store(y + i, gelu(elements_load(x + i)));
+    if (i < count)
+        elements_store_part(y + i, count - i, gelu(elements_load_part(x + i, count - i, 0.0f)));
+}
+
+LANES_INLINE void gelu_backward_part(element *dx, const element *dy, const element *x,
+                                     int64_t count, int adds)
+{
+    lanes slope =
+        lanes_multiply(elements_take(dy, count, 0.0f), gelu_slope(elements_take(x, count, 0.0f)));
+    if (adds)
+        slope = lanes_add(elements_take(dx, count, 0.0f), slope);
+    elements_give(dx, count, slope);
+}
+
+void ROW(gelu_backward)(void *out, const void *gradient, const void *row, int64_t count, int adds)
+{
+    element *dx = out;
+    const element *dy = gradient, *x = row;
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        gelu_backward_part(dx + i, dy + i, x + i, COH_LANES, adds);
+    if (i < count)
+        gelu_backward_part(dx + i, dy + i, x + i, count - i, adds);
 }

@@ -25,6 +25,7 @@
 
 typedef float vector __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
 typedef uint32_t vector_bits __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
+typedef uint16_t vector_halves __attribute__((vector_size(COH_VECTOR_FLOATS * 2)));
 typedef struct lanes {
     vector part[COH_VECTORS];
 } lanes;
@@ -62,14 +63,22 @@ LANES_INLINE void lanes_store(float *to, lanes a)
     memcpy(to, &a, sizeof(a));
 }
 
+/* Lanes from `count` on become `fill`. */
+LANES_INLINE lanes lanes_keep(lanes a, int64_t count, float fill)
+{
+    float x[COH_LANES];
+    lanes_store(x, a);
+    for (int j = 0; j < COH_LANES; j++)
+        x[j] = j < count ? x[j] : fill;
+    return lanes_load(x);
+}
+
 /* The last `count` < 16 elements of a row; the other lanes hold `fill`. */
 LANES_INLINE lanes lanes_load_part(const float *from, int64_t count, float fill)
 {
-    float padded[COH_LANES];
-    for (int j = 0; j < COH_LANES; j++)
-        padded[j] = fill;
+    float padded[COH_LANES] = { 0 };
     memcpy(padded, from, (size_t)count * sizeof(float));
-    return lanes_load(padded);
+    return lanes_keep(lanes_load(padded), count, fill);
 }
 
 LANES_INLINE void lanes_store_part(float *to, int64_t count, lanes a)
@@ -77,6 +86,33 @@ LANES_INLINE void lanes_store_part(float *to, int64_t count, lanes a)
     float padded[COH_LANES];
     lanes_store(padded, a);
     memcpy(to, padded, (size_t)count * sizeof(float));
+}
+
+/* bf16 is the upper half of a float: widening is exact. */
+LANES_INLINE lanes lanes_widen(const uint16_t *from)
+{
+    lanes out;
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector_halves half;
+        memcpy(&half, from + k * COH_VECTOR_FLOATS, sizeof(half));
+        out.part[k] = (vector)(__builtin_convertvector(half, vector_bits) << 16);
+    }
+    return out;
+}
+
+/* To nearest, ties to even, in integers: adding 0x7fff and the last bit kept carries where it must
+ * be rounded up, into the exponent if need be (what is beyond the largest becomes infinity). That
+ * carry would turn some NaNs into numbers: they become quiet and are cut off instead. */
+LANES_INLINE void lanes_narrow(uint16_t *to, lanes a)
+{
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector_bits bits = (vector_bits)a.part[k];
+        vector_bits rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+        vector_bits is_nan = (vector_bits)(a.part[k] != a.part[k]);
+        rounded = (is_nan & (bits | 0x400000u)) | (~is_nan & rounded);
+        vector_halves half = __builtin_convertvector(rounded >> 16, vector_halves);
+        memcpy(to + k * COH_VECTOR_FLOATS, &half, sizeof(half));
+    }
 }
 
 #define LANES_BINARY(name, expression)                                                             \

@@ -5,8 +5,12 @@
 #define TEXT_OF(isa) #isa
 #define TEXT(isa)    TEXT_OF(isa)
 
-const coh_rows COH_ISA_EXPAND(coh_rows, COH_ISA) = { .name = TEXT(COH_ISA),
+const coh_rows COH_ISA_EXPAND(COH_ISA_EXPAND(coh_rows, COH_ISA),
+                              COH_ELEMENT) = { .name = TEXT(COH_ISA),
+#define FIELD(row) .row = FLOAT_ROW(row),
+                                               COH_FLOAT_ROW_LIST(FIELD)
+#undef FIELD
 #define FIELD(row) .row = ROW(row),
-                                                     COH_ROW_LIST(FIELD)
+                                                   COH_ROW_LIST(FIELD)
 #undef FIELD
 };

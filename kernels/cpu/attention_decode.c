@@ -1,0 +1,73 @@
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cohobate/model.h"
+#include "kernels/cpu/dispatch.h"
+
+/* One query of one head: scores of KEY_ROWS keys at a time with a running maximum and sum, as
+ * attention does for whole sequences. y is summed in f32, a strip of the head's width at a time; a
+ * head wider than a strip makes its scores again for each. */
+#define KEY_ROWS   256
+#define HEAD_STRIP 128
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One head of one sequence: rows of stride C in keys and values. */
+typedef struct decode_head {
+    coh_dtype dtype;
+    int64_t C, D, last; /* attends over rows 0..last */
+    const void *q, *keys, *values;
+    void *y;
+} decode_head;
+
+static void attend_strip(const decode_head *one, int64_t d, int64_t width)
+{
+    const coh_rows *row = coh_rows_for(one->dtype);
+    const float scale = 1.0f / sqrtf((float)one->D);
+    float max = -INFINITY, sum = 0.0f, scores[KEY_ROWS], total[HEAD_STRIP] = { 0 };
+    for (int64_t k0 = 0; k0 <= one->last; k0 += KEY_ROWS) {
+        const int64_t count = smaller(KEY_ROWS, one->last + 1 - k0);
+        for (int64_t k = 0; k < count; k++)
+            scores[k] =
+                scale * row->dot(one->q,
+                                 coh_element_const(one->dtype, one->keys, (k0 + k) * one->C),
+                                 one->D);
+        row->scale(total, row->softmax_exp(scores, count, &max, &sum), width);
+        for (int64_t k = 0; k < count; k++)
+            row->add_scaled(total,
+                            coh_element_const(one->dtype, one->values, (k0 + k) * one->C + d),
+                            scores[k], width);
+    }
+    row->scale(total, 1.0f / sum, width);
+    row->put(coh_element(one->dtype, one->y, d), total, width, 0);
+}
+
+static void decode_piece(void *argument, int64_t index)
+{
+    const coh_attention_decode *a = argument;
+    const coh_dtype dtype = a->dtype;
+    const int64_t b = index / a->H, offset = index % a->H * a->D, D = a->D, C = a->H * D;
+    const int64_t cached = b * a->positions * C + offset;
+    const size_t head_bytes = (size_t)D * coh_dtype_bytes(dtype);
+    decode_head one = { .dtype = dtype, .C = C, .D = D, .last = a->position };
+    one.q = coh_element_const(dtype, a->qkv, b * 3 * C + offset);
+    one.keys = coh_element(dtype, a->keys, cached);
+    one.values = coh_element(dtype, a->values, cached);
+    one.y = coh_element(dtype, a->y, b * C + offset);
+    memcpy(coh_element(dtype, a->keys, cached + a->position * C),
+           coh_element_const(dtype, one.q, C), head_bytes);
+    memcpy(coh_element(dtype, a->values, cached + a->position * C),
+           coh_element_const(dtype, one.q, 2 * C), head_bytes);
+    for (int64_t d = 0; d < D; d += HEAD_STRIP)
+        attend_strip(&one, d, smaller(HEAD_STRIP, D - d));
+}
+
+void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode)
+{
+    coh_parallel(queue, decode->B * decode->H, decode_piece, (void *)decode);
+}

@@ -1,0 +1,45 @@
+#include "kernels/kernels.h"
+
+#include "cohobate/model.h"
+#include "kernels/cpu/dispatch.h"
+
+/* Bound by bytes. A strip of columns is one piece, so that each sum has one order: blocks of rows
+ * first, then their sums, for the error grows with rows / 64 + 64, not with rows. */
+#define SUM_COLUMNS 128
+#define SUM_ROWS    64
+
+typedef struct column_sum {
+    coh_dtype dtype;
+    void *sums;
+    const void *x;
+    int64_t rows, columns;
+    int adds;
+} column_sum;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void sum_columns(void *argument, int64_t index)
+{
+    const column_sum *job = argument;
+    const coh_rows *row = coh_rows_for(job->dtype);
+    const int64_t j = index * SUM_COLUMNS, width = smaller(SUM_COLUMNS, job->columns - j);
+    float total[SUM_COLUMNS] = { 0 };
+    for (int64_t begin = 0; begin < job->rows; begin += SUM_ROWS) {
+        const int64_t end = smaller(begin + SUM_ROWS, job->rows);
+        float block[SUM_COLUMNS] = { 0 };
+        for (int64_t i = begin; i < end; i++)
+            row->gather(block, coh_element_const(job->dtype, job->x, i * job->columns + j), width);
+        coh_rows_get()->add(total, block, width);
+    }
+    row->put(coh_element(job->dtype, job->sums, j), total, width, job->adds);
+}
+
+void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
+                           int64_t columns, int adds)
+{
+    column_sum job = { dtype, sums, x, rows, columns, adds };
+    coh_parallel(queue, (columns + SUM_COLUMNS - 1) / SUM_COLUMNS, sum_columns, &job);
+}

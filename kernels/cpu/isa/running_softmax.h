@@ -1,0 +1,21 @@
+/* running_softmax.h - what the loops over scores share: exponentials from a maximum, and by how
+ * much sums shrink when the maximum rises. */
+#ifndef COH_KERNELS_CPU_ISA_RUNNING_SOFTMAX_H
+#define COH_KERNELS_CPU_ISA_RUNNING_SOFTMAX_H
+
+#include <math.h>
+
+#include "kernels/cpu/isa/lanes.h"
+
+LANES_INLINE lanes exp_from(lanes score, float max)
+{
+    return lanes_exp(lanes_subtract(score, lanes_all(max)));
+}
+
+/* exp(old - now), also when nothing came before. */
+LANES_INLINE float shrink(float old_max, float max)
+{
+    return old_max == -INFINITY ? 0.0f : vector_exp(vector_all(old_max - max))[0];
+}
+
+#endif
