@@ -1,21 +1,33 @@
 #include "base/pool.h"
 
-#include <pthread.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
 
-/* A worker enters a job under the lock and leaves it under the lock; the caller returns once no
- * worker is inside. So a worker that wakes late finds the job closed and touches nothing of it, and
- * nobody waits for a worker that never woke. */
+/* One job at a time, and two numbers of it: pieces not taken, pieces not done.
+ *
+ *   caller   left = unfinished = n, jobs + 1   takes pieces ..., waits until unfinished is 0
+ *   worker                                     takes pieces ..., unfinished - (what it did)
+ *
+ * Taking is one subtraction from `left`: whoever finds it above 0 owns a piece of the job that is
+ * open now, and that job stays open, its fields unchanged, until the owner takes what it did off
+ * `unfinished`. A thread that finds no piece has touched nothing that anybody waits for. */
 
-/* About 5 us: kernel calls of one operator follow one another closer than that, and waking a
- * sleeper costs tens of microseconds. Longer spins take the core from the disk lanes. */
-#define SPIN_COUNT 256
+/* How long a waiter looks before it sleeps. A wake-up costs 4 us of the waker and 4 to 15 us until
+ * the sleeper runs (benchmarks/pool.c prints what a job costs); waiting a few times that costs
+ * little where it is in vain, and the calls of one step follow one another closer than that. */
+#define PATIENCE_NS 30000u
+/* Looks between two readings of the clock. */
+#define LOOKS 8
 
 typedef struct worker {
     coh_pool *pool;
@@ -27,19 +39,24 @@ struct coh_pool {
     int thread_count;
     int started; /* workers to join */
     worker *workers;
+    uint64_t patience_ns; /* 0 where there are more threads than cores */
 
-    pthread_mutex_t lock;
-    pthread_cond_t work, quiet;
-    /* Under the lock; generation, inside and stop are also read without it while spinning. */
+    /* The caller writes them while no piece is left or unfinished. */
     coh_pool_piece piece;
     void *argument;
     int64_t piece_count;
-    int open, sleeping;
     _Atomic int stop;
-    _Atomic int inside;          /* workers between enter and leave */
-    _Atomic uint64_t generation; /* raised when a job opens */
-    char padding[64];            /* keeps what spinners read off the line that workers write */
-    _Atomic int64_t next;        /* the next piece to hand out */
+
+    /* A line apart from one another: spinners read `jobs` and `unfinished`, all write `left`. */
+    char line_before[64];
+    _Atomic uint32_t jobs;     /* raised when a job opens and at stop; a futex */
+    _Atomic uint32_t sleeping; /* workers asleep on jobs, or about to be */
+    char line_between[64];
+    _Atomic int64_t left; /* below 0: as many looked in vain */
+    char line_behind[64];
+    _Atomic int64_t unfinished;
+    _Atomic uint32_t ends; /* raised when a job ends and its caller sleeps; a futex */
+    _Atomic int caller_sleeps;
 };
 
 static void pause_briefly(void)
@@ -51,55 +68,91 @@ static void pause_briefly(void)
 #endif
 }
 
-static void work_pieces(coh_pool *pool, coh_pool_piece piece, void *argument, int64_t piece_count)
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen)
 {
-    for (;;) {
-        int64_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
-        if (index >= piece_count)
-            return;
-        piece(argument, index);
-    }
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-/* Waits for a job newer than *seen; 0 when the pool stops. */
-static int wait_for_job(coh_pool *pool, uint64_t *seen)
+static void wake(_Atomic uint32_t *word, uint32_t count)
 {
-    for (int i = 0; i < SPIN_COUNT; i++) {
-        if (atomic_load_explicit(&pool->generation, memory_order_acquire) != *seen ||
-            atomic_load_explicit(&pool->stop, memory_order_acquire))
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static int has_new_job(const coh_pool *pool, uint32_t seen)
+{
+    return atomic_load(&pool->jobs) != seen;
+}
+
+static int is_finished(const coh_pool *pool, uint32_t unused)
+{
+    (void)unused;
+    return atomic_load(&pool->unfinished) == 0;
+}
+
+/* 1: it came while we looked. */
+static int look_for(int (*has_come)(const coh_pool *, uint32_t), const coh_pool *pool,
+                    uint32_t seen)
+{
+    uint64_t begin_ns = 0;
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (has_come(pool, seen))
+                return 1;
+            pause_briefly();
+        }
+        if (begin_ns == 0)
+            begin_ns = coh_clock_ns();
+    } while (coh_clock_ns() - begin_ns < pool->patience_ns);
+    return 0;
+}
+
+/* Runs pieces until none is left. Returns how many: the job of all of them, which cannot end before
+ * they are taken off `unfinished`. */
+static int64_t work_pieces(coh_pool *pool)
+{
+    int64_t done = 0;
+    while (atomic_load_explicit(&pool->left, memory_order_relaxed) > 0) {
+        int64_t left = atomic_fetch_sub_explicit(&pool->left, 1, memory_order_acquire);
+        if (left <= 0)
             break;
-        pause_briefly();
+        pool->piece(pool->argument, pool->piece_count - left);
+        done++;
     }
-    pthread_mutex_lock(&pool->lock);
-    while (atomic_load(&pool->generation) == *seen && !atomic_load(&pool->stop)) {
-        pool->sleeping++;
-        pthread_cond_wait(&pool->work, &pool->lock);
-        pool->sleeping--;
-    }
-    *seen = atomic_load(&pool->generation);
-    return !atomic_load(&pool->stop); /* holds the lock */
+    return done;
+}
+
+/* 1: nothing of the job is unfinished. */
+static int take_off(coh_pool *pool, int64_t done)
+{
+    return atomic_fetch_sub(&pool->unfinished, done) == done;
+}
+
+/* ---- the workers ---- */
+
+/* The caller raises `jobs` and then reads `sleeping`; the worker raises `sleeping` and then the
+ * kernel compares `jobs`: in one total order, so one of the two sees the other. */
+static void sleep_until_job(coh_pool *pool, uint32_t seen)
+{
+    atomic_fetch_add(&pool->sleeping, 1);
+    sleep_on(&pool->jobs, seen);
+    atomic_fetch_sub(&pool->sleeping, 1);
 }
 
 static void *worker_main(void *context)
 {
     coh_pool *pool = ((worker *)context)->pool;
-    uint64_t seen = 0;
-    while (wait_for_job(pool, &seen)) {
-        if (pool->open) {
-            coh_pool_piece piece = pool->piece;
-            void *argument = pool->argument;
-            int64_t piece_count = pool->piece_count;
-            atomic_fetch_add(&pool->inside, 1);
-            pthread_mutex_unlock(&pool->lock);
-            work_pieces(pool, piece, argument, piece_count);
-            pthread_mutex_lock(&pool->lock);
-            if (atomic_fetch_sub(&pool->inside, 1) == 1 && !pool->open)
-                pthread_cond_signal(&pool->quiet);
+    for (;;) {
+        uint32_t seen = atomic_load(&pool->jobs);
+        if (atomic_load(&pool->stop))
+            return NULL;
+        int64_t done = work_pieces(pool);
+        if (done > 0 && take_off(pool, done) && atomic_load(&pool->caller_sleeps)) {
+            atomic_fetch_add(&pool->ends, 1);
+            wake(&pool->ends, 1);
         }
-        pthread_mutex_unlock(&pool->lock);
+        if (!look_for(has_new_job, pool, seen))
+            sleep_until_job(pool, seen);
     }
-    pthread_mutex_unlock(&pool->lock);
-    return NULL;
 }
 
 static coh_status start_workers(coh_pool *pool)
@@ -127,6 +180,16 @@ static coh_status start_workers(coh_pool *pool)
     return COH_OK;
 }
 
+/* Whoever looks takes a core. Where there are fewer cores than threads, somebody who has a piece
+ * waits for that core. */
+static uint64_t choose_patience(int thread_count)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) < thread_count)
+        return 0;
+    return PATIENCE_NS;
+}
+
 coh_status coh_pool_create(int thread_count, coh_pool **out_pool)
 {
     *out_pool = NULL;
@@ -136,9 +199,7 @@ coh_status coh_pool_create(int thread_count, coh_pool **out_pool)
     coh_pool *pool = NULL;
     COH_TRY(COH_ALLOC(1, &pool));
     pool->thread_count = thread_count;
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->work, NULL);
-    pthread_cond_init(&pool->quiet, NULL);
+    pool->patience_ns = choose_patience(thread_count);
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(thread_count, &pool->workers), failed);
     COH_TRY_GOTO(status, start_workers(pool), failed);
@@ -153,45 +214,43 @@ void coh_pool_destroy(coh_pool *pool)
 {
     if (pool == NULL)
         return;
-    pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->stop, 1);
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
+    atomic_fetch_add(&pool->jobs, 1);
+    wake(&pool->jobs, (uint32_t)pool->thread_count);
     for (int i = 0; i < pool->started; i++)
         pthread_join(pool->workers[i].thread, NULL);
-    pthread_cond_destroy(&pool->quiet);
-    pthread_cond_destroy(&pool->work);
-    pthread_mutex_destroy(&pool->lock);
     coh_free(pool->workers);
     coh_free(pool);
 }
 
+/* ---- the caller ---- */
+
 static void open_job(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, void *argument)
 {
-    pthread_mutex_lock(&pool->lock);
     pool->piece = piece;
     pool->argument = argument;
     pool->piece_count = piece_count;
-    pool->open = 1;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    atomic_fetch_add(&pool->generation, 1);
-    int64_t wanted = piece_count - 1;
-    int wake = pool->sleeping < wanted ? pool->sleeping : (int)wanted;
-    for (int i = 0; i < wake; i++)
-        pthread_cond_signal(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
+    atomic_store_explicit(&pool->unfinished, piece_count, memory_order_relaxed);
+    atomic_store_explicit(&pool->left, piece_count, memory_order_release);
+    atomic_fetch_add(&pool->jobs, 1);
+    uint32_t sleeping = atomic_load(&pool->sleeping);
+    if (sleeping > 0)
+        wake(&pool->jobs, piece_count <= sleeping ? (uint32_t)piece_count - 1 : sleeping);
 }
 
-static void close_job(coh_pool *pool)
+/* Looks, then sleeps: a core that we leave is one that a worker with a piece can have. */
+static void wait_for_end(coh_pool *pool)
 {
-    for (int i = 0; i < SPIN_COUNT && atomic_load_explicit(&pool->inside, memory_order_acquire);
-         i++)
-        pause_briefly();
-    pthread_mutex_lock(&pool->lock);
-    pool->open = 0;
-    while (atomic_load(&pool->inside) > 0)
-        pthread_cond_wait(&pool->quiet, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    if (look_for(is_finished, pool, 0))
+        return;
+    atomic_store(&pool->caller_sleeps, 1); /* before the look; the worker looks at it after */
+    for (;;) {
+        uint32_t seen = atomic_load(&pool->ends);
+        if (is_finished(pool, 0))
+            break;
+        sleep_on(&pool->ends, seen);
+    }
+    atomic_store(&pool->caller_sleeps, 0);
 }
 
 void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, void *argument)
@@ -202,8 +261,8 @@ void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, voi
         return;
     }
     open_job(pool, piece_count, piece, argument);
-    work_pieces(pool, piece, argument, piece_count);
-    close_job(pool);
+    if (!take_off(pool, work_pieces(pool)))
+        wait_for_end(pool);
 }
 
 int coh_pool_thread_count(const coh_pool *pool)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/pool.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
@@ -112,6 +113,25 @@ static void pieces_run_at_the_same_time(void **state)
     pthread_barrier_init(&barrier, NULL, 3);
     for (int i = 0; i < 50; i++)
         coh_pool_run(pool, 3, meet, &barrier);
+    pthread_barrier_destroy(&barrier);
+    coh_pool_destroy(pool);
+}
+
+/* Between two jobs the workers look on, go to sleep or are about to: every pause from none to longer
+ * than they look. A wake-up lost at any of these ends in a hang. */
+static void a_worker_is_found_looking_falling_asleep_or_asleep(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    pthread_barrier_t barrier;
+    assert_int_equal(coh_pool_create(2, &pool), COH_OK);
+    pthread_barrier_init(&barrier, NULL, 2);
+    for (uint64_t pause_ns = 0; pause_ns < 80000; pause_ns += 100) {
+        uint64_t begin_ns = coh_clock_ns();
+        while (coh_clock_ns() - begin_ns < pause_ns)
+            ;
+        coh_pool_run(pool, 2, meet, &barrier);
+    }
     pthread_barrier_destroy(&barrier);
     coh_pool_destroy(pool);
 }
@@ -262,6 +282,7 @@ int main(void)
         cmocka_unit_test(no_pool_runs_in_the_caller),
         cmocka_unit_test(jobs_in_quick_succession_never_mix),
         cmocka_unit_test(pieces_run_at_the_same_time),
+        cmocka_unit_test(a_worker_is_found_looking_falling_asleep_or_asleep),
         cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
         cmocka_unit_test(a_thread_has_room_for_tiles_whatever_the_limit),
