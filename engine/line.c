@@ -121,6 +121,9 @@ static void set_port(coh_call *call, const coh_bound_port *bound)
     case COH_ROLE_SAVED:
         call->saved = bound->view.data;
         return;
+    case COH_ROLE_CACHE:
+        call->cache = bound->view.data;
+        return;
     case COH_ROLE_WORKSPACE:
         call->workspace = bound->view.data;
         return;

@@ -150,9 +150,12 @@ static coh_status check_facts(const coh_graph_op_entry *op)
                             first, i);
     }
     uint64_t most = (uint64_t)1 << 48;
-    if (op->facts.saved_bytes > most || op->facts.workspace_bytes[0] > most ||
-        op->facts.workspace_bytes[1] > most)
-        return coh_fail(COH_ERR_SHAPE, "saved or workspace bytes above 2^48");
+    if (op->facts.saved_bytes > most || op->facts.cache_bytes > most ||
+        op->facts.workspace_bytes[0] > most || op->facts.workspace_bytes[1] > most)
+        return coh_fail(COH_ERR_SHAPE, "saved, cache or workspace bytes above 2^48");
+    if (!(op->facts.cache_saves_flops >= 0 &&
+          op->facts.cache_saves_flops <= op->facts.flops[COH_PHASE_BACKWARD]))
+        return coh_fail(COH_ERR_SHAPE, "a cache saves from none to all flops of backward");
     if (op->kind.is_loss && coh_shape_elements(&op->facts.output[0]) != 1)
         return coh_fail(COH_ERR_SHAPE, "a loss has one element");
     return COH_OK;

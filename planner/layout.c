@@ -12,6 +12,7 @@ typedef struct builder {
     const coh_graph *graph;
     const coh_plan_options *options;
     uint64_t chunk_bytes;
+    int with_cache;
     coh_layout *layout;
     coh_object_map *map;
     size_t object_capacity, chunk_capacity, parameter_capacity, group_capacity;
@@ -369,8 +370,12 @@ static coh_status add_operator_objects(builder *b)
             COH_TRY(add_plain(b, COH_STREAM_KEPT, (int32_t)i,
                               coh_shape_bytes(&op->facts.state[port]), 1,
                               &b->map->kept[coh_port_index((int32_t)i, port)]));
+        b->map->cache[i] = -1;
         if (!b->map->runs_backward[i])
             continue;
+        if (b->with_cache)
+            COH_TRY(add_plain(b, COH_STREAM_CACHE, (int32_t)i, op->facts.cache_bytes, 0,
+                              &b->map->cache[i]));
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
                           op->facts.workspace_bytes[COH_PHASE_BACKWARD], 0,
                           &b->map->workspace[COH_PHASE_BACKWARD][i]));
@@ -412,6 +417,7 @@ static coh_status allocate_map(builder *b)
     COH_TRY(COH_ALLOC(graph->tensor_count, &map->activation));
     COH_TRY(COH_ALLOC(graph->tensor_count, &map->gradient));
     COH_TRY(COH_ALLOC(graph->op_count, &map->saved));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->cache));
     COH_TRY(COH_ALLOC(graph->op_count, &map->workspace[COH_PHASE_FORWARD]));
     COH_TRY(COH_ALLOC(graph->op_count, &map->workspace[COH_PHASE_BACKWARD]));
     COH_TRY(COH_ALLOC(ports, &map->input_scratch));
@@ -439,7 +445,8 @@ static coh_status build_all(builder *b)
 }
 
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
-                            uint64_t chunk_bytes, coh_layout *out_layout, coh_object_map *out_map)
+                            uint64_t chunk_bytes, int with_cache, coh_layout *out_layout,
+                            coh_object_map *out_map)
 {
     *out_layout = (coh_layout){ 0 };
     *out_map = (coh_object_map){ 0 };
@@ -450,6 +457,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
     builder b = { .graph = graph,
                   .options = options,
                   .chunk_bytes = chunk_bytes / GRAIN_BYTES * GRAIN_BYTES,
+                  .with_cache = with_cache,
                   .layout = out_layout,
                   .map = out_map };
     if (b.chunk_bytes == 0)
@@ -469,6 +477,7 @@ void coh_object_map_fini(coh_object_map *map)
     coh_free(map->activation);
     coh_free(map->gradient);
     coh_free(map->saved);
+    coh_free(map->cache);
     coh_free(map->workspace[COH_PHASE_FORWARD]);
     coh_free(map->workspace[COH_PHASE_BACKWARD]);
     coh_free(map->input_scratch);

@@ -19,7 +19,7 @@
 /* Objects of graph things; -1 where there is none. Beside the layout, for the planner's own use. */
 typedef struct coh_object_map {
     int32_t *activation, *gradient;      /* by tensor */
-    int32_t *saved;                      /* by operator */
+    int32_t *saved, *cache;              /* by operator */
     int32_t *workspace[COH_PHASE_COUNT]; /* by operator */
     int32_t *input_scratch,
         *parameter_scratch;       /* by operator x port: gradients on the way to an ADD,
@@ -34,10 +34,12 @@ typedef struct coh_object_map {
 
 /* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train).
  * `chunk_bytes`: of f32 work; a chunk of bf16 work has as many elements and half the bytes.
+ * `with_cache`: optional caches from forward to backward exist.
  * The layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena
  * sizes come later. */
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
-                            uint64_t chunk_bytes, coh_layout *out_layout, coh_object_map *out_map);
+                            uint64_t chunk_bytes, int with_cache, coh_layout *out_layout,
+                            coh_object_map *out_map);
 void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */
 
 /* Index in input_scratch or parameter_scratch, and kept. */

@@ -196,6 +196,21 @@ static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, co
     return coh_lower_bind(w, role, 0, 0, &shape);
 }
 
+/* Is the operator given its cache? Not where its block runs forward twice, and only where a backward
+ * follows. */
+static int has_cache(const coh_lower_writer *w, int32_t index)
+{
+    int is_recomputed = w->graph->ops[index].block >= 0 &&
+                        coh_graph_blocks_before(w->graph, (size_t)index) < w->recompute;
+    return w->map->cache[index] >= 0 && !is_recomputed && w->sheet->kind == COH_PROGRAM_BODY;
+}
+
+static coh_status cache_port(coh_lower_writer *w, int32_t index, int access)
+{
+    return bytes_port(w, has_cache(w, index) ? w->map->cache[index] : -1, access, COH_ROLE_CACHE,
+                      w->graph->ops[index].facts.cache_bytes);
+}
+
 static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
                                int32_t microbatch, row_range rows)
 {
@@ -221,6 +236,7 @@ static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t i
     }
     COH_TRY(bytes_port(w, w->map->saved[index], writes_or_adds(rows, 0), COH_ROLE_SAVED,
                        op->facts.saved_bytes));
+    COH_TRY(cache_port(w, index, writes_or_adds(rows, 0)));
     return bytes_port(w, w->map->workspace[COH_PHASE_FORWARD][index], COH_ACCESS_WRITE,
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_FORWARD]);
 }
@@ -355,6 +371,7 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
     COH_TRY(backward_reads(w, index, microbatch, rows));
     COH_TRY(bytes_port(w, w->map->saved[index], COH_ACCESS_READ, COH_ROLE_SAVED,
                        op->facts.saved_bytes));
+    COH_TRY(cache_port(w, index, COH_ACCESS_BOTH));
     COH_TRY(input_grad_ports(w, index, rows));
     COH_TRY(parameter_grad_ports(w, index, rows));
     return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index], COH_ACCESS_WRITE,
@@ -495,13 +512,28 @@ static int64_t rows_per_pass(const coh_lower_writer *w, int32_t index, int64_t *
     return 0;
 }
 
+/* What the newest line, a call on these rows, costs: the simulator's measure. */
+static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, row_range rows)
+{
+    const coh_op_facts *facts = &w->graph->ops[op].facts;
+    double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
+    coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
+    int is_cached = has_cache(w, op);
+    line->flops = facts->flops[phase] * share;
+    if (is_cached && phase == COH_PHASE_BACKWARD)
+        line->flops -= facts->cache_saves_flops * share;
+    double passes = phase == COH_PHASE_BACKWARD ? 2 : 1; /* over the cache */
+    double bytes = facts->bytes[phase] + (is_cached ? passes * (double)facts->cache_bytes : 0);
+    if (facts->bytes[phase] > 0)
+        line->bytes = (uint64_t)(bytes * share);
+}
+
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final)
 {
     row_range rows = { 0 };
     int64_t step = rows_per_pass(w, op, &rows.count);
     coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-    const coh_op_facts *facts = &w->graph->ops[op].facts;
     do {
         rows.end = rows.begin + step < rows.count ? rows.begin + step : rows.count;
         if (opcode == COH_OP_FORWARD && microbatch == 0 && w->options->deferred_update &&
@@ -509,11 +541,7 @@ coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, in
             COH_TRY(updates_before(w, op, rows));
         COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
                                             : forward_line(w, opcode, op, microbatch, rows));
-        double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
-        coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
-        line->flops = facts->flops[phase] * share;
-        if (facts->bytes[phase] > 0)
-            line->bytes = (uint64_t)(facts->bytes[phase] * share);
+        price_call(w, op, phase, rows);
         if (phase == COH_PHASE_BACKWARD) {
             if (rows.end == rows.count)
                 COH_TRY(add_lines(w, op, microbatch));

@@ -13,6 +13,7 @@ typedef struct coh_decisions {
     uint64_t device_bytes; /* capacity the schedule was built for */
     uint64_t chunk_bytes;
     int32_t in_memory;  /* 1: no far tier, everything stays on the device; capacities not used */
+    int32_t cache;      /* 1: operators outside recomputed blocks have their optional cache */
     int32_t recompute;  /* the first so many blocks are recomputed, the others kept or moved */
     int32_t row_passes; /* most ranges that a row-split parameter is taken in by */
     int32_t tie_break;  /* enum coh_tie_break, planner/residency.h */

@@ -17,11 +17,11 @@
 #include "planner/plan_make.h"
 
 #define FORMAT_NAME    "cohobate plan"
-#define FORMAT_VERSION 2
+#define FORMAT_VERSION 3
 #define FILE_HASH_KEY  "  \"file_hash\":"
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
-#define BUILDER_VERSION 2
+#define BUILDER_VERSION 3
 
 /* ---- writing ---- */
 
@@ -42,13 +42,13 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
                          o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
                          o->deferred_update, o->emulate_host_bytes, o->disk_bytes,
                          o->link_bytes_per_s));
-    return coh_text_add(text,
-                        "  \"decisions\": {\"device_bytes\": \"%" PRIu64
-                        "\", \"chunk_bytes\": %" PRIu64
-                        ", \"in_memory\": %d, \"recompute\": %d, \"row_passes\": %d, "
-                        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d},\n",
-                        d->device_bytes, d->chunk_bytes, d->in_memory, d->recompute, d->row_passes,
-                        d->tie_break, d->patient, d->boundary, d->horizon);
+    return coh_text_add(
+        text,
+        "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
+        ", \"in_memory\": %d, \"cache\": %d, \"recompute\": %d, \"row_passes\": %d, "
+        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d},\n",
+        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->recompute, d->row_passes,
+        d->tie_break, d->patient, d->boundary, d->horizon);
 }
 
 static coh_status write_predictions(coh_text *text, const coh_plan *plan)
@@ -209,6 +209,7 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(get_integer(object, "chunk_bytes", 1, (int64_t)1 << 40, &chunk_bytes));
     d->chunk_bytes = (uint64_t)chunk_bytes;
     COH_TRY(get_int(object, "in_memory", 1, &d->in_memory));
+    COH_TRY(get_int(object, "cache", 1, &d->cache));
     COH_TRY(get_int(object, "recompute", INT32_MAX, &d->recompute));
     COH_TRY(get_int(object, "row_passes", 1 << 20, &d->row_passes));
     COH_TRY(get_int(object, "tie_break", 1, &d->tie_break));

@@ -48,6 +48,7 @@ static void count_link_bytes(const coh_plan *plan, coh_plan_summary *out)
         case COH_STREAM_ACTIVATION:
         case COH_STREAM_ACTIVATION_GRAD:
         case COH_STREAM_SAVED:
+        case COH_STREAM_CACHE:
         case COH_STREAM_SCRATCH:
         case COH_STREAM_KEPT:
         case COH_STREAM_CELLS:
@@ -74,6 +75,9 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
         if (line->opcode != COH_OP_FORWARD)
             continue;
         const coh_line_call *call = &body->calls[line->call];
+        for (uint32_t o = 0; o < line->operand_count; o++)
+            out->caches += body->operands[line->operand_begin + o].role == COH_ROLE_CACHE &&
+                           call->microbatch == 0 && call->row_begin == 0;
         passes = call->operator_index == previous ? passes + 1 : 1;
         previous = call->operator_index;
         if (passes > out->row_passes)
@@ -199,7 +203,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
         if (is_moved(plan, COH_STREAM_ACTIVATION, op->output[port]))
             o.activations = "move";
     }
-    if (is_moved(plan, COH_STREAM_SAVED, index))
+    if (is_moved(plan, COH_STREAM_SAVED, index) || is_moved(plan, COH_STREAM_CACHE, index))
         o.activations = "move";
     if (is_recomputed(plan, index))
         o.activations = "recompute";

@@ -33,6 +33,7 @@ typedef enum coh_stream {
     COH_STREAM_ACTIVATION,
     COH_STREAM_ACTIVATION_GRAD,
     COH_STREAM_SAVED,   /* from an operator's forward to its backward */
+    COH_STREAM_CACHE,   /* likewise, where there is room: backward could compute it again */
     COH_STREAM_SCRATCH, /* workspaces; gradients on their way to an ADD */
     COH_STREAM_KEPT,    /* states of a kind: keys and values */
     COH_STREAM_CELLS,   /* pinned from here on */
@@ -189,6 +190,7 @@ typedef enum coh_role {
     COH_ROLE_INPUT_GRAD,
     COH_ROLE_PARAMETER_GRAD,
     COH_ROLE_SAVED,
+    COH_ROLE_CACHE, /* written by FORWARD, read and written by BACKWARD; both have it, or neither */
     COH_ROLE_WORKSPACE,
     COH_ROLE_CELLS,
     COH_ROLE_PARTIALS,

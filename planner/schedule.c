@@ -290,7 +290,8 @@ static void fini_builder(builder *b)
 
 static coh_status build(builder *b, int all, coh_program *programs)
 {
-    COH_TRY(coh_layout_build(b->graph, b->options, b->decisions->chunk_bytes, b->layout, &b->map));
+    COH_TRY(coh_layout_build(b->graph, b->options, b->decisions->chunk_bytes, b->decisions->cache,
+                             b->layout, &b->map));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (all || kind == COH_PROGRAM_BODY)
             COH_TRY(lower_draft(b, (coh_program_kind)kind));
@@ -326,7 +327,8 @@ coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *op
 {
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
-    coh_status status = coh_layout_build(graph, options, decisions->chunk_bytes, &layout, &b.map);
+    coh_status status =
+        coh_layout_build(graph, options, decisions->chunk_bytes, decisions->cache, &layout, &b.map);
     *out_bytes = 0;
     for (int kind = 0; status == COH_OK && kind < COH_PROGRAM_KIND_COUNT; kind++) {
         status = lower_draft(&b, (coh_program_kind)kind);

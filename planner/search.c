@@ -92,6 +92,15 @@ static int recompute_choices(const coh_plan *plan, int32_t *choices)
     return count;
 }
 
+/* Has any operator a cache to give room to? */
+static int has_caches(const coh_plan *plan)
+{
+    int some = 0;
+    for (size_t i = 0; plan->options.mode == COH_PLAN_TRAIN && i < plan->graph->op_count; i++)
+        some |= plan->graph->ops[i].facts.cache_bytes > 0;
+    return some;
+}
+
 /* The largest power of two of at most 1/128 of the budget, from 256 KiB to 8 MiB: about a hundred
  * chunks at once are enough for a choice of victims, and more lines cost planning time. */
 static uint64_t usual_chunk(const coh_plan *plan)
@@ -123,13 +132,15 @@ static coh_status try_in_memory(const coh_plan *plan, offer *best, uint64_t *out
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices);
     *out_smallest = UINT64_MAX;
-    for (int i = 0; i < count; i++) {
+    int caches = has_caches(plan);
+    for (int i = 0; i < count * (1 + caches); i++) {
         coh_decisions decisions = { .device_bytes = UINT64_MAX,
                                     .chunk_bytes = plan->options.chunk_bytes
                                                        ? plan->options.chunk_bytes
                                                        : 8 * MIB,
                                     .in_memory = 1,
-                                    .recompute = choices[i],
+                                    .cache = i >= count,
+                                    .recompute = choices[i % count],
                                     .row_passes = 1 };
         offer o;
         COH_TRY(make_offer(plan, &decisions, &o));
@@ -192,6 +203,13 @@ static coh_status vary_recompute(const coh_plan *plan, offer *best)
     return COH_OK;
 }
 
+static coh_status flip_cache(const coh_plan *plan, offer *best)
+{
+    coh_decisions d = best->decisions;
+    d.cache = !d.cache;
+    return has_caches(plan) ? try_decisions(plan, &d, best) : COH_OK;
+}
+
 static coh_status vary_places(const coh_plan *plan, offer *best)
 {
     static const int32_t horizons[] = { HORIZON / 4, HORIZON * 3, 0 };
@@ -238,7 +256,7 @@ static coh_status check_far_room(const coh_plan *plan)
 {
     coh_layout layout;
     coh_object_map map;
-    COH_TRY(coh_layout_build(plan->graph, &plan->options, usual_chunk(plan), &layout, &map));
+    COH_TRY(coh_layout_build(plan->graph, &plan->options, usual_chunk(plan), 0, &layout, &map));
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < layout.object_count; i++)
         if (layout.objects[i].survives && !layout.objects[i].pinned)
@@ -283,9 +301,11 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
     }
     if (!best->valid)
         return COH_OK;
+    COH_TRY(flip_cache(plan, best));
     COH_TRY(vary_places(plan, best));
     COH_TRY(vary_chunks(plan, best));
     COH_TRY(vary_recompute(plan, best));
+    COH_TRY(flip_cache(plan, best));
     COH_TRY(vary_places(plan, best)); /* what is best there depends on the other two */
     return vary_budget(plan, best);
 }

@@ -34,12 +34,12 @@ static void describe_chunk(const coh_verifier *v, uint32_t chunk, char *text, si
 {
     const coh_chunk *facts = &v->layout->chunks[chunk];
     const coh_object *object = coh_chunk_object(v, chunk);
-    const char *owner = object->stream <= COH_STREAM_STATE ? "group"
-                        : object->stream == COH_STREAM_SAVED ||
-                                object->stream == COH_STREAM_SCRATCH ||
-                                object->stream == COH_STREAM_KEPT
-                            ? "operator"
-                            : "tensor";
+    const char *owner =
+        object->stream <= COH_STREAM_STATE ? "group"
+        : object->stream == COH_STREAM_SAVED || object->stream == COH_STREAM_CACHE ||
+                object->stream == COH_STREAM_SCRATCH || object->stream == COH_STREAM_KEPT
+            ? "operator"
+            : "tensor";
     snprintf(text, text_bytes,
              " on %s of %s %" PRId32 ", chunk %" PRIu32 " (bytes %" PRIu64 " + %" PRIu64 ")",
              coh_stream_name((coh_stream)object->stream), owner, object->owner, chunk,

@@ -100,6 +100,35 @@ static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
     return COH_OK;
 }
 
+/* The cache operand of a line, or UINT32_MAX. */
+static uint32_t cache_of(const coh_verifier *v, uint32_t line)
+{
+    for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++)
+        if (coh_line_operands(v, line)[o].role == COH_ROLE_CACHE)
+            return v->program->lines[line].operand_begin + o;
+    return UINT32_MAX;
+}
+
+/* All lines of a call and of its counterpart, forward or backward, have a cache, or none has. */
+static coh_status check_caches(coh_verifier *v, uint32_t begin, uint32_t end)
+{
+    uint32_t first = 0, last = 0;
+    int has_cache = cache_of(v, v->calls[begin].line) != UINT32_MAX;
+    uint8_t other = v->calls[begin].opcode == COH_OP_BACKWARD ? COH_OP_FORWARD : COH_OP_BACKWARD;
+    for (uint32_t i = begin + 1; i < end; i++)
+        if ((cache_of(v, v->calls[i].line) != UINT32_MAX) != has_cache)
+            return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[i].line, UINT32_MAX,
+                                     "some rows of the call have a cache and some have not");
+    if (!has_cache || v->calls[begin].opcode == COH_OP_RECOMPUTE)
+        return COH_OK; /* FORM refuses the latter */
+    coh_verify_find_calls(v, other, v->calls[begin].op, v->calls[begin].microbatch, &first, &last);
+    if (first == last || cache_of(v, v->calls[first].line) == UINT32_MAX)
+        return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[begin].line, UINT32_MAX,
+                                 "it has a cache, and its %s has none",
+                                 coh_opcode_name((coh_opcode)other));
+    return COH_OK;
+}
+
 /* Micro-batches of one opcode and operator: each once, in order, after their forward. Not all need
  * be recomputed. */
 static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t end)
@@ -122,6 +151,7 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
         expected = v->calls[i].microbatch + 1;
         last_line = v->calls[next - 1].line;
         COH_TRY(check_rows(v, i, next));
+        COH_TRY(check_caches(v, i, next));
         coh_verify_find_calls(v, COH_OP_FORWARD, v->calls[i].op, v->calls[i].microbatch, &forward,
                               &forward_end);
         if (opcode != COH_OP_FORWARD &&
@@ -229,16 +259,17 @@ static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t
     return status;
 }
 
-/* What a BACKWARD reads of its forward is what the forward saw, or left. */
+/* What a BACKWARD reads of its forward is what the forward saw, or left; what it finds in its cache
+ * is what the forward, or its own rows before, left there. */
 static coh_status compare_backward(coh_verifier *v, const value_table *values, uint32_t index)
 {
     const coh_instruction *line = &v->program->lines[index];
     const coh_operand *operands = coh_line_operands(v, index);
     for (uint32_t o = 0; o < line->operand_count; o++) {
         uint8_t role = operands[o].role;
-        if (operands[o].access != COH_ACCESS_READ ||
-            (role != COH_ROLE_INPUT && role != COH_ROLE_PARAMETER && role != COH_ROLE_OUTPUT &&
-             role != COH_ROLE_SAVED))
+        int reads = role == COH_ROLE_INPUT || role == COH_ROLE_PARAMETER ||
+                    role == COH_ROLE_OUTPUT || role == COH_ROLE_SAVED;
+        if (role != COH_ROLE_CACHE && (!reads || operands[o].access != COH_ACCESS_READ))
             continue;
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;
@@ -259,8 +290,15 @@ static coh_status check_backward(coh_verifier *v, const value_table *values, uin
     coh_verify_find_calls(v, COH_OP_FORWARD, call->operator_index, call->microbatch, &begin, &end);
     for (uint32_t i = begin; i < end; i++)
         stamp_line(v, v->calls[i].line, 0);
+    uint32_t own = 0, own_end = 0;
+    coh_verify_find_calls(v, COH_OP_BACKWARD, call->operator_index, call->microbatch, &own,
+                          &own_end);
+    for (uint32_t i = own; i < own_end && v->calls[i].line < index; i++)
+        stamp_line(v, v->calls[i].line, 0);
     coh_status status = compare_backward(v, values, index);
     for (uint32_t i = begin; i < end; i++)
+        stamp_line(v, v->calls[i].line, 1);
+    for (uint32_t i = own; i < own_end && v->calls[i].line < index; i++)
         stamp_line(v, v->calls[i].line, 1);
     return status;
 }

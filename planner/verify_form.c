@@ -70,6 +70,8 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
         return is_backward ? MAY_READ : stream == COH_STREAM_LOSS ? MAY_BOTH : by_rows(row_begin);
     case COH_ROLE_SAVED:
         return is_backward ? MAY_READ : by_rows(row_begin);
+    case COH_ROLE_CACHE: /* backward may leave its gradient where it found the values */
+        return is_backward ? MAY_BOTH : opcode == COH_OP_FORWARD ? by_rows(row_begin) : 0;
     case COH_ROLE_STATE:
         return is_backward ? MAY_READ : MAY_BOTH;
     case COH_ROLE_WORKSPACE:
@@ -185,14 +187,15 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
     int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream,
                                                         call != NULL ? call->row_begin : 0)
                                        : access_of_line(line->opcode, operand);
-    int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_SCRATCH ||
-                 stream == COH_STREAM_KEPT; /* one operator's */
+    int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_CACHE ||
+                 stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT; /* one operator's */
+    int is_cache = stream == COH_STREAM_CACHE && !coh_opcode_moves(line->opcode);
     if (is_own && call != NULL && line->opcode != COH_OP_ADD &&
         v->layout->objects[operand->object].owner != call->operator_index)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
                                   "a call of operator %" PRId32 " does not own this",
                                   call->operator_index));
-    if (!((may >> (operand->access & 3)) & 1))
+    if (is_cache != (operand->role == COH_ROLE_CACHE) || !((may >> (operand->access & 3)) & 1))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
                                   "an operand of role %d has access %d here", operand->role,
                                   operand->access));

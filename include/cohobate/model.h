@@ -82,6 +82,7 @@ typedef struct coh_op_facts {
     size_t cache_bytes;
     double flops[COH_PHASE_COUNT];
     double bytes[COH_PHASE_COUNT]; /* memory traffic; 0: the sum of its ports */
+    double cache_saves_flops;      /* of backward's flops: not done where it is given the cache */
 } coh_op_facts;
 
 /* One execution of one operator on one micro-batch (or on one range of rows of a parameter). Valid

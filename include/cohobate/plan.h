@@ -82,6 +82,7 @@ typedef struct coh_plan_summary {
     uint64_t program_hash;              /* of the body and its layout */
     uint64_t chunk_bytes;
     int32_t recomputes; /* blocks that are recomputed */
+    int32_t caches;     /* operators that keep their optional cache for backward */
     int32_t row_passes; /* passes over the rows of split parameters */
     int32_t verified_lines;
     double disk_bytes_written; /* per body */

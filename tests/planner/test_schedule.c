@@ -72,6 +72,7 @@ static void random_settings_give_verified_plans_within_budget(void **state)
         toy.overwrites = (int)DRAW(2);
         toy.freezes = (int)DRAW(2);
         toy.extras = (int)DRAW(2);
+        toy.caches = seed % 3 != 0;
         toy.dtype = seed % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
         coh_graph *graph = make_graph(&toy);
         int microbatches = 1 + (int)DRAW(3);
@@ -202,6 +203,136 @@ static void the_fingerprint_follows_numbers_and_not_placement(void **state)
     coh_graph_destroy(graph);
 }
 
+static int count_caches(const coh_program *program)
+{
+    int count = 0;
+    for (uint32_t i = 0; i < program->operand_count; i++)
+        count += program->operands[i].role == COH_ROLE_CACHE;
+    return count;
+}
+
+/* The optional cache is placement: given where there is room and it saves time, never at the
+ * smallest budget, never where no backward follows; the numeric plan does not know it. */
+static void a_cache_is_kept_where_there_is_room(void **state)
+{
+    (void)state;
+    toy_options toy = {
+        .layers = 2, .width = 64, .vocabulary = 900, .rows = 300, .is_tied = 1, .caches = 1
+    };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(2, 1);
+    options.recompute = COH_RECOMPUTE_NONE;
+    coh_plan *with = make_plan(graph, &options);
+    coh_plan_summary summary;
+    assert_int_equal(coh_plan_summarize(with, &summary), COH_OK);
+    assert_int_equal(summary.caches, 3); /* two layers and the loss */
+    /* a micro-batch's backward in one line, so two micro-batches give 2 x 2 operands each */
+    assert_int_equal(count_caches(&with->programs[COH_PROGRAM_BODY]), 3 * 2 * 2);
+    assert_int_equal(count_caches(&with->programs[COH_PROGRAM_EVALUATE]), 0);
+    options.disk_bytes = UINT64_MAX;
+    options.device_memory_bytes = with->layout.arena_bytes[COH_TIER_DEVICE] / 2;
+    coh_plan *plan = make_plan(graph, &options);
+    options.device_memory_bytes = plan->smallest_device_bytes;
+    coh_plan_destroy(plan);
+    plan = make_plan(graph, &options);
+    assert_int_equal(plan->decisions.cache, 0);
+    assert_int_equal(count_caches(&plan->programs[COH_PROGRAM_BODY]), 0);
+    assert_int_equal(plan->numeric_fingerprint, with->numeric_fingerprint);
+    coh_plan_destroy(plan);
+    options.disk_bytes = 0;
+    options.device_memory_bytes = with->layout.arena_bytes[COH_TIER_DEVICE] - PAGE;
+    plan = make_plan(graph, &options);
+    assert_int_equal(plan->decisions.cache, 0);
+    assert_true(plan->simulations[COH_PROGRAM_BODY].period_ns >
+                with->simulations[COH_PROGRAM_BODY].period_ns);
+    coh_plan_destroy(plan);
+    coh_plan_destroy(with);
+    coh_graph_destroy(graph);
+}
+
+/* A recomputed block runs forward twice and keeps no cache; what is outside of it does. */
+static void a_recomputed_block_has_no_cache(void **state)
+{
+    (void)state;
+    toy_options toy = { .layers = 2, .width = 64, .vocabulary = 900, .rows = 300, .caches = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(1, 1);
+    options.recompute = COH_RECOMPUTE_ALL;
+    coh_plan *plan = make_plan(graph, &options);
+    coh_plan_summary summary;
+    assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
+    assert_int_equal(summary.caches, 1);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+static coh_status infer_mixed(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+{
+    out->output[0] = inputs[0];
+    for (int i = 0; i < 2; i++)
+        out->parameter[i] = (coh_parameter_facts){ .name = i == 0 ? "a" : "b",
+                                                   .shape = { COH_DTYPE_F32, 1, { 8 } } };
+    out->parameter[1].shape.dtype = *(const coh_dtype *)attributes;
+    return COH_OK;
+}
+
+static coh_status run_nothing(const coh_call *call)
+{
+    (void)call;
+    return COH_OK;
+}
+
+static void parameters_of_one_operator_have_one_dtype(void **state)
+{
+    (void)state;
+    static const struct {
+        coh_dtype dtype;
+        coh_status status;
+        const char *word;
+    } cases[] = { { COH_DTYPE_F32, COH_OK, "" },
+                  { COH_DTYPE_BF16, COH_ERR_SHAPE, "differ in dtype" },
+                  { COH_DTYPE_F16, COH_ERR_SHAPE, "neither f32 nor bf16" } };
+    const coh_op_kind kind = { .struct_bytes = sizeof(kind),
+                               .abi_version = COH_KIND_ABI,
+                               .name = "toy.mixed",
+                               .input_count = 1,
+                               .output_count = 1,
+                               .parameter_count = 2,
+                               .infer = infer_mixed,
+                               .forward = run_nothing };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_graph *graph = NULL;
+        coh_tensor x, y;
+        const coh_shape shape = { COH_DTYPE_F32, 1, { 8 } };
+        const coh_op_args args = { .name = "mixed",
+                                   .attributes = &cases[i].dtype,
+                                   .attribute_bytes = sizeof(cases[i].dtype),
+                                   .inputs = &x,
+                                   .block = -1 };
+        assert_int_equal(coh_graph_create(&graph), COH_OK);
+        assert_int_equal(coh_graph_input(graph, "x", &shape, &x), COH_OK);
+        assert_int_equal(coh_graph_op(graph, &kind, &args, &y, NULL), cases[i].status);
+        if (cases[i].status != COH_OK)
+            assert_non_null(strstr(coh_last_error(), cases[i].word));
+        coh_graph_destroy(graph);
+    }
+}
+
+/* A file of an older planner says what it is and what to do. */
+static void an_older_plan_file_is_refused_by_its_version(void **state)
+{
+    (void)state;
+    char path[] = "plan-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    static const char old[] = "{\"format\": \"cohobate plan\", \"version\": 2}\n";
+    assert_int_equal(coh_file_write_whole(path, old, sizeof(old) - 1), COH_OK);
+    assert_int_equal(coh_plan_check_file(path), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "plan format version 2, this program reads 3"));
+    unlink(path);
+}
+
 static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(void **state)
 {
     (void)state;
@@ -209,7 +340,13 @@ static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(voi
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    toy_options toy = { .layers = 3, .width = 128, .vocabulary = 1500, .rows = 128, .is_tied = 1 };
+    toy_options toy = { .layers = 3,
+                        .width = 128,
+                        .vocabulary = 1500,
+                        .rows = 128,
+                        .is_tied = 1,
+                        .caches = 1,
+                        .dtype = COH_DTYPE_BF16 };
     coh_graph *graph = make_graph(&toy);
     coh_plan_options options = plan_options(2, 1);
     options.disk_bytes = UINT64_MAX;
@@ -322,6 +459,10 @@ int main(void)
         cmocka_unit_test(the_same_input_gives_the_same_plan),
         cmocka_unit_test(the_fingerprint_follows_numbers_and_not_placement),
         cmocka_unit_test(a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less),
+        cmocka_unit_test(a_cache_is_kept_where_there_is_room),
+        cmocka_unit_test(a_recomputed_block_has_no_cache),
+        cmocka_unit_test(parameters_of_one_operator_have_one_dtype),
+        cmocka_unit_test(an_older_plan_file_is_refused_by_its_version),
         cmocka_unit_test(an_edited_plan_file_is_refused),
         cmocka_unit_test(a_failing_allocation_is_a_clean_refusal),
     };

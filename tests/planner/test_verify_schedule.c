@@ -20,6 +20,7 @@ typedef struct setting {
     int microbatches, deferred, host, disk;
     coh_recompute recompute;
     int percent; /* budget, of the bytes in memory */
+    int caches;  /* this budget gives operators their caches */
 } setting;
 
 static const setting settings[] = {
@@ -82,6 +83,15 @@ static const setting settings[] = {
       0,
       COH_RECOMPUTE_ALL,
       60 },
+    { "disk, deferred, caches",
+      { .layers = 1, .width = 48, .vocabulary = 700, .rows = 50, .is_tied = 1, .caches = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      75,
+      1 },
 };
 
 static coh_plan *make_plan(const setting *what, const coh_graph *graph)
@@ -101,6 +111,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     options.disk_bytes = what->disk ? UINT64_MAX : 0;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
+    assert_int_equal(plan->decisions.cache, what->caches);
     return plan;
 }
 

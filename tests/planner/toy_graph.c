@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 typedef struct toy_attributes {
-    int64_t vocabulary, width, dtype;
+    int64_t vocabulary, width, dtype, caches;
 } toy_attributes;
 
 static coh_status run_nothing(const coh_call *call)
@@ -37,7 +37,7 @@ static coh_status infer_embed(const void *attributes, const coh_shape *inputs, c
 
 static coh_status infer_mix(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
 {
-    (void)attributes;
+    const toy_attributes *a = attributes;
     int64_t width = inputs[0].dim[1];
     out->output[0] = inputs[0];
     out->parameter[0] = (coh_parameter_facts){ .name = "weight",
@@ -53,6 +53,8 @@ static coh_status infer_mix(const void *attributes, const coh_shape *inputs, coh
     out->workspace_bytes[COH_PHASE_BACKWARD] = 70000;
     out->flops[0] = 2.0 * (double)(inputs[0].dim[0] * width * width);
     out->flops[1] = 2 * out->flops[0];
+    out->cache_bytes = a->caches ? (size_t)(inputs[0].dim[0] * width) : 0;
+    out->cache_saves_flops = a->caches ? out->flops[0] : 0;
     return COH_OK;
 }
 
@@ -82,6 +84,10 @@ static coh_status infer_loss(const void *attributes, const coh_shape *inputs, co
     table_facts(a, &out->parameter[0]);
     out->output[0] = (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 1, .dim = { 1 } };
     out->saved_bytes = (size_t)inputs[0].dim[0] * 3 * sizeof(float);
+    out->flops[0] = 2.0 * (double)(inputs[0].dim[0] * a->vocabulary * a->width);
+    out->flops[1] = 3 * out->flops[0];
+    out->cache_bytes = a->caches ? (size_t)(inputs[0].dim[0] * a->vocabulary) * 2 : 0;
+    out->cache_saves_flops = a->caches ? out->flops[0] : 0;
     return COH_OK;
 }
 
@@ -132,7 +138,8 @@ static const coh_op_kind loss_kind = { KIND_HEAD("toy.loss"),
                                        .infer = infer_loss };
 
 /* y = x + mix(join(x, x)), as one block. */
-static coh_status add_layer(coh_graph *graph, const toy_options *options, int layer, coh_tensor *x)
+static coh_status add_layer(coh_graph *graph, const toy_options *options,
+                            const toy_attributes *attributes, int layer, coh_tensor *x)
 {
     char name[32];
     coh_tensor doubled, mixed, both[2] = { *x, *x };
@@ -143,6 +150,8 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options, int la
         return status;
     snprintf(name, sizeof(name), "mix%d", layer);
     args.inputs = &doubled;
+    args.attributes = attributes;
+    args.attribute_bytes = sizeof(*attributes);
     args.frozen_parameters = options->freezes && layer == 0 ? 1 : 0;
     status = coh_graph_op(graph, options->overwrites ? &mix_overwriting_kind : &mix_kind, &args,
                           &mixed, NULL);
@@ -175,7 +184,8 @@ static coh_status add_extras(coh_graph *graph, coh_tensor *x)
 coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
-    toy_attributes attributes = { options->vocabulary, options->width, options->dtype };
+    toy_attributes attributes = { options->vocabulary, options->width, options->dtype,
+                                  options->caches };
     coh_shape ids = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { options->rows } };
     coh_tensor tokens, targets, x, loss;
     coh_parameter table = COH_PARAMETER_NEW;
@@ -194,7 +204,7 @@ coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
     if (status == COH_OK && options->extras)
         status = add_extras(graph, &x);
     for (int layer = 0; status == COH_OK && layer < options->layers; layer++)
-        status = add_layer(graph, options, layer, &x);
+        status = add_layer(graph, options, &attributes, layer, &x);
     coh_tensor inputs[2] = { x, targets };
     args.name = "loss";
     args.inputs = inputs;

@@ -12,6 +12,7 @@ typedef struct toy_options {
     int is_tied;
     int overwrites;  /* 1: kinds that cannot add gradients */
     int freezes;     /* 1: the first layer's weight is frozen */
+    int caches;      /* 1: the loss, and each mix, has a cache */
     coh_dtype dtype; /* of activations and parameters */
     int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
