@@ -43,6 +43,19 @@ typedef struct coh_adamw {
 void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
                       int64_t count);
 
+/* The same for a bf16 parameter, whose master is split in two: `work` is its upper half, rounded
+ * half up in magnitude, and `low` what that left, as a signed 16-bit number in units of the last
+ * place of a float:
+ *     high = (bits + 0x8000) >> 16,  low = bits - (high << 16);  bits = (high << 16) + low
+ * Exact for every pattern of bits. The update is the one above, of the joined master. */
+void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
+                            const uint16_t *grad, float *m, float *v, int64_t count);
+
+/* Master from its halves and back, for initial values, checkpoints and hashes. `low` NULL: there
+ * are no states, so joining widens `high` and splitting rounds to it. */
+void coh_kernel_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
+void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
+
 /* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). */
 double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count);
 

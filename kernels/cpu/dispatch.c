@@ -70,6 +70,22 @@ void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, flo
     coh_rows_get()->adamw(step, work, grad, m, v, count);
 }
 
+void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
+                            const uint16_t *grad, float *m, float *v, int64_t count)
+{
+    coh_rows_get()->adamw_split(step, work, low, grad, m, v, count);
+}
+
+void coh_kernel_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count)
+{
+    coh_rows_get()->join(master, high, low, count);
+}
+
+void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_t count)
+{
+    coh_rows_get()->split(high, low, master, count);
+}
+
 double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count)
 {
     return coh_rows_for(dtype)->square_sum(x, count);

@@ -40,33 +40,6 @@ static void fill_all(void)
         d[i] *= d[i]; /* v of AdamW */
 }
 
-static void adamw_is_the_formula(void **state)
-{
-    (void)state;
-    const coh_adamw s = { 1e-3f, 0.7f, 0.9f, 0.95f, 0.271f, 0.142625f, 1e-8f, 0.1f };
-    static float work[MOST], m[MOST], v[MOST];
-    fill_all();
-    memcpy(work, a, sizeof(work));
-    memcpy(m, c, sizeof(m));
-    memcpy(v, d, sizeof(v));
-    coh_kernel_adamw(&s, work, b, m, v, MOST);
-    for (int64_t i = 0; i < MOST; i++) {
-        const double g = (double)s.scale * b[i];
-        const double first = (double)s.beta1 * c[i] + (1.0 - s.beta1) * g;
-        const double second = (double)s.beta2 * d[i] + (1.0 - s.beta2) * g * g;
-        const double direction = first / s.bias1 / (sqrt(second / s.bias2) + (double)s.epsilon);
-        const double value = a[i] - s.rate * (direction + (double)s.decay * a[i]);
-        /* a product, 1 - beta (exact to eps / 0.05), a sum */
-        const double first_size = fabs(s.beta1 * c[i]) + fabs((1.0 - s.beta1) * g);
-        assert_true(fabs(m[i] - first) <= EPS * 5.0 * first_size);
-        assert_true(fabs(v[i] - second) <= EPS * 8.0 * second);
-        const double step_size = first_size / s.bias1 / (sqrt(second / s.bias2) + s.epsilon);
-        const double bound =
-            EPS * (fabs(value) + s.rate * 20.0 * (step_size + fabs(s.decay * a[i])));
-        assert_true(fabs(work[i] - value) <= bound);
-    }
-}
-
 static void square_sum_is_exact_to_double_rounding(void **state)
 {
     (void)state;
@@ -274,7 +247,6 @@ static void an_unknown_instruction_set_is_not_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_is_the_formula),
         cmocka_unit_test(square_sum_is_exact_to_double_rounding),
         cmocka_unit_test(a_broken_number_is_found_wherever_it_stands),
         cmocka_unit_test(exp_is_within_its_documented_error),

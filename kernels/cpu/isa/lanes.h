@@ -9,6 +9,7 @@
 #ifndef COH_KERNELS_CPU_ISA_LANES_H
 #define COH_KERNELS_CPU_ISA_LANES_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -115,6 +116,33 @@ LANES_INLINE void lanes_narrow(uint16_t *to, lanes a)
     }
 }
 
+/* A float as a bf16 rounded half up in magnitude and what that left, in units of the float's last
+ * place: high = (bits + 0x8000) >> 16, low = bits - (high << 16), which are the lower 16 bits. */
+LANES_INLINE lanes lanes_join(const uint16_t *high, const uint16_t *low)
+{
+    lanes out;
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector_halves upper, lower;
+        memcpy(&upper, high + k * COH_VECTOR_FLOATS, sizeof(upper));
+        memcpy(&lower, low + k * COH_VECTOR_FLOATS, sizeof(lower));
+        vector_bits rest = __builtin_convertvector(lower, vector_bits);
+        rest -= (rest & 0x8000u) << 1;
+        out.part[k] = (vector)((__builtin_convertvector(upper, vector_bits) << 16) + rest);
+    }
+    return out;
+}
+
+LANES_INLINE void lanes_split(uint16_t *high, uint16_t *low, lanes a)
+{
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector_bits bits = (vector_bits)a.part[k];
+        vector_halves upper = __builtin_convertvector((bits + 0x8000u) >> 16, vector_halves);
+        vector_halves lower = __builtin_convertvector(bits & 0xffffu, vector_halves);
+        memcpy(high + k * COH_VECTOR_FLOATS, &upper, sizeof(upper));
+        memcpy(low + k * COH_VECTOR_FLOATS, &lower, sizeof(lower));
+    }
+}
+
 #define LANES_BINARY(name, expression)                                                             \
     LANES_INLINE lanes name(lanes left, lanes right)                                               \
     {                                                                                              \
@@ -152,6 +180,14 @@ LANES_INLINE float lanes_largest(lanes a)
     for (int j = 1; j < COH_LANES; j++)
         x[0] = x[j] > x[0] ? x[j] : x[0];
     return x[0];
+}
+
+LANES_INLINE lanes lanes_root(lanes a)
+{
+    for (int k = 0; k < COH_VECTORS; k++)
+        for (int j = 0; j < COH_VECTOR_FLOATS; j++)
+            a.part[k][j] = sqrtf(a.part[k][j]);
+    return a;
 }
 
 /* exp(x) = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2 (Cody and Waite 1980: ln 2 in two parts, n
