@@ -69,7 +69,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
     plan->options = *options;
-    coh_profile_builtin(options->thread_count, options->link_bytes_per_s, &plan->profile);
+    coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
+                        &plan->profile);
     plan->numeric_fingerprint = coh_numeric_fingerprint(graph, options);
     *out_plan = plan;
     return COH_OK;

@@ -2,11 +2,12 @@
 
 #include <stdio.h>
 
-/* One core of an AVX-512 server: 60 to 200 GFLOP/s of f32 matmul once attention, norms and tails
- * are counted in; two such cores were seen to reach 430 on matmul alone. */
-#define CORE_FLOPS_PER_S 120e9
-/* A streaming pass, per core; and where the sockets of this class level off. */
-#define CORE_MEMORY_BYTES_PER_S 10e9
+/* Matmul on one core of an AVX-512 server (Zen 4 at 3.7 GHz: 100 of 118 at the roof in f32, 215 of
+ * 236 with AVX512_BF16). */
+#define CORE_FLOPS_PER_S      100e9
+#define CORE_BF16_FLOPS_PER_S 215e9
+/* A streaming pass, per core (14 to 18 there); and where the sockets of this class level off. */
+#define CORE_MEMORY_BYTES_PER_S 15e9
 #define MEMORY_BYTES_PER_S_MOST 100e9
 /* RAM to RAM by one core: what the emulated far tier's links do. */
 #define COPY_BYTES_PER_S 4e9
@@ -24,24 +25,27 @@ static void links_set(double link_bytes_per_s, coh_profile *profile)
     profile->link[COH_LANE_D2H] = link;
 }
 
-/* A virtual NVMe drive with O_DIRECT: reads 1.0 to 1.7 GB/s, writes as fast or faster into the
- * host's cache. The bytes arrive by DMA; cores only submit. */
+/* A virtual NVMe drive with O_DIRECT: reads 1.0 to 1.5 GB/s, writes 0.7 to 1.5, and both at once
+ * 0.6 each. The bytes arrive by DMA; cores only submit. */
 static void disk_set(coh_profile *profile)
 {
     profile->link[COH_LANE_READ] = (coh_link_profile){
         .latency_ns = 150000, .bytes_per_s = 1.2e9, .core_demand = 0.05, .depth = 8
     };
     profile->link[COH_LANE_WRITE] = (coh_link_profile){
-        .latency_ns = 150000, .bytes_per_s = 1.5e9, .core_demand = 0.05, .depth = 8
+        .latency_ns = 150000, .bytes_per_s = 1.1e9, .core_demand = 0.05, .depth = 8
     };
+    profile->drive_bytes_per_s = 1.3e9;
 }
 
-void coh_profile_builtin(int thread_count, double link_bytes_per_s, coh_profile *out_profile)
+void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
+                         coh_profile *out_profile)
 {
     double threads = thread_count < 1 ? 1 : thread_count;
     double memory = threads * CORE_MEMORY_BYTES_PER_S;
     *out_profile = (coh_profile){
         .flops_per_s = threads * CORE_FLOPS_PER_S,
+        .bf16_flops_per_s = threads * (bf16_is_fast ? CORE_BF16_FLOPS_PER_S : CORE_FLOPS_PER_S),
         .memory_bytes_per_s = memory < MEMORY_BYTES_PER_S_MOST ? memory : MEMORY_BYTES_PER_S_MOST,
         .line_ns = 5000, /* counters, waking the pool */
         .cores = threads,

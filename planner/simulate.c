@@ -1,5 +1,6 @@
 #include "planner/simulate.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,6 +8,9 @@
 /* A body that has not settled after so many runs is averaged over its last three: with a cyclic
  * pattern longer than one run there is no single period. */
 enum { RUNS_MOST = 6, RUNS_AVERAGED = 3 };
+
+/* Walks more until two lanes on one drive have found how much of it each gets. */
+enum { SHARINGS = 3 };
 
 typedef struct lane_state {
     uint64_t depth;   /* lines under way at most; 1 for what computes */
@@ -16,11 +20,20 @@ typedef struct lane_state {
     uint64_t link_served; /* when the link has moved all bytes asked for so far */
 } lane_state;
 
+/* When the lines of one of the drive's lanes were served in the last run: spans in rising order. */
+typedef struct drive_lane {
+    uint64_t *begin, *end, *busy_before; /* by number in the lane; service up to there */
+    uint32_t count;
+    uint64_t busy;
+} drive_lane;
+
 typedef struct walk {
     const coh_program *program;
     const coh_profile *profile;
     uint64_t *service_ns;  /* per line: computing, or its bytes over its link */
+    uint64_t *alone_ns;    /* the same, with nothing else on the drive */
     uint64_t *start, *end; /* per line, this run; end: done, not yet retired */
+    drive_lane drive[2];   /* READ and WRITE */
     uint64_t *retired[2];  /* this run and the one before, by lane_begin + ordinal - 1 */
     uint32_t lane_begin[COH_LANE_COUNT];
     lane_state lanes[COH_LANE_COUNT];
@@ -40,9 +53,24 @@ static uint64_t to_ns(double seconds)
     return (uint64_t)(seconds * 1e9 + 0.5);
 }
 
+static const int drive_lanes[2] = { COH_LANE_READ, COH_LANE_WRITE };
+
 /* ---- prices ---- */
 
-static uint64_t line_service_ns(const coh_profile *profile, const coh_instruction *line)
+/* Does the line work on bf16 tensors? Products of bf16 are what makes it fast. */
+static int is_bf16(const coh_program *program, const coh_instruction *line)
+{
+    int found = 0;
+    if (line->call < 0)
+        return 0;
+    const coh_line_call *call = &program->calls[line->call];
+    for (uint32_t i = 0; i < call->binding_count; i++)
+        found |= program->bindings[call->binding_begin + i].shape.dtype == COH_DTYPE_BF16;
+    return found;
+}
+
+static uint64_t line_service_ns(const coh_program *program, const coh_profile *profile,
+                                const coh_instruction *line)
 {
     double bytes = (double)line->bytes;
     if (lane_is_link(profile, line->lane))
@@ -53,7 +81,8 @@ static uint64_t line_service_ns(const coh_profile *profile, const coh_instructio
         rate = profile->link[COH_LANE_WRITE].bytes_per_s;
     if (line->opcode == COH_OP_IMPORT && profile->link[COH_LANE_READ].bytes_per_s > 0)
         rate = profile->link[COH_LANE_READ].bytes_per_s;
-    double compute_s = profile->flops_per_s > 0 ? line->flops / profile->flops_per_s : 0;
+    double flops_per_s = is_bf16(program, line) ? profile->bf16_flops_per_s : profile->flops_per_s;
+    double compute_s = flops_per_s > 0 ? line->flops / flops_per_s : 0;
     double memory_s = rate > 0 ? bytes / rate : 0;
     return profile->line_ns + to_ns(compute_s > memory_s ? compute_s : memory_s);
 }
@@ -62,7 +91,7 @@ static void price_lines(walk *w, coh_simulation *simulation)
 {
     for (uint32_t i = 0; i < w->program->line_count; i++) {
         const coh_instruction *line = &w->program->lines[i];
-        w->service_ns[i] = line_service_ns(w->profile, line);
+        w->service_ns[i] = w->alone_ns[i] = line_service_ns(w->program, w->profile, line);
         simulation->busy_ns[line->lane] += w->service_ns[i];
         if (lane_is_link(w->profile, line->lane))
             simulation->link_bytes[line->lane] += line->bytes;
@@ -92,6 +121,17 @@ static void find_bound(const walk *w, coh_simulation *simulation)
             simulation->bound_lane = (coh_lane)lane;
         }
     }
+    double drive_bytes =
+        (double)(simulation->link_bytes[COH_LANE_READ] + simulation->link_bytes[COH_LANE_WRITE]);
+    double drive_rate = w->profile->drive_bytes_per_s;
+    uint64_t drive_ns = drive_rate > 0 ? to_ns(drive_bytes / drive_rate) : 0;
+    if (drive_ns > simulation->bound_ns) {
+        simulation->bound_ns = drive_ns;
+        simulation->bound_lane =
+            simulation->busy_ns[COH_LANE_READ] >= simulation->busy_ns[COH_LANE_WRITE]
+                ? COH_LANE_READ
+                : COH_LANE_WRITE;
+    }
     simulation->core_ns = w->profile->cores > 0 ? (uint64_t)(core_ns / w->profile->cores) : 0;
     if (simulation->core_ns > simulation->bound_ns) {
         simulation->bound_ns = simulation->core_ns;
@@ -118,6 +158,82 @@ static int slow_computing(walk *w, const coh_simulation *simulation, uint64_t pe
         if (!lane_is_link(w->profile, w->program->lines[i].lane))
             w->service_ns[i] = (uint64_t)((double)w->service_ns[i] * factor + 0.5);
     return 1;
+}
+
+/* ---- one drive for two lanes ---- */
+
+/* Notes when the lines of READ and WRITE held the drive in the last run. */
+static void note_spans(walk *w)
+{
+    w->drive[0].count = w->drive[1].count = 0;
+    w->drive[0].busy = w->drive[1].busy = 0;
+    for (uint32_t i = 0; i < w->program->line_count; i++) {
+        const coh_instruction *line = &w->program->lines[i];
+        if (line->lane != COH_LANE_READ && line->lane != COH_LANE_WRITE)
+            continue;
+        drive_lane *lane = &w->drive[line->lane == COH_LANE_WRITE];
+        uint64_t end = w->end[i] - w->profile->link[line->lane].latency_ns;
+        lane->begin[lane->count] = end - w->service_ns[i];
+        lane->end[lane->count] = end;
+        lane->busy_before[lane->count++] = lane->busy;
+        lane->busy += w->service_ns[i];
+    }
+}
+
+/* For how long the lane has held the drive by time `when`, counted from its first span. A body
+ * repeats with its period, before and after. */
+static double held_until(const drive_lane *lane, uint64_t period_ns, double when)
+{
+    if (lane->count == 0)
+        return 0;
+    double since = when - (double)lane->begin[0], before = 0;
+    if (period_ns > 0) {
+        double runs = floor(since / (double)period_ns);
+        since -= runs * (double)period_ns;
+        before = runs * (double)lane->busy;
+    }
+    uint32_t low = 0, high = lane->count; /* the last span that begins by then */
+    while (low + 1 < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if ((double)(lane->begin[middle] - lane->begin[0]) <= since)
+            low = middle;
+        else
+            high = middle;
+    }
+    double into = since - (double)(lane->begin[low] - lane->begin[0]);
+    double span = (double)(lane->end[low] - lane->begin[low]);
+    if (into < 0)
+        return before;
+    return before + (double)lane->busy_before[low] + (into < span ? into : span);
+}
+
+/* READ and WRITE share a drive: while both run each goes slower, so that together they get what the
+ * drive gives. First order: by how much of each line's service the other lane was busy, too, in the
+ * last walk. Returns 0 where they never meet. */
+static int share_drive(walk *w, uint64_t period_ns)
+{
+    const coh_link_profile *link = w->profile->link;
+    double both = link[COH_LANE_READ].bytes_per_s + link[COH_LANE_WRITE].bytes_per_s;
+    double slowness = w->profile->drive_bytes_per_s > 0 ? both / w->profile->drive_bytes_per_s : 1;
+    int changed = 0;
+    note_spans(w);
+    uint64_t period = w->program->kind == COH_PROGRAM_BODY ? period_ns : 0;
+    for (int i = 0; i < 2 && slowness > 1; i++) {
+        uint32_t count = 0;
+        for (uint32_t l = 0; l < w->program->line_count; l++) {
+            if (w->program->lines[l].lane != drive_lanes[i])
+                continue;
+            double begin = (double)w->drive[i].begin[count], end = (double)w->drive[i].end[count];
+            double met = held_until(&w->drive[1 - i], period, end) -
+                         held_until(&w->drive[1 - i], period, begin);
+            double part = end > begin ? met / (end - begin) : 0;
+            double rate = 1 - part + part / slowness; /* mean, of the rate alone */
+            w->service_ns[l] = to_ns((double)w->alone_ns[l] * 1e-9 / rate);
+            changed |= met > 0;
+            count++;
+        }
+    }
+    return changed;
 }
 
 /* ---- the walk ---- */
@@ -260,6 +376,12 @@ static void find_peak(const coh_layout *layout, const coh_program *program,
 static void walk_fini(walk *w)
 {
     coh_free(w->service_ns);
+    coh_free(w->alone_ns);
+    for (int i = 0; i < 2; i++) {
+        coh_free(w->drive[i].begin);
+        coh_free(w->drive[i].end);
+        coh_free(w->drive[i].busy_before);
+    }
     coh_free(w->start);
     coh_free(w->end);
     coh_free(w->retired[0]);
@@ -273,6 +395,13 @@ static coh_status walk_init(walk *w, const coh_program *program, const coh_profi
     uint32_t total = 0;
     *w = (walk){ .program = program, .profile = profile };
     COH_TRY(COH_ALLOC(program->line_count, &w->service_ns));
+    COH_TRY(COH_ALLOC(program->line_count, &w->alone_ns));
+    for (int i = 0; i < 2; i++) {
+        uint32_t count = program->lane_length[drive_lanes[i]];
+        COH_TRY(COH_ALLOC(count, &w->drive[i].begin));
+        COH_TRY(COH_ALLOC(count, &w->drive[i].end));
+        COH_TRY(COH_ALLOC(count, &w->drive[i].busy_before));
+    }
     COH_TRY(COH_ALLOC(program->line_count, &w->start));
     COH_TRY(COH_ALLOC(program->line_count, &w->end));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
@@ -285,6 +414,13 @@ static coh_status walk_init(walk *w, const coh_program *program, const coh_profi
     }
     COH_TRY(COH_ALLOC(total, &w->retired[0]));
     return COH_ALLOC(total, &w->retired[1]);
+}
+
+static void sum_busy(const walk *w, coh_simulation *simulation)
+{
+    memset(simulation->busy_ns, 0, sizeof(simulation->busy_ns));
+    for (uint32_t i = 0; i < w->program->line_count; i++)
+        simulation->busy_ns[w->program->lines[i].lane] += w->service_ns[i];
 }
 
 static void write_times(const walk *w, uint64_t *out_line_ns)
@@ -314,11 +450,11 @@ coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
     find_bound(&w, out_simulation);
     find_peak(layout, program, out_simulation);
     walk_all(&w, out_simulation);
+    for (int i = 0; i < SHARINGS && share_drive(&w, out_simulation->period_ns); i++)
+        walk_all(&w, out_simulation);
+    sum_busy(&w, out_simulation);
     if (slow_computing(&w, out_simulation, out_simulation->period_ns)) {
-        out_simulation->busy_ns[COH_LANE_COMPUTE] = 0;
-        for (uint32_t i = 0; i < program->line_count; i++)
-            if (program->lines[i].lane == COH_LANE_COMPUTE)
-                out_simulation->busy_ns[COH_LANE_COMPUTE] += w.service_ns[i];
+        sum_busy(&w, out_simulation);
         walk_all(&w, out_simulation);
     }
     /* The bound is sharper than an average of unsettled runs, and than slow_computing. */

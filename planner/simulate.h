@@ -3,6 +3,7 @@
  * A compute line lasts max(flops / rate, bytes / rate) + a constant. A mover of depth > 1 overlaps
  * latencies and shares its link's rate: it is done at latency + the time at which the link has
  * served all bytes asked for up to it, never bytes / rate per line in flight. Lanes retire in
+ * order. READ and WRITE share one drive: while both run each gets a part of what it gives, to first
  * order. The shared resource cores: see coh_simulate's bound. Pure; 64-bit nanoseconds; the same
  * bits everywhere. */
 #ifndef COH_PLANNER_SIMULATE_H

@@ -42,10 +42,11 @@ typedef struct coh_plan_options {
      * 0: clipping off, updates go out in backward. */
     int32_t deferred_update;
     char kernel_path[128]; /* instruction set and BLAS core: goes into the numeric plan */
+    int32_t bf16_is_fast;  /* 1: this CPU multiplies bf16 in hardware; a matter of price alone */
 } coh_plan_options;
 
-/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path is
- * set to this machine's. */
+/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path
+ * and bf16_is_fast are set to this machine's. */
 COH_API void coh_plan_options_init(coh_plan_options *out_options);
 
 typedef struct coh_plan coh_plan;

@@ -265,6 +265,74 @@ static void a_copy_takes_its_core_from_computing(void **state)
     assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
 }
 
+/* The drive gives 1 byte a ns in all. Read 1000 and write 500 side by side: half the rate each until
+ * the write is done at 1000, then the read alone, done at 1500. The simulator finds that to first
+ * order. One after the other each has the whole drive. */
+static void reads_and_writes_share_a_drive(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.drive_bytes_per_s = 1e9;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 1000);
+    add(&m, COH_LANE_WRITE, 1000);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.period_ns, 2000);
+    assert_int_equal(s.bound_ns, 2000);
+    assert_int_equal(s.busy_ns[COH_LANE_READ], 2000);
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 1000);
+    add(&m, COH_LANE_WRITE, 500);
+    s = run(&m, &profile, NULL);
+    assert_in_range(s.period_ns, 1500, 1600);
+    assert_int_equal(s.bound_ns, 1500);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    s = run(&m, &profile, NULL);
+    assert_int_equal(s.period_ns, 1500);
+    assert_int_equal(s.busy_ns[COH_LANE_READ], 1000);
+}
+
+/* A body that reads a while and computes a while writes what the run before made while it reads:
+ * they meet although they are lines of two runs. */
+static void sharing_goes_on_from_run_to_run(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    make(&m, COH_PROGRAM_BODY);
+    add(&m, COH_LANE_READ, 600);
+    wait_for(&m, COH_LANE_COMPUTE, 1, 1);
+    add(&m, COH_LANE_COMPUTE, 100);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    add(&m, COH_LANE_WRITE, 600);
+    wait_for(&m, COH_LANE_COMPUTE, 1, 0);
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 700);
+    profile.drive_bytes_per_s = 1e9;
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.bound_ns, 1200);
+    assert_in_range(s.period_ns, 1250, 1300); /* 100 of computing with the drive idle */
+}
+
+/* One of bf16 tensors goes at the rate of bf16. */
+static void a_line_on_bf16_has_its_own_rate(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    coh_binding binding = { .shape = { .dtype = COH_DTYPE_BF16, .rank = 1, .dim = { 8 } } };
+    coh_line_call call = { .binding_count = 1 };
+    profile.bf16_flops_per_s = 2e9;
+    make(&m, COH_PROGRAM_EVALUATE);
+    m.program.calls = &call;
+    m.program.bindings = &binding;
+    add(&m, COH_LANE_COMPUTE, 100);
+    m.lines[0].call = 0;
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 50);
+    binding.shape.dtype = COH_DTYPE_F32;
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 100);
+}
+
 static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
 {
     (void)state;
@@ -492,25 +560,6 @@ static void failing_allocations_are_reported(void **state)
     }
 }
 
-static void the_built_in_profile_depends_on_its_arguments_alone(void **state)
-{
-    (void)state;
-    coh_profile a, b;
-    coh_profile_builtin(2, 0, &a);
-    memset(&b, 0xff, sizeof(b));
-    coh_profile_builtin(2, 0, &b);
-    assert_string_equal(a.name, b.name);
-    assert_true(a.flops_per_s == b.flops_per_s && a.cores == 2 && b.cores == 2);
-    assert_true(a.link[COH_LANE_READ].bytes_per_s == b.link[COH_LANE_READ].bytes_per_s);
-    coh_profile_builtin(4, 1e9, &b);
-    assert_true(b.flops_per_s == 2 * a.flops_per_s);
-    assert_true(b.link[COH_LANE_H2D].bytes_per_s == 1e9);
-    assert_true(b.link[COH_LANE_H2D].core_demand < a.link[COH_LANE_H2D].core_demand);
-    coh_profile_builtin(-3, 1e300, &b); /* as one thread; no link is faster than a copy */
-    assert_true(b.cores == 1 &&
-                b.link[COH_LANE_D2H].bytes_per_s == a.link[COH_LANE_D2H].bytes_per_s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +570,9 @@ int main(void)
         cmocka_unit_test(a_body_has_the_period_of_its_carried_cycle),
         cmocka_unit_test(a_body_without_a_cycle_has_the_period_of_its_busiest_lane),
         cmocka_unit_test(waiting_is_charged_to_the_lane_that_came_last),
+        cmocka_unit_test(reads_and_writes_share_a_drive),
+        cmocka_unit_test(sharing_goes_on_from_run_to_run),
+        cmocka_unit_test(a_line_on_bf16_has_its_own_rate),
         cmocka_unit_test(a_compute_line_costs_flops_or_bytes_whichever_is_more),
         cmocka_unit_test(a_copy_takes_its_core_from_computing),
         cmocka_unit_test(the_peak_is_the_highest_end_of_what_is_occupied),
@@ -528,7 +580,6 @@ int main(void)
         cmocka_unit_test(a_shorter_line_never_lengthens_the_whole),
         cmocka_unit_test(a_period_is_the_slope_of_the_body_run_many_times),
         cmocka_unit_test(failing_allocations_are_reported),
-        cmocka_unit_test(the_built_in_profile_depends_on_its_arguments_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
