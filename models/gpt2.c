@@ -4,6 +4,8 @@
  *
  *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc -> act
  *                             -> c_proj(+) ] x layers -> ln_f -> lm_head (table of wte)
+ *
+ * The embedding decides the dtype: every other kind follows what it is given (kinds.h).
  */
 #include "models/config.h"
 
@@ -91,6 +93,9 @@ coh_status coh_gpt2_config_check(const coh_gpt2_config *config)
     if (!(config->layernorm_epsilon > 0) || !isfinite(config->layernorm_epsilon))
         return coh_fail(COH_ERR_ARGUMENT, "layernorm_epsilon is %g, must be positive and finite",
                         (double)config->layernorm_epsilon);
+    if (config->dtype != COH_DTYPE_F32 && config->dtype != COH_DTYPE_BF16)
+        return coh_fail(COH_ERR_ARGUMENT, "a GPT-2 is computed in f32 or bf16, not in dtype %d",
+                        (int)config->dtype);
     return COH_OK;
 }
 
@@ -180,7 +185,8 @@ static coh_status add_embeddings(builder *b, coh_tensor tokens, coh_tensor *out_
 {
     coh_embedding_attributes embedding = { .vocabulary = b->config->vocabulary,
                                            .channels = b->config->channels,
-                                           .init_std = table_std };
+                                           .init_std = table_std,
+                                           .dtype = b->config->dtype };
     coh_op_args wte = { .name = "wte",
                         .attributes = &embedding,
                         .attribute_bytes = sizeof(embedding),

@@ -13,6 +13,11 @@
 
 /* ---- JSON ---- */
 
+enum { DTYPE_COUNT = 2 };
+static const char *const dtype_names[DTYPE_COUNT] = {
+    [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16"
+};
+
 /* A name becomes part of a run folder's: one component of a path, printable. */
 static int is_fit_name(const char *name)
 {
@@ -51,30 +56,40 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
         if (*at == ',')
             *at = '.';
     }
-    int written =
-        snprintf(text, text_bytes,
-                 "{\"family\": \"gpt2\", \"name\": \"%s\", \"layers\": %" PRId64
-                 ", \"heads\": %" PRId64 ", \"channels\": %" PRId64 ", \"positions\": %" PRId64
-                 ", \"vocabulary\": %" PRId64 ", \"layernorm_epsilon\": %s}",
-                 name, model->gpt2.layers, model->gpt2.heads, model->gpt2.channels,
-                 model->gpt2.positions, model->gpt2.vocabulary, epsilon);
+    int written = snprintf(
+        text, text_bytes,
+        "{\"family\": \"gpt2\", \"name\": \"%s\", \"layers\": %" PRId64 ", \"heads\": %" PRId64
+        ", \"channels\": %" PRId64 ", \"positions\": %" PRId64 ", \"vocabulary\": %" PRId64
+        ", \"layernorm_epsilon\": %s, \"dtype\": \"%s\"}",
+        name, model->gpt2.layers, model->gpt2.heads, model->gpt2.channels, model->gpt2.positions,
+        model->gpt2.vocabulary, epsilon, dtype_names[model->gpt2.dtype]);
     if (written < 0 || (size_t)written >= text_bytes)
         return coh_fail(COH_ERR_ARGUMENT, "a model's JSON of %d bytes does not fit in %zu", written,
                         text_bytes);
     return COH_OK;
 }
 
-/* All fields, no others, each of its type. */
+static coh_status dtype_from_name(const char *name, coh_dtype *out_dtype)
+{
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (strcmp(name, dtype_names[i]) == 0) {
+            *out_dtype = (coh_dtype)i;
+            return COH_OK;
+        }
+    return coh_fail(COH_ERR_CORRUPT, "a model's dtype is f32 or bf16, not \"%.100s\"", name);
+}
+
+/* All fields, no others, each of its type; dtype came later than the first checkpoints. */
 static coh_status model_from_value(json_t *value, coh_model *out_model)
 {
-    const char *family, *name;
+    const char *family, *name, *dtype_name = "f32";
     json_int_t layers, heads, channels, positions, vocabulary;
     double epsilon;
     json_error_t error;
-    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:F}",
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:F, s?:s}",
                        "family", &family, "name", &name, "layers", &layers, "heads", &heads,
                        "channels", &channels, "positions", &positions, "vocabulary", &vocabulary,
-                       "layernorm_epsilon", &epsilon) != 0)
+                       "layernorm_epsilon", &epsilon, "dtype", &dtype_name) != 0)
         return coh_fail(COH_ERR_CORRUPT, "the JSON is not a model's: %s", error.text);
     if (strcmp(family, "gpt2") != 0)
         return coh_fail(COH_ERR_CORRUPT,
@@ -89,6 +104,7 @@ static coh_status model_from_value(json_t *value, coh_model *out_model)
                                   .vocabulary = vocabulary,
                                   .layernorm_epsilon = (float)epsilon } };
     snprintf(model.name, sizeof(model.name), "%s", name);
+    COH_TRY(dtype_from_name(dtype_name, &model.gpt2.dtype));
     if (coh_gpt2_config_check(&model.gpt2) != COH_OK)
         return coh_fail_prefix(COH_ERR_CORRUPT, "the JSON describes no model");
     *out_model = model;

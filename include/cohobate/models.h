@@ -12,6 +12,7 @@ extern "C" {
 typedef struct coh_gpt2_config {
     int64_t layers, heads, channels, positions, vocabulary;
     float layernorm_epsilon; /* 1e-5 */
+    coh_dtype dtype; /* of parameters and activations: f32 (0, as presets have it) or bf16 */
 } coh_gpt2_config;
 
 /* A preset by name: gpt2-nano (6 layers, 6 heads, 384 wide), gpt2, gpt2-medium, gpt2-large,
@@ -23,12 +24,12 @@ COH_API coh_status coh_gpt2_preset(const char *name, int64_t vocabulary,
 /* Training graph for micro-batches of `sequences` x `tokens`: inputs "tokens" and "targets".
  * Parameter names are Hugging Face's ("h.0.attn.c_attn.weight"), weights [outputs, inputs].
  * Initialisation: normal 0.02, positions 0.01, residual projections 0.02 / sqrt(2 layers) (Radford
- * et al. 2019), biases zero. Each layer is a block. */
+ * et al. 2019), biases zero. Each layer is a block. The loss is f32 in either dtype. */
 COH_API coh_status coh_gpt2_train_graph(const coh_gpt2_config *config, int64_t sequences,
                                         int64_t tokens, coh_graph **out_graph);
 
 /* One position of a decoder for one sequence of at most `tokens`: inputs "token" and "position",
- * i32 [1,1] and [1]; output *out_logits [1,1,V]; keys and values are states.
+ * i32 [1,1] and [1]; output *out_logits [1,1,V], f32; keys and values are states.
  * Same parameter names. */
 COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t tokens,
                                          coh_graph **out_graph, coh_tensor *out_logits);
@@ -44,7 +45,8 @@ typedef struct coh_model {
  * Fails: COH_ERR_ARGUMENT naming what was tried; COH_ERR_CORRUPT. */
 COH_API coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *out_model);
 
-/* The model as a JSON object for a checkpoint's note. Fails: COH_ERR_ARGUMENT when text_bytes are
+/* The model as a JSON object for a checkpoint's note, its dtype as "f32" or "bf16" (one that says
+ * nothing is read as f32). Fails: COH_ERR_ARGUMENT when text_bytes are
  * too few. */
 COH_API coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_bytes);
 /* And back. Fails: COH_ERR_CORRUPT naming the member that is wrong. */

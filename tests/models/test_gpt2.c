@@ -192,6 +192,33 @@ static void a_decoder_takes_one_token_and_keeps_keys_and_values(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Token ids stay i32, the loss and a decoder's logits f32; everything else is of the model's. */
+static void every_tensor_and_parameter_has_the_dtype_of_the_model(void **state)
+{
+    (void)state;
+    coh_gpt2_config config = preset("gpt2-nano", 257);
+    for (int i = 0; i < 4; i++) {
+        const int decode = i & 1;
+        coh_graph *graph;
+        coh_tensor logits = { -1 };
+        config.dtype = i & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        assert_int_equal(decode ? coh_gpt2_decode_graph(&config, 40, &graph, &logits)
+                                : coh_gpt2_train_graph(&config, 3, 40, &graph),
+                         COH_OK);
+        for (size_t t = 0; t < graph->tensor_count; t++) {
+            coh_dtype expected = config.dtype;
+            if (graph->tensors[t].producer < 0)
+                expected = COH_DTYPE_I32;
+            else if ((int32_t)t == graph->loss || (int32_t)t == logits.index)
+                expected = COH_DTYPE_F32;
+            assert_int_equal(graph->tensors[t].shape.dtype, expected);
+        }
+        for (size_t p = 0; p < graph->parameter_count; p++)
+            assert_int_equal(graph->parameters[p].facts.shape.dtype, config.dtype);
+        coh_graph_destroy(graph);
+    }
+}
+
 static void what_is_no_model_is_refused_with_a_sentence(void **state)
 {
     (void)state;
@@ -201,7 +228,7 @@ static void what_is_no_model_is_refused_with_a_sentence(void **state)
         strstr(coh_last_error(), "gpt2-nano, gpt2, gpt2-medium, gpt2-large and gpt2-xl"));
     assert_int_equal(coh_gpt2_preset("gpt2", -1, &config), COH_ERR_ARGUMENT);
     assert_int_equal(coh_gpt2_preset("gpt2", INT64_C(1) << 31, &config), COH_ERR_ARGUMENT);
-    coh_gpt2_config bad[] = { good, good, good, good, good, good, good, good };
+    coh_gpt2_config bad[] = { good, good, good, good, good, good, good, good, good };
     bad[0].layers = 0;
     bad[1].heads = 0;
     bad[2].channels = -384;
@@ -210,6 +237,7 @@ static void what_is_no_model_is_refused_with_a_sentence(void **state)
     bad[5].heads = 5; /* does not divide 384 */
     bad[6].layernorm_epsilon = 0;
     bad[7].layernorm_epsilon = NAN;
+    bad[8].dtype = COH_DTYPE_F16;
     coh_graph *graph;
     coh_tensor logits;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -259,6 +287,7 @@ int main(void)
         cmocka_unit_test(both_graphs_have_the_parameters_of_the_published_checkpoints),
         cmocka_unit_test(layers_are_blocks_and_the_head_uses_the_table_of_tokens),
         cmocka_unit_test(a_decoder_takes_one_token_and_keeps_keys_and_values),
+        cmocka_unit_test(every_tensor_and_parameter_has_the_dtype_of_the_model),
         cmocka_unit_test(what_is_no_model_is_refused_with_a_sentence),
         cmocka_unit_test(every_failing_allocation_is_said_and_leaves_nothing_behind),
     };

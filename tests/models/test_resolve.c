@@ -18,7 +18,8 @@ static coh_model made_model(void)
                                   .channels = 35,
                                   .positions = 77,
                                   .vocabulary = 1009,
-                                  .layernorm_epsilon = 1.2345678e-6f } };
+                                  .layernorm_epsilon = 1.2345678e-6f,
+                                  .dtype = COH_DTYPE_BF16 } };
 }
 
 static void assert_same(const coh_model *left, const coh_model *right)
@@ -30,6 +31,7 @@ static void assert_same(const coh_model *left, const coh_model *right)
     assert_int_equal(left->gpt2.positions, right->gpt2.positions);
     assert_int_equal(left->gpt2.vocabulary, right->gpt2.vocabulary);
     assert_true(left->gpt2.layernorm_epsilon == right->gpt2.layernorm_epsilon);
+    assert_int_equal(left->gpt2.dtype, right->gpt2.dtype);
 }
 
 /* A whole checkpoint at `path` whose note is `note`. */
@@ -72,6 +74,21 @@ static void a_model_comes_back_from_its_json_bit_for_bit(void **state)
         free(cut);
     }
     assert_int_equal(coh_model_to_json(&model, json, strlen(json) + 1), COH_OK);
+}
+
+/* Notes of before there was a choice. */
+static void a_model_that_names_no_dtype_is_f32(void **state)
+{
+    (void)state;
+    coh_model model = made_model(), back;
+    char json[1024];
+    assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
+    char *at = strstr(json, ", \"dtype\": \"bf16\"");
+    assert_non_null(at);
+    strcpy(at, "}");
+    assert_int_equal(coh_model_from_json(json, &back), COH_OK);
+    model.gpt2.dtype = COH_DTYPE_F32;
+    assert_same(&model, &back);
 }
 
 static void the_json_does_not_depend_on_the_locale(void **state)
@@ -118,6 +135,8 @@ static void json_that_is_no_model_is_refused(void **state)
         { "\"layernorm_epsilon\": 1.2", "\"layernorm_epsilon\": -1.2" },
         { "\"layernorm_epsilon\": 1.2", "\"layernorm_epsilon\": 1e-300, \"x\": 1.2" },
         { "\"gpt2\"", "\"gpt5\"" },
+        { "\"bf16\"", "\"f16\"" },
+        { "\"bf16\"", "1" },
         { "own ", "" },
         { "own ", "../" },
         { "own ", "\\u0007" },
@@ -225,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_preset_resolves_to_itself),
         cmocka_unit_test(a_model_comes_back_from_its_json_bit_for_bit),
+        cmocka_unit_test(a_model_that_names_no_dtype_is_f32),
         cmocka_unit_test(the_json_does_not_depend_on_the_locale),
         cmocka_unit_test(json_that_is_no_model_is_refused),
         cmocka_unit_test(names_that_cannot_be_a_folders_are_not_written),
