@@ -13,6 +13,7 @@
 #include "cohobate/engine.h"
 #include "engine/cpu_quota.h"
 #include "engine/machine_findings.h"
+#include "kernels/product.h"
 #include "memory/available.h"
 #include "memory/topology.h"
 
@@ -45,6 +46,11 @@ int coh_machine_core_count(void)
     coh_topology topology;
     (void)coh_topology_read(&topology); /* one core is its answer where it cannot look */
     return core_count_of(&topology, coh_cpu_quota_cores(""));
+}
+
+int coh_machine_bf16_is_fast(void)
+{
+    return coh_kernels_bf16_is_fast();
 }
 
 coh_finding *coh_finding_next(coh_finding_list *list, const char *subject)
@@ -101,6 +107,20 @@ static void examine_instruction_set(coh_finding_list *list)
                                               : "a processor with AVX2 or AVX-512 is faster");
 }
 
+static void examine_products(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "matrix products");
+    const int fast = coh_kernels_bf16_is_fast();
+    COH_FINDING_SAY(
+        finding->found, "bf16 by %s, %s; f32 by %s; oneDNN %s; --dtype is %s unless given",
+        coh_product_name(coh_product_default(COH_DTYPE_BF16)),
+        fast ? "in hardware" : "widened to f32, as this processor has no bf16 products",
+        coh_product_name(coh_product_default(COH_DTYPE_F32)),
+        coh_product_available(COH_PRODUCT_ONEDNN, COH_DTYPE_F32) ? "can be had"
+                                                                 : "is not in this build",
+        fast ? "bf16" : "f32");
+}
+
 /* Core types of OpenBLAS that leave AVX-512 unused. */
 static int is_narrow_core(const char *core)
 {
@@ -141,13 +161,18 @@ static void examine_blas(coh_finding_list *list)
                     preset[0] != '\0' ? "; preset:" : "", preset);
     if (preset[0] == '\0')
         return;
-    int slow = getenv("COH_PLAIN_MATMUL") != NULL || (has_avx512() && is_narrow_core(core));
+    int is_used = coh_product_default(COH_DTYPE_F32) == COH_PRODUCT_OPENBLAS;
+    int slow =
+        getenv("COH_PLAIN_MATMUL") != NULL || (is_used && has_avx512() && is_narrow_core(core));
     finding->level = slow ? COH_FINDING_WARN : COH_FINDING_NOTE;
     COH_FINDING_SAY(finding->cost, "%s",
                     slow ? "about half the speed of matrix products: 250 instead of 450 to 490 "
                            "GFLOP/s were measured on two cores with AVX-512"
-                         : "the bits of a run depend on the core type: another machine without "
-                           "these variables may round otherwise");
+                    : !is_used
+                        ? "nothing as it is: our own panels multiply here; a kernel table that "
+                          "names openblas would be slower and round otherwise"
+                        : "the bits of a run depend on the core type: another machine without "
+                          "these variables may round otherwise");
     COH_FINDING_SAY(finding->remedy, "unset%s", unset);
 }
 
@@ -253,6 +278,7 @@ coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, si
     (void)coh_topology_read(&topology);
     examine_cores(&list, &topology);
     examine_instruction_set(&list);
+    examine_products(&list);
     examine_blas(&list);
     examine_memory(&list);
     examine_cgroup(&list);

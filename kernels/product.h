@@ -42,6 +42,9 @@ const char *coh_product_name(coh_product product);
 /* 1 if this build and this processor can compute such products by `product`. */
 int coh_product_available(coh_product product, coh_dtype dtype);
 
+/* The product that the processor makes the default for this element type. */
+coh_product coh_product_default(coh_dtype dtype);
+
 /* Takes the table, in place of any earlier one; what it does not name keeps its default. Copies.
  * Threads: none may be inside a kernel. Before the first coh_kernel_path() that goes into a plan.
  * Fails: COH_ERR_ARGUMENT for more than COH_PRODUCT_CHOICES_MAX lines, one shape twice, or a

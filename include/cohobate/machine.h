@@ -35,6 +35,9 @@ COH_API uint64_t coh_machine_free_bytes(void);
 /* Cores this process may use (affinity and cgroup quota, rounded up). */
 COH_API int coh_machine_core_count(void);
 
+/* 1 if this processor multiplies bf16 in hardware, so that it is the faster dtype. Any thread. */
+COH_API int coh_machine_bf16_is_fast(void);
+
 /* Sizes: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A bare number is refused.
  * Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_size_parse(const char *text, uint64_t *out_bytes);

@@ -27,9 +27,6 @@ typedef struct coh_tile {
     void *gelu;
 } coh_tile;
 
-/* The product that the processor makes the default for this element type. */
-coh_product coh_product_default(coh_dtype dtype);
-
 /* The product that the table names for this shape, or the default. */
 coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t rows,
                              int64_t columns, int64_t depth);

@@ -1,0 +1,198 @@
+/* Kernel tables as files: written in one form, read strictly. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/file_text.h"
+#include "engine/kernel_table.h"
+
+#define FORMAT_NAME    "cohobate kernels"
+#define FORMAT_VERSION 1
+#define BYTES_MOST     (1u << 20)
+
+static const char *const dtype_names[] = { [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16" };
+enum { DTYPE_COUNT = sizeof(dtype_names) / sizeof(dtype_names[0]) };
+
+void coh_kernel_machine(char name[COH_KERNEL_MACHINE_BYTES])
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, COH_KERNEL_MACHINE_BYTES, "unknown");
+    while (file && fgets(line, sizeof(line), file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(name, COH_KERNEL_MACHINE_BYTES, "%.*s", COH_KERNEL_MACHINE_BYTES - 1,
+                 colon + 1 + (colon[1] == ' '));
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+/* ---- writing ---- */
+
+static coh_status write_row(coh_text *text, const coh_kernel_timing *shape, int is_last)
+{
+    COH_TRY(coh_text_add(text,
+                         "    {\"dtype\": \"%s\", \"layout\": \"%s\", \"rows\": %" PRId64
+                         ", \"columns\": %" PRId64 ", \"depth\": %" PRId64
+                         ", \"product\": \"%s\", \"microseconds\": {",
+                         dtype_names[shape->dtype], shape->layout, shape->rows, shape->columns,
+                         shape->depth, coh_kernel_product_name(shape->chosen)));
+    const char *comma = "";
+    for (int32_t p = 0; p < COH_KERNEL_PRODUCTS; p++)
+        if (shape->seconds[p] > 0) {
+            COH_TRY(coh_text_add(text, "%s\"%s\": %.1f", comma, coh_kernel_product_name(p),
+                                 shape->seconds[p] * 1e6));
+            comma = ", ";
+        }
+    return coh_text_add(text, "}}%s\n", is_last ? "" : ",");
+}
+
+coh_status coh_kernel_table_write(const coh_kernel_shapes *shapes, int32_t thread_count,
+                                  const char *path)
+{
+    coh_text text = { 0 };
+    char machine[COH_KERNEL_MACHINE_BYTES], date[16];
+    time_t now = time(NULL);
+    struct tm local;
+    coh_status status;
+    coh_kernel_machine(machine);
+    localtime_r(&now, &local);
+    strftime(date, sizeof(date), "%Y-%m-%d", &local);
+    COH_TRY_GOTO(status,
+                 coh_text_add(&text,
+                              "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"machine\": ",
+                              FORMAT_NAME, FORMAT_VERSION),
+                 done);
+    COH_TRY_GOTO(status, coh_text_add_quoted(&text, machine), done);
+    COH_TRY_GOTO(status,
+                 coh_text_add(&text,
+                              ",\n  \"date\": \"%s\",\n  \"threads\": %" PRId32
+                              ",\n  \"products\": [\n",
+                              date, thread_count),
+                 done);
+    for (size_t i = 0; i < shapes->count; i++)
+        COH_TRY_GOTO(status, write_row(&text, &shapes->shapes[i], i + 1 == shapes->count), done);
+    COH_TRY_GOTO(status, coh_text_add(&text, "  ]\n}\n"), done);
+    status = coh_file_write_whole(path, text.data, text.bytes);
+done:
+    coh_text_fini(&text);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static coh_status find_name(const char *const *names, int32_t count, const char *what,
+                            const char *name, int32_t *out_index)
+{
+    for (int32_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) {
+            *out_index = i;
+            return COH_OK;
+        }
+    return coh_fail(COH_ERR_CORRUPT, "its %s \"%.40s\" is none that is known", what, name);
+}
+
+static coh_status check_times(const json_t *times)
+{
+    const char *names[COH_KERNEL_PRODUCTS], *key;
+    json_t *value;
+    int32_t ignored;
+    for (int32_t p = 0; p < COH_KERNEL_PRODUCTS; p++)
+        names[p] = coh_kernel_product_name(p);
+    json_object_foreach((json_t *)times, key, value)
+    {
+        COH_TRY(find_name(names, COH_KERNEL_PRODUCTS, "measured product", key, &ignored));
+        if (!(json_number_value(value) > 0))
+            return coh_fail(COH_ERR_CORRUPT, "its time of \"%.40s\" is no number above 0", key);
+    }
+    return COH_OK;
+}
+
+static coh_status read_row(json_t *value, coh_product_choice *out_choice)
+{
+    const char *dtype, *layout, *product, *names[COH_KERNEL_PRODUCTS];
+    json_int_t rows, columns, depth;
+    json_t *times;
+    json_error_t error;
+    int32_t index;
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "dtype",
+                       &dtype, "layout", &layout, "rows", &rows, "columns", &columns, "depth",
+                       &depth, "product", &product, "microseconds", &times) != 0)
+        return coh_fail(COH_ERR_CORRUPT, "%.200s", error.text);
+    if (rows < 1 || columns < 1 || depth < 1)
+        return coh_fail(COH_ERR_CORRUPT, "rows, columns and depth are whole numbers above 0");
+    if (!json_is_object(times))
+        return coh_fail(COH_ERR_CORRUPT, "its microseconds are no object");
+    COH_TRY(check_times(times));
+    *out_choice = (coh_product_choice){ .rows = rows, .columns = columns, .depth = depth };
+    COH_TRY(find_name(dtype_names, DTYPE_COUNT, "dtype", dtype, &index));
+    out_choice->dtype = (coh_dtype)index;
+    COH_TRY(coh_kernel_layout_of(layout, &out_choice->layout));
+    for (int32_t p = 0; p < COH_KERNEL_PRODUCTS; p++)
+        names[p] = coh_kernel_product_name(p);
+    COH_TRY(find_name(names, COH_KERNEL_PRODUCTS, "product", product, &index));
+    out_choice->product = coh_kernel_product_of(index);
+    return COH_OK;
+}
+
+static coh_status read_rows(const json_t *rows, coh_product_choice *choices, int32_t *out_count)
+{
+    size_t count = json_array_size(rows);
+    if (!json_is_array(rows) || count > COH_PRODUCT_CHOICES_MAX)
+        return coh_fail(COH_ERR_CORRUPT, "its products are no list of at most %d",
+                        COH_PRODUCT_CHOICES_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (read_row(json_array_get(rows, i), &choices[i]) != COH_OK)
+            return coh_fail_prefix(COH_ERR_CORRUPT, "product %zu of the list", i + 1);
+    *out_count = (int32_t)count;
+    return COH_OK;
+}
+
+static coh_status read_root(json_t *root, coh_product_choice *choices, int32_t *out_count,
+                            char machine[COH_KERNEL_MACHINE_BYTES])
+{
+    const char *format, *measured_on, *date;
+    json_int_t version, threads;
+    json_t *rows;
+    json_error_t error;
+    if (json_unpack_ex(root, &error, JSON_STRICT, "{s:s, s:I, s:s, s:s, s:I, s:o}", "format",
+                       &format, "version", &version, "machine", &measured_on, "date", &date,
+                       "threads", &threads, "products", &rows) != 0)
+        return coh_fail(COH_ERR_CORRUPT, "it is no kernel table: %.200s", error.text);
+    if (strcmp(format, FORMAT_NAME) != 0 || version != FORMAT_VERSION)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "its format is \"%.40s\", version %lld, not \"%s\", version %d", format,
+                        (long long)version, FORMAT_NAME, FORMAT_VERSION);
+    snprintf(machine, COH_KERNEL_MACHINE_BYTES, "%s", measured_on);
+    return read_rows(rows, choices, out_count);
+}
+
+coh_status coh_kernel_table_read(const char *path, coh_product_choice *choices, int32_t *out_count,
+                                 char machine[COH_KERNEL_MACHINE_BYTES])
+{
+    char *text;
+    size_t bytes;
+    json_error_t error;
+    *out_count = 0;
+    COH_TRY(coh_file_read_whole(path, BYTES_MOST, &text, &bytes));
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    coh_status status;
+    if (!root && json_error_code(&error) == json_error_out_of_memory)
+        status = coh_fail(COH_ERR_MEMORY, "out of memory while reading it");
+    else if (!root)
+        status = coh_fail(COH_ERR_CORRUPT, "line %d: %.200s", error.line, error.text);
+    else
+        status = read_root(root, choices, out_count, machine);
+    json_decref(root);
+    coh_free(text);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "kernel table %s (cohobate tune makes it anew)", path);
+    return COH_OK;
+}

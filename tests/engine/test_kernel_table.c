@@ -1,0 +1,210 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file_text.h"
+#include "cohobate/engine.h"
+#include "cohobate/models.h"
+#include "engine/kernel_table.h"
+
+static char folder[64], path[128];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/cohobate-kernels-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof(path), "%s/kernels.json", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    (void)unlink(path);
+    (void)coh_kernels_choose(NULL, 0);
+    return rmdir(folder);
+}
+
+static coh_graph *made_graph(int64_t sequences, int64_t tokens)
+{
+    const coh_gpt2_config config = { .layers = 2,
+                                     .heads = 2,
+                                     .channels = 16,
+                                     .positions = 700,
+                                     .vocabulary = 2100,
+                                     .layernorm_epsilon = 1e-5f };
+    coh_graph *graph;
+    assert_int_equal(coh_gpt2_train_graph(&config, sequences, tokens, &graph), COH_OK);
+    return graph;
+}
+
+/* Each weight takes part in three products, each of two operations a row of x: 6 N (12 L C² + V C)
+ * operations in all, whatever the tiles are (Kaplan et al. 2020, section 2.1, without attention). */
+static void the_shapes_hold_every_operation_of_the_weights(void **state)
+{
+    (void)state;
+    const int64_t N = 2 * 600, C = 16, L = 2, V = 2100;
+    coh_graph *graph = made_graph(2, 600);
+    coh_kernel_shapes list = { 0 };
+    assert_int_equal(coh_kernel_shapes_of(graph, &list), COH_OK);
+    int64_t operations = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        const coh_kernel_timing *s = &list.shapes[i];
+        assert_int_equal(s->dtype, COH_DTYPE_F32);
+        operations += 2 * s->use_count * s->rows * s->columns * s->depth;
+        for (size_t j = 0; j < i; j++) {
+            const coh_kernel_timing *t = &list.shapes[j];
+            assert_true(strcmp(s->layout, t->layout) != 0 || s->rows != t->rows ||
+                        s->columns != t->columns || s->depth != t->depth);
+        }
+    }
+    assert_int_equal(operations, 6 * N * (12 * L * C * C + V * C));
+    coh_kernel_shapes_fini(&list);
+    coh_graph_destroy(graph);
+}
+
+static void count_report(void *context, const coh_kernel_timing *timing)
+{
+    *(int *)context += 1;
+    assert_true(timing->seconds[timing->standard] > 0);
+    assert_true(timing->seconds[timing->chosen] <= timing->seconds[timing->standard]);
+}
+
+static void a_table_that_was_written_is_used_and_named_in_the_kernel_path(void **state)
+{
+    (void)state;
+    coh_graph *graph = made_graph(1, 8);
+    char before[128], machine[COH_KERNEL_MACHINE_BYTES] = "?";
+    int reported = 0;
+    snprintf(before, sizeof(before), "%s", coh_kernel_path());
+    assert_int_equal(coh_kernels_tune(graph, 2, path, count_report, &reported), COH_OK);
+    assert_true(reported >= 12);
+    assert_string_equal(coh_kernel_path(), before); /* measuring chooses nothing */
+    assert_int_equal(coh_kernels_use(path, machine, sizeof(machine)), COH_OK);
+    assert_string_equal(machine, ""); /* measured here */
+    assert_non_null(strstr(coh_kernel_path(), "+table-"));
+    coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
+    int32_t count;
+    assert_int_equal(coh_kernel_table_read(path, choices, &count, machine), COH_OK);
+    assert_int_equal(count, reported);
+    coh_graph_destroy(graph);
+}
+
+static const char whole[] =
+    "{\n  \"format\": \"cohobate kernels\",\n  \"version\": 1,\n  \"machine\": \"another one\",\n"
+    "  \"date\": \"2025-01-31\",\n  \"threads\": 2,\n  \"products\": [\n"
+    "    {\"dtype\": \"f32\", \"layout\": \"nt\", \"rows\": 7, \"columns\": 5, \"depth\": 3, "
+    "\"product\": \"panels\", \"microseconds\": {\"panels\": 1.5, \"openblas\": 2.0}},\n"
+    "    {\"dtype\": \"f32\", \"layout\": \"tn\", \"rows\": 7, \"columns\": 5, \"depth\": 3, "
+    "\"product\": \"panels\", \"microseconds\": {}}\n  ]\n}\n";
+
+static coh_status use_changed(const char *find, const char *replacement)
+{
+    char text[2 * sizeof(whole)], machine[COH_KERNEL_MACHINE_BYTES];
+    const char *at = strstr(whole, find);
+    assert_non_null(at);
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - whole), whole, replacement,
+             at + strlen(find));
+    assert_int_equal(coh_file_write_whole(path, text, strlen(text)), COH_OK);
+    return coh_kernels_use(path, machine, sizeof(machine));
+}
+
+static void what_is_no_table_is_refused_with_its_name_and_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct changed {
+        const char *find, *replacement;
+    } all[] = {
+        { "{", "" },
+        { "cohobate kernels", "cohobate plan" },
+        { "\"version\": 1", "\"version\": 2" },
+        { "\"version\": 1", "\"version\": 1, \"version\": 1" },
+        { "\"threads\": 2", "\"threads\": 2, \"more\": 1" },
+        { "\"threads\": 2,", "" },
+        { "\"products\": [", "\"products\": 3, \"x\": [" },
+        { "\"f32\"", "\"f64\"" },
+        { "\"nt\"", "\"tt\"" },
+        { "\"rows\": 7", "\"rows\": 0" },
+        { "\"rows\": 7", "\"rows\": 7.0" },
+        { "\"product\": \"panels\"", "\"product\": \"default\"" },
+        { "\"product\": \"panels\"", "\"product\": \"fastest\"" },
+        { "\"panels\": 1.5", "\"panels\": -1.5" },
+        { "\"panels\": 1.5", "\"magic\": 1.5" },
+        { "{\"panels\": 1.5, \"openblas\": 2.0}", "2" },
+        { "]\n}\n", "]\n" },
+    };
+    assert_int_equal(use_changed("\"tn\"", "\"nn\""), COH_OK);
+    char before[128];
+    snprintf(before, sizeof(before), "%s", coh_kernel_path());
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (use_changed(all[i].find, all[i].replacement) != COH_ERR_CORRUPT)
+            fail_msg("'%s' for '%s' was not refused as damaged", all[i].replacement, all[i].find);
+        assert_non_null(strstr(coh_last_error(), path));
+        assert_string_equal(coh_kernel_path(), before);
+    }
+    /* one shape twice is a caller's mistake, as is a table that is not there an I/O fault */
+    assert_int_equal(use_changed("\"tn\"", "\"nt\""), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), path));
+    assert_int_equal(coh_kernels_use("/nowhere/kernels.json", NULL, 0), COH_ERR_IO);
+    assert_string_equal(coh_kernel_path(), before);
+}
+
+static void the_path_depends_on_the_choices_and_nothing_else(void **state)
+{
+    (void)state;
+    char first[128], machine[COH_KERNEL_MACHINE_BYTES];
+    assert_int_equal(use_changed("\"tn\"", "\"tn\""), COH_OK);
+    snprintf(first, sizeof(first), "%s", coh_kernel_path());
+    assert_int_equal(use_changed("\"panels\": 1.5", "\"panels\": 7.25"), COH_OK);
+    assert_string_equal(coh_kernel_path(), first);
+    assert_int_equal(use_changed("another one", "a third"), COH_OK);
+    assert_string_equal(coh_kernel_path(), first);
+    assert_int_equal(coh_kernels_use(path, machine, sizeof(machine)), COH_OK);
+    assert_string_equal(machine, "a third"); /* measured elsewhere, which a caller may say */
+    assert_int_equal(use_changed("\"depth\": 3", "\"depth\": 4"), COH_OK);
+    assert_string_not_equal(coh_kernel_path(), first);
+}
+
+static void every_failing_allocation_leaves_no_table(void **state)
+{
+    (void)state;
+    coh_graph *graph = made_graph(1, 1);
+    for (uint64_t n = 1;; n++) {
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_kernels_tune(graph, 1, path, NULL, NULL);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        if (!was_hit) {
+            assert_int_equal(status, COH_OK);
+            break;
+        }
+        assert_int_equal(status, COH_ERR_MEMORY);
+        assert_int_not_equal(access(path, F_OK), 0);
+        n += n > 8 ? 40 : 0; /* the operands of each shape fail alike */
+    }
+    coh_graph_destroy(graph);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_shapes_hold_every_operation_of_the_weights),
+        IN_FOLDER(a_table_that_was_written_is_used_and_named_in_the_kernel_path),
+        IN_FOLDER(what_is_no_table_is_refused_with_its_name_and_changes_nothing),
+        IN_FOLDER(the_path_depends_on_the_choices_and_nothing_else),
+        IN_FOLDER(every_failing_allocation_leaves_no_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
