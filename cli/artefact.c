@@ -11,7 +11,7 @@
 coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;
-    char first = 0;
+    char head[64];
     if (stat(path, &facts) != 0)
         return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
                         path, strerror(errno));
@@ -23,9 +23,24 @@ coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
     if (descriptor < 0)
         return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
                         path, strerror(errno));
-    ssize_t got = read(descriptor, &first, 1);
+    ssize_t got = read(descriptor, head, sizeof(head) - 1);
     close(descriptor);
-    *out_artefact = got == 1 && first == '{' ? CLI_ARTEFACT_PLAN : CLI_ARTEFACT_TOKENS;
+    head[got > 0 ? got : 0] = '\0';
+    if (head[0] != '{')
+        *out_artefact = CLI_ARTEFACT_TOKENS;
+    else
+        *out_artefact =
+            strstr(head, "\"cohobate kernels\"") ? CLI_ARTEFACT_KERNELS : CLI_ARTEFACT_PLAN;
+    return COH_OK;
+}
+
+/* Using it is the check; the path of kernels then ends with the hash. */
+coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash)
+{
+    static const char mark[] = "+table-";
+    CLI_TRY(coh_kernels_use(path, NULL, 0));
+    const char *found = strstr(coh_kernel_path(), mark);
+    *out_hash = found ? strtoull(found + sizeof(mark) - 1, NULL, 16) : 0;
     return COH_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 coh_status cli_budget_check(const cli_options *options)
 {
@@ -35,7 +36,26 @@ coh_status cli_budget_check(const cli_options *options)
     return COH_OK;
 }
 
-static int32_t thread_count(const cli_options *options)
+coh_status cli_budget_use_kernels(const char *path, int noted)
+{
+    char machine[128];
+    if (!path[0])
+        return COH_OK;
+    if (noted && access(path, F_OK) != 0) {
+        cli_note("the kernel table %s of the run is gone: standard products, other rounding;"
+                 " --kernels FILE names another place",
+                 path);
+        return COH_OK;
+    }
+    CLI_TRY(coh_kernels_use(path, machine, sizeof(machine)));
+    if (machine[0])
+        cli_note("note: the kernel table %s was measured on another processor (%s): cohobate tune"
+                 " measures on this one",
+                 path, machine);
+    return COH_OK;
+}
+
+int32_t cli_budget_thread_count(const cli_options *options)
 {
     return cli_given(options, CLI_FLAG_THREADS) ? (int32_t)options->threads
                                                 : (int32_t)coh_machine_core_count();
@@ -55,7 +75,7 @@ void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
     out_options->emulate_host_bytes = options->emulate_host_bytes;
     out_options->disk_bytes = options->disk_folder[0] ? options->disk_bytes : 0;
     out_options->link_bytes_per_s = (double)options->link_bytes_per_s;
-    out_options->thread_count = thread_count(options);
+    out_options->thread_count = cli_budget_thread_count(options);
     out_options->chunk_bytes = options->chunk_bytes;
     out_options->recompute =
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
@@ -89,7 +109,7 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
     coh_engine_options_init(out_options);
     out_options->disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
     out_options->disk_bytes = options->disk_bytes;
-    out_options->thread_count = thread_count(options);
+    out_options->thread_count = cli_budget_thread_count(options);
     out_options->poison = (int32_t)options->test_poison;
     out_options->delay_seed = (uint64_t)options->test_delay_seed;
     out_options->delay_most_us = options->test_delay_seed ? 2000 : 0;

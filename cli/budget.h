@@ -8,9 +8,17 @@
 /* Flags that this build refuses or that contradict one another. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_budget_check(const cli_options *options);
 
+/* Takes the kernel table at `path` ("": none), before anything is planned. `noted`: it comes from
+ * a checkpoint's note, and where it is gone the standard products are taken, which is said.
+ * Fails: COH_ERR_CORRUPT, COH_ERR_IO; COH_ERR_ARGUMENT. */
+coh_status cli_budget_use_kernels(const char *path, int noted);
+
 /* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. */
 void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
                              coh_plan_options *out_options);
+
+/* --threads, or the cores this process has. */
+int32_t cli_budget_thread_count(const cli_options *options);
 
 /* Plans `graph`, or replays --plan. */
 coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,

@@ -28,7 +28,7 @@ static coh_status check_tokens(const char *path, uint64_t *out_hash)
 
 coh_status cli_check(const cli_options *options)
 {
-    static const char *const names[] = { "checkpoint", "plan", "token file" };
+    static const char *const names[] = { "checkpoint", "plan", "kernel table", "token file" };
     const char *path = options->operand;
     cli_artefact artefact;
     uint64_t hash = 0;
@@ -39,6 +39,9 @@ coh_status cli_check(const cli_options *options)
         break;
     case CLI_ARTEFACT_PLAN:
         CLI_TRY(cli_artefact_plan_hash(path, &hash));
+        break;
+    case CLI_ARTEFACT_KERNELS:
+        CLI_TRY(cli_artefact_kernels_hash(path, &hash));
         break;
     case CLI_ARTEFACT_TOKENS:
         CLI_TRY(check_tokens(path, &hash));

@@ -102,6 +102,20 @@ static coh_status inspect_tokens(const cli_options *options)
     return status;
 }
 
+static coh_status inspect_kernels(const cli_options *options)
+{
+    uint64_t hash;
+    CLI_TRY(cli_artefact_kernels_hash(options->operand, &hash));
+    if (options->json)
+        printf("{\"type\": \"kernels\", \"hash\": \"%016" PRIx64 "\"}\n", hash);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", hash);
+    else
+        printf("kernel table %s\n  hash %016" PRIx64 " (the file is JSON for people, too)\n",
+               options->operand, hash);
+    return COH_OK;
+}
+
 static coh_status inspect_plan(const cli_options *options)
 {
     uint64_t hash;
@@ -125,6 +139,8 @@ coh_status cli_inspect(const cli_options *options)
         return inspect_checkpoint(options);
     case CLI_ARTEFACT_PLAN:
         return inspect_plan(options);
+    case CLI_ARTEFACT_KERNELS:
+        return inspect_kernels(options);
     case CLI_ARTEFACT_TOKENS:
         return inspect_tokens(options);
     }

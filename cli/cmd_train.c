@@ -8,6 +8,7 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/dtype.h"
 #include "cli/output.h"
 #include "cli/train.h"
 
@@ -195,10 +196,11 @@ static coh_status load_parameters(cli_run *run)
         return coh_engine_init_from(run->engine, job->recipe.seed, checkpoint_values, job);
     CLI_TRY(coh_engine_load(run->engine, job->checkpoint_facts.path, &numeric_changed));
     if (numeric_changed)
-        cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
-                 " (micro-batch, kinds or kernel path): other rounding, the run will not continue"
-                 " bit for bit",
-                 job->checkpoint_facts.numeric_fingerprint, job->summary.numeric_fingerprint);
+        cli_note(
+            "numeric plan %016" PRIx64 " -> %016" PRIx64
+            " (dtype, micro-batch, kinds or kernel path): other rounding, the run will not continue"
+            " bit for bit",
+            job->checkpoint_facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }
 
@@ -255,6 +257,7 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 {
     cli_line_add(line, "{\"model\": ");
     cli_line_add_json_string(line, run->job.model.name);
+    cli_line_add(line, ", \"dtype\": \"%s\"", cli_dtype_name(run->job.model.gpt2.dtype));
     cli_line_add(line, ", \"step\": %" PRIu64 ", \"stopped\": %s, \"hash\": \"%016" PRIx64 "\"",
                  run->done_steps, run->stopped ? "true" : "false", hash);
     cli_line_add(line, ", \"emulated\": %s, \"run_folder\": ",

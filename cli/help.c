@@ -8,8 +8,9 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_GENERATE] = "write text with a trained model",
     [CLI_EVAL] = "the loss of a trained model on a text",
     [CLI_TOKENIZE] = "turn text into a token file",
-    [CLI_INSPECT] = "what a checkpoint, token file or plan holds",
-    [CLI_CHECK] = "is a checkpoint, token file or plan whole and valid?",
+    [CLI_INSPECT] = "what a checkpoint, token file, plan or kernel table holds",
+    [CLI_CHECK] = "is a checkpoint, token file, plan or kernel table whole and valid?",
+    [CLI_TUNE] = "measure which matrix product is fastest for each shape of a model",
     [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
 };
 
@@ -22,6 +23,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_TOKENIZE] = "cohobate tokenize --tokenizer DIR|bytes IN -o OUT",
     [CLI_INSPECT] = "cohobate inspect PATH [--hash] [--json]",
     [CLI_CHECK] = "cohobate check PATH [--json]",
+    [CLI_TUNE] = "cohobate tune MODEL -o FILE [flags] [--json]",
     [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
 };
 
@@ -49,6 +51,13 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "The hash of a checkpoint is one number for all parameters and optimizer states:\n"
         "the same whatever the budget, chunk size, tiers or threads of the run.\n",
     [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place.\n",
+    [CLI_TUNE] =
+        "Writes a table for --kernels of train, plan, eval and generate. It holds for the model,\n"
+        "--micro-batch, --sequence and --dtype it was measured with; other shapes keep the "
+        "standard\n"
+        "product. A run under another table rounds otherwise, which a resume says. Let the machine "
+        "do\n"
+        "nothing else meanwhile.\n",
     [CLI_DOCTOR] = "Nothing is changed.\n",
 };
 
@@ -72,6 +81,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                     "  cohobate inspect ./run/step-100 --hash\n",
     [CLI_CHECK] = "  cohobate check ./run/step-100\n"
                   "  cohobate check corpus.tokens\n",
+    [CLI_TUNE] = "  cohobate tune gpt2 --vocabulary 50257 --batch 4 --sequence 64 -o kernels.json\n"
+                 "  cohobate train gpt2-nano --data corpus.txt --kernels kernels.json\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cli/budget.h"
+#include "cli/dtype.h"
 
 static coh_status open_parts(cli_inference *inference)
 {
@@ -12,7 +13,10 @@ static coh_status open_parts(cli_inference *inference)
     CLI_TRY(coh_checkpoint_open(options->operand, &inference->checkpoint));
     CLI_TRY(coh_checkpoint_facts_get(inference->checkpoint, &inference->facts));
     CLI_TRY(cli_recipe_from_note(inference->facts.note_json, &inference->recipe));
+    CLI_TRY(cli_budget_use_kernels(options->kernels ? options->kernels : inference->recipe.kernels,
+                                   !options->kernels));
     CLI_TRY(coh_model_resolve(inference->facts.path, 0, &inference->model));
+    inference->model.gpt2.dtype = cli_dtype_keep(options, inference->model.gpt2.dtype);
     const char *tokenizer =
         cli_given(options, CLI_FLAG_TOKENIZER) ? options->tokenizer : inference->recipe.tokenizer;
     CLI_TRY(coh_tokenizer_open(tokenizer, &inference->tokenizer));
@@ -51,7 +55,8 @@ static void describe(const cli_inference *inference)
     cli_line line;
     char bytes[32];
     cli_line_clear(&line);
-    cli_line_add(&line, "%s, step %" PRIu64 ": peak", inference->facts.path, inference->facts.step);
+    cli_line_add(&line, "%s, step %" PRIu64 ", in %s: peak", inference->facts.path,
+                 inference->facts.step, cli_dtype_name(inference->model.gpt2.dtype));
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (inference->summary.peak_bytes[tier])
             cli_line_add(

@@ -46,6 +46,7 @@ static const char *operand_path(const cli_options *options)
         return options->operand;
     case CLI_TRAIN:
     case CLI_PLAN:
+    case CLI_TUNE:
     case CLI_DOCTOR:
     case CLI_COMMAND_COUNT:
         return NULL;
@@ -64,6 +65,7 @@ coh_status cli_input_check(const cli_options *options)
     CLI_TRY(check_one("--tokenizer", tokenizer,
                       "give bytes, or a folder with vocab.json and merges.txt"));
     CLI_TRY(check_one("--plan", options->plan_file, "write one with cohobate plan -o"));
+    CLI_TRY(check_one("--kernels", options->kernels, "write one with cohobate tune -o"));
     CLI_TRY(check_one("--disk", options->disk_folder[0] ? options->disk_folder : NULL,
                       "give a folder that is"));
     CLI_TRY(check_one("--folder", options->folder, "give a folder that is"));

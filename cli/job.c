@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/budget.h"
+#include "cli/dtype.h"
 
 /* Where no checkpoint was found: a run that has not saved yet holds the folder, and that is the
  * reason. Otherwise the sentence that is there stays. */
@@ -56,7 +57,13 @@ static coh_status resume_recipe(cli_job *job)
                         job->recipe.tokenizer_identity,
                         cli_given(options, CLI_FLAG_TOKENIZER) ? "leave --tokenizer out"
                                                                : "give --tokenizer DIR");
-    return coh_model_resolve(job->checkpoint_facts.path, 0, &job->model);
+    CLI_TRY(coh_model_resolve(job->checkpoint_facts.path, 0, &job->model));
+    coh_dtype trained = job->model.gpt2.dtype;
+    job->model.gpt2.dtype = cli_dtype_keep(options, trained);
+    if (job->model.gpt2.dtype != trained)
+        cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
+                 cli_dtype_name(trained), cli_dtype_name(job->model.gpt2.dtype));
+    return COH_OK;
 }
 
 static coh_status fresh_recipe(cli_job *job)
@@ -81,6 +88,7 @@ static coh_status fresh_recipe(cli_job *job)
                         ": give the --tokenizer it was trained with",
                         options->operand, job->model.gpt2.vocabulary,
                         coh_tokenizer_vocabulary(job->tokenizer));
+    job->model.gpt2.dtype = cli_dtype_choose(options);
     if (!job->model.checkpoint[0])
         return COH_OK;
     CLI_TRY(coh_checkpoint_open(job->model.checkpoint, &job->checkpoint));
@@ -192,17 +200,27 @@ static coh_status choose_plan(cli_job *job)
     return COH_OK;
 }
 
-coh_status cli_job_open(const cli_options *options, cli_job *out_job)
+coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
 {
     coh_status status;
     *out_job = (cli_job){ .options = options };
     CLI_TRY_GOTO(status, cli_budget_check(options), fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
-    CLI_TRY_GOTO(status, choose_plan(out_job), fail);
     return COH_OK;
 fail:
     cli_job_close(out_job);
+    return status;
+}
+
+coh_status cli_job_open(const cli_options *options, cli_job *out_job)
+{
+    CLI_TRY(cli_job_open_unplanned(options, out_job));
+    coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels);
+    if (status == COH_OK)
+        status = choose_plan(out_job);
+    if (status != COH_OK)
+        cli_job_close(out_job);
     return status;
 }
 
@@ -279,6 +297,7 @@ void cli_job_describe(const cli_job *job, cli_line *line)
                  job->model.name, (double)job->summary.parameter_count * 1e-6, gpt2->layers,
                  gpt2->heads, gpt2->channels, gpt2->vocabulary, recipe->batch, recipe->sequence,
                  recipe->micro_batch);
+    cli_dtype_describe(job->options, gpt2->dtype, line);
     describe_budget(job, line);
     describe_time(job, line);
     cli_line_add(line,

@@ -25,6 +25,8 @@ typedef struct cli_job {
  * lowered where nothing else fits, and that is said on standard error. Fails: with a sentence;
  * `out_job` is then closed. */
 coh_status cli_job_open(const cli_options *options, cli_job *out_job);
+/* The same without a plan: model and recipe. */
+coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job);
 void cli_job_close(cli_job *job); /* accepts a zeroed one */
 
 /* Seconds that `step_count` steps, then the drain, will take by the plan. */

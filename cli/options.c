@@ -10,7 +10,7 @@
 static const char *const command_names[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = "train", [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
     [CLI_EVAL] = "eval",   [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
-    [CLI_CHECK] = "check", [CLI_DOCTOR] = "doctor",
+    [CLI_CHECK] = "check", [CLI_TUNE] = "tune",         [CLI_DOCTOR] = "doctor",
 };
 
 cli_command cli_command_find(const char *name)
@@ -216,6 +216,7 @@ static const char *operand_name(cli_command command)
     switch (command) {
     case CLI_TRAIN:
     case CLI_PLAN:
+    case CLI_TUNE:
         return "MODEL";
     case CLI_GENERATE:
     case CLI_EVAL:

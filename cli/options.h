@@ -19,6 +19,7 @@ typedef enum cli_command {
     CLI_TOKENIZE,
     CLI_INSPECT,
     CLI_CHECK,
+    CLI_TUNE,
     CLI_DOCTOR,
     CLI_COMMAND_COUNT
 } cli_command;
@@ -30,6 +31,7 @@ typedef enum cli_flag {
     CLI_FLAG_VALIDATION,
     CLI_FLAG_VALIDATION_EVERY,
     CLI_FLAG_VOCABULARY,
+    CLI_FLAG_DTYPE,
     CLI_FLAG_DEVICE,
     CLI_FLAG_DEVICE_MEMORY,
     CLI_FLAG_DISK,
@@ -40,6 +42,7 @@ typedef enum cli_flag {
     CLI_FLAG_CHUNK,
     CLI_FLAG_RECOMPUTE,
     CLI_FLAG_PLAN,
+    CLI_FLAG_KERNELS,
     CLI_FLAG_STEPS,
     CLI_FLAG_SCHEDULE_STEPS,
     CLI_FLAG_WARMUP,
@@ -82,14 +85,14 @@ typedef struct cli_options {
     const char *operand; /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
     uint64_t given;      /* bit per cli_flag */
 
-    const char *data, *tokenizer, *validation, *plan_file, *save, *resume, *log;
+    const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
     uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
 
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
-    int64_t threads, recompute;
+    int64_t threads, recompute, dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 128, INPUTS_MOST = 3 };
+enum { HEAD_BYTES = 128, INPUTS_MOST = 4 };
 
 /* How a file of ours begins. */
 typedef struct form {
@@ -18,6 +18,7 @@ typedef struct form {
 static const form token_file = { "COHTOKEN", NULL, "token file" };
 static const form plan_file = { "{", "\"cohobate plan\"", "plan" };
 static const form program_file = { "program ", NULL, "program listing" };
+static const form kernel_table = { "{", "\"cohobate kernels\"", "kernel table" };
 static const form log_file = { "{", NULL, "log of JSON lines" };
 
 static coh_status read_head(const char *flag, const char *path, char *head)
@@ -37,7 +38,7 @@ static coh_status read_head(const char *flag, const char *path, char *head)
 static coh_status check_is_no_input(const cli_options *options, const char *flag, const char *path,
                                     const struct stat *facts)
 {
-    const char *inputs[INPUTS_MOST] = { options->data, options->validation,
+    const char *inputs[INPUTS_MOST] = { options->data, options->validation, options->kernels,
                                         options->command == CLI_TOKENIZE ? options->operand
                                                                          : NULL };
     struct stat input;
@@ -105,7 +106,9 @@ coh_status cli_output_check(const cli_options *options)
     CLI_TRY(check_differ("-o", options->output, "--program", options->program));
     CLI_TRY(check_differ("-o", options->output, "--held-out-file", options->held_out_file));
     CLI_TRY(check_one(options, "-o", options->output,
-                      options->command == CLI_TOKENIZE ? &token_file : &plan_file));
+                      options->command == CLI_TOKENIZE ? &token_file
+                      : options->command == CLI_TUNE   ? &kernel_table
+                                                       : &plan_file));
     CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));
     CLI_TRY(check_one(options, "--program", options->program, &program_file));
     return check_one(options, "--log", options->log, &log_file);

@@ -27,6 +27,14 @@ static coh_status check_micro_batch(const cli_recipe *recipe)
                     recipe->micro_batch, recipe->batch, cli_default_micro_batch(recipe->batch));
 }
 
+/* Into a path of CLI_PATH_BYTES; as it was given where it cannot be found. */
+static void keep_absolute(const char *path, char *out_path)
+{
+    char *absolute = realpath(path, NULL);
+    snprintf(out_path, CLI_PATH_BYTES, "%s", absolute ? absolute : path);
+    free(absolute);
+}
+
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
 {
     cli_recipe *recipe = out_recipe;
@@ -62,12 +70,10 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                         " steps: lower it or raise --schedule-steps",
                         schedule->warmup_steps, schedule->schedule_steps);
     snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
-    if (strcmp(options->tokenizer, "bytes") != 0) {
-        char *absolute = realpath(options->tokenizer, NULL);
-        if (absolute)
-            snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", absolute);
-        free(absolute);
-    }
+    if (strcmp(options->tokenizer, "bytes") != 0)
+        keep_absolute(options->tokenizer, recipe->tokenizer);
+    if (options->kernels)
+        keep_absolute(options->kernels, recipe->kernels);
     return COH_OK;
 }
 
@@ -80,11 +86,12 @@ typedef struct note_row {
     note_type type;
     size_t offset;
     double least;
+    int later; /* version 1 notes of before have no such key: nothing then */
 } note_row;
 
 #define ROW(key, type, field, least)                                                               \
     {                                                                                              \
-        key, type, offsetof(cli_recipe, field), least                                              \
+        key, type, offsetof(cli_recipe, field), least, 0                                           \
     }
 
 static const note_row note_rows[] = {
@@ -106,6 +113,7 @@ static const note_row note_rows[] = {
     ROW("data", NOTE_PATH, data, 0),
     ROW("data_hash", NOTE_HEX, data_hash, 0),
     ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
+    { "kernels", NOTE_PATH, offsetof(cli_recipe, kernels), 0, 1 },
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
@@ -155,7 +163,8 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
                      done);
     for (int i = 0; i < NOTE_ROW_COUNT; i++) {
         const note_row *row = &note_rows[i];
-        if (!read_value(row, json_object_get(note, row->key), (char *)out_recipe + row->offset))
+        const json_t *value = json_object_get(note, row->key);
+        if (!(row->later && !value) && !read_value(row, value, (char *)out_recipe + row->offset))
             CLI_TRY_GOTO(status,
                          cli_fail(COH_ERR_CORRUPT,
                                   "the checkpoint's note has no valid '%s': use another checkpoint",
@@ -236,6 +245,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
     /* The folder may have moved; its identity is compared when it is opened. */
     if (cli_given(options, CLI_FLAG_TOKENIZER))
         snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
+    if (options->kernels)
+        keep_absolute(options->kernels, recipe->kernels);
     if (cli_given(options, CLI_FLAG_MICRO_BATCH) && options->micro_batch != recipe->micro_batch) {
         cli_note("micro-batch %" PRId64 " -> %" PRId64
                  ": other rounding, the run will not continue bit for bit",

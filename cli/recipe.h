@@ -21,7 +21,8 @@ typedef struct cli_recipe {
     uint64_t tokenizer_identity;
     char data[CLI_PATH_BYTES]; /* the token file, absolute; "" if it was not kept */
     uint64_t data_hash;
-    uint64_t data_first_step; /* the step that read window 0: > 0 after --new-data */
+    char kernels[CLI_PATH_BYTES]; /* the kernel table, absolute; "": none */
+    uint64_t data_first_step;     /* the step that read window 0: > 0 after --new-data */
 } cli_recipe;
 
 /* From flags, defaults filled in. Fails: COH_ERR_ARGUMENT for flags that contradict one another. */
@@ -30,7 +31,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
 /* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
-/* The flags that may change a resumed run (--steps, --micro-batch); all others that are part of the
+/* The flags that may change a resumed run (--steps, --micro-batch, --kernels); all others that are part of the
  * recipe are refused. Says on standard error what changes numbers. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 

@@ -117,6 +117,35 @@ class Text(ProgramTest):
                          sum(op["name"].startswith("h.") for op in plan["operators"]))
         self.assertGreater(os.path.getsize(self.path("program.txt")), 1000)
 
+    def test_a_kernel_table_is_measured_used_and_remembered(self):
+        table, other = self.path("kernels.json"), self.path("other.json")
+        tuned = self.succeeds("tune", *TINY, "--dtype", "f32", "-o", table, "--json").json
+        with open(table, encoding="utf-8") as file:
+            written = json.load(file)
+        self.assertEqual(len(written["products"]), len(tuned["shapes"]))
+        for shape in tuned["shapes"]:
+            self.assertLessEqual(shape["seconds"][shape["product"]], shape["seconds"][shape["standard"]])
+        # every shape by our own panels, so that there is something to remember
+        for product in written["products"]:
+            product["product"] = "panels"
+        with open(other, "w", encoding="utf-8") as file:
+            json.dump(written, file)
+        for name in (table, other):
+            self.succeeds("check", name)
+        run = ["train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--save", self.path("run")]
+        started = self.succeeds(*run, "--steps", 2, "--schedule-steps", 4, "--kernels", other)
+        table_hash = self.succeeds("inspect", other, "--hash").out.strip()
+        self.assertIn(f"+table-{table_hash}", started.err)
+        resume = ["train", "--resume", self.path("run"), "--threads", 2, "--steps"]
+        self.assertNotIn("other rounding", self.succeeds(*resume, 3).err)
+        os.rename(other, self.path("moved.json"))
+        gone = self.succeeds(*resume, 4)
+        self.assertIn("other.json of the run is gone", gone.err)
+        self.assertRegex(gone.err, r"numeric plan \w+ -> \w+ .*other rounding")
+        bad = self.write("bad.json", '{"format": "cohobate kernels"}')
+        self.fails(4, "train", *TINY, "--data", self.corpus(), "--kernels", bad, says="bad.json")
+        self.fails(4, "check", bad, says="bad.json")
+
     def test_the_doctor_says_what_is_there(self):
         findings = self.succeeds("doctor", "--folder", self.folder, "--json").json["findings"]
         self.assertIn("cores", [finding["subject"] for finding in findings])

@@ -5,7 +5,7 @@ import unittest
 
 from program import TINY, ProgramTest, run
 
-COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "check", "doctor"]
+COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "check", "tune", "doctor"]
 # flag, values that are refused, a word of the remedy
 REFUSED = [
     ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
@@ -31,6 +31,7 @@ REFUSED = [
     ("--chunk", ["64", "0KiB"], "--chunk 1MiB"),
     ("--link-rate", ["64", "x/s"], "--link-rate 16GB/s"),
     ("--disk", [".:64", ":1GiB", ""], "--disk /var/tmp:40GB"),
+    ("--dtype", ["f16", "bf", ""], "--dtype f32"),
     ("--recompute", ["some", "", "al"], "--recompute auto"),
     ("--device", ["cuda", "tpu", ""], "--device host"),
 ]
@@ -80,6 +81,7 @@ class Usage(ProgramTest):
             (["generate", self.folder], "--prompt"),
             (["eval", self.folder], "--data"),
             (["tokenize", text], "-o"),
+            (["tune", "gpt2-nano"], "-o"),
             (["tokenize", text, "-o", self.path("o"), "--held-out", "2"], "--held-out-file"),
         ]:
             with self.subTest(arguments=arguments):
@@ -92,7 +94,7 @@ class Usage(ProgramTest):
             ["check", gone], ["inspect", gone], ["eval", gone, "--data", text], ["generate", gone, "--prompt", "x"],
             ["tokenize", gone, "-o", self.path("o")], ["train", gone, "--data", text], ["plan", gone],
             ["train", "gpt2-nano", "--data", gone], [*train, "--validation", gone], [*train, "--tokenizer", gone],
-            [*train, "--plan", gone], [*train, "--disk", gone], ["train", "--resume", gone], ["plan", "--resume", gone],
+            [*train, "--plan", gone], [*train, "--kernels", gone], ["tune", "gpt2-nano", "-o", gone + "/table"], [*train, "--disk", gone], ["train", "--resume", gone], ["plan", "--resume", gone],
             ["eval", self.folder, "--data", gone], ["doctor", "--folder", gone], [*train, "--log", gone + "/log"],
             ["tokenize", text, "-o", gone + "/o"], ["plan", "gpt2-nano", "-o", gone + "/plan.json"],
             ["plan", "gpt2-nano", "--program", gone + "/program"], [*train, "--data", text + "/below"],
@@ -132,6 +134,8 @@ class Usage(ProgramTest):
             (["tokenize", text, "-o", "/dev/null"], "no token file"),
             (["plan", "gpt2-nano", "-o", text], "no plan"),
             (["plan", "gpt2-nano", "-o", json_text], "no plan"),
+            (["tune", "gpt2-nano", "-o", json_text], "no kernel table"),
+            ([*train, "--kernels", json_text, "--log", json_text], "the same file as the input"),
             (["plan", "gpt2-nano", "--program", listing], "no program listing"),
             (["plan", "gpt2-nano", "-o", self.path("both"), "--program", self.folder + "/./both"], "both name"),
             (["tokenize", self.folder, "-o", self.path("b"), "--held-out", "2", "--held-out-file", self.path("b")],

@@ -1,0 +1,101 @@
+/* cohobate tune: the products of a model's shapes, timed and written as a kernel table. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/budget.h"
+#include "cli/commands.h"
+#include "cli/dtype.h"
+#include "cli/job.h"
+#include "cli/output.h"
+
+typedef struct tally {
+    const cli_options *options;
+    int shape_count, changed_count;
+    double standard_s, chosen_s; /* the products of one micro-batch */
+} tally;
+
+static void add_row_json(const coh_kernel_timing *timing, int first)
+{
+    const char *comma = "";
+    printf("%s{\"dtype\": \"%s\", \"layout\": \"%s\", \"rows\": %" PRId64 ", \"columns\": %" PRId64
+           ", \"depth\": %" PRId64 ", \"uses\": %d, \"standard\": \"%s\", \"product\": \"%s\""
+           ", \"seconds\": {",
+           first ? "" : ", ", cli_dtype_name(timing->dtype), timing->layout, timing->rows,
+           timing->columns, timing->depth, timing->use_count,
+           coh_kernel_product_name(timing->standard), coh_kernel_product_name(timing->chosen));
+    for (int p = 0; p < COH_KERNEL_PRODUCTS; p++)
+        if (timing->seconds[p] > 0) {
+            printf("%s\"%s\": %.9f", comma, coh_kernel_product_name(p), timing->seconds[p]);
+            comma = ", ";
+        }
+    printf("}}");
+}
+
+static void print_row(const coh_kernel_timing *timing)
+{
+    double flops = 2.0 * (double)timing->rows * (double)timing->columns * (double)timing->depth;
+    printf("%-4s %s %6" PRId64 " x %6" PRId64 " x %6" PRId64 "  %3d times ",
+           cli_dtype_name(timing->dtype), timing->layout, timing->rows, timing->columns,
+           timing->depth, timing->use_count);
+    for (int p = 0; p < COH_KERNEL_PRODUCTS; p++)
+        if (timing->seconds[p] > 0)
+            printf("  %s%s %.0f GFLOP/s", coh_kernel_product_name(p),
+                   p == timing->chosen && p != timing->standard ? " (taken)" : "",
+                   flops / timing->seconds[p] * 1e-9);
+    printf("\n");
+    fflush(stdout);
+}
+
+static void hear(void *context, const coh_kernel_timing *timing)
+{
+    tally *sum = context;
+    if (sum->options->json)
+        add_row_json(timing, sum->shape_count == 0);
+    else
+        print_row(timing);
+    sum->shape_count++;
+    sum->changed_count += timing->chosen != timing->standard;
+    sum->standard_s += timing->use_count * timing->seconds[timing->standard];
+    sum->chosen_s += timing->use_count * timing->seconds[timing->chosen];
+}
+
+static coh_status measure(const cli_options *options, const cli_job *job, coh_graph *graph)
+{
+    tally sum = { .options = options };
+    char before[32], after[32];
+    if (options->json)
+        printf("{\"threads\": %d, \"shapes\": [", (int)cli_budget_thread_count(options));
+    else
+        printf("%s, %" PRId64 " sequences of %" PRId64
+               " tokens at a time, %d threads; rows x columns"
+               " x depth, forward nt, backward nn and tn\n",
+               job->model.name, job->recipe.micro_batch, job->recipe.sequence,
+               (int)cli_budget_thread_count(options));
+    CLI_TRY(coh_kernels_tune(graph, cli_budget_thread_count(options), options->output, hear, &sum));
+    if (options->json)
+        printf("], \"standard_seconds\": %.9f, \"seconds\": %.9f}\n", sum.standard_s, sum.chosen_s);
+    else
+        printf(
+            "%s: %d shapes, %d by another product than the standard one; a micro-batch's products"
+            " take %s, by the standard ones %s\n",
+            options->output, sum.shape_count, sum.changed_count, cli_duration(sum.chosen_s, after),
+            cli_duration(sum.standard_s, before));
+    return COH_OK;
+}
+
+coh_status cli_tune(const cli_options *options)
+{
+    cli_job job;
+    coh_graph *graph = NULL;
+    if (!options->output)
+        return cli_fail(COH_ERR_ARGUMENT, "-o FILE is missing: the kernel table to write");
+    CLI_TRY(cli_output_check(options));
+    CLI_TRY(cli_job_open_unplanned(options, &job));
+    coh_status status =
+        coh_gpt2_train_graph(&job.model.gpt2, job.recipe.micro_batch, job.recipe.sequence, &graph);
+    if (status == COH_OK)
+        status = measure(options, &job, graph);
+    coh_graph_destroy(graph);
+    cli_job_close(&job);
+    return status;
+}

@@ -1,0 +1,34 @@
+#include "cli/dtype.h"
+
+const char *cli_dtype_name(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? "bf16" : "f32";
+}
+
+/* The flag's choices are in the order of the enum. */
+coh_dtype cli_dtype_keep(const cli_options *options, coh_dtype trained)
+{
+    return cli_given(options, CLI_FLAG_DTYPE) ? (coh_dtype)options->dtype : trained;
+}
+
+coh_dtype cli_dtype_choose(const cli_options *options)
+{
+    return cli_dtype_keep(options, COH_DTYPE_F32);
+}
+
+void cli_dtype_describe(const cli_options *options, coh_dtype dtype, cli_line *line)
+{
+    int fast = coh_machine_bf16_is_fast(), bf16 = dtype == COH_DTYPE_BF16;
+    const char *why;
+    if (cli_given(options, CLI_FLAG_RESUME) && !cli_given(options, CLI_FLAG_DTYPE))
+        why = "as the run began";
+    else if (bf16 && fast)
+        why = "this CPU multiplies it in hardware; --dtype f32 for full precision";
+    else if (bf16)
+        why = "this CPU does not multiply it in hardware: --dtype f32 is faster and more precise";
+    else if (fast)
+        why = "full precision; --dtype bf16 is faster on this CPU";
+    else
+        why = "full precision; this CPU does not multiply bf16 in hardware";
+    cli_line_add(line, "dtype:  %s (%s)\n", cli_dtype_name(dtype), why);
+}

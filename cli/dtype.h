@@ -1,0 +1,23 @@
+/* dtype.h - in which numbers a model is computed: --dtype, or what fits best.
+ *
+ *     a new run          --dtype, else f32
+ *     a checkpoint       --dtype, else what it was trained in
+ *
+ * Checkpoints hold f32 either way, so a run may go on in the other dtype; it rounds otherwise then. */
+#ifndef COH_CLI_DTYPE_H
+#define COH_CLI_DTYPE_H
+
+#include "cli/options.h"
+
+const char *cli_dtype_name(coh_dtype dtype); /* "f32" or "bf16" */
+
+/* The dtype of a run that begins. */
+coh_dtype cli_dtype_choose(const cli_options *options);
+
+/* The dtype of one that begins with a checkpoint of dtype `trained`. */
+coh_dtype cli_dtype_keep(const cli_options *options, coh_dtype trained);
+
+/* One line: which, why, and what else could be had. */
+void cli_dtype_describe(const cli_options *options, coh_dtype dtype, cli_line *line);
+
+#endif
