@@ -149,19 +149,23 @@ void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void
 
 /* ---- attention ---- */
 
-/* Causal attention over qkv [B,T,3C] (q, then k, then v; head h is channels h*D .. h*D+D of each).
- * Tiles of scores live on the stack: 64 KiB, twice that backward. */
+/* Causal attention over qkv [B,T,3C] (q, then k, then v; head h is channels h*D .. h*D+D of each,
+ * D <= COH_HEAD_WIDTH_MOST). Blocks of scores live on the stack: up to half a MiB. */
+#define COH_HEAD_WIDTH_MOST 512
 typedef struct coh_attention {
     int64_t B, T, H, D;
-    const float *qkv;
-    float *y;   /* [B,T,C]: written by forward, read by backward */
+    coh_dtype dtype;
+    const void *qkv;
+    void *y;    /* [B,T,C]: written by forward, read by backward */
     float *lse; /* [B,H,T] log-sum-exp of the scores: likewise */
-    const float *dy;
-    float *dqkv;
+    const void *dy;
+    void *dqkv;
     int adds;
+    float *scratch; /* backward: coh_kernel_attention_scratch elements */
 } coh_attention;
 void coh_kernel_attention(void *queue, const coh_attention *attention);
 void coh_kernel_attention_backward(void *queue, const coh_attention *attention);
+int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t D);
 
 /* One step of a decoder: keys and values [B,positions,C] get row `position`, y [B,C] attends over
  * rows 0..position. */

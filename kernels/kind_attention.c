@@ -18,6 +18,10 @@ static coh_status check_qkv(const coh_shape *qkv, int64_t heads)
                              "qkv has %" PRId64 " channels: 3 times a multiple of %" PRId64
                              " heads are needed",
                              qkv->dim[2], heads);
+    if (qkv->dim[2] / (3 * heads) > COH_HEAD_WIDTH_MOST)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "heads of %" PRId64 " channels: at most %d are possible",
+                             qkv->dim[2] / (3 * heads), COH_HEAD_WIDTH_MOST);
     return COH_OK;
 }
 
@@ -30,6 +34,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1], C = inputs[0].dim[2] / 3;
     facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, T, C);
     facts->saved_bytes = (size_t)(B * a->heads * T) * sizeof(float);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        (size_t)coh_kernel_attention_scratch(B, T, a->heads, C / a->heads) * sizeof(float);
     /* two products forward, five backward, over half of T x T */
     const double half = (double)B * (double)T * (double)T * (double)C;
     facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
@@ -46,6 +52,7 @@ static coh_attention attention_of(const coh_call *call)
         .T = dim[1],
         .H = a->heads,
         .D = dim[2] / 3 / a->heads,
+        .dtype = call->input[0].shape.dtype,
         .qkv = call->input[0].data,
         .y = call->output[0].data,
         .lse = call->saved,
@@ -65,6 +72,7 @@ static coh_status backward(const coh_call *call)
     attention.dy = call->output_grad[0].data;
     attention.dqkv = call->input_grad[0].data;
     attention.adds = (call->input_grad_adds & 1u) != 0;
+    attention.scratch = call->workspace;
     if (attention.dqkv != NULL)
         coh_kernel_attention_backward(call->queue, &attention);
     return COH_OK;
@@ -74,7 +82,7 @@ const coh_op_kind coh_kind_attention = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
     .name = "cohobate.attention",
-    .revision = 1,
+    .revision = 2,
     .input_count = 1,
     .output_count = 1,
     .backward_reads = { .inputs = 1u, .outputs = 1u },

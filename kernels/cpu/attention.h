@@ -1,0 +1,71 @@
+/* attention.h - how causal attention is cut into pieces, by shape alone, and the table of the inner
+ * loops (isa/attention_*.c), compiled once per instruction set. */
+#ifndef COH_KERNELS_CPU_ATTENTION_H
+#define COH_KERNELS_CPU_ATTENTION_H
+
+#include "kernels/kernels.h"
+
+/* Packed blocks have at most this many words: 32 KiB, so that the dozen blocks of backward stay in
+ * a second-level cache. */
+#define COH_ATTENTION_WORDS   8192
+#define COH_ATTENTION_QUERIES 64
+#define COH_ATTENTION_KEYS    128
+
+/* Fewer pieces than this are cut further. */
+#define COH_ATTENTION_PIECES 32
+
+typedef struct coh_attention_cut {
+    int64_t width;         /* D rounded up to sixteen */
+    int64_t queries, keys; /* of a block: a multiple of sixteen, of four */
+    int64_t blocks;        /* of queries */
+    int64_t key_blocks;
+    int64_t parts;   /* pieces of a head in backward, each some blocks of keys */
+    int64_t scratch; /* floats of a part: dq [T rounded up to sixteen][width], one per query */
+} coh_attention_cut;
+
+static inline coh_attention_cut coh_attention_cut_of(const coh_attention *a)
+{
+    coh_attention_cut cut = { .width = (a->D + 15) / 16 * 16 };
+    cut.queries = COH_ATTENTION_WORDS / cut.width / 16 * 16;
+    cut.queries = cut.queries < COH_ATTENTION_QUERIES ? cut.queries : COH_ATTENTION_QUERIES;
+    cut.keys = COH_ATTENTION_WORDS / cut.width / 4 * 4;
+    cut.keys = cut.keys < COH_ATTENTION_KEYS ? cut.keys : COH_ATTENTION_KEYS;
+    cut.blocks = (a->T + cut.queries - 1) / cut.queries;
+    cut.key_blocks = (a->T + cut.keys - 1) / cut.keys;
+    cut.parts = (COH_ATTENTION_PIECES + a->B * a->H - 1) / (a->B * a->H);
+    cut.parts = cut.parts < cut.key_blocks ? cut.parts : cut.key_blocks;
+    cut.scratch = (a->T + 15) / 16 * 16 * (cut.width + 1);
+    return cut;
+}
+
+/* The first block of keys of a part, key_blocks for part == parts. Early keys have more queries:
+ * blocks before the part see (part / parts) of all pairs of blocks. */
+static inline int64_t coh_attention_part_begin(const coh_attention_cut *cut, int64_t part)
+{
+    const int64_t n = cut->key_blocks;
+    int64_t b = part;
+    while (b < n && cut->parts * b * (2 * n - b) < part * n * n)
+        b++;
+    return b;
+}
+
+typedef struct coh_attention_pieces {
+    /* a block of queries of one head: index = head * blocks + block */
+    void (*forward)(const coh_attention *attention, int64_t index);
+    /* a part of one head: index = head * parts + part; writes dk and dv, and dq if it is alone */
+    void (*backward)(const coh_attention *attention, int64_t index);
+    /* dq from its parts: index as in forward */
+    void (*fold)(const coh_attention *attention, int64_t index);
+} coh_attention_pieces;
+
+extern const coh_attention_pieces coh_attention_plain;
+#if defined(__x86_64__)
+extern const coh_attention_pieces coh_attention_avx2, coh_attention_avx512;
+extern const coh_attention_pieces coh_attention_avx512bf16; /* bf16 only */
+#endif
+
+/* The table of an instruction set by name ("plain", "avx2", "avx512", "avx512bf16"); NULL if it is
+ * unknown, this CPU lacks it, or it does not take this element type. */
+const coh_attention_pieces *coh_attention_pieces_of(const char *isa, coh_dtype dtype);
+
+#endif

@@ -1,0 +1,186 @@
+/* attention.h - what forward and backward of attention share: heads, masks, the exponential.
+ *
+ * Scores are kept transposed, a row per key and a lane per query: the maximum, sum and gradient's
+ * mean of a query are then lanes of a vector, and a pair of keys is a pair of rows. */
+#ifndef COH_KERNELS_CPU_ISA_ATTENTION_H
+#define COH_KERNELS_CPU_ISA_ATTENTION_H
+
+#include <math.h>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/isa/block.h"
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#define attention_forward  COH_ISA_EXPAND(coh_attention_forward, COH_ISA)
+#define attention_backward COH_ISA_EXPAND(coh_attention_backward, COH_ISA)
+#define attention_fold     COH_ISA_EXPAND(coh_attention_fold, COH_ISA)
+
+void attention_forward(const coh_attention *attention, int64_t index);
+void attention_backward(const coh_attention *attention, int64_t index);
+void attention_fold(const coh_attention *attention, int64_t index);
+
+/* One head of one sequence. */
+typedef struct head {
+    coh_dtype dtype;
+    int64_t T, D, C;
+    int64_t width, words, depth; /* D in columns, in words of a row with and without padding */
+    int64_t queries, keys;       /* of a block */
+    const void *q, *k, *v;       /* rows of stride 3C */
+    void *y;                     /* rows of stride C */
+    float *lse;
+    const void *dy;
+    void *dq, *dk, *dv;
+    float scale;
+    int adds;
+} head;
+
+LANES_INLINE size_t element_bytes(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? 2 : 4;
+}
+
+LANES_INLINE void *element_at(coh_dtype dtype, void *tensor, int64_t index)
+{
+    return (char *)tensor + (size_t)index * element_bytes(dtype);
+}
+
+LANES_INLINE const void *element_of(coh_dtype dtype, const void *tensor, int64_t index)
+{
+    return (const char *)tensor + (size_t)index * element_bytes(dtype);
+}
+
+LANES_INLINE head head_at(const coh_attention *a, int64_t index)
+{
+    const int64_t b = index / a->H, h = index % a->H, C = a->H * a->D;
+    const int64_t wide = b * a->T * 3 * C + h * a->D, narrow = b * a->T * C + h * a->D;
+    const coh_attention_cut cut = coh_attention_cut_of(a);
+    head one = {
+        .dtype = a->dtype,
+        .T = a->T,
+        .D = a->D,
+        .C = C,
+        .width = cut.width,
+        .depth = (a->D + COH_WORD_ELEMENTS - 1) / COH_WORD_ELEMENTS,
+        .queries = cut.queries,
+        .keys = cut.keys,
+        .q = element_of(a->dtype, a->qkv, wide),
+        .k = element_of(a->dtype, a->qkv, wide + C),
+        .v = element_of(a->dtype, a->qkv, wide + 2 * C),
+        .y = element_at(a->dtype, a->y, narrow),
+        .lse = a->lse + index * a->T,
+        .scale = 1.0f / sqrtf((float)a->D),
+        .adds = a->adds,
+    };
+    one.words = block_round(one.depth, 16);
+    if (a->dqkv != NULL) {
+        one.dy = element_of(a->dtype, a->dy, narrow);
+        one.dq = element_at(a->dtype, a->dqkv, wide);
+        one.dk = element_at(a->dtype, a->dqkv, wide + C);
+        one.dv = element_at(a->dtype, a->dqkv, wide + 2 * C);
+    }
+    return one;
+}
+
+/* Rows [begin, begin + rows) of a tensor of the head, padded. */
+LANES_INLINE void head_rows(const head *one, word *to, int64_t padded, const void *tensor,
+                            int64_t stride, int64_t begin, int64_t rows)
+{
+    const block_source source = { one->dtype, element_of(one->dtype, tensor, begin * stride),
+                                  stride, rows, one->D };
+    block_rows(to, one->words, padded, &source);
+}
+
+LANES_INLINE int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+LANES_INLINE vector vector_load(const float *from)
+{
+    vector out;
+    memcpy(&out, from, sizeof(out));
+    return out;
+}
+
+LANES_INLINE void vector_store(float *to, vector a)
+{
+    memcpy(to, &a, sizeof(a));
+}
+
+/* The larger; b where either is NaN. */
+LANES_INLINE vector vector_larger(vector a, vector b)
+{
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX__)
+    return _mm256_max_ps(a, b);
+#else
+    return vector_select((vector_bits)(a > b), a, b);
+#endif
+}
+
+LANES_INLINE vector vector_multiply_add(vector a, vector b, vector c)
+{
+#if defined(__AVX512F__)
+    return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+    return _mm256_fmadd_ps(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* `a` in the lanes from `first` on, `other` below. */
+LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
+{
+#if defined(__AVX512F__)
+    return _mm512_mask_mov_ps(other, (__mmask16)(0xffffu << first), a);
+#elif defined(__AVX__)
+    const vector order = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    return vector_select((vector_bits)(order >= vector_all((float)first)), a, other);
+#else
+    const vector order = { 0, 1, 2, 3 };
+    return vector_select((vector_bits)(order >= vector_all((float)first)), a, other);
+#endif
+}
+
+/* 2^x for x <= 0 and a little above: n = round(x), |r| <= 1/2, 2^r by the polynomial of degree 5
+ * with the least relative error and p(0) = 1 (below 3 * 2^-24 with rounding). Below
+ * -125 it is about 2^-125; NaN stays NaN. In powers of two because log2(e) goes into the scale of
+ * the scores. */
+LANES_INLINE vector vector_exp2(vector x)
+{
+    const vector round_shift = vector_all(0x1.8p23f);
+    x = vector_larger(vector_all(-125.0f), x);
+    const vector shifted = x + round_shift;
+    const vector r = x - (shifted - round_shift);
+    vector power = vector_all(0x1.5bba14p-10f);
+    power = vector_multiply_add(power, r, vector_all(0x1.3cea88p-7f));
+    power = vector_multiply_add(power, r, vector_all(0x1.c6b752p-5f));
+    power = vector_multiply_add(power, r, vector_all(0x1.ebf9bcp-3f));
+    power = vector_multiply_add(power, r, vector_all(0x1.62e42ap-1f));
+    power = vector_multiply_add(power, r, vector_all(1.0f));
+    return (vector)((vector_bits)power + ((vector_bits)shifted << 23));
+}
+
+#if COH_WORD_ELEMENTS == 2
+/* Words of two floats each, rounded to nearest even. */
+LANES_INLINE vector vector_pair(vector first, vector second)
+{
+    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(first));
+    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(second));
+    return (vector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+#endif
+
+#define LOG2_E 0x1.715476p+0f
+
+#endif

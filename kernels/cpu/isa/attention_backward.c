@@ -1,0 +1,263 @@
+#include "kernels/cpu/isa/attention.h"
+
+/* With D_i = dy_i . y_i (Dao et al. 2022, section B.4):
+ *   p_ij = exp(s_ij - lse_i);  ds_ij = p_ij (dy_i . v_j - D_i);
+ *   dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
+ *
+ * A piece takes blocks of keys in turn, each passing over the blocks of queries from the diagonal
+ * on: dk and dv of the block stay in cache, dq of the head is summed in f32 in scratch. */
+
+#define STRIP 12 /* keys whose scores are alive at a time */
+
+typedef struct backward_block {
+    head one;
+    float *dq;                        /* [query][width]: this part's sum */
+    float *mean_gradients;            /* D_i [query] */
+    int64_t part_k0;                  /* first key of the part */
+    int64_t k0, seen, keys;           /* keys of the block, rounded up to four in `keys` */
+    int64_t q0, rows, lanes;          /* queries of the tile, rounded up to sixteen in `lanes` */
+    float lse[COH_ATTENTION_QUERIES]; /* in powers of two */
+    float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
+    float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, likewise */
+    float dk[COH_ATTENTION_WORDS], dv[COH_ATTENTION_WORDS]; /* [key][width] */
+    word k_rows[COH_ATTENTION_WORDS], v_rows[COH_ATTENTION_WORDS];
+    word q_rows[COH_ATTENTION_WORDS], dy_rows[COH_ATTENTION_WORDS];
+    word q_across[COH_ATTENTION_WORDS], dy_across[COH_ATTENTION_WORDS];
+    word k_pairs[COH_ATTENTION_WORDS], q_pairs[COH_ATTENTION_WORDS], dy_pairs[COH_ATTENTION_WORDS];
+    const word *k_deep, *q_deep, *dy_deep;
+    word p_rows[COH_ATTENTION_WORDS], ds_rows[COH_ATTENTION_WORDS]; /* [key][query words] */
+    word ds_pairs[COH_ATTENTION_WORDS]; /* [key words][query]; of floats, ds_rows are it */
+} __attribute__((aligned(64))) backward_block;
+
+/* The first query of the tile, a multiple of sixteen, that may see key j of the block. */
+LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
+{
+    return within(t->k0 + j - t->q0, 0, t->lanes) / 16 * 16;
+}
+
+/* Scores (or gradients of p) of STRIP keys from j on. */
+static void score(const backward_block *t, float *to, const word *rows, const word *across,
+                  int64_t j)
+{
+    const int64_t first = first_query(t, j);
+    const block_product product = { .rows = smaller(STRIP, t->keys - j),
+                                    .columns = t->lanes - first,
+                                    .depth = t->one.depth,
+                                    .a = rows + j * t->one.words,
+                                    .a_row = t->one.words,
+                                    .a_depth = 1,
+                                    .b = across + first,
+                                    .b_stride = t->one.queries,
+                                    .c = to + first,
+                                    .c_stride = COH_ATTENTION_QUERIES };
+    block_multiply(&product);
+}
+
+typedef struct weights {
+    vector p[COH_WORD_ELEMENTS], ds[COH_WORD_ELEMENTS];
+} weights;
+
+/* Of keys j and, in pairs, j + 1, `at` and `at` + 1 of the strip, and the queries from c on. */
+LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, int64_t c,
+                                int masked)
+{
+    const vector scale = vector_all(t->one.scale * LOG2_E), lse = vector_load(t->lse + c);
+    const vector mean = vector_load(t->mean_gradients + t->q0 + c);
+    weights w;
+    for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
+        const int64_t from = (at + e) * COH_ATTENTION_QUERIES + c;
+        w.p[e] = vector_exp2(
+            vector_multiply_add(vector_load(t->scores + from), scale, vector_all(0.0f) - lse));
+        w.ds[e] = w.p[e] * (vector_load(t->gradients + from) - mean);
+        const int64_t first = j + e < t->seen ? t->k0 + j + e - t->q0 - c : COH_VECTOR_FLOATS;
+        if (masked && first > 0) {
+            w.p[e] = lanes_from(smaller(first, COH_VECTOR_FLOATS), w.p[e], vector_all(0.0f));
+            w.ds[e] = lanes_from(smaller(first, COH_VECTOR_FLOATS), w.ds[e], vector_all(0.0f));
+        }
+    }
+    return w;
+}
+
+LANES_INLINE void put_weights(backward_block *t, int64_t j, int64_t c, const weights *w)
+{
+    const int64_t row_words = t->one.queries / COH_WORD_ELEMENTS;
+    const int64_t at = j * row_words + c / COH_WORD_ELEMENTS;
+#if COH_WORD_ELEMENTS == 2
+    for (int e = 0; e < 2; e++) {
+        _mm256_storeu_si256((void *)(t->p_rows + at + e * row_words),
+                            (__m256i)_mm512_cvtneps_pbh(w->p[e]));
+        _mm256_storeu_si256((void *)(t->ds_rows + at + e * row_words),
+                            (__m256i)_mm512_cvtneps_pbh(w->ds[e]));
+    }
+    vector_store(t->ds_pairs + j / 2 * t->one.queries + c, vector_pair(w->ds[0], w->ds[1]));
+#else
+    vector_store(t->p_rows + at, w->p[0]);
+    vector_store(t->ds_rows + at, w->ds[0]);
+#endif
+}
+
+/* p and ds of a strip of keys. The sixteen lanes before the first query are zeros: products of
+ * twelve queries may begin there. */
+static void weigh(backward_block *t, int64_t j)
+{
+    const int64_t first = first_query(t, j), keys = smaller(STRIP, t->keys - j);
+    const int64_t whole = within(t->k0 + j + keys - 1 - t->q0, 0, t->lanes);
+    const weights zeros = { 0 };
+    for (int64_t at = 0; at < keys; at += COH_WORD_ELEMENTS) {
+        for (int64_t c = first >= 16 ? first - 16 : 0; c < first; c += COH_VECTOR_FLOATS)
+            put_weights(t, j + at, c, &zeros);
+        for (int64_t c = first; c < t->lanes; c += COH_VECTOR_FLOATS) {
+            const int masked = c < whole || j + at + COH_WORD_ELEMENTS > t->seen;
+            const weights w =
+                masked ? weights_at(t, j + at, at, c, 1) : weights_at(t, j + at, at, c, 0);
+            put_weights(t, j + at, c, &w);
+        }
+    }
+}
+
+/* dk or dv += weights^T b over the queries of the tile that may see the strip's keys. */
+static void gather_keys(const backward_block *t, float *to, const word *rows, const word *deep,
+                        int64_t j)
+{
+    const int64_t first = first_query(t, j) / COH_WORD_ELEMENTS;
+    const int64_t row_words = t->one.queries / COH_WORD_ELEMENTS;
+    const block_product product = { .rows = smaller(STRIP, t->keys - j),
+                                    .columns = t->one.width,
+                                    .depth = t->lanes / COH_WORD_ELEMENTS - first,
+                                    .a = rows + j * row_words + first,
+                                    .a_row = row_words,
+                                    .a_depth = 1,
+                                    .b = deep + first * t->one.width,
+                                    .b_stride = t->one.width,
+                                    .c = to + j * t->one.width,
+                                    .c_stride = t->one.width,
+                                    .into = BLOCK_ADD };
+    block_multiply(&product);
+}
+
+/* dq (= or, after the part's first keys, +=) ds k. */
+static void gather_queries(const backward_block *t)
+{
+    for (int64_t r = 0; r < t->rows; r += 12) {
+        const int64_t rows = smaller(12, t->rows - r);
+        const int64_t seen = smaller(t->q0 + r + rows - t->k0, t->seen);
+        if (seen <= 0)
+            continue;
+        const block_product product = {
+            .rows = rows,
+            .columns = t->one.width,
+            .depth = block_round(seen, COH_WORD_ELEMENTS) / COH_WORD_ELEMENTS,
+            .a = (COH_WORD_ELEMENTS == 2 ? t->ds_pairs : t->ds_rows) + r,
+            .a_row = 1,
+            .a_depth = t->one.queries,
+            .b = t->k_deep,
+            .b_stride = t->one.width,
+            .c = t->dq + (t->q0 + r) * t->one.width,
+            .c_stride = t->one.width,
+            .into = t->k0 == t->part_k0 ? BLOCK_SET : BLOCK_ADD
+        };
+        block_multiply(&product);
+    }
+}
+
+static void load_queries(backward_block *t)
+{
+    const head *one = &t->one;
+    head_rows(one, t->q_rows, t->lanes, one->q, 3 * one->C, t->q0, t->rows);
+    head_rows(one, t->dy_rows, t->lanes, one->dy, one->C, t->q0, t->rows);
+    block_across(t->q_across, one->queries, t->q_rows, t->lanes, one->words);
+    block_across(t->dy_across, one->queries, t->dy_rows, t->lanes, one->words);
+    t->q_deep = block_deep(t->q_pairs, t->q_rows, t->lanes, one->words, one->width);
+    t->dy_deep = block_deep(t->dy_pairs, t->dy_rows, t->lanes, one->words, one->width);
+    for (int64_t r = 0; r < t->lanes; r++)
+        t->lse[r] = r < t->rows ? one->lse[t->q0 + r] * LOG2_E : 0.0f;
+}
+
+static void run_tile(backward_block *t)
+{
+    load_queries(t);
+    for (int64_t j = 0; j < t->seen && first_query(t, j) < t->lanes; j += STRIP) {
+        score(t, t->scores, t->k_rows, t->q_across, j);
+        score(t, t->gradients, t->v_rows, t->dy_across, j);
+        weigh(t, j);
+        gather_keys(t, t->dv, t->p_rows, t->dy_deep, j);
+        gather_keys(t, t->dk, t->ds_rows, t->q_deep, j);
+    }
+    gather_queries(t);
+}
+
+static void run_keys(backward_block *t)
+{
+    const head *one = &t->one;
+    const int64_t wide = 3 * one->C;
+    t->seen = smaller(one->keys, one->T - t->k0);
+    t->keys = block_round(t->seen, 4);
+    head_rows(one, t->k_rows, t->keys, one->k, wide, t->k0, t->seen);
+    head_rows(one, t->v_rows, t->keys, one->v, wide, t->k0, t->seen);
+    t->k_deep = block_deep(t->k_pairs, t->k_rows, t->keys, one->words, one->width);
+    memset(t->dk, 0, (size_t)(t->keys * one->width) * sizeof(float));
+    memset(t->dv, 0, (size_t)(t->keys * one->width) * sizeof(float));
+    for (t->q0 = t->k0 / one->queries * one->queries; t->q0 < one->T; t->q0 += one->queries) {
+        t->rows = smaller(one->queries, one->T - t->q0);
+        t->lanes = block_round(t->rows, 16);
+        run_tile(t);
+    }
+    for (int64_t j = 0; j < t->seen; j++) {
+        const int64_t at = (t->k0 + j) * wide;
+        block_put(one->dtype, element_at(one->dtype, one->dk, at), t->dk + j * one->width,
+                  one->scale, one->D, one->adds);
+        block_put(one->dtype, element_at(one->dtype, one->dv, at), t->dv + j * one->width, 1.0f,
+                  one->D, one->adds);
+    }
+}
+
+/* D_i of all queries that see a key of the part. */
+static void find_means(backward_block *t)
+{
+    const head *one = &t->one;
+    for (t->q0 = t->part_k0 / one->queries * one->queries; t->q0 < one->T; t->q0 += one->queries) {
+        t->rows = smaller(one->queries, one->T - t->q0);
+        t->lanes = block_round(t->rows, 16);
+        head_rows(one, t->q_rows, t->lanes, one->y, one->C, t->q0, t->rows);
+        head_rows(one, t->dy_rows, t->lanes, one->dy, one->C, t->q0, t->rows);
+        block_dots(t->mean_gradients + t->q0, t->q_rows, t->dy_rows, t->lanes, one->words);
+    }
+}
+
+void attention_backward(const coh_attention *attention, int64_t index)
+{
+    const coh_attention_cut cut = coh_attention_cut_of(attention);
+    backward_block t;
+    t.one = head_at(attention, index / cut.parts);
+    t.dq = attention->scratch + index * cut.scratch;
+    t.mean_gradients = t.dq + cut.scratch / (t.one.width + 1) * t.one.width;
+    t.part_k0 = coh_attention_part_begin(&cut, index % cut.parts) * cut.keys;
+    find_means(&t);
+    const int64_t end = coh_attention_part_begin(&cut, index % cut.parts + 1) * cut.keys;
+    for (t.k0 = t.part_k0; t.k0 < smaller(end, t.one.T); t.k0 += t.one.keys)
+        run_keys(&t);
+    for (int64_t i = 0; cut.parts == 1 && i < t.one.T; i++)
+        block_put(t.one.dtype, element_at(t.one.dtype, t.one.dq, i * 3 * t.one.C),
+                  t.dq + i * t.one.width, t.one.scale, t.one.D, t.one.adds);
+}
+
+void attention_fold(const coh_attention *attention, int64_t index)
+{
+    const coh_attention_cut cut = coh_attention_cut_of(attention);
+    const head one = head_at(attention, index / cut.blocks);
+    float sum[COH_HEAD_WIDTH_MOST];
+    const int64_t q0 = index % cut.blocks * one.queries;
+    for (int64_t i = q0; i < smaller(q0 + one.queries, one.T); i++) {
+        const float *dq = attention->scratch + index / cut.blocks * cut.parts * cut.scratch;
+        memcpy(sum, dq + i * one.width, (size_t)one.D * sizeof(float));
+        for (int64_t part = 1; part < cut.parts; part++) {
+            dq += cut.scratch;
+            if (coh_attention_part_begin(&cut, part) * cut.keys > i)
+                break;
+            for (int64_t d = 0; d < one.D; d++)
+                sum[d] += dq[i * one.width + d];
+        }
+        block_put(one.dtype, element_at(one.dtype, one.dq, i * 3 * one.C), sum, one.scale, one.D,
+                  one.adds);
+    }
+}

@@ -1,0 +1,190 @@
+#include "kernels/cpu/isa/attention.h"
+
+/* One block of queries passes over the blocks of keys up to the diagonal, with a running maximum
+ * and sum per query and y in f32 (Milakov and Gimelshein 2018, alg. 3; Dao et al. 2022, alg. 1). */
+typedef struct forward_block {
+    head one;
+    int64_t q0, rows, lanes; /* queries, rounded up to sixteen in `lanes` */
+    int64_t k0, seen, keys;  /* keys of the tile, rounded up to four in `keys` */
+    /* a query each */
+    float max[COH_ATTENTION_QUERIES]; /* of the scores before scaling */
+    float sum[COH_ATTENTION_QUERIES], shrink[COH_ATTENTION_QUERIES];
+    float y[COH_ATTENTION_WORDS];       /* [query][width] */
+    word rows_of[COH_ATTENTION_WORDS];  /* of q, then of v */
+    word q_across[COH_ATTENTION_WORDS]; /* [depth][query] */
+    word k_rows[COH_ATTENTION_WORDS];   /* [key][words] */
+    word v_deep[COH_ATTENTION_WORDS];   /* [key words][width] */
+    float scores[COH_ATTENTION_WORDS];  /* [key][query] */
+    word weights[COH_ATTENTION_WORDS];  /* [key words][query] */
+} __attribute__((aligned(64))) forward_block;
+
+/* scores = k q^T, twelve keys at a time, from the first sixteen queries on that may see them. */
+static void score(forward_block *f)
+{
+    for (int64_t j = 0; j < f->keys; j += 12) {
+        const int64_t first = within(f->k0 + j - f->q0, 0, f->lanes) / 16 * 16;
+        const block_product product = { .rows = smaller(12, f->keys - j),
+                                        .columns = f->lanes - first,
+                                        .depth = f->one.depth,
+                                        .a = f->k_rows + j * f->one.words,
+                                        .a_row = f->one.words,
+                                        .a_depth = 1,
+                                        .b = f->q_across + first,
+                                        .b_stride = f->one.queries,
+                                        .c = f->scores + j * f->one.queries + first,
+                                        .c_stride = f->one.queries };
+        block_multiply(&product);
+    }
+}
+
+LANES_INLINE vector score_at(const forward_block *f, int64_t j, int64_t c)
+{
+    return vector_load(f->scores + j * f->one.queries + c);
+}
+
+/* `a` in the queries from c on that may see key j of the tile, `other` in those that may not. */
+LANES_INLINE vector where_seen(const forward_block *f, int64_t j, int64_t c, vector a, float other)
+{
+    const int64_t first = j < f->seen ? f->k0 + j - f->q0 - c : COH_VECTOR_FLOATS;
+    return first <= 0 ? a : lanes_from(first, a, vector_all(other));
+}
+
+/* Words of a pair of keys, or of one. */
+LANES_INLINE void put_weights(forward_block *f, int64_t j, int64_t c, const vector *p)
+{
+    float *to = f->weights + j / COH_WORD_ELEMENTS * f->one.queries + c;
+#if COH_WORD_ELEMENTS == 2
+    vector_store(to, vector_pair(p[0], p[1]));
+#else
+    vector_store(to, p[0]);
+#endif
+}
+
+LANES_INLINE vector largest_score(const forward_block *f, int64_t c, int64_t whole, int64_t seen)
+{
+    vector max = vector_load(f->max + c), other = max;
+    int64_t j = 0;
+    for (; j + 2 <= whole; j += 2) {
+        max = vector_larger(max, score_at(f, j, c));
+        other = vector_larger(other, score_at(f, j + 1, c));
+    }
+    for (; j < seen; j++)
+        max = vector_larger(max, where_seen(f, j, c, score_at(f, j, c), -INFINITY));
+    return vector_larger(max, other);
+}
+
+/* Softmax of the queries in one vector from c on, over the first `seen` keys; the first `whole` are
+ * seen by all of them. */
+static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen)
+{
+    const vector scale = vector_all(f->one.scale * LOG2_E), old_max = vector_load(f->max + c);
+    const vector max = largest_score(f, c, whole, seen);
+    const vector shift = vector_all(0.0f) - max * scale;
+    const vector shrink = vector_exp2(vector_multiply_add(old_max, scale, shift));
+    vector sum = vector_load(f->sum + c) * shrink, p[COH_WORD_ELEMENTS];
+    int64_t j = 0;
+    for (; j + COH_WORD_ELEMENTS <= whole; j += COH_WORD_ELEMENTS) {
+        for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
+            p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
+            sum += p[e];
+        }
+        put_weights(f, j, c, p);
+    }
+    for (; j < seen; j += COH_WORD_ELEMENTS) {
+        for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
+            p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
+            p[e] = where_seen(f, j + e, c, p[e], 0.0f);
+            sum += p[e];
+        }
+        put_weights(f, j, c, p);
+    }
+    vector_store(f->max + c, max);
+    vector_store(f->sum + c, sum);
+    vector_store(f->shrink + c, shrink);
+}
+
+/* Weights of all lanes and keys of the tile, zeros where a query may not see a key. */
+static void weigh(forward_block *f)
+{
+    for (int64_t c = 0; c < f->lanes; c += COH_VECTOR_FLOATS) {
+        const int64_t whole = within(f->q0 + c + 1 - f->k0, 0, f->seen);
+        const int64_t seen = within(f->q0 + c + COH_VECTOR_FLOATS - f->k0, 0, f->seen);
+        if (seen > 0)
+            weigh_lanes(f, c, whole, seen);
+        else
+            vector_store(f->shrink + c, vector_all(1.0f));
+        const int64_t first = (seen + COH_WORD_ELEMENTS - 1) / COH_WORD_ELEMENTS;
+        for (int64_t j = first; j < f->keys / COH_WORD_ELEMENTS; j++)
+            vector_store(f->weights + j * f->one.queries + c, vector_all(0.0f));
+    }
+}
+
+/* y = shrink * y + weights v, twelve queries at a time, up to the last key that they see. */
+static void gather(forward_block *f, const word *v_deep)
+{
+    for (int64_t r = 0; r < f->rows; r += 12) {
+        const int64_t rows = smaller(12, f->rows - r);
+        const int64_t seen = smaller(f->q0 + r + rows - f->k0, f->seen);
+        if (seen <= 0)
+            continue;
+        const block_product product = { .rows = rows,
+                                        .columns = f->one.width,
+                                        .depth = block_round(seen, COH_WORD_ELEMENTS) /
+                                                 COH_WORD_ELEMENTS,
+                                        .a = f->weights + r,
+                                        .a_row = 1,
+                                        .a_depth = f->one.queries,
+                                        .b = v_deep,
+                                        .b_stride = f->one.width,
+                                        .c = f->y + r * f->one.width,
+                                        .c_stride = f->one.width,
+                                        .into = f->k0 == 0 ? BLOCK_SET : BLOCK_SHRINK,
+                                        .factors = f->shrink + r };
+        block_multiply(&product);
+    }
+}
+
+static void finish(const forward_block *f)
+{
+    const head *one = &f->one;
+    for (int64_t r = 0; r < f->rows; r++) {
+        const int64_t i = f->q0 + r;
+        block_put(one->dtype, element_at(one->dtype, one->y, i * one->C), f->y + r * one->width,
+                  1.0f / f->sum[r], one->D, 0);
+        one->lse[i] = f->max[r] * one->scale + logf(f->sum[r]);
+    }
+}
+
+void attention_forward(const coh_attention *attention, int64_t index)
+{
+    forward_block f;
+    const coh_attention_cut cut = coh_attention_cut_of(attention);
+    const int64_t queries = cut.queries;
+    f.one = head_at(attention, index / cut.blocks);
+    f.q0 = index % cut.blocks * queries;
+    f.rows = smaller(queries, f.one.T - f.q0);
+    f.lanes = block_round(f.rows, 16);
+    for (int64_t r = 0; r < f.lanes; r++) {
+        f.max[r] = -INFINITY;
+        f.sum[r] = 0.0f;
+    }
+    const int64_t wide = 3 * f.one.C;
+    head_rows(&f.one, f.rows_of, f.lanes, f.one.q, wide, f.q0, f.rows);
+    block_across(f.q_across, queries, f.rows_of, f.lanes, f.one.words);
+    for (f.k0 = 0; f.k0 < f.q0 + f.rows; f.k0 += f.one.keys) {
+        f.seen = smaller(f.one.keys, f.q0 + f.rows - f.k0);
+        f.keys = block_round(f.seen, 4);
+        head_rows(&f.one, f.k_rows, f.keys, f.one.k, wide, f.k0, f.seen);
+        score(&f);
+        weigh(&f);
+        head_rows(&f.one, f.rows_of, f.keys, f.one.v, wide, f.k0, f.seen);
+        gather(&f, block_deep(f.v_deep, f.rows_of, f.keys, f.one.words, f.one.width));
+    }
+    finish(&f);
+}
+
+const coh_attention_pieces COH_ISA_EXPAND(coh_attention, COH_ISA) = {
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .fold = attention_fold,
+};

@@ -1,0 +1,283 @@
+#include "kernels/cpu/isa/block.h"
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+LANES_INLINE vector vector_load(const float *from)
+{
+    vector out;
+    memcpy(&out, from, sizeof(out));
+    return out;
+}
+
+LANES_INLINE void vector_store(float *to, vector a)
+{
+    memcpy(to, &a, sizeof(a));
+}
+
+LANES_INLINE vector broadcast(const word *from)
+{
+#if defined(__AVX512F__)
+    return _mm512_set1_ps(*from);
+#elif defined(__AVX__)
+    return _mm256_broadcast_ss(from);
+#else
+    return vector_all(*from);
+#endif
+}
+
+/* sum + a b, both elements of a pair. */
+LANES_INLINE vector multiply_add(vector sum, vector a, vector b)
+{
+#if defined(__AVX512BF16__)
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+#elif defined(__AVX512F__)
+    return _mm512_fmadd_ps(a, b, sum);
+#elif defined(__FMA__)
+    return _mm256_fmadd_ps(a, b, sum);
+#else
+    return sum + a * b;
+#endif
+}
+
+/* 24 sums of 32 registers, and 8 of 16: enough additions under way to hide the latency of one. */
+#if defined(__AVX512F__)
+#define BLOCK_ROWS 12
+#else
+#define BLOCK_ROWS 4
+#endif
+#define BLOCK_VECTORS 2
+
+LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int vectors, vector *sums)
+{
+    for (int v = 0; v < vectors; v++) {
+        float *c = p->c + i * p->c_stride + j + v * COH_VECTOR_FLOATS;
+        if (p->into == BLOCK_ADD)
+            sums[v] += vector_load(c);
+        else if (p->into == BLOCK_SHRINK)
+            sums[v] += vector_all(p->factors[i]) * vector_load(c);
+        vector_store(c, sums[v]);
+    }
+}
+
+LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, int rows,
+                                 int vectors)
+{
+    const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
+    const word *a = p->a + i * a_row, *b = p->b + j;
+    vector sums[BLOCK_ROWS][BLOCK_VECTORS] = { 0 };
+    for (int64_t k = 0; k < p->depth; k++, a += a_depth, b += b_stride) {
+        vector right[BLOCK_VECTORS];
+        for (int v = 0; v < vectors; v++)
+            right[v] = vector_load(b + v * COH_VECTOR_FLOATS);
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            const vector left = broadcast(a + r * a_row);
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = multiply_add(sums[r][v], left, right[v]);
+        }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+        put_sums(p, i + r, j, vectors, sums[r]);
+}
+
+/* All columns of `rows` rows, a constant. */
+LANES_INLINE void multiply_rows(const block_product *p, int64_t i, int rows)
+{
+    int64_t j = 0;
+    for (; j + BLOCK_VECTORS * COH_VECTOR_FLOATS <= p->columns;
+         j += BLOCK_VECTORS * COH_VECTOR_FLOATS)
+        multiply_block(p, i, j, rows, BLOCK_VECTORS);
+    for (; j < p->columns; j += COH_VECTOR_FLOATS)
+        multiply_block(p, i, j, rows, 1);
+}
+
+void block_multiply(const block_product *p)
+{
+    int64_t i = 0;
+#if BLOCK_ROWS == 12
+    for (; p->rows - i > 8; i += 12)
+        multiply_rows(p, i, 12);
+    if (p->rows - i > 4) {
+        multiply_rows(p, i, 8);
+        i += 8;
+    }
+#endif
+    for (; i < p->rows; i += 4)
+        multiply_rows(p, i, 4);
+}
+
+/* ---- packing ---- */
+
+#if COH_WORD_ELEMENTS == 2
+static void take_row(word *to, const block_source *source, int64_t row)
+{
+    const uint16_t *from = (const uint16_t *)source->from + row * source->from_stride;
+    const size_t bytes = (size_t)source->count * sizeof(*from);
+    if (bytes == 128) /* heads of 64 channels */
+        memcpy(to, from, 128);
+    else
+        memcpy(to, from, bytes);
+}
+#else
+static void take_row(word *to, const block_source *source, int64_t row)
+{
+    const int64_t count = source->count;
+    if (source->dtype == COH_DTYPE_F32) {
+        memcpy(to, (const float *)source->from + row * source->from_stride,
+               (size_t)count * sizeof(float));
+        return;
+    }
+    const uint16_t *from = (const uint16_t *)source->from + row * source->from_stride;
+    int64_t j = 0;
+    for (; j + COH_LANES <= count; j += COH_LANES)
+        lanes_store(to + j, lanes_widen(from + j));
+    if (j < count) {
+        uint16_t padded[COH_LANES] = { 0 };
+        memcpy(padded, from + j, (size_t)(count - j) * sizeof(*padded));
+        lanes_store_part(to + j, count - j, lanes_widen(padded));
+    }
+}
+#endif
+
+void block_rows(word *to, int64_t to_stride, int64_t padded_rows, const block_source *source)
+{
+    const int64_t whole = source->count / COH_WORD_ELEMENTS;
+    const size_t rest = (size_t)(to_stride - whole) * sizeof(word);
+    for (int64_t i = 0; i < source->rows; i++) {
+        if (rest > 0)
+            memset(to + i * to_stride + whole, 0, rest);
+        take_row(to + i * to_stride, source, i);
+    }
+    if (padded_rows > source->rows)
+        memset(to + source->rows * to_stride, 0,
+               (size_t)((padded_rows - source->rows) * to_stride) * sizeof(word));
+}
+
+/* Interleaves the halves of two vectors: a0 b0 a1 b1 ... */
+#if COH_VECTOR_FLOATS == 16
+#define INTERLEAVE(a, b, first)                                                                    \
+    __builtin_shufflevector(a, b, first, first + 16, first + 1, first + 17, first + 2, first + 18, \
+                            first + 3, first + 19, first + 4, first + 20, first + 5, first + 21,   \
+                            first + 6, first + 22, first + 7, first + 23)
+#define LOG_VECTOR_FLOATS 4
+#elif COH_VECTOR_FLOATS == 8
+#define INTERLEAVE(a, b, first)                                                                    \
+    __builtin_shufflevector(a, b, first, first + 8, first + 1, first + 9, first + 2, first + 10,   \
+                            first + 3, first + 11)
+#define LOG_VECTOR_FLOATS 3
+#else
+#define INTERLEAVE(a, b, first)                                                                    \
+    __builtin_shufflevector(a, b, first, first + 4, first + 1, first + 5)
+#define LOG_VECTOR_FLOATS 2
+#endif
+
+/* A square of vectors, transposed by perfect shuffles: each interleaves rows half a square apart,
+ * which moves one bit of the row number into the column number. */
+LANES_INLINE void transpose_square(word *to, int64_t to_stride, const word *from,
+                                   int64_t from_stride)
+{
+    vector rows[COH_VECTOR_FLOATS], mixed[COH_VECTOR_FLOATS];
+#pragma GCC unroll 16
+    for (int i = 0; i < COH_VECTOR_FLOATS; i++)
+        rows[i] = vector_load(from + i * from_stride);
+#pragma GCC unroll 4
+    for (int bit = 0; bit < LOG_VECTOR_FLOATS; bit++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < COH_VECTOR_FLOATS / 2; i++) {
+            const vector a = rows[i], b = rows[i + COH_VECTOR_FLOATS / 2];
+            mixed[2 * i] = INTERLEAVE(a, b, 0);
+            mixed[2 * i + 1] = INTERLEAVE(a, b, COH_VECTOR_FLOATS / 2);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < COH_VECTOR_FLOATS; i++)
+            rows[i] = mixed[i];
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < COH_VECTOR_FLOATS; i++)
+        vector_store(to + i * to_stride, rows[i]);
+}
+
+void block_across(word *to, int64_t to_stride, const word *from, int64_t rows, int64_t words)
+{
+    for (int64_t i = 0; i < rows; i += COH_VECTOR_FLOATS)
+        for (int64_t k = 0; k < words; k += COH_VECTOR_FLOATS)
+            transpose_square(to + k * to_stride + i, to_stride, from + i * words + k, words);
+}
+
+void block_dots(float *to, const word *a, const word *b, int64_t rows, int64_t words)
+{
+    for (int64_t i = 0; i < rows; i += COH_VECTOR_FLOATS) {
+        float parts[COH_VECTOR_FLOATS * COH_VECTOR_FLOATS];
+        for (int r = 0; r < COH_VECTOR_FLOATS; r++) {
+            const int64_t at = (i + r) * words;
+            vector sum = { 0 };
+            for (int64_t k = 0; k < words; k += COH_VECTOR_FLOATS)
+                sum = multiply_add(sum, vector_load(a + at + k), vector_load(b + at + k));
+            vector_store(parts + r * COH_VECTOR_FLOATS, sum);
+        }
+        transpose_square(parts, COH_VECTOR_FLOATS, parts, COH_VECTOR_FLOATS);
+        vector sum = { 0 };
+        for (int r = 0; r < COH_VECTOR_FLOATS; r++)
+            sum += vector_load(parts + r * COH_VECTOR_FLOATS);
+        vector_store(to + i, sum);
+    }
+}
+
+const word *block_deep(word *to, const word *from, int64_t rows, int64_t words, int64_t width)
+{
+#if COH_WORD_ELEMENTS == 2
+    for (int64_t i = 0; i < rows; i += 2, to += width)
+        for (int64_t j = 0; j < width; j += 16) {
+            const uint16_t *even = (const uint16_t *)(from + i * words) + j;
+            const uint16_t *odd = (const uint16_t *)(from + (i + 1) * words) + j;
+            const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)even));
+            const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)odd));
+            _mm512_storeu_si512(to + j, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        }
+    return to - rows / 2 * width;
+#else
+    (void)to;
+    (void)rows;
+    (void)words;
+    (void)width;
+    return from;
+#endif
+}
+
+/* `count` <= 16 elements. */
+LANES_INLINE void put_lanes(coh_dtype dtype, void *to, const float *from, lanes factor,
+                            int64_t count, int adds)
+{
+    const int whole = count == COH_LANES;
+    lanes x = lanes_multiply(factor, whole ? lanes_load(from) : lanes_load_part(from, count, 0.0f));
+    if (dtype == COH_DTYPE_F32) {
+        if (adds)
+            x = lanes_add(whole ? lanes_load(to) : lanes_load_part(to, count, 0.0f), x);
+        if (whole)
+            lanes_store(to, x);
+        else
+            lanes_store_part(to, count, x);
+        return;
+    }
+    uint16_t halves[COH_LANES] = { 0 };
+    if (adds) {
+        memcpy(halves, to, (size_t)count * sizeof(*halves));
+        x = lanes_add(lanes_widen(halves), x);
+    }
+    lanes_narrow(halves, x);
+    memcpy(to, halves, (size_t)count * sizeof(*halves));
+}
+
+void block_put(coh_dtype dtype, void *to, const float *from, float factor, int64_t count, int adds)
+{
+    const size_t bytes = dtype == COH_DTYPE_BF16 ? 2 : 4;
+    const lanes factors = lanes_all(factor);
+    int64_t j = 0;
+    for (; j + COH_LANES <= count; j += COH_LANES)
+        put_lanes(dtype, (char *)to + (size_t)j * bytes, from + j, factors, COH_LANES, adds);
+    if (j < count)
+        put_lanes(dtype, (char *)to + (size_t)j * bytes, from + j, factors, count - j, adds);
+}
