@@ -23,6 +23,8 @@ coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
     COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
     COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
                            COH_ROLE_OPTIMIZER_STATE));
+    if (!w->options->deferred_update) /* nothing waits for the norm: made on the way */
+        COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
 

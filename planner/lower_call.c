@@ -435,8 +435,8 @@ static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
     return 1;
 }
 
-/* After the last contribution of a step: the norm of each chunk, and its update where updates are
- * not deferred. */
+/* After the last contribution of a step: the norm of each chunk; where updates are not deferred its
+ * update, which makes the norm's partials in the same pass. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -455,11 +455,9 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range
         int is_split = w->map->row_unit[op->parameter[port]] > 0 && rows.count > 0;
         if (!is_split && rows.end < rows.count)
             continue; /* finished with the operator's last range */
-        for (uint32_t chunk = begin; chunk < end; chunk++) {
-            COH_TRY(coh_lower_norm(w, group, chunk));
-            if (!w->options->deferred_update)
-                COH_TRY(coh_lower_update(w, group, chunk));
-        }
+        for (uint32_t chunk = begin; chunk < end; chunk++)
+            COH_TRY(w->options->deferred_update ? coh_lower_norm(w, group, chunk)
+                                                : coh_lower_update(w, group, chunk));
     }
     return COH_OK;
 }

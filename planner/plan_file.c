@@ -21,7 +21,7 @@
 #define FILE_HASH_KEY  "  \"file_hash\":"
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
-#define BUILDER_VERSION 3
+#define BUILDER_VERSION 4
 
 /* ---- writing ---- */
 

@@ -161,14 +161,17 @@ typedef enum coh_opcode {
     COH_OP_FORWARD,
     COH_OP_RECOMPUTE, /* forward again, same inputs, versions and seed */
     COH_OP_BACKWARD,
-    COH_OP_ADD,    /* scratch gradient -> gradient, for kinds that cannot add */
-    COH_OP_NORM,   /* final gradient chunk -> one partial per grain */
-    COH_OP_CLIP,   /* partials, losses -> latched cells; loss and norm to the host ring */
-    COH_OP_UPDATE, /* work, grad, states of one chunk -> the next version */
-    COH_OP_LOAD,   /* host -> device */
-    COH_OP_STORE,  /* device -> host */
-    COH_OP_READ,   /* disk -> device or host */
-    COH_OP_WRITE,  /* device or host -> disk */
+    COH_OP_ADD,  /* scratch gradient -> gradient, for kinds that cannot add */
+    COH_OP_NORM, /* final gradient chunk -> one partial per grain; where updates are deferred */
+    COH_OP_CLIP, /* partials, losses -> latched cells; loss and norm to the host ring */
+    /* Work, grad, states of one chunk -> the next version. Where updates are not deferred it follows
+     * the last contribution and makes the chunk's norm partials in the same pass: operand PARTIALS;
+     * there is then no NORM. */
+    COH_OP_UPDATE,
+    COH_OP_LOAD,  /* host -> device */
+    COH_OP_STORE, /* device -> host */
+    COH_OP_READ,  /* disk -> device or host */
+    COH_OP_WRITE, /* device or host -> disk */
     /* The next four visit one chunk; of a bf16 group with states a chunk of work AND its states, as
      * two operands (WORK, OPTIMIZER_STATE): half of the master lies in each. */
     COH_OP_INIT,   /* a chunk of work (its init), grad or state (zeros) */

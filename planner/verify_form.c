@@ -105,7 +105,10 @@ static int access_of_line(uint8_t opcode, const coh_operand *operand)
     case COH_OP_SETTLE:
         return role == COH_ROLE_CELLS ? MAY_BOTH : MAY_READ;
     case COH_OP_UPDATE:
-        return role == COH_ROLE_WORK || role == COH_ROLE_OPTIMIZER_STATE ? MAY_BOTH : MAY_READ;
+        return role == COH_ROLE_WORK || role == COH_ROLE_OPTIMIZER_STATE ||
+                       role == COH_ROLE_PARTIALS
+                   ? MAY_BOTH
+                   : MAY_READ;
     case COH_OP_LOAD:
     case COH_OP_STORE:
     case COH_OP_READ:

@@ -59,13 +59,23 @@ static int may_write(const coh_object *object, uint8_t opcode)
 
 /* ---- one pass over the lines ---- */
 
+/* Does the line sum squares of a gradient: a NORM, or an UPDATE that does it on its way? */
+static int makes_partials(const coh_verifier *v, uint32_t line)
+{
+    const coh_instruction *facts = &v->program->lines[line];
+    int writes = 0;
+    for (uint32_t o = 0; o < facts->operand_count; o++)
+        writes |= coh_line_operands(v, line)[o].object == v->layout->partials;
+    return facts->opcode == COH_OP_NORM || (facts->opcode == COH_OP_UPDATE && writes);
+}
+
 /* A line writes or reads a gradient chunk. */
 static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
                             const coh_operand *operand)
 {
     chunk_duty *duty = &book->duties[work_chunk(v, chunk)];
     uint8_t opcode = v->program->lines[line].opcode;
-    if (opcode == COH_OP_NORM) {
+    if (makes_partials(v, line)) {
         duty->norm = line + 1;
         duty->norm_count++;
     }
@@ -110,7 +120,8 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, ui
     return COH_OK;
 }
 
-/* An UPDATE has one chunk of work, its gradient, its states, and reads the cells. */
+/* An UPDATE has one chunk of work, its gradient, its states, and reads the cells; with a predicate
+ * it runs a step later and makes no partials. */
 static coh_status check_update(coh_verifier *v, uint32_t line)
 {
     uint32_t found[3] = { UINT32_MAX, UINT32_MAX, UINT32_MAX }, count[3] = { 0 }, cells = 0;
@@ -132,6 +143,9 @@ static coh_status check_update(coh_verifier *v, uint32_t line)
         return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[0],
                                  "an update takes one chunk of work, its gradient, its states and "
                                  "the cells; this one does not");
+    if (v->program->lines[line].predicate_cell != COH_CELL_NONE && makes_partials(v, line))
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[0],
+                                 "a deferred update overwrites the partials of the next step");
     return COH_OK;
 }
 
@@ -158,7 +172,7 @@ static coh_status note_line(coh_verifier *v, once_book *book, uint32_t line)
     if (once != NULL)
         *once = line + 1;
     if (opcode == COH_OP_FORWARD || opcode == COH_OP_BACKWARD || opcode == COH_OP_ADD ||
-        opcode == COH_OP_NORM)
+        makes_partials(v, line))
         book->last_call = line + 1;
     if (opcode == COH_OP_UPDATE)
         COH_TRY(check_update(v, line));

@@ -235,6 +235,8 @@ static void say_update(const maker_recipe *recipe, maker_script *script, int32_t
     wish(line, W0 + group, chunk, 1, BOTH, COH_ROLE_WORK);
     wish(line, G0 + group, chunk, 1, READS, COH_ROLE_GRAD);
     wish(line, M0 + group, chunk, 1, BOTH, COH_ROLE_OPTIMIZER_STATE);
+    if (!recipe->deferred)
+        wish(line, PARTIALS, 0, 1, BOTH, COH_ROLE_PARTIALS);
     wish(line, CELLS, 0, 1, READS, COH_ROLE_CELLS);
 }
 
@@ -281,11 +283,13 @@ static void say_forward(const maker_recipe *recipe, maker_script *script, int32_
 static void say_finish(const maker_recipe *recipe, maker_script *script, int32_t group,
                        uint32_t chunk)
 {
+    if (!recipe->deferred) {
+        say_update(recipe, script, group, chunk);
+        return;
+    }
     script_line *line = say(script, COH_OP_NORM);
     wish(line, G0 + group, chunk, 1, READS, COH_ROLE_GRAD);
     wish(line, PARTIALS, 0, 1, BOTH, COH_ROLE_PARTIALS);
-    if (!recipe->deferred)
-        say_update(recipe, script, group, chunk);
 }
 
 static void say_backward_top(const maker_recipe *recipe, maker_script *script, int32_t microbatch)

@@ -207,7 +207,7 @@ static void a_settle_that_overtakes_an_update_reading_the_cells_breaks_overwrite
 static void a_workspace_written_by_two_lines_at_once_breaks_write_order(void **state)
 {
     (void)state;
-    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    mutant m = make(DISK_TIGHT, COH_PROGRAM_BODY);
     m.program.lane_depth[COH_LANE_COMPUTE] = 40;
     m.options.rules_off = 1u << COH_RULE_READ | 1u << COH_RULE_OVERWRITE | 1u << COH_RULE_OVERLAP;
     assert_refused(&m, COH_RULE_WRITE_ORDER, "which wrote the same place");
