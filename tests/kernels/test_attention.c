@@ -1,0 +1,404 @@
+/* Attention on every instruction set and in both element types, against a naive double loop over
+ * the inputs as stored.
+ *
+ * Bounds are derived: f32 rounds each operation by 2^-24 of its result; storing in bf16 rounds by
+ * 2^-8, and so do weights that become operands of pairs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "base/rng.h"
+#include "kernels/cpu/attention.h"
+
+#define EPS      0x1p-24
+#define BF16_EPS 0x1p-8
+
+static const char *const isa_names[] = { "plain", "avx2", "avx512", "avx512bf16" };
+
+typedef struct shape {
+    const char *why;
+    int64_t B, T, H, D;
+} shape;
+
+static const shape shapes[] = {
+    { "all ones", 1, 1, 1, 1 },
+    { "two tokens", 2, 2, 3, 3 },
+    { "one vector of queries but one, odd width", 1, 15, 2, 5 },
+    { "one vector of queries", 1, 16, 2, 16 },
+    { "a lane more", 2, 17, 1, 17 },
+    { "below two vectors", 1, 31, 3, 31 },
+    { "above two vectors", 1, 33, 1, 33 },
+    { "a block of queries but one", 1, 63, 2, 64 },
+    { "a block of queries, GPT-2's width", 2, 64, 3, 64 },
+    { "a query more", 1, 65, 2, 64 },
+    { "a block of keys but one, 48 wide", 1, 127, 2, 48 },
+    { "a block of keys", 1, 128, 1, 64 },
+    { "a key more, odd width", 1, 129, 2, 63 },
+    { "blocks of 100 keys: neither block divides the other", 1, 211, 2, 80 },
+    { "two blocks of keys and an odd rest", 2, 259, 1, 32 },
+    { "many parts of one head", 1, 601, 1, 7 },
+    { "widest blocks of full length", 1, 131, 1, 128 },
+    { "shorter blocks", 1, 90, 2, 200 },
+    { "the widest heads", 1, 70, 1, 512 },
+    { "one part a head", 33, 5, 1, 9 },
+};
+#define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
+
+static float stored(coh_dtype dtype, const void *tensor, int64_t i)
+{
+    if (dtype == COH_DTYPE_F32)
+        return ((const float *)tensor)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)tensor)[i] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Normal values, in bf16 cut off. */
+static void *random_tensor(coh_dtype dtype, int64_t count, uint64_t stream)
+{
+    float *whole = calloc((size_t)count, sizeof(float));
+    assert_non_null(whole);
+    for (int64_t i = 0; i < count; i++) {
+        const float value = (float)coh_rng_normal(31, stream, (uint64_t)i);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        if (dtype == COH_DTYPE_BF16)
+            ((uint16_t *)whole)[i] = (uint16_t)(bits >> 16);
+        else
+            whole[i] = value;
+    }
+    return whole;
+}
+
+typedef struct problem {
+    coh_attention a;
+    void *before; /* what dqkv holds when backward adds */
+    int64_t count, out_count, scratch_count;
+    double *y, *y_bound, *dqkv, *dqkv_bound; /* bounds without storing */
+} problem;
+
+static double *doubles(int64_t count)
+{
+    double *values = calloc((size_t)count, sizeof(double));
+    assert_non_null(values);
+    return values;
+}
+
+static void problem_create(problem *p, const shape *s, coh_dtype dtype)
+{
+    *p = (problem){ .count = s->B * s->T * 3 * s->H * s->D };
+    p->out_count = p->count / 3;
+    p->scratch_count = coh_kernel_attention_scratch(s->B, s->T, s->H, s->D);
+    p->a = (coh_attention){ s->B, s->T, s->H, s->D, .dtype = dtype };
+    p->a.qkv = random_tensor(dtype, p->count, 1);
+    p->a.dy = random_tensor(dtype, p->out_count, 2);
+    p->before = random_tensor(dtype, p->count, 3);
+    p->a.y = calloc((size_t)p->out_count, sizeof(float));
+    p->a.dqkv = calloc((size_t)p->count, sizeof(float));
+    p->a.lse = calloc((size_t)(s->B * s->H * s->T), sizeof(float));
+    p->a.scratch = calloc((size_t)p->scratch_count, sizeof(float));
+    assert_true(p->a.y && p->a.dqkv && p->a.lse && p->a.scratch);
+    p->y = doubles(p->out_count);
+    p->y_bound = doubles(p->out_count);
+    p->dqkv = doubles(p->count);
+    p->dqkv_bound = doubles(p->count);
+}
+
+static void problem_destroy(problem *p)
+{
+    free((void *)p->a.qkv);
+    free((void *)p->a.dy);
+    free(p->before);
+    free(p->a.y);
+    free(p->a.dqkv);
+    free(p->a.lse);
+    free(p->a.scratch);
+    free(p->y);
+    free(p->y_bound);
+    free(p->dqkv);
+    free(p->dqkv_bound);
+}
+
+/* ---- the naive loop ---- */
+
+/* One query of one head; element d of key j's q, k or v is at row + j * 3C + part * C + d. */
+typedef struct query {
+    int64_t row, out, i;        /* of the head's first token; of y's row */
+    double *p, *dp, *dp_size;   /* by key */
+    double p_error, scale;      /* relative error of a weight as an operand */
+    double weight_eps, out_eps; /* of operands; of what is stored */
+} query;
+
+static double qkv_at(const problem *p, const query *one, int64_t token, int part, int64_t d)
+{
+    const int64_t C = p->a.H * p->a.D;
+    return stored(p->a.dtype, p->a.qkv, one->row + token * 3 * C + part * C + d);
+}
+
+static void weigh(const problem *p, query *one)
+{
+    double max = -INFINITY, sum = 0.0, size = 0.0;
+    for (int64_t j = 0; j <= one->i; j++) {
+        double s = 0.0, terms = 0.0;
+        for (int64_t d = 0; d < p->a.D; d++) {
+            const double term = qkv_at(p, one, one->i, 0, d) * qkv_at(p, one, j, 1, d);
+            s += term;
+            terms += fabs(term);
+        }
+        one->p[j] = s * one->scale;
+        max = fmax(max, one->p[j]);
+        size = fmax(size, terms * one->scale);
+    }
+    for (int64_t j = 0; j <= one->i; j++)
+        sum += one->p[j] = exp(one->p[j] - max);
+    for (int64_t j = 0; j <= one->i; j++)
+        one->p[j] /= sum;
+    /* a score is off by (D + 8) size eps, so is the log-sum-exp; the exponential by 3, the sum by
+     * its terms */
+    one->p_error =
+        EPS * (2.0 * (double)(p->a.D + 16) * size + (double)one->i + 32.0) + one->weight_eps;
+}
+
+static void expect_y(problem *p, const query *one)
+{
+    for (int64_t d = 0; d < p->a.D; d++) {
+        double y = 0.0, size = 0.0;
+        for (int64_t j = 0; j <= one->i; j++) {
+            const double term = one->p[j] * qkv_at(p, one, j, 2, d);
+            y += term;
+            size += fabs(term);
+        }
+        p->y[one->out + d] = y;
+        p->y_bound[one->out + d] =
+            (one->p_error + EPS * (double)(one->i + 16)) * size * (1.0 + one->out_eps) +
+            one->out_eps * fabs(y);
+    }
+}
+
+static void expect_gradients(problem *p, const query *one)
+{
+    const int64_t D = p->a.D, C = p->a.H * D, T = p->a.T;
+    double mean = 0.0, mean_error = 0.0, mean_size = 0.0;
+    for (int64_t d = 0; d < D; d++) {
+        const double dy = stored(p->a.dtype, p->a.dy, one->out + d);
+        mean += dy * p->y[one->out + d];
+        mean_size += fabs(dy * p->y[one->out + d]);
+        mean_error += fabs(dy) * p->y_bound[one->out + d]; /* y as stored */
+    }
+    mean_error += EPS * (double)(D + 8) * mean_size;
+    for (int64_t j = 0; j <= one->i; j++) {
+        double dp = 0.0, dp_size = 0.0;
+        for (int64_t d = 0; d < D; d++) {
+            const double term = stored(p->a.dtype, p->a.dy, one->out + d) * qkv_at(p, one, j, 2, d);
+            dp += term;
+            dp_size += fabs(term);
+        }
+        const double weight = one->p[j], ds = one->scale * weight * (dp - mean);
+        const double sums = EPS * (double)(T + 16);
+        const double ds_error =
+            one->scale * weight *
+                (EPS * (double)(D + 8) * dp_size + mean_error +
+                 (2.0 * one->p_error + 8.0 * EPS) * (fabs(dp - mean) + mean_error)) +
+            sums * fabs(ds);
+        const int64_t q = one->row + one->i * 3 * C, k = one->row + j * 3 * C + C;
+        for (int64_t d = 0; d < D; d++) {
+            const double dy = stored(p->a.dtype, p->a.dy, one->out + d);
+            p->dqkv[q + d] += ds * qkv_at(p, one, j, 1, d);
+            p->dqkv_bound[q + d] += ds_error * fabs(qkv_at(p, one, j, 1, d));
+            p->dqkv[k + d] += ds * qkv_at(p, one, one->i, 0, d);
+            p->dqkv_bound[k + d] += ds_error * fabs(qkv_at(p, one, one->i, 0, d));
+            p->dqkv[k + C + d] += weight * dy;
+            p->dqkv_bound[k + C + d] += (2.0 * one->p_error + sums) * weight * fabs(dy);
+        }
+    }
+}
+
+static void expect(problem *p, int pairs)
+{
+    const int64_t D = p->a.D, C = p->a.H * D, T = p->a.T;
+    double *weights = doubles(T);
+    memset(p->dqkv, 0, (size_t)p->count * sizeof(double));
+    memset(p->dqkv_bound, 0, (size_t)p->count * sizeof(double));
+    for (int64_t head = 0; head < p->a.B * p->a.H; head++)
+        for (int64_t i = 0; i < T; i++) {
+            const int64_t b = head / p->a.H, h = head % p->a.H;
+            query one = { .row = b * T * 3 * C + h * D,
+                          .out = (b * T + i) * C + h * D,
+                          .i = i,
+                          .p = weights,
+                          .scale = 1.0 / sqrt((double)D),
+                          .weight_eps = pairs ? BF16_EPS : 0.0,
+                          .out_eps = p->a.dtype == COH_DTYPE_BF16 ? BF16_EPS : EPS };
+            weigh(p, &one);
+            expect_y(p, &one);
+            expect_gradients(p, &one);
+        }
+    free(weights);
+}
+
+/* ---- comparisons ---- */
+
+static void check(const problem *p, const char *isa, const char *what, const double *value,
+                  const double *bound, const void *got, int64_t count, const void *before)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const double start = before != NULL ? stored(p->a.dtype, before, i) : 0.0;
+        const double out_eps = p->a.dtype == COH_DTYPE_BF16 ? BF16_EPS : EPS;
+        const double most = bound[i] * (1.0 + out_eps) + 2.0 * EPS * fabs(value[i]) +
+                            out_eps * fabs(start + value[i]);
+        const double error = fabs(stored(p->a.dtype, got, i) - (start + value[i]));
+        if (!(error <= most))
+            fail_msg("%s, %s, T %d, D %d: %s[%d] is %.9g, should be %.9g: off by %.3g, bound %.3g",
+                     isa, p->a.dtype == COH_DTYPE_BF16 ? "bf16" : "f32", (int)p->a.T, (int)p->a.D,
+                     what, (int)i, (double)stored(p->a.dtype, got, i), start + value[i], error,
+                     most);
+    }
+}
+
+static void run(const coh_attention_pieces *pieces, const coh_attention *a)
+{
+    const coh_attention_cut cut = coh_attention_cut_of(a);
+    for (int64_t i = 0; i < a->B * a->H * cut.blocks; i++)
+        pieces->forward(a, i);
+    for (int64_t i = 0; i < a->B * a->H * cut.parts; i++)
+        pieces->backward(a, i);
+    for (int64_t i = 0; cut.parts > 1 && i < a->B * a->H * cut.blocks; i++)
+        pieces->fold(a, i);
+}
+
+static size_t tensor_bytes(const problem *p, int64_t count)
+{
+    return (size_t)count * (p->a.dtype == COH_DTYPE_BF16 ? 2 : 4);
+}
+
+/* What must be written holds NaN before. */
+static void check_isa(problem *p, const char *isa)
+{
+    const coh_attention_pieces *pieces = coh_attention_pieces_of(isa, p->a.dtype);
+    if (pieces == NULL)
+        return;
+    expect(p, strcmp(isa, "avx512bf16") == 0);
+    for (int adds = 0; adds < 2; adds++) {
+        p->a.adds = adds;
+        memset(p->a.y, 0xff, tensor_bytes(p, p->out_count));
+        memset(p->a.scratch, 0xff, (size_t)p->scratch_count * sizeof(float));
+        if (adds)
+            memcpy(p->a.dqkv, p->before, tensor_bytes(p, p->count));
+        else
+            memset(p->a.dqkv, 0xff, tensor_bytes(p, p->count));
+        run(pieces, &p->a);
+        check(p, isa, "y", p->y, p->y_bound, p->a.y, p->out_count, NULL);
+        check(p, isa, "dqkv", p->dqkv, p->dqkv_bound, p->a.dqkv, p->count, adds ? p->before : NULL);
+    }
+}
+
+static void check_dtype(coh_dtype dtype)
+{
+    for (int s = 0; s < SHAPES; s++) {
+        problem p;
+        problem_create(&p, &shapes[s], dtype);
+        for (int isa = 0; isa < 4; isa++)
+            check_isa(&p, isa_names[isa]);
+        problem_destroy(&p);
+    }
+}
+
+static void f32_is_the_naive_loop_on_every_instruction_set(void **state)
+{
+    (void)state;
+    check_dtype(COH_DTYPE_F32);
+}
+
+static void bf16_is_the_naive_loop_on_every_instruction_set(void **state)
+{
+    (void)state;
+    check_dtype(COH_DTYPE_BF16);
+}
+
+/* One head in many parts, and many heads in one part each. */
+static void the_number_of_threads_changes_no_bit(void **state)
+{
+    (void)state;
+    static const shape cut[] = { { "parts", 1, 601, 1, 24 }, { "heads", 4, 150, 9, 20 } };
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int s = 0; s < 2; s++) {
+            problem p;
+            problem_create(&p, &cut[s], dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+            const size_t out_bytes = tensor_bytes(&p, p.out_count);
+            const size_t bytes = tensor_bytes(&p, p.count);
+            void *y = malloc(out_bytes), *dqkv = malloc(bytes);
+            assert_true(y && dqkv);
+            for (int threads = 0; threads <= 3; threads++) {
+                coh_pool *pool = NULL;
+                if (threads > 0)
+                    assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
+                coh_kernel_attention(pool, &p.a);
+                coh_kernel_attention_backward(pool, &p.a);
+                coh_pool_destroy(pool);
+                if (threads == 0) {
+                    memcpy(y, p.a.y, out_bytes);
+                    memcpy(dqkv, p.a.dqkv, bytes);
+                }
+                assert_memory_equal(y, p.a.y, out_bytes);
+                assert_memory_equal(dqkv, p.a.dqkv, bytes);
+            }
+            free(y);
+            free(dqkv);
+            problem_destroy(&p);
+        }
+}
+
+/* Tokens from `later` on are replaced: what stands before keeps its bits. */
+static void later_tokens_change_no_bit_of_earlier_ones(void **state)
+{
+    (void)state;
+    const shape two_blocks = { "", 1, 200, 2, 40 };
+    const int64_t later = 141;
+    for (int isa = 0; isa < 4; isa++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            problem p, other;
+            problem_create(&p, &two_blocks, dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+            problem_create(&other, &two_blocks, dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+            const coh_attention_pieces *pieces = coh_attention_pieces_of(isa_names[isa], p.a.dtype);
+            const size_t kept = tensor_bytes(&p, later * p.count / p.a.T);
+            memcpy((char *)other.a.qkv + kept, (const char *)other.before + kept,
+                   tensor_bytes(&p, p.count) - kept);
+            if (pieces != NULL) {
+                run(pieces, &p.a);
+                run(pieces, &other.a);
+                assert_memory_equal(p.a.y, other.a.y, kept / 3);
+                assert_memory_not_equal(p.a.y, other.a.y, tensor_bytes(&p, p.out_count));
+            }
+            problem_destroy(&p);
+            problem_destroy(&other);
+        }
+}
+
+static void an_instruction_set_that_is_not_there_has_no_table(void **state)
+{
+    (void)state;
+    assert_null(coh_attention_pieces_of("vax", COH_DTYPE_F32));
+    assert_null(coh_attention_pieces_of("avx512bf16", COH_DTYPE_F32));
+    assert_non_null(coh_attention_pieces_of("plain", COH_DTYPE_F32));
+    assert_non_null(coh_attention_pieces_of("plain", COH_DTYPE_BF16));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f32_is_the_naive_loop_on_every_instruction_set),
+        cmocka_unit_test(bf16_is_the_naive_loop_on_every_instruction_set),
+        cmocka_unit_test(the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(later_tokens_change_no_bit_of_earlier_ones),
+        cmocka_unit_test(an_instruction_set_that_is_not_there_has_no_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
