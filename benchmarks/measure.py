@@ -1,0 +1,216 @@
+"""How the programs beside this file measure whole processes: workers that take turns, the median of the ratios of
+pairs, a fixed probe before and after, and results with the machine that they were measured on.
+
+A worker prints one JSON line of facts when it is ready, and then answers each line "run <count>" with one JSON
+line that holds "seconds", one figure for each of count runs. Between its turns it sleeps."""
+
+import datetime
+import fcntl
+import glob
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAIRS = 7
+REPEATS_MOST = 3  # of a configuration whose probes differ
+PROBE_BOUND = 0.05
+# Packages whose version a figure depends on; those that are not installed are left out.
+PACKAGES = ("libopenblas0-pthread", "libopenblas0-openmp", "libdnnl2", "libdnnl3", "libc6", "liburing2", "gcc")
+
+
+def environment(**changes):
+    """What workers run in: a preset OpenBLAS core type is that of another processor."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS", "OMP", "GOMP"))}
+    return {**kept, **{name: str(value) for name, value in changes.items()}}
+
+
+def first_line(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.readline().strip()
+    except OSError:
+        return None
+
+
+def cpu_facts():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        pairs = [line.split(":", 1) for line in file if ":" in line]
+    facts = {}
+    for name, value in pairs:
+        facts.setdefault(name.strip(), value.strip())
+    flags = facts.get("flags", "").split()
+    wide = [flag for flag in ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    return facts.get("model name", platform.processor()), wide, "hypervisor" in flags
+
+
+def package_versions():
+    shown = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n", *PACKAGES],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    return {row[0]: row[1] for row in rows if row[-1] == "ii"}
+
+
+def machine():
+    """The machine in a few facts: what a reader needs to judge a figure, nothing that names it."""
+    model, wide, virtual = cpu_facts()
+    with open("/proc/meminfo", encoding="utf-8") as file:
+        memory_kib = int(file.readline().split()[1])
+    caches = [(first_line(f"{folder}/level"), first_line(f"{folder}/type"), first_line(f"{folder}/size"))
+              for folder in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cache/index*"))]
+    return {"processor": model, "cores": len(os.sched_getaffinity(0)), "instructions": wide,
+            "caches": {f"L{level}{'i' if kind == 'Instruction' else ''}": size for level, kind, size in caches},
+            "memory_gib": round(memory_kib / 2**20, 1), "kernel": platform.release(), "virtual": virtual,
+            "governor": first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not shown",
+            "huge_pages": first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            "packages": package_versions()}
+
+
+def commit():
+    def git(*arguments):
+        return subprocess.run(["git", "-C", ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True, check=False).stdout.strip()
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!benchmarks/results", ":!docs")
+    return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
+
+
+class Failed(Exception):
+    """A worker did not start or answer; the text says which and why."""
+
+
+class Worker:
+    """A process that runs on request. `facts`: what it said of itself."""
+
+    def __init__(self, name, command, **changes):
+        self.name = name
+        # errors="replace": one side's log may be anything
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+                                        env=environment(**changes), text=True, errors="replace")
+        self.facts = self.answer()
+        self.last = {}
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.close()
+            raise Failed(f"{self.name} stopped (exit {self.process.returncode})")
+        return json.loads(line)
+
+    def run(self, count=1):
+        """`count` runs; their mean time in seconds."""
+        self.process.stdin.write(f"run {count}\n")
+        self.process.stdin.flush()
+        self.last = self.answer()
+        return statistics.fmean(self.last["seconds"]) if "seconds" in self.last else None
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Probe(Worker):
+    """What the machine does right now: GFLOP/s multiplied, GB/s copied, GB/s read."""
+
+    def __init__(self, build, threads):
+        super().__init__("probe", [os.path.join(build, "benchmarks", "bench_probe"), str(threads)])
+        self.rates()  # pages and clocks
+
+    def rates(self):
+        self.run()
+        return dict(self.last)
+
+
+def moved(before, after):
+    """By how much the rate that moved most did, of the larger."""
+    return max(abs(before[name] - after[name]) / max(before[name], after[name]) for name in before)
+
+
+def settled(probe, measure):
+    """measure() with the probe before and after it, again while the probe moved by more than 5 %, at most
+    three times; then the attempt that moved least. Says how it went in the row that measure gives."""
+    tries = []
+    before = probe.rates()
+    for _ in range(REPEATS_MOST):
+        row = measure()
+        after = probe.rates()
+        row.update(probe_before=before, probe_after=after, probe_moved=round(moved(before, after), 4))
+        tries.append(row)
+        if row["probe_moved"] <= PROBE_BOUND:
+            break
+        before = after
+    best = min(tries, key=lambda row: row["probe_moved"])
+    best["tries"] = len(tries)
+    return best
+
+
+def pairs(ours, theirs, count=PAIRS, runs=1, warm=1):
+    """Turns of `runs` runs each, ours first; `ratio` is theirs / ours: how many times faster ours is."""
+    for worker in (ours, theirs):
+        worker.run(warm)
+    turns = [(ours.run(runs), theirs.run(runs)) for _ in range(count)]
+    ratios = sorted(b / a for a, b in turns)
+    return {"ours_s": round(statistics.median(a for a, _ in turns), 6),
+            "theirs_s": round(statistics.median(b for _, b in turns), 6),
+            "ratio": round(statistics.median(ratios), 4), "ratio_low": round(ratios[0], 4),
+            "ratio_high": round(ratios[-1], 4), "pairs": count, "runs_a_turn": runs,
+            "ours_turns_s": [round(a, 6) for a, _ in turns], "theirs_turns_s": [round(b, 6) for _, b in turns]}
+
+
+class Results:
+    """One file of rows by name, written after each row, so that a run that was stopped goes on."""
+
+    def __init__(self, folder, name, resume=False):
+        self.path = os.path.join(folder, name + ".json")
+        self.rows = {}
+        if resume and os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as file:
+                self.rows = {row["name"]: row for row in json.load(file)["rows"]}
+
+    def has(self, name):
+        return name in self.rows and self.rows[name].get("commit") == commit()
+
+    def add(self, name, row):
+        self.rows[name] = {"name": name, "commit": commit(), "date": datetime.date.today().isoformat(), **row}
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            json.dump({"format": "cohobate-benchmark", "version": 1, "machine": machine(),
+                       "rows": list(self.rows.values())}, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+        os.replace(self.path + ".new", self.path)
+
+
+def claim_machine():
+    """Waits until no other measuring program runs: two at once would measure each other. Hold the result."""
+    lock = open(os.path.join(ROOT, "benchmarks", "measure.py"), "rb")  # pylint: disable=consider-using-with
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("waiting for another benchmark", file=sys.stderr)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
+
+
+def bench(build, name):
+    """The path of a benchmark program, or a sentence on how to get it."""
+    path = os.path.join(build, "benchmarks", "bench_" + name)
+    if not os.access(path, os.X_OK):
+        sys.exit(f"{path} is not there: meson setup -Dbenchmarks=true {build} && ninja -C {build}")
+    return path
