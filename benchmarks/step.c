@@ -1,12 +1,14 @@
-/* Optimizer steps of a GPT-2 on request: one side of a comparison, kept alive so that the other side
- * can run between its steps (benchmarks/measure.py speaks to it).
+/* Optimizer steps of a GPT-2 on request: one side of a comparison, kept alive so that the other
+ * side can run between its steps (benchmarks/measure.py speaks to it).
  *
- *     step gpt2 --batch 4 --sequence 64 --threads 2        starts, prints one JSON line of facts
- *     run 3                                                 on standard input: three steps, one JSON line
+ *     step gpt2 --batch 4 --sequence 64 --threads 2
+ *         starts, and prints one JSON line of facts; then on standard input
+ *     run 3
+ *         three steps, one JSON line
  *
  * A step is what `cohobate train` does: forward, loss, backward, clipping to norm 1, AdamW; the
- * tokens are random and the same in each step. What is measured here is what a program on
- * the library gets: it is driven through public headers only. */
+ * tokens are random and the same in each step. What is measured here is what a program on the
+ * library gets: it is driven through public headers only. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
