@@ -43,6 +43,26 @@ static coh_status check_disk_line(const coh_program *program, const coh_instruct
     return COH_OK;
 }
 
+/* A visited line of a bf16 master brings both of its halves, one chunk each, of one place. */
+static coh_status check_visit(const coh_step *step, const coh_program *program,
+                              const coh_instruction *line)
+{
+    const coh_layout *layout = step->layout;
+    const coh_operand *work = coh_line_operand(program, line, COH_ROLE_WORK);
+    const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
+    const coh_operand *either = work != NULL ? work : state;
+    if (either == NULL)
+        return COH_OK;
+    const coh_group_layout *group = &layout->groups[layout->objects[either->object].owner];
+    if (group->dtype != COH_DTYPE_BF16 || group->state < 0)
+        return COH_OK;
+    if (!has_one_chunk(work) || !has_one_chunk(state) || work->object != group->work ||
+        state->object != group->state ||
+        state->object_offset != work->object_offset * coh_state_factor(group->dtype))
+        return refuse(program, line, "a bf16 master is visited with both of its halves");
+    return COH_OK;
+}
+
 static coh_status check_line(const coh_step *step, const coh_program *program,
                              const coh_instruction *line)
 {
@@ -74,7 +94,8 @@ static coh_status check_line(const coh_step *step, const coh_program *program,
         return refuse(program, line, "an update takes one chunk of work, gradient and states");
     if (opcode == COH_OP_NORM && coh_line_operand(program, line, COH_ROLE_GRAD) == NULL)
         return refuse(program, line, "no gradient");
-    return COH_OK;
+    int is_visit = opcode >= COH_OP_INIT && opcode <= COH_OP_SAVE;
+    return is_visit ? check_visit(step, program, line) : COH_OK;
 }
 
 /* ---- lanes and uses ---- */

@@ -18,18 +18,18 @@ typedef struct coh_grains {
 } coh_grains;
 
 typedef struct coh_grain {
-    const coh_segment *segment;
-    uint64_t number;         /* in the tensor */
-    uint64_t element, count; /* in the segment */
+    uint32_t parameter;
+    uint64_t number;        /* in the tensor */
+    uint64_t chunk_element; /* where it begins in the chunk */
+    uint64_t count;
 } coh_grain;
 
-/* Arguments as for coh_segments_begin, of WORK or GRAD. */
-static inline void coh_grains_collect(coh_grains *grains, const coh_layout *layout,
-                                      coh_stream stream, int32_t group, uint64_t object_offset,
-                                      uint64_t bytes, void *data)
+/* Arguments as for coh_segments_begin. */
+static inline void coh_grains_collect(coh_grains *grains, const coh_layout *layout, int32_t group,
+                                      uint64_t object_offset, uint64_t bytes)
 {
     coh_segments walk;
-    coh_segments_begin(&walk, layout, stream, group, object_offset, bytes, data);
+    coh_segments_begin(&walk, layout, group, object_offset, bytes);
     grains->segment_count = 0;
     grains->grain_count = 0;
     while (grains->segment_count < COH_PORT_MAX &&
@@ -51,9 +51,9 @@ static inline coh_grain coh_grains_at(const coh_grains *grains, int64_t index)
     const coh_segment *segment = &grains->segments[s];
     uint64_t element = (uint64_t)(index - grains->first[s]) * COH_GRAIN_ELEMENTS;
     uint64_t left = segment->count - element;
-    return (coh_grain){ .segment = segment,
+    return (coh_grain){ .parameter = segment->parameter,
                         .number = (segment->element_begin + element) / COH_GRAIN_ELEMENTS,
-                        .element = element,
+                        .chunk_element = segment->chunk_element + element,
                         .count = left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS };
 }
 

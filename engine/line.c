@@ -162,7 +162,8 @@ static void fill_call(coh_step *step, const coh_bound *bound, const coh_line_cal
 static int is_result(const coh_bound_port *port, const coh_line_call *call, coh_opcode opcode)
 {
     int is_last = call->row_end == call->row_count;
-    if (port->view.data == NULL || port->view.shape.dtype != COH_DTYPE_F32)
+    coh_dtype dtype = port->view.shape.dtype;
+    if (port->view.data == NULL || (dtype != COH_DTYPE_F32 && dtype != COH_DTYPE_BF16))
         return 0;
     if (opcode == COH_OP_BACKWARD)
         return port->role == COH_ROLE_PARAMETER_GRAD ||
@@ -204,8 +205,8 @@ static coh_status run_kind(coh_step *step, const coh_bound *bound, const coh_ins
 }
 
 typedef struct add_job {
-    float *to;
-    const float *from;
+    void *to, *from;
+    coh_dtype dtype;
     int64_t count;
     int adds;
 } add_job;
@@ -213,13 +214,15 @@ typedef struct add_job {
 static void add_piece(void *argument, int64_t index)
 {
     const add_job *job = argument;
-    int64_t begin = index * (int64_t)COH_GRAIN_ELEMENTS;
-    int64_t left = job->count - begin;
+    uint64_t begin = (uint64_t)index * COH_GRAIN_ELEMENTS;
+    int64_t left = job->count - (int64_t)begin;
     int64_t count = left < (int64_t)COH_GRAIN_ELEMENTS ? left : (int64_t)COH_GRAIN_ELEMENTS;
+    void *to = coh_element_at(job->to, job->dtype, begin);
+    const void *from = coh_element_at(job->from, job->dtype, begin);
     if (job->adds)
-        coh_kernel_add(COH_DTYPE_F32, job->to + begin, job->from + begin, count);
+        coh_kernel_add(job->dtype, to, from, count);
     else
-        memcpy(job->to + begin, job->from + begin, (size_t)count * sizeof(float));
+        memcpy(to, from, (size_t)count * coh_dtype_bytes(job->dtype));
 }
 
 /* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot,
@@ -235,6 +238,7 @@ static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_inst
         else
             job.from = port->view.data;
         job.count = coh_shape_elements(&port->view.shape);
+        job.dtype = port->view.shape.dtype;
     }
     coh_pool_run(step->pool, (job.count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS, add_piece,
                  &job);

@@ -1,87 +1,225 @@
 /* INIT, IMPORT, HASH, SAVE: lines that bring one chunk after the other past a visitor. INIT knows
- * the first values itself: a pure function of seed, parameter and element, whatever the chunks. */
+ * the first values itself: a pure function of seed, parameter and element, whatever the chunks.
+ *
+ *   f32    work chunk            -> the visitor reads and writes it in place
+ *   bf16   work + its states     -> joined into a scratch of f32, a few grains at a time;
+ *          (high)  (low)            what a visitor wrote there is split again
+ *
+ * So a visitor knows one dtype. What no visitor asks for is not joined. */
 #include <string.h>
 
 #include "base/rng.h"
-#include "engine/grains.h"
+#include "engine/segments.h"
 #include "engine/step_state.h"
+#include "kernels/kernels.h"
 
-typedef struct init_job {
-    const coh_layout *layout;
-    coh_grains grains;
+/* A run of whole grains of one part of one tensor. */
+typedef struct run {
+    const coh_parameter_layout *parameter;
+    uint64_t element_begin, count; /* in the tensor */
     uint64_t seed;
-} init_job;
+    float *values;
+    uint16_t *high, *low; /* NULL: values stand in the chunk as they are. low NULL: there is none */
+} run;
+
+/* Elements of piece `index`; *out_begin: its first one, in the run. */
+static int64_t run_piece(const run *r, int64_t index, uint64_t *out_begin)
+{
+    *out_begin = (uint64_t)index * COH_GRAIN_ELEMENTS;
+    uint64_t left = r->count - *out_begin;
+    return (int64_t)(left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS);
+}
 
 static void init_piece(void *argument, int64_t index)
 {
-    const init_job *job = argument;
-    coh_grain grain = coh_grains_at(&job->grains, index);
-    const coh_parameter_layout *parameter = &job->layout->parameters[grain.segment->parameter];
-    float *values = grain.segment->data + grain.element;
-    uint64_t first = grain.segment->element_begin + grain.element;
-    switch (parameter->init) {
+    const run *r = argument;
+    uint64_t begin;
+    int64_t count = run_piece(r, index, &begin);
+    uint64_t first = r->element_begin + begin;
+    float *values = r->values + begin;
+    switch (r->parameter->init) {
     case COH_INIT_ZERO:
-        return; /* the chunk is zero */
+        memset(values, 0, (size_t)count * sizeof(*values));
+        return;
     case COH_INIT_ONE:
-        for (uint64_t i = 0; i < grain.count; i++)
+        for (int64_t i = 0; i < count; i++)
             values[i] = 1.0f;
         return;
     case COH_INIT_NORMAL:
-        for (uint64_t i = 0; i < grain.count; i++)
-            values[i] =
-                (float)(coh_rng_normal(job->seed, (uint64_t)parameter->parameter, first + i) *
-                        (double)parameter->init_std);
+        for (int64_t i = 0; i < count; i++)
+            values[i] = (float)(coh_rng_normal(r->seed, (uint64_t)r->parameter->parameter,
+                                               first + (uint64_t)i) *
+                                (double)r->parameter->init_std);
         return;
     }
 }
 
-static void init_chunk(coh_step *step, const coh_ticket *ticket, const coh_chunk_visit *visit)
+static void join_piece(void *argument, int64_t index)
 {
-    memset(visit->data, 0, visit->bytes);
-    if (visit->stream != COH_STREAM_WORK)
-        return;
-    init_job job = { .layout = step->layout, .seed = ticket->input.seed };
-    coh_grains_collect(&job.grains, step->layout, COH_STREAM_WORK, visit->group,
-                       visit->object_offset, visit->bytes, visit->data);
-    coh_pool_run(step->pool, job.grains.grain_count, init_piece, &job);
+    const run *r = argument;
+    uint64_t begin;
+    int64_t count = run_piece(r, index, &begin);
+    coh_kernel_join(r->values + begin, r->high + begin, r->low != NULL ? r->low + begin : NULL,
+                    count);
 }
 
-static coh_status visit_chunk(coh_step *step, coh_ticket *ticket, const coh_chunk_visit *visit)
+static void split_piece(void *argument, int64_t index)
 {
-    int of_parameters = visit->stream == COH_STREAM_WORK || visit->stream == COH_STREAM_STATE ||
-                        visit->stream == COH_STREAM_GRAD;
-    if (visit->opcode == COH_OP_INIT)
-        init_chunk(step, ticket, visit);
-    else if (visit->opcode == COH_OP_IMPORT)
-        memset(visit->data, 0, visit->bytes);
-    if (!of_parameters || ticket->visitor == NULL)
+    const run *r = argument;
+    uint64_t begin;
+    int64_t count = run_piece(r, index, &begin);
+    coh_kernel_split(r->high + begin, r->low != NULL ? r->low + begin : NULL, r->values + begin,
+                     count);
+}
+
+static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh_chunk_visit *visit)
+{
+    int64_t piece_count = (int64_t)((r->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS);
+    int writes = visit->opcode == COH_OP_INIT || visit->opcode == COH_OP_IMPORT;
+    int begins = visit->opcode == COH_OP_INIT && visit->stream == COH_STREAM_WORK;
+    int is_wanted =
+        ticket->visitor != NULL &&
+        (ticket->visitor_wants == NULL || ticket->visitor_wants(ticket->visitor_context, visit));
+    if (!is_wanted && !begins)
         return COH_OK;
-    return ticket->visitor(ticket->visitor_context, visit);
+    if (begins)
+        coh_pool_run(step->pool, piece_count, init_piece, r);
+    else if (r->high != NULL)
+        coh_pool_run(step->pool, piece_count, join_piece, r);
+    visit->values = r->values;
+    if (is_wanted)
+        COH_TRY(ticket->visitor(ticket->visitor_context, visit));
+    if (writes && r->high != NULL)
+        coh_pool_run(step->pool, piece_count, split_piece, r);
+    return COH_OK;
+}
+
+/* ---- chunks ---- */
+
+/* One chunk of parameters: what of it the line brings. */
+typedef struct place {
+    int32_t group;
+    coh_dtype dtype;
+    uint64_t object_offset, bytes; /* in WORK */
+    void *work, *grad;             /* NULL: not brought */
+    coh_states states;             /* likewise */
+} place;
+
+/* One part of one segment: in one go where it stands in f32, else through the scratch. */
+static coh_status show_segment(coh_step *step, const coh_ticket *ticket, const place *at,
+                               const coh_segment *segment, coh_chunk_visit *visit, void *data)
+{
+    int is_split = at->dtype == COH_DTYPE_BF16 && visit->part == COH_PART_WORK;
+    uint64_t most = is_split ? (uint64_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS : segment->count;
+    visit->parameter = segment->parameter;
+    for (uint64_t done = 0; done < segment->count; done += most) {
+        uint64_t element = segment->chunk_element + done, left = segment->count - done;
+        run r = { .parameter = &step->layout->parameters[segment->parameter],
+                  .element_begin = segment->element_begin + done,
+                  .count = left < most ? left : most,
+                  .seed = ticket->input.seed };
+        if (is_split) {
+            r.values = step->visit_values;
+            r.high = (uint16_t *)data + element;
+            if (visit->stream == COH_STREAM_WORK && at->states.low != NULL)
+                r.low = at->states.low + element;
+        } else {
+            r.values = (float *)data + element;
+        }
+        visit->element_begin = r.element_begin;
+        visit->count = r.count;
+        COH_TRY(show_run(step, ticket, &r, visit));
+    }
+    return COH_OK;
+}
+
+static coh_status show_part(coh_step *step, const coh_ticket *ticket, const place *at,
+                            coh_opcode opcode, coh_stream stream, coh_part part, void *data)
+{
+    coh_segments walk;
+    coh_segment segment;
+    coh_chunk_visit visit = { .opcode = opcode, .stream = stream, .part = part };
+    if (data == NULL)
+        return COH_OK;
+    coh_segments_begin(&walk, step->layout, at->group, at->object_offset, at->bytes);
+    while (coh_segments_next(&walk, &segment))
+        COH_TRY(show_segment(step, ticket, at, &segment, &visit, data));
+    return COH_OK;
+}
+
+static coh_status show_place(coh_step *step, const coh_ticket *ticket, const place *at,
+                             coh_opcode opcode)
+{
+    COH_TRY(show_part(step, ticket, at, opcode, COH_STREAM_WORK, COH_PART_WORK, at->work));
+    COH_TRY(show_part(step, ticket, at, opcode, COH_STREAM_GRAD, COH_PART_WORK, at->grad));
+    COH_TRY(show_part(step, ticket, at, opcode, COH_STREAM_STATE, COH_PART_M, at->states.m));
+    return show_part(step, ticket, at, opcode, COH_STREAM_STATE, COH_PART_V, at->states.v);
+}
+
+/* Chunk `index` of an operand of WORK, GRAD or STATE. */
+static place operand_place(const coh_step *step, const coh_program *program,
+                           const coh_operand *operand, uint32_t index)
+{
+    const coh_object *object = &step->layout->objects[operand->object];
+    const coh_chunk *chunk =
+        &step->layout->chunks[program->touches[operand->touch_begin + index].chunk];
+    void *data =
+        (char *)coh_operand_data(step, operand) + (chunk->object_offset - operand->object_offset);
+    place at = { .group = object->owner,
+                 .dtype = step->layout->groups[object->owner].dtype,
+                 .object_offset = chunk->object_offset,
+                 .bytes = chunk->bytes };
+    if (object->stream == COH_STREAM_STATE) {
+        at.object_offset /= coh_state_factor(at.dtype);
+        at.bytes /= coh_state_factor(at.dtype);
+        at.states = coh_states_at(data, at.dtype, at.bytes);
+    } else if (object->stream == COH_STREAM_GRAD) {
+        at.grad = data;
+    } else {
+        at.work = data;
+    }
+    return at;
+}
+
+/* A bf16 master is in two streams: bind.c has seen to it that its chunks come in one line. */
+static int is_pair(const coh_group_layout *group)
+{
+    return group->dtype == COH_DTYPE_BF16 && group->state >= 0;
+}
+
+static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
+                               const coh_instruction *line, const coh_operand *operand)
+{
+    const coh_program *program = ticket->bound->program;
+    const coh_object *object = &step->layout->objects[operand->object];
+    const coh_operand *states = NULL;
+    if (is_pair(&step->layout->groups[object->owner])) {
+        if (object->stream == COH_STREAM_STATE)
+            return COH_OK; /* shown with its work */
+        if (object->stream == COH_STREAM_WORK)
+            states = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
+    }
+    for (uint32_t i = 0; i < operand->touch_count; i++) {
+        place at = operand_place(step, program, operand, i);
+        if (states != NULL)
+            at.states = operand_place(step, program, states, i).states;
+        COH_TRY(show_place(step, ticket, &at, (coh_opcode)line->opcode));
+    }
+    return COH_OK;
 }
 
 coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
 {
     const coh_program *program = ticket->bound->program;
-    for (uint32_t o = 0; o < line->operand_count; o++) {
-        const coh_operand *operand = &program->operands[line->operand_begin + o];
-        const coh_object *object = &step->layout->objects[operand->object];
-        if (object->stream == COH_STREAM_CELLS)
-            continue;
-        for (uint32_t i = 0; i < operand->touch_count; i++) {
-            const coh_chunk *chunk =
-                &step->layout->chunks[program->touches[operand->touch_begin + i].chunk];
-            const coh_chunk_visit visit = {
-                .layout = step->layout,
-                .opcode = (coh_opcode)line->opcode,
-                .stream = (coh_stream)object->stream,
-                .group = object->owner,
-                .object_offset = chunk->object_offset,
-                .bytes = chunk->bytes,
-                .data = (char *)coh_operand_data(step, operand) +
-                        (chunk->object_offset - operand->object_offset),
-            };
-            COH_TRY(visit_chunk(step, ticket, &visit));
-        }
+    const coh_operand *operands = &program->operands[line->operand_begin];
+    int writes = line->opcode == COH_OP_INIT || line->opcode == COH_OP_IMPORT;
+    for (uint32_t i = 0; writes && i < line->operand_count; i++)
+        if (step->layout->objects[operands[i].object].stream != COH_STREAM_CELLS)
+            memset(coh_operand_data(step, &operands[i]), 0, (size_t)operands[i].bytes);
+    for (uint32_t i = 0; i < line->operand_count; i++) {
+        uint8_t stream = step->layout->objects[operands[i].object].stream;
+        if (stream == COH_STREAM_WORK || stream == COH_STREAM_GRAD || stream == COH_STREAM_STATE)
+            COH_TRY(show_operand(step, ticket, line, &operands[i]));
     }
     return COH_OK;
 }

@@ -2,11 +2,12 @@
  *
  *   grad chunk  --NORM-->  one partial per grain  --CLIP-->  norm, scale, finite, pending
  *                                                               |
- *   work, grad, [m][v]  --UPDATE (this body's end, the next body, or a drain)--> next version
+ *   work, grad, states  --UPDATE (this body's end, the next body, or a drain)--> next version
  *
  * All that UPDATE needs of its step was latched by CLIP (by FEED with updates in backward), because
  * with deferred updates it runs after the next FEED. Partials are per grain and folded in tensor
- * order, so neither chunks nor threads can change the norm. */
+ * order, so neither chunks nor threads can change the norm. With updates in backward nothing waits for
+ * the norm, and UPDATE makes the partials itself while a grain is in cache. */
 #include <math.h>
 #include <string.h>
 
@@ -46,40 +47,41 @@ coh_status coh_line_feed(coh_step *step, coh_ticket *ticket)
 typedef struct norm_job {
     const coh_layout *layout;
     coh_grains grains;
+    coh_dtype dtype;
+    void *grad; /* of the chunk */
     double *partials;
 } norm_job;
+
+static void norm_grain(const coh_layout *layout, const coh_grain *grain, coh_dtype dtype,
+                       const void *grad, double *partials)
+{
+    const coh_parameter_layout *parameter = &layout->parameters[grain->parameter];
+    if (!parameter->frozen)
+        partials[parameter->partial_begin + grain->number] =
+            coh_kernel_square_sum(dtype, grad, (int64_t)grain->count);
+}
 
 static void norm_piece(void *argument, int64_t index)
 {
     const norm_job *job = argument;
     coh_grain grain = coh_grains_at(&job->grains, index);
-    const coh_parameter_layout *parameter = &job->layout->parameters[grain.segment->parameter];
-    if (!parameter->frozen)
-        job->partials[parameter->partial_begin + grain.number] = coh_kernel_square_sum(
-            COH_DTYPE_F32, grain.segment->data + grain.element, (int64_t)grain.count);
-}
-
-/* One chunk of an operand: where it stands in its object and in memory. */
-static void operand_chunk(const coh_step *step, const coh_program *program,
-                          const coh_operand *operand, const coh_chunk **out_chunk, void **out_data)
-{
-    *out_chunk = &step->layout->chunks[program->touches[operand->touch_begin].chunk];
-    *out_data = coh_operand_data(step, operand);
+    norm_grain(job->layout, &grain, job->dtype,
+               coh_element_at(job->grad, job->dtype, grain.chunk_element), job->partials);
 }
 
 coh_status coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line)
 {
     const coh_operand *operand = coh_line_operand(program, line, COH_ROLE_GRAD);
-    const coh_object *object = &step->layout->objects[operand->object];
+    int32_t group = step->layout->objects[operand->object].owner;
     norm_job job = { .layout = step->layout,
+                     .dtype = step->layout->groups[group].dtype,
                      .partials = coh_step_pinned(step, step->layout->partials) };
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         const coh_chunk *chunk =
             &step->layout->chunks[program->touches[operand->touch_begin + i].chunk];
-        char *data = (char *)coh_operand_data(step, operand) +
-                     (chunk->object_offset - operand->object_offset);
-        coh_grains_collect(&job.grains, step->layout, COH_STREAM_GRAD, object->owner,
-                           chunk->object_offset, chunk->bytes, data);
+        job.grad = (char *)coh_operand_data(step, operand) +
+                   (chunk->object_offset - operand->object_offset);
+        coh_grains_collect(&job.grains, step->layout, group, chunk->object_offset, chunk->bytes);
         coh_pool_run(step->pool, job.grains.grain_count, norm_piece, &job);
     }
     return COH_OK;
@@ -138,28 +140,36 @@ coh_status coh_line_clip(coh_step *step, coh_ticket *ticket)
 
 typedef struct update_job {
     const coh_layout *layout;
-    coh_grains grains; /* of work */
-    const char *grad;
-    char *state; /* m, then v */
-    uint64_t work_bytes;
-    coh_adamw adamw; /* decay as for a parameter that decays */
+    coh_grains grains;
+    coh_dtype dtype; /* of work and grad */
+    void *work, *grad;
+    coh_states states;
+    double *partials; /* NULL: a NORM line of its own sums the squares */
+    coh_adamw adamw;  /* decay as for a parameter that decays */
 } update_job;
 
+/* Norm and update of one grain, one after the other: it is read from memory once. */
 static void update_piece(void *argument, int64_t index)
 {
     const update_job *job = argument;
     coh_grain grain = coh_grains_at(&job->grains, index);
-    const coh_parameter_layout *parameter = &job->layout->parameters[grain.segment->parameter];
+    const coh_parameter_layout *parameter = &job->layout->parameters[grain.parameter];
     if (parameter->frozen)
         return;
     coh_adamw adamw = job->adamw;
     if (!parameter->decays)
         adamw.decay = 0;
-    uint64_t offset = grain.segment->chunk_offset + grain.element * sizeof(float);
-    const float *grad = (const float *)(const void *)(job->grad + offset);
-    float *m = (float *)(void *)(job->state + offset);
-    float *v = (float *)(void *)(job->state + job->work_bytes + offset);
-    coh_kernel_adamw(&adamw, grain.segment->data + grain.element, grad, m, v, (int64_t)grain.count);
+    uint64_t at = grain.chunk_element;
+    void *work = coh_element_at(job->work, job->dtype, at);
+    const void *grad = coh_element_at(job->grad, job->dtype, at);
+    if (job->partials != NULL)
+        norm_grain(job->layout, &grain, job->dtype, grad, job->partials);
+    if (job->dtype == COH_DTYPE_BF16)
+        coh_kernel_adamw_split(&adamw, work, job->states.low + at, grad, job->states.m + at,
+                               job->states.v + at, (int64_t)grain.count);
+    else
+        coh_kernel_adamw(&adamw, work, grad, job->states.m + at, job->states.v + at,
+                         (int64_t)grain.count);
 }
 
 coh_status coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line)
@@ -170,14 +180,17 @@ coh_status coh_line_update(coh_step *step, const coh_program *program, const coh
     const coh_operand *work = coh_line_operand(program, line, COH_ROLE_WORK);
     const coh_operand *grad = coh_line_operand(program, line, COH_ROLE_GRAD);
     const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
-    const coh_chunk *chunk;
-    void *data;
-    operand_chunk(step, program, work, &chunk, &data);
+    const coh_chunk *chunk = &step->layout->chunks[program->touches[work->touch_begin].chunk];
+    int32_t group = step->layout->objects[work->object].owner;
+    coh_dtype dtype = step->layout->groups[group].dtype;
+    int sums = coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL;
     update_job job = {
         .layout = step->layout,
+        .dtype = dtype,
+        .work = coh_operand_data(step, work),
         .grad = coh_operand_data(step, grad),
-        .state = coh_operand_data(step, state),
-        .work_bytes = chunk->bytes,
+        .states = coh_states_at(coh_operand_data(step, state), dtype, chunk->bytes),
+        .partials = sums ? coh_step_pinned(step, step->layout->partials) : NULL,
         .adamw = { .rate = cells->update_rate,
                    .scale = cells->update_scale,
                    .beta1 = step->options.beta1,
@@ -187,9 +200,7 @@ coh_status coh_line_update(coh_step *step, const coh_program *program, const coh
                    .epsilon = step->options.epsilon,
                    .decay = step->options.weight_decay },
     };
-    coh_grains_collect(&job.grains, step->layout, COH_STREAM_WORK,
-                       step->layout->objects[work->object].owner, chunk->object_offset,
-                       chunk->bytes, data);
+    coh_grains_collect(&job.grains, step->layout, group, chunk->object_offset, chunk->bytes);
     coh_pool_run(step->pool, job.grains.grain_count, update_piece, &job);
     return COH_OK;
 }

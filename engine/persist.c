@@ -1,6 +1,7 @@
 /* What enters and leaves an engine: first values, hash, checkpoints, single parameters. Each is a
  * program (INIT, IMPORT, HASH, SAVE) that brings chunk after chunk past a visitor; so a model that
- * does not fit in memory is saved through one chunk.
+ * does not fit in memory is saved through one chunk. A visitor sees f32 whatever the plan keeps, so
+ * hash and checkpoint do not know the dtype.
  *
  * A visitor that fails says so to its caller, not to the executor: a full disk under a save must
  * not end the run. It ignores the chunks that still come. */
@@ -10,7 +11,6 @@
 #include "base/alloc.h"
 #include "cohobate/checkpoint.h"
 #include "engine/engine_state.h"
-#include "engine/segments.h"
 
 /* ---- tables ---- */
 
@@ -27,6 +27,7 @@ coh_status coh_engine_create_tables(coh_engine *engine)
                                   .shape = facts->facts.shape,
                                   .elements = parameter->elements,
                                   .has_states = layout->groups[parameter->group].state >= 0 };
+        engine->tensors[i].shape.dtype = COH_DTYPE_F32; /* as visitors see it */
     }
     COH_TRY(coh_logical_hash_create(engine->tensors, layout->parameter_count, &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].line_count == 0)
@@ -41,15 +42,16 @@ void coh_engine_destroy_tables(coh_engine *engine)
     coh_free(engine->tensors);
 }
 
-/* ---- visiting segments ---- */
+/* ---- visiting ---- */
 
 typedef struct visit_context {
     coh_engine *engine;
     coh_status status; /* first failure; its sentence is kept, it came up on another thread */
     char text[COH_ERROR_TEXT_BYTES];
-    /* Does what this visit is for with one segment of a chunk. */
-    coh_status (*segment)(struct visit_context *context, const coh_chunk_visit *visit,
-                          const coh_segment *segment);
+    /* Does what this visit is for with one run of elements. */
+    coh_status (*run)(struct visit_context *context, const coh_chunk_visit *visit);
+    /* Which runs it is for. */
+    int (*wants)(const struct visit_context *context, const coh_chunk_visit *visit);
     /* init_from */
     coh_parameter_source source;
     void *source_context;
@@ -63,20 +65,18 @@ typedef struct visit_context {
     float *data;
 } visit_context;
 
-static coh_status visit_segments(void *argument, const coh_chunk_visit *visit)
+static int visit_wants(void *argument, const coh_chunk_visit *visit)
+{
+    const visit_context *context = argument;
+    return context->status == COH_OK && context->wants(context, visit);
+}
+
+static coh_status visit_run(void *argument, const coh_chunk_visit *visit)
 {
     visit_context *context = argument;
-    coh_segments walk;
-    coh_segment segment;
+    context->status = context->run(context, visit);
     if (context->status != COH_OK)
-        return COH_OK;
-    coh_segments_begin(&walk, visit->layout, visit->stream, visit->group, visit->object_offset,
-                       visit->bytes, visit->data);
-    while (context->status == COH_OK && coh_segments_next(&walk, &segment)) {
-        context->status = context->segment(context, visit, &segment);
-        if (context->status != COH_OK)
-            coh_error_save(context->text);
-    }
+        coh_error_save(context->text);
     return COH_OK;
 }
 
@@ -87,7 +87,8 @@ static coh_status run_visit(coh_engine *engine, coh_program_kind kind, visit_con
     context->engine = engine;
     context->status = COH_OK;
     const coh_step_feed feed = { .input = input,
-                                 .visitor = context->segment != NULL ? visit_segments : NULL,
+                                 .visitor = context->run != NULL ? visit_run : NULL,
+                                 .visitor_wants = visit_wants,
                                  .visitor_context = context };
     COH_TRY(coh_engine_run_program(engine, kind, &feed, NULL));
     if (context->status != COH_OK)
@@ -95,18 +96,27 @@ static coh_status run_visit(coh_engine *engine, coh_program_kind kind, visit_con
     return context->status;
 }
 
+static int wants_values(const visit_context *context, const coh_chunk_visit *visit)
+{
+    (void)context;
+    return visit->stream == COH_STREAM_WORK;
+}
+
+static int wants_values_and_states(const visit_context *context, const coh_chunk_visit *visit)
+{
+    (void)context;
+    return visit->stream != COH_STREAM_GRAD;
+}
+
 /* ---- first values ---- */
 
-static coh_status source_segment(visit_context *context, const coh_chunk_visit *visit,
-                                 const coh_segment *segment)
+static coh_status source_run(visit_context *context, const coh_chunk_visit *visit)
 {
-    if (visit->stream != COH_STREAM_WORK)
-        return COH_OK;
     const coh_layout *layout = &context->engine->plan->layout;
-    coh_parameter parameter = { layout->parameters[segment->parameter].parameter };
+    coh_parameter parameter = { layout->parameters[visit->parameter].parameter };
     return context->source(context->source_context, parameter,
-                           context->engine->tensors[segment->parameter].name,
-                           segment->element_begin, segment->count, segment->data);
+                           context->engine->tensors[visit->parameter].name, visit->element_begin,
+                           visit->count, visit->values);
 }
 
 coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
@@ -116,7 +126,8 @@ coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = 0;
     coh_step_clear_pinned(engine->step);
-    visit_context visit = { .segment = source != NULL ? source_segment : NULL,
+    visit_context visit = { .run = source != NULL ? source_run : NULL,
+                            .wants = wants_values,
                             .source = source,
                             .source_context = context };
     COH_TRY(run_visit(engine, COH_PROGRAM_INIT, &visit, &(coh_step_input){ .seed = seed }));
@@ -131,13 +142,10 @@ coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
 
 /* ---- hash ---- */
 
-static coh_status hash_segment(visit_context *context, const coh_chunk_visit *visit,
-                               const coh_segment *segment)
+static coh_status hash_run(visit_context *context, const coh_chunk_visit *visit)
 {
-    if (visit->stream == COH_STREAM_GRAD)
-        return COH_OK;
-    return coh_logical_hash_put(context->engine->hash, segment->part, segment->parameter,
-                                segment->element_begin, segment->count, segment->data);
+    return coh_logical_hash_put(context->engine->hash, visit->part, visit->parameter,
+                                visit->element_begin, visit->count, visit->values);
 }
 
 coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
@@ -145,7 +153,7 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
     *out_hash = 0;
     COH_TRY(coh_engine_check_ready(engine, "hash"));
     COH_TRY(coh_engine_drain(engine));
-    visit_context visit = { .segment = hash_segment };
+    visit_context visit = { .run = hash_run, .wants = wants_values_and_states };
     coh_logical_hash_begin(engine->hash);
     COH_TRY(run_visit(engine, COH_PROGRAM_HASH, &visit, NULL));
     return coh_logical_hash_finish(engine->hash, coh_step_cells(engine->step)->applied_count,
@@ -154,13 +162,10 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
 
 /* ---- save ---- */
 
-static coh_status save_segment(visit_context *context, const coh_chunk_visit *visit,
-                               const coh_segment *segment)
+static coh_status save_run(visit_context *context, const coh_chunk_visit *visit)
 {
-    if (visit->stream == COH_STREAM_GRAD)
-        return COH_OK;
-    return coh_checkpoint_writer_put(context->engine->writer, segment->part, segment->parameter,
-                                     segment->element_begin, segment->count, segment->data);
+    return coh_checkpoint_writer_put(context->engine->writer, visit->part, visit->parameter,
+                                     visit->element_begin, visit->count, visit->values);
 }
 
 coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
@@ -170,7 +175,7 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
         return coh_fail(COH_ERR_ARGUMENT, "this plan only reads its parameters: nothing to save");
     COH_TRY(coh_engine_drain(engine));
     COH_TRY(coh_checkpoint_writer_begin(engine->writer, path, note->json));
-    visit_context visit = { .segment = save_segment };
+    visit_context visit = { .run = save_run, .wants = wants_values_and_states };
     coh_status status = run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
     if (status != COH_OK) {
         coh_checkpoint_writer_abort(engine->writer);
@@ -186,9 +191,10 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
 
 /* ---- load ---- */
 
-static int same_shape(const coh_shape *a, const coh_shape *b)
+/* Dtypes are none of a checkpoint's business. */
+static int same_dims(const coh_shape *a, const coh_shape *b)
 {
-    if (a->dtype != b->dtype || a->rank != b->rank)
+    if (a->rank != b->rank)
         return 0;
     for (int32_t d = 0; d < a->rank; d++)
         if (a->dim[d] != b->dim[d])
@@ -204,7 +210,7 @@ static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_c
         COH_TRY(coh_checkpoint_tensor_at(checkpoint, i, &found));
         if (strcmp(found.name, wanted->name) != 0)
             continue;
-        if (!same_shape(&found.shape, &wanted->shape))
+        if (!same_dims(&found.shape, &wanted->shape))
             return coh_fail(COH_ERR_CORRUPT,
                             "the checkpoint's tensor '%s' has another shape than the model's: it "
                             "was made for another model",
@@ -217,15 +223,16 @@ static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_c
                     wanted->name);
 }
 
-static coh_status load_segment(visit_context *context, const coh_chunk_visit *visit,
-                               const coh_segment *segment)
+static int load_wants(const visit_context *context, const coh_chunk_visit *visit)
 {
-    if (visit->stream == COH_STREAM_GRAD ||
-        (segment->part != COH_PART_WORK && !context->reads_states))
-        return COH_OK;
-    return coh_checkpoint_read(context->checkpoint, context->checkpoint_index[segment->parameter],
-                               (int)segment->part, segment->element_begin, segment->count,
-                               segment->data);
+    return visit->stream == COH_STREAM_WORK ||
+           (visit->stream == COH_STREAM_STATE && context->reads_states);
+}
+
+static coh_status load_run(visit_context *context, const coh_chunk_visit *visit)
+{
+    return coh_checkpoint_read(context->checkpoint, context->checkpoint_index[visit->parameter],
+                               (int)visit->part, visit->element_begin, visit->count, visit->values);
 }
 
 static coh_status import(coh_engine *engine, visit_context *visit,
@@ -263,7 +270,8 @@ coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_ch
         COH_TRY_GOTO(status,
                      find_tensor(checkpoint, facts.tensor_count, &engine->tensors[i], &index[i]),
                      done);
-    visit_context visit = { .segment = load_segment,
+    visit_context visit = { .run = load_run,
+                            .wants = load_wants,
                             .checkpoint = checkpoint,
                             .checkpoint_index = index,
                             .reads_states = trains && facts.has_states };
@@ -278,27 +286,27 @@ done:
 
 /* ---- fetch ---- */
 
-static coh_status fetch_segment(visit_context *context, const coh_chunk_visit *visit,
-                                const coh_segment *segment)
+static int fetch_wants(const visit_context *context, const coh_chunk_visit *visit)
 {
-    int is_wanted = 0;
+    if (visit->parameter != context->parameter)
+        return 0;
     switch (context->what) {
     case COH_FETCH_VALUE:
-        is_wanted = visit->stream == COH_STREAM_WORK;
-        break;
+        return visit->stream == COH_STREAM_WORK;
     case COH_FETCH_GRADIENT:
-        is_wanted = visit->stream == COH_STREAM_GRAD;
-        break;
+        return visit->stream == COH_STREAM_GRAD;
     case COH_FETCH_M:
-        is_wanted = visit->stream == COH_STREAM_STATE && segment->part == COH_PART_M;
-        break;
+        return visit->stream == COH_STREAM_STATE && visit->part == COH_PART_M;
     case COH_FETCH_V:
-        is_wanted = visit->stream == COH_STREAM_STATE && segment->part == COH_PART_V;
-        break;
+        return visit->stream == COH_STREAM_STATE && visit->part == COH_PART_V;
     }
-    if (is_wanted && segment->parameter == context->parameter)
-        memcpy(context->data + segment->element_begin, segment->data,
-               segment->count * sizeof(float));
+    return 0;
+}
+
+static coh_status fetch_run(visit_context *context, const coh_chunk_visit *visit)
+{
+    memcpy(context->data + visit->element_begin, visit->values,
+           visit->count * sizeof(*visit->values));
     return COH_OK;
 }
 
@@ -307,7 +315,7 @@ coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fet
 {
     const coh_layout *layout = &engine->plan->layout;
     COH_TRY(coh_engine_check_ready(engine, "fetch"));
-    visit_context visit = { .segment = fetch_segment, .what = what, .data = data };
+    visit_context visit = { .run = fetch_run, .wants = fetch_wants, .what = what, .data = data };
     while (visit.parameter < layout->parameter_count &&
            layout->parameters[visit.parameter].parameter != parameter.index)
         visit.parameter++;

@@ -1,19 +1,22 @@
-/* segments.h - which tensors a chunk of parameters holds.
+/* segments.h - which tensors a chunk of parameters holds, and where their streams stand.
  *
  *   WORK, GRAD chunk [a, a+n):   | tensor 3, end | pad | tensor 4, grains 0..5     |
- *   its STATE chunk [2a, 2a+2n): | m of the same n bytes  | v of the same n bytes  |
+ *   its STATE chunk, f32:        | m of the same elements  | v of the same elements |
+ *                    bf16:       | low | m of them (f32)   | v of them (f32)        |
  *
  * The one idea: everything that is done per chunk by the engine itself (INIT, NORM, UPDATE, HASH,
- * SAVE, IMPORT) is a walk over segments: runs of elements of one tensor and one stream. Padding
- * between tensors belongs to no segment. A segment begins at a grain start, because chunks end at
- * grain or tensor ends; so grain numbers of a segment are exact and no partial result depends on
- * how tensors were cut into chunks.
+ * SAVE, IMPORT) is a walk over segments: runs of elements of one tensor. Padding between tensors
+ * belongs to no segment. A segment begins at a grain start, because chunks end at grain or tensor
+ * ends; so grain numbers of a segment are exact and no partial result depends on how tensors were
+ * cut into chunks. A place in a chunk is an element of it, padding counted: the same number for a
+ * tensor's work, gradient, low bits and moments, whatever their dtypes.
  *
  *     coh_segments walk;
  *     coh_segment segment;
- *     coh_segments_begin(&walk, layout, COH_STREAM_STATE, group, object_offset, bytes, data);
+ *     coh_segments_begin(&walk, layout, group, object_offset, bytes);
  *     while (coh_segments_next(&walk, &segment))
- *         use(segment.parameter, segment.part, segment.element_begin, segment.count, segment.data);
+ *         use(segment.parameter, segment.element_begin, segment.count,
+ *             coh_element_at(work, dtype, segment.chunk_element));
  *
  * Allocates nothing; reads only the layout. */
 #ifndef COH_ENGINE_SEGMENTS_H
@@ -22,33 +25,27 @@
 #include "base/bytes.h"
 #include "planner/program.h"
 
-/* What a checkpoint and the logical hash call a stream. A GRAD chunk is walked as COH_PART_WORK. */
+/* What a checkpoint and the logical hash call a stream. */
 typedef enum coh_part { COH_PART_WORK, COH_PART_M, COH_PART_V, COH_PART_COUNT } coh_part;
 
 typedef struct coh_segment {
-    uint32_t parameter; /* index in layout->parameters: the tensor's number */
-    coh_part part;
+    uint32_t parameter;     /* index in layout->parameters: the tensor's number */
     uint64_t element_begin; /* in the tensor: a multiple of COH_GRAIN_ELEMENTS */
     uint64_t count;         /* elements, >= 1; the last grain may be cut by the tensor's end only */
-    /* Bytes from the begin of the chunk, as counted in WORK: the same for a tensor's work, grad, m
-     * and v, so that UPDATE finds v at state + n + chunk_offset. */
-    uint64_t chunk_offset;
-    float *data; /* first element; NULL if the walk was begun with NULL */
+    uint64_t chunk_element; /* where it begins in the chunk */
 } coh_segment;
 
 typedef struct coh_segments {
     const coh_layout *layout;
     uint64_t begin, end; /* [a, a+n) in WORK bytes of the group */
-    uint32_t parameter, parameter_end, parameter_first;
-    coh_part part, part_last;
-    char *data; /* of the current part */
+    uint64_t element_bytes;
+    uint32_t parameter, parameter_end;
 } coh_segments;
 
-/* Starts a walk over one chunk (or several neighbouring ones of WORK or GRAD; of STATE exactly one)
- * of group `group`. `stream` is COH_STREAM_WORK, _GRAD or _STATE; `object_offset` and `bytes` are
- * those of the chunk in the object of that stream. STATE gives all m first, then all v. */
-void coh_segments_begin(coh_segments *walk, const coh_layout *layout, coh_stream stream,
-                        int32_t group, uint64_t object_offset, uint64_t bytes, void *data);
+/* Starts a walk over bytes [object_offset, object_offset + bytes) of the WORK (or GRAD) of group
+ * `group`: one chunk, or several neighbouring ones. */
+void coh_segments_begin(coh_segments *walk, const coh_layout *layout, int32_t group,
+                        uint64_t object_offset, uint64_t bytes);
 
 /* 1 and the next segment, or 0 at the end. */
 int coh_segments_next(coh_segments *walk, coh_segment *out_segment);
@@ -59,6 +56,31 @@ static inline uint64_t coh_segment_grains(const coh_segment *segment, uint64_t *
 {
     *out_first = segment->element_begin / COH_GRAIN_ELEMENTS;
     return (segment->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
+}
+
+/* Element `element` of an array of that dtype. */
+static inline void *coh_element_at(void *data, coh_dtype dtype, uint64_t element)
+{
+    return (char *)data + element * coh_dtype_bytes(dtype);
+}
+
+/* A STATE chunk, taken apart. */
+typedef struct coh_states {
+    uint16_t *low; /* of the master, whose high bits are the work; NULL: work is the master */
+    float *m, *v;
+} coh_states;
+
+/* `state` may be NULL, and then all parts are. `work_bytes`: of the WORK chunk it belongs to. */
+static inline coh_states coh_states_at(void *state, coh_dtype dtype, uint64_t work_bytes)
+{
+    char *at = state;
+    if (at == NULL)
+        return (coh_states){ 0 };
+    uint64_t low_bytes = dtype == COH_DTYPE_BF16 ? work_bytes : 0;
+    uint64_t moment_bytes = (coh_state_factor(dtype) * work_bytes - low_bytes) / 2;
+    return (coh_states){ .low = low_bytes > 0 ? (uint16_t *)(void *)at : NULL,
+                         .m = (float *)(void *)(at + low_bytes),
+                         .v = (float *)(void *)(at + low_bytes + moment_bytes) };
 }
 
 #endif

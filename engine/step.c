@@ -216,6 +216,7 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
         ticket->base[lane] =
             number == 1 ? 0 : before->base[lane] + before->bound->program->lane_length[lane];
     ticket->visitor = feed->visitor;
+    ticket->visitor_wants = feed->visitor_wants;
     ticket->visitor_context = feed->visitor_context;
     ticket->scan = feed->scan;
     ticket->microbatch_count = feed->microbatch_count;

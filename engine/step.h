@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "base/pool.h"
 #include "cohobate/engine.h"
+#include "engine/segments.h"
 #include "memory/device.h"
 #include "memory/ledger.h"
 #include "memory/tier.h"
@@ -34,17 +35,21 @@
 
 typedef struct coh_step coh_step;
 
-/* What an INIT, IMPORT, HASH or SAVE line does with the chunk it touches. Called
- * on the compute lane. */
+/* What an INIT, IMPORT, HASH or SAVE line shows of the chunk it touches: a run of whole grains (the
+ * tensor's last may be short) of one part of one tensor, in f32 whatever dtype the plan keeps it in.
+ * The value of a bf16 parameter is its exact master. INIT and IMPORT keep what the visitor writes.
+ * Called on the compute lane, which may use the pool meanwhile. */
 typedef struct coh_chunk_visit {
-    const coh_layout *layout;
     coh_opcode opcode;
-    coh_stream stream; /* WORK, GRAD or STATE */
-    int32_t group;
-    uint64_t object_offset, bytes; /* in the object of its own stream */
-    void *data;
+    coh_stream stream;             /* WORK: the value; GRAD; STATE */
+    coh_part part;                 /* of GRAD: COH_PART_WORK */
+    uint32_t parameter;            /* in the layout */
+    uint64_t element_begin, count; /* in the tensor */
+    float *values;
 } coh_chunk_visit;
 typedef coh_status (*coh_chunk_visitor)(void *context, const coh_chunk_visit *visit);
+/* Does the visitor look at this one? Asked before `values` are put together. */
+typedef int (*coh_chunk_filter)(void *context, const coh_chunk_visit *visit);
 
 typedef struct coh_step_config {
     /* Layout, programs, graph, microbatch count, deferred_update, link rate. Must outlive the step.
@@ -69,8 +74,9 @@ void coh_step_destroy(coh_step *step);
 typedef struct coh_step_feed {
     const coh_step_input *input; /* NULL: all zero */
     uint64_t microbatch_count;   /* of the inputs: the plan's, 1 (evaluate), 0: there are none */
-    coh_chunk_visitor
-        visitor; /* for INIT (after its own values; may be NULL), IMPORT, HASH, SAVE */
+    /* for INIT (after its own values), IMPORT, HASH, SAVE; may be NULL */
+    coh_chunk_visitor visitor;
+    coh_chunk_filter visitor_wants; /* NULL: everything */
     void *visitor_context;
     int32_t scan; /* 1: check every value that a kind's line writes */
 } coh_step_feed;

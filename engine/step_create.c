@@ -124,6 +124,16 @@ static coh_status allocate_inputs(coh_step *step)
     return COH_OK;
 }
 
+static coh_status allocate_visit(coh_step *step)
+{
+    int has_bf16 = 0;
+    for (uint32_t i = 0; i < step->layout->group_count; i++)
+        has_bf16 |= step->layout->groups[i].dtype == COH_DTYPE_BF16;
+    if (!has_bf16)
+        return COH_OK;
+    return COH_ALLOC((size_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS, &step->visit_values);
+}
+
 /* ---- threads ---- */
 
 static int lane_is_used(const coh_step *step, int lane)
@@ -187,6 +197,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     COH_TRY(create_arenas(step));
     COH_TRY(bind_programs(step));
     COH_TRY(allocate_inputs(step));
+    COH_TRY(allocate_visit(step));
     COH_TRY(open_store(step, config->store_ops));
     return start_threads(step);
 }
@@ -285,6 +296,7 @@ void coh_step_destroy(coh_step *step)
         for (int i = 0; i < COH_PORT_MAX; i++)
             coh_free(step->tickets[slot].input_bytes[i]);
     coh_free(step->generations);
+    coh_free(step->visit_values);
     if (step->device != NULL)
         release_arenas(step, is_orderly);
     for (int i = 0; i < step->counter_count; i++)

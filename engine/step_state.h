@@ -69,6 +69,7 @@ typedef struct coh_ticket {
     void *input_bytes[COH_PORT_MAX]; /* ours, by graph input */
 
     coh_chunk_visitor visitor;
+    coh_chunk_filter visitor_wants;
     void *visitor_context;
     int32_t scan;
 
@@ -78,6 +79,10 @@ typedef struct coh_ticket {
 } coh_ticket;
 
 /* ---- the executor ---- */
+
+/* Grains of bf16 values that a visitor sees at a time: 1 MiB of f32, which stays in cache from being
+ * joined to being hashed. */
+enum { COH_VISIT_GRAINS = 16 };
 
 /* The counters of a step, in one table so that a failure can close them all. */
 enum {
@@ -123,6 +128,8 @@ struct coh_step {
     coh_ledger *ledger;
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
     coh_call call; /* compute lane: put together for each line that runs a kind */
+    /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
+    float *visit_values;
 
     /* The creating thread writes a ticket, then raises `submitted`; the others then read it. */
     coh_ticket tickets[COH_TICKET_SLOTS];

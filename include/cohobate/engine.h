@@ -52,7 +52,8 @@ COH_API void coh_engine_destroy(coh_engine *engine);
 /* Parameters from their kinds' initialisation and `seed`, states zero. No body may be under way. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
-/* May overwrite the first values of elements [element_begin, element_begin + count) of a parameter.
+/* May overwrite the first values of elements [element_begin, element_begin + count) of a parameter,
+ * f32 whatever its dtype.
  * Called from the compute lane, in any order of pieces; may not call the engine. */
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
                                            uint64_t element_begin, uint64_t count, float *values);
@@ -135,7 +136,8 @@ typedef struct coh_checkpoint_note {
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 
-/* Parameters and states from checkpoint `path`; parameters are matched by name and shape. With
+/* Parameters and states from checkpoint `path`; parameters are matched by name and dimensions, and
+ * not by dtype: a checkpoint is f32, and a trained bf16 parameter holds all its bits. With
  * COH_PLAN_INFER states are not read. Every grain's hash is checked.
  * `numeric_changed` (may be NULL) gets 1 when the checkpoint was made under another numeric plan.
  * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO. */
@@ -145,7 +147,8 @@ typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_F
 
 /* One parameter's values (or moments) after the last step, or its gradient as the last body left it
  * (deferred updates only; before clipping): for tests and export. `data` takes coh_shape_elements
- * floats. Values and moments drain first; a gradient does not. */
+ * floats, whatever the parameter's dtype: a trained bf16 parameter's values are its exact master.
+ * Values and moments drain first; a gradient does not. */
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
 

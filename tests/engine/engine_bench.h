@@ -1,5 +1,5 @@
 /* engine_bench.h - an engine on a plan of the small model, under placements that must not change a
- * bit. For test_engine*.c. */
+ * bit. For test_engine*.c, whose tests run once for each dtype of the model (run_in_each_dtype). */
 #ifndef COH_TESTS_ENGINE_ENGINE_BENCH_H
 #define COH_TESTS_ENGINE_ENGINE_BENCH_H
 
@@ -17,7 +17,9 @@
 #include "tests/engine/small_model.h"
 
 static coh_graph *graph;
+static coh_dtype dtype; /* of the graph */
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
+static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS]; /* as the graph takes it */
 static float values[SMALL_ELEMENTS];
 
 /* Everything that must not change a bit. */
@@ -98,12 +100,12 @@ static inline void run_end(run *r)
 
 static inline coh_step_input step_input(uint64_t step, float clip)
 {
-    small_model_input(step, input);
+    small_model_input(dtype, step, input, stored_input);
     return (coh_step_input){ .step = step,
                              .seed = step,
                              .learning_rate = 0.01f + 0.002f * (float)step,
                              .clip = clip,
-                             .inputs = { input } };
+                             .inputs = { stored_input } };
 }
 
 static inline void run_step(run *r, uint64_t step, float clip, coh_step_result *result)
@@ -136,10 +138,18 @@ static inline void fetch_into(run *r, int parameter, coh_fetch what, float *data
         fail_msg("no values: %s", coh_last_error());
 }
 
-static inline int create_graph(void **state)
+static inline int create_graph_f32(void **state)
 {
     (void)state;
-    return small_model_create(&graph) != COH_OK;
+    dtype = COH_DTYPE_F32;
+    return small_model_create(dtype, &graph) != COH_OK;
+}
+
+static inline int create_graph_bf16(void **state)
+{
+    (void)state;
+    dtype = COH_DTYPE_BF16;
+    return small_model_create(dtype, &graph) != COH_OK;
 }
 
 static inline int destroy_graph(void **state)
@@ -148,5 +158,10 @@ static inline int destroy_graph(void **state)
     coh_graph_destroy(graph);
     return 0;
 }
+
+/* The exit status of a test program. */
+#define run_in_each_dtype(tests)                                                                   \
+    (cmocka_run_group_tests_name("f32", tests, create_graph_f32, destroy_graph) +                  \
+     cmocka_run_group_tests_name("bf16", tests, create_graph_bf16, destroy_graph))
 
 #endif

@@ -1,8 +1,53 @@
 #include "tests/engine/small_model.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/rng.h"
+
+/* ---- elements ---- */
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static float of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* To the nearest bf16, ties to the even one; NaN stays NaN. */
+static uint16_t round_bf16(float value)
+{
+    uint32_t bits = bits_of(value), upper = bits >> 16;
+    if (isnan(value))
+        return (uint16_t)(upper | 0x40);
+    uint32_t rest = bits & 0xffff;
+    return (uint16_t)(upper + (rest > 0x8000 || (rest == 0x8000 && (upper & 1))));
+}
+
+static float get(const coh_view *view, int i)
+{
+    if (view->shape.dtype == COH_DTYPE_F32)
+        return ((const float *)view->data)[i];
+    return of_bits((uint32_t)((const uint16_t *)view->data)[i] << 16);
+}
+
+static void put(const coh_view *view, int i, float value, uint32_t adds)
+{
+    float sum = adds ? get(view, i) + value : value;
+    if (view->shape.dtype == COH_DTYPE_F32)
+        ((float *)view->data)[i] = sum;
+    else
+        ((uint16_t *)view->data)[i] = round_bf16(sum);
+}
+
+/* ---- kinds ---- */
 
 static coh_status layer_infer(const void *attributes, const coh_shape *inputs,
                               coh_op_facts *out_facts)
@@ -19,33 +64,26 @@ static coh_status layer_infer(const void *attributes, const coh_shape *inputs,
 
 static coh_status layer_forward(const coh_call *call)
 {
-    const float *x = call->input[0].data, *w = call->parameter[0].data,
-                *b = call->parameter[1].data;
-    float *y = call->output[0].data;
+    const coh_view *x = &call->input[0], *w = &call->parameter[0], *b = &call->parameter[1];
+    const coh_view *y = &call->output[0];
     int is_broken = *call->seed_cell == SMALL_BROKEN_SEED && *(const int *)call->attributes == 2;
     for (int i = 0; i < SMALL_ELEMENTS; i++)
-        y[i] = x[i] * w[i] + b[i];
+        put(y, i, get(x, i) * get(w, i) + get(b, i), 0);
     if (is_broken && call->microbatch == 1)
-        y[SMALL_ELEMENTS - 1] = NAN;
+        put(y, SMALL_ELEMENTS - 1, NAN, 0);
     return COH_OK;
-}
-
-static void put(float *to, float value, int adds)
-{
-    *to = adds ? *to + value : value;
 }
 
 static coh_status layer_backward(const coh_call *call)
 {
-    const float *x = call->input[0].data, *w = call->parameter[0].data;
-    const float *dy = call->output_grad[0].data;
-    float *dx = call->input_grad[0].data;
-    float *dw = call->parameter_grad[0].data, *db = call->parameter_grad[1].data;
+    const coh_view *x = &call->input[0], *w = &call->parameter[0], *dy = &call->output_grad[0];
+    const coh_view *dx = &call->input_grad[0];
+    const coh_view *dw = &call->parameter_grad[0], *db = &call->parameter_grad[1];
     for (int i = 0; i < SMALL_ELEMENTS; i++) {
-        if (dx != NULL)
-            put(&dx[i], dy[i] * w[i], call->input_grad_adds & 1);
-        put(&dw[i], dy[i] * x[i], call->parameter_grad_adds & 1);
-        put(&db[i], dy[i], (call->parameter_grad_adds >> 1) & 1);
+        if (dx->data != NULL)
+            put(dx, i, get(dy, i) * get(w, i), call->input_grad_adds & 1);
+        put(dw, i, get(dy, i) * get(x, i), call->parameter_grad_adds & 1);
+        put(db, i, get(dy, i), (call->parameter_grad_adds >> 1) & 1);
     }
     return COH_OK;
 }
@@ -77,20 +115,18 @@ static coh_status loss_infer(const void *attributes, const coh_shape *inputs,
 
 static coh_status loss_forward(const coh_call *call)
 {
-    const float *x = call->input[0].data;
     double sum = 0;
     for (int i = 0; i < SMALL_ELEMENTS; i++)
-        sum += (double)x[i] * (double)x[i];
+        sum += (double)get(&call->input[0], i) * (double)get(&call->input[0], i);
     *(float *)call->output[0].data = (float)(sum / (2.0 * SMALL_ELEMENTS));
     return COH_OK;
 }
 
 static coh_status loss_backward(const coh_call *call)
 {
-    const float *x = call->input[0].data;
-    float *dx = call->input_grad[0].data;
     for (int i = 0; i < SMALL_ELEMENTS; i++)
-        put(&dx[i], x[i] * call->loss_scale / SMALL_ELEMENTS, call->input_grad_adds & 1);
+        put(&call->input_grad[0], i, get(&call->input[0], i) * call->loss_scale / SMALL_ELEMENTS,
+            call->input_grad_adds & 1);
     return COH_OK;
 }
 
@@ -108,11 +144,11 @@ static const coh_op_kind loss_kind = {
     .backward = loss_backward,
 };
 
-static coh_status create(const coh_op_kind *kind, coh_graph **out_graph)
+static coh_status create(const coh_op_kind *kind, coh_dtype dtype, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
     coh_status status = coh_graph_create(&graph);
-    const coh_shape shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { SMALL_ELEMENTS } };
+    const coh_shape shape = { .dtype = dtype, .rank = 1, .dim = { SMALL_ELEMENTS } };
     coh_tensor tensor;
     if (status == COH_OK)
         status = coh_graph_input(graph, "x", &shape, &tensor);
@@ -138,48 +174,80 @@ static coh_status create(const coh_op_kind *kind, coh_graph **out_graph)
     return status;
 }
 
-coh_status small_model_create(coh_graph **out_graph)
+coh_status small_model_create(coh_dtype dtype, coh_graph **out_graph)
 {
-    return create(&layer_kind, out_graph);
+    return create(&layer_kind, dtype, out_graph);
 }
 
-coh_status small_model_create_overwriting(coh_graph **out_graph)
+coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph)
 {
     coh_op_kind kind = layer_kind;
     kind.can_add_grad = (coh_port_mask){ 0 };
     kind.can_skip_grad = (coh_port_mask){ 0 };
-    return create(&kind, out_graph);
+    return create(&kind, dtype, out_graph);
+}
+
+void small_model_input(coh_dtype dtype, uint64_t step, float *input, void *stored)
+{
+    for (int i = 0; i < SMALL_MICROBATCHES * SMALL_ELEMENTS; i++) {
+        input[i] = (float)coh_rng_uniform(11, step, (uint64_t)i) * 2 - 1;
+        if (dtype == COH_DTYPE_BF16) {
+            ((uint16_t *)stored)[i] = round_bf16(input[i]);
+            input[i] = of_bits((uint32_t)round_bf16(input[i]) << 16);
+        } else {
+            ((float *)stored)[i] = input[i];
+        }
+    }
 }
 
 /* ---- the oracle ---- */
 
-void small_model_input(uint64_t step, float *input)
+double small_oracle_work(coh_dtype dtype, float master)
 {
-    for (int i = 0; i < SMALL_MICROBATCHES * SMALL_ELEMENTS; i++)
-        input[i] = (float)coh_rng_uniform(11, step, (uint64_t)i) * 2 - 1;
+    if (dtype == COH_DTYPE_F32)
+        return (double)master;
+    return (double)of_bits((bits_of(master) + 0x8000u) & 0xffff0000u); /* halves away from zero */
+}
+
+double small_oracle_kept(coh_dtype dtype, double value)
+{
+    return dtype == COH_DTYPE_F32 ? value
+                                  : (double)of_bits((uint32_t)round_bf16((float)value) << 16);
+}
+
+/* A product on its way to a sum: bf16 tensors are computed with in f32. */
+static double product(const small_oracle *o, double a, double b)
+{
+    return o->dtype == COH_DTYPE_F32 ? a * b : (double)(float)(a * b);
+}
+
+/* One element through all layers, forward and back. */
+static void oracle_element(small_oracle *o, int e, double input)
+{
+    double x[SMALL_LAYERS + 1];
+    x[0] = input;
+    for (int l = 0; l < SMALL_LAYERS; l++)
+        x[l + 1] =
+            small_oracle_kept(o->dtype, product(o, x[l], small_oracle_work(o->dtype, o->w[l][e])) +
+                                            small_oracle_work(o->dtype, o->b[l][e]));
+    o->loss += x[SMALL_LAYERS] * x[SMALL_LAYERS];
+    double d = small_oracle_kept(o->dtype, x[SMALL_LAYERS] / SMALL_ELEMENTS / SMALL_MICROBATCHES);
+    for (int l = SMALL_LAYERS - 1; l >= 0; l--) {
+        o->gw[l][e] = small_oracle_kept(o->dtype, o->gw[l][e] + product(o, d, x[l]));
+        o->gb[l][e] = small_oracle_kept(o->dtype, o->gb[l][e] + d);
+        d = small_oracle_kept(o->dtype, product(o, d, small_oracle_work(o->dtype, o->w[l][e])));
+    }
 }
 
 static void oracle_gradients(small_oracle *o, const float *input)
 {
-    double loss = 0;
-    for (int e = 0; e < SMALL_ELEMENTS; e++) {
-        for (int l = 0; l < SMALL_LAYERS; l++)
-            o->gw[l][e] = o->gb[l][e] = 0;
-        for (int mb = 0; mb < SMALL_MICROBATCHES; mb++) {
-            double x[SMALL_LAYERS + 1];
-            x[0] = (double)input[mb * SMALL_ELEMENTS + e];
-            for (int l = 0; l < SMALL_LAYERS; l++)
-                x[l + 1] = x[l] * (double)o->w[l][e] + (double)o->b[l][e];
-            loss += x[SMALL_LAYERS] * x[SMALL_LAYERS];
-            double d = x[SMALL_LAYERS] / SMALL_ELEMENTS / SMALL_MICROBATCHES;
-            for (int l = SMALL_LAYERS - 1; l >= 0; l--) {
-                o->gw[l][e] += d * x[l];
-                o->gb[l][e] += d;
-                d *= (double)o->w[l][e];
-            }
-        }
-    }
-    o->loss = loss / (2.0 * SMALL_ELEMENTS) / SMALL_MICROBATCHES;
+    memset(o->gw, 0, sizeof(o->gw));
+    memset(o->gb, 0, sizeof(o->gb));
+    o->loss = 0;
+    for (int e = 0; e < SMALL_ELEMENTS; e++)
+        for (int mb = 0; mb < SMALL_MICROBATCHES; mb++)
+            oracle_element(o, e, (double)input[mb * SMALL_ELEMENTS + e]);
+    o->loss /= 2.0 * SMALL_ELEMENTS * SMALL_MICROBATCHES;
     double sum = 0;
     for (int l = 0; l < SMALL_LAYERS; l++)
         for (int e = 0; e < SMALL_ELEMENTS; e++)

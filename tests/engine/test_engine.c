@@ -14,16 +14,23 @@ static void check_close(const float *found, const float *expected, double scale)
     }
 }
 
+/* The oracle begins where the engine stands. */
+static void oracle_begin(run *r)
+{
+    memset(&oracle, 0, sizeof(oracle));
+    oracle.dtype = dtype;
+    for (int l = 0; l < SMALL_LAYERS; l++) {
+        fetch_into(r, 2 * l, COH_FETCH_VALUE, oracle.w[l]);
+        fetch_into(r, 2 * l + 1, COH_FETCH_VALUE, oracle.b[l]);
+    }
+}
+
 static void steps_equal_plain_loops(int deferred, float clip)
 {
     run r;
     run_begin(&r, &placements[2], deferred);
-    memset(&oracle, 0, sizeof(oracle));
-    for (int l = 0; l < SMALL_LAYERS; l++) {
-        fetch_into(&r, 2 * l, COH_FETCH_VALUE, oracle.w[l]);
-        fetch_into(&r, 2 * l + 1, COH_FETCH_VALUE, oracle.b[l]);
-        assert_true(oracle.b[l][7] == 1.0f);
-    }
+    oracle_begin(&r);
+    assert_true(oracle.b[SMALL_LAYERS - 1][7] == 1.0f);
     for (uint64_t step = 0; step < 3; step++) {
         coh_step_result result;
         run_step(&r, step, clip, &result);
@@ -63,11 +70,7 @@ static void a_gradient_is_fetched_as_the_body_left_it(void **state)
     (void)state;
     run r;
     run_begin(&r, &placements[2], 1);
-    memset(&oracle, 0, sizeof(oracle));
-    for (int l = 0; l < SMALL_LAYERS; l++) {
-        fetch_into(&r, 2 * l, COH_FETCH_VALUE, oracle.w[l]);
-        fetch_into(&r, 2 * l + 1, COH_FETCH_VALUE, oracle.b[l]);
-    }
+    oracle_begin(&r);
     coh_step_result result;
     run_step(&r, 0, 0, &result);
     small_oracle_step(&oracle, &r.options, input, 0.01, 0);
@@ -178,14 +181,13 @@ static void evaluation_equals_the_plain_loss(void **state)
     const coh_step_input in = step_input(9, 0);
     double loss = 0, expected = 0;
     assert_int_equal(coh_engine_evaluate(r.engine, &in, &loss), COH_OK);
-    for (int l = 0; l < SMALL_LAYERS; l++) {
-        fetch_into(&r, 2 * l, COH_FETCH_VALUE, oracle.w[l]);
-        fetch_into(&r, 2 * l + 1, COH_FETCH_VALUE, oracle.b[l]);
-    }
+    oracle_begin(&r);
     for (int e = 0; e < SMALL_ELEMENTS; e++) {
         double x = (double)input[e];
         for (int l = 0; l < SMALL_LAYERS; l++)
-            x = x * (double)oracle.w[l][e] + (double)oracle.b[l][e];
+            x = small_oracle_kept(dtype,
+                                  (double)(float)(x * small_oracle_work(dtype, oracle.w[l][e])) +
+                                      small_oracle_work(dtype, oracle.b[l][e]));
         expected += x * x / (2.0 * SMALL_ELEMENTS);
     }
     assert_true(fabs(loss - expected) <= 1e-6 * expected);
@@ -204,5 +206,5 @@ int main(void)
         cmocka_unit_test(drains_and_evaluations_between_steps_change_no_bit),
         cmocka_unit_test(evaluation_equals_the_plain_loss),
     };
-    return cmocka_run_group_tests(tests, create_graph, destroy_graph);
+    return run_in_each_dtype(tests);
 }

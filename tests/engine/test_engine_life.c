@@ -300,5 +300,5 @@ int main(void)
         cmocka_unit_test(every_failing_allocation_is_told_and_leaves_nothing),
         cmocka_unit_test(store_faults_end_the_run_with_a_sentence),
     };
-    return cmocka_run_group_tests(tests, create_graph, destroy_graph);
+    return run_in_each_dtype(tests);
 }
