@@ -45,7 +45,8 @@ static void choose(void)
 {
     chosen.rows = choose_rows();
     chosen.bf16_rows = coh_rows_of(chosen.rows->name, COH_DTYPE_BF16);
-    coh_products_start(chosen.rows->name);
+    const char *highest = getenv("COH_ISA");
+    coh_products_start(chosen.rows->name, highest != NULL ? highest : "");
 }
 
 void coh_kernels_start(void)

@@ -1,9 +1,11 @@
 #include <cblas.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/cpu/tile.h"
 
 /* OpenBLAS maps a packing buffer for each call under way, when a call first finds none free, and
@@ -15,7 +17,7 @@ extern void blas_memory_free(void *buffer) __attribute__((weak));
 #define BUFFERS_MOST 64
 
 /* Our pool calls it from as many threads at a time as there are cores. */
-void coh_openblas_start(void)
+static void start(void)
 {
     openblas_set_num_threads(1);
     if (blas_memory_alloc == NULL || blas_memory_free == NULL)
@@ -30,6 +32,12 @@ void coh_openblas_start(void)
             blas_memory_free(buffers[i]);
 }
 
+void coh_openblas_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start);
+}
+
 /* The configuration text is "OpenBLAS 0.3.21 NO_LAPACKE ...". */
 void coh_openblas_name(char *out_name, size_t bytes)
 {
@@ -41,8 +49,8 @@ void coh_openblas_name(char *out_name, size_t bytes)
 }
 
 /* OpenBLAS 0.3.21 takes a kernel of its own for products of up to 10^6 multiplications on AVX-512,
- * and the one for two untransposed operands calls malloc. Such tiles are too
- * small to lose by it. */
+ * and the one for two untransposed operands calls malloc. There the plain panels stand in: the same
+ * bits under every COH_ISA. */
 #define SMALL_PRODUCT 1000000
 
 static int may_allocate(const coh_tile *tile)
@@ -73,7 +81,8 @@ static void multiply(const coh_tile *tile, float beta)
     if (may_allocate(tile)) {
         coh_tile plain = *tile;
         plain.beta = beta;
-        coh_rows_get()->matmul(&plain);
+        plain.bias = plain.residual = plain.gelu = NULL;
+        coh_panel_run_plain(&plain);
         return;
     }
     cblas_sgemm(CblasRowMajor, tile->a_transposed ? CblasTrans : CblasNoTrans,

@@ -8,12 +8,14 @@
 #include "base/check.h"
 #include "cohobate/engine.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/cpu/tile.h"
 
 /* Written by coh_products_start and coh_kernels_choose, while nobody reads it. */
 static struct {
     coh_product of_f32;
-    int plain; /* COH_PLAIN_MATMUL=1 */
+    coh_panel_run *panels_f32, *panels_bf16;
+    int bf16_is_fast;
     char path[128];
     int32_t path_length; /* without the table's part */
     coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
@@ -26,18 +28,44 @@ const char *coh_product_name(coh_product product)
     return product < COH_PRODUCT_COUNT ? names[product] : "unknown";
 }
 
-void coh_products_start(const char *isa)
+coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
+{
+#if defined(__x86_64__)
+    if (strcmp(isa, "avx512bf16") == 0)
+        return dtype == COH_DTYPE_BF16 && coh_rows_of("avx512", COH_DTYPE_F32) != NULL &&
+                       __builtin_cpu_supports("avx512bf16")
+                   ? coh_panel_run_avx512bf16
+                   : NULL;
+    if (strcmp(isa, "avx512") == 0)
+        return coh_rows_of(isa, COH_DTYPE_F32) != NULL ? coh_panel_run_avx512 : NULL;
+    if (strcmp(isa, "avx2") == 0)
+        return coh_rows_of(isa, COH_DTYPE_F32) != NULL ? coh_panel_run_avx2 : NULL;
+#endif
+    return strcmp(isa, "plain") == 0 ? coh_panel_run_plain : NULL;
+}
+
+/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied. */
+void coh_products_start(const char *isa, const char *highest)
 {
     const char *plain = getenv("COH_PLAIN_MATMUL");
-    char name[64] = "plain";
-    products.plain = plain != NULL && strcmp(plain, "1") == 0;
-    products.of_f32 = products.plain ? COH_PRODUCT_PANELS : COH_PRODUCT_OPENBLAS;
-    if (products.of_f32 == COH_PRODUCT_OPENBLAS) {
+    const int is_plain = plain != NULL && strcmp(plain, "1") == 0;
+    char name[64];
+    products.panels_f32 = products.panels_bf16 =
+        coh_panel_run_of(is_plain ? "plain" : isa, COH_DTYPE_F32);
+    products.of_f32 = COH_PRODUCT_PANELS;
+    snprintf(name, sizeof(name), is_plain ? "plain" : "panels");
+    if (!is_plain && strcmp(isa, "avx512") != 0) {
+        products.of_f32 = COH_PRODUCT_OPENBLAS;
         coh_openblas_start();
         coh_openblas_name(name, sizeof(name));
     }
+    products.bf16_is_fast = strcmp(isa, "avx512") == 0 && strcmp(highest, "avx512") != 0 &&
+                            coh_panel_run_of("avx512bf16", COH_DTYPE_BF16) != NULL;
+    if (products.bf16_is_fast && !is_plain)
+        products.panels_bf16 = coh_panel_run_of("avx512bf16", COH_DTYPE_BF16);
     products.path_length =
-        (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s", isa, name);
+        (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s%s", isa, name,
+                          products.bf16_is_fast && !is_plain ? "+bf16" : "");
 }
 
 const char *coh_kernel_path(void)
@@ -48,11 +76,8 @@ const char *coh_kernel_path(void)
 
 int coh_kernels_bf16_is_fast(void)
 {
-#if defined(__x86_64__)
-    return strcmp(coh_rows_get()->name, "avx512") == 0 && __builtin_cpu_supports("avx512bf16");
-#else
-    return 0;
-#endif
+    coh_kernels_start();
+    return products.bf16_is_fast;
 }
 
 int coh_product_available(coh_product product, coh_dtype dtype)
@@ -173,6 +198,8 @@ void coh_tile_run_by(coh_product product, const coh_tile *tile)
         product = coh_product_default(tile->dtype);
     if (product == COH_PRODUCT_OPENBLAS && tile->c_dtype == COH_DTYPE_F32)
         coh_openblas_run(tile);
+    else if (tile->dtype == COH_DTYPE_F32)
+        products.panels_f32(tile);
     else
-        coh_rows_get()->matmul(tile);
+        products.panels_bf16(tile);
 }

@@ -12,7 +12,6 @@
 
 #include <stdint.h>
 
-#include "kernels/cpu/tile.h"
 #include "kernels/kernels.h"
 
 /* ---- over f32, the same function in every table of an instruction set ---- */
@@ -32,8 +31,6 @@ typedef float coh_row_softmax_exp(float *row, int64_t count, float *max, float *
 /* score -> p = exp(score - shift); gradient -> scale * p * (gradient - mean_gradient) */
 typedef void coh_row_softmax_backward(float *score, float *gradient, int64_t count, float shift,
                                       float mean_gradient, float scale);
-
-typedef void coh_row_matmul(const coh_tile *tile);
 
 /* ---- over the element type ---- */
 
@@ -84,8 +81,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(split)                                                                                       \
     X(scale)                                                                                       \
     X(softmax_exp)                                                                                 \
-    X(softmax_backward)                                                                            \
-    X(matmul)
+    X(softmax_backward)
 
 #define COH_ROW_LIST(X)                                                                            \
     X(square_sum)                                                                                  \

@@ -90,11 +90,15 @@ static void no_tile_of_any_size_allocates(void **state)
     static const int64_t sizes[] = { 1, 3, 16, 33, 64, 67, 100, 101, 128, 193 };
     static float a[193 * 193], b[193 * 193], c[193 * 193];
     coh_kernels_start();
+    coh_openblas_start();
     const uint64_t before = atomic_load(&calls);
-    for (int at = 0; at < 10 * 10 * 10 * 8; at++) {
+    for (int at = 0; at < 10 * 10 * 10 * 8 * 3; at++) {
+        static const coh_product products[] = { COH_PRODUCT_PANELS, COH_PRODUCT_PANELS,
+                                                COH_PRODUCT_OPENBLAS };
         coh_tile tile = { .rows = sizes[at % 10],
                           .columns = sizes[at / 10 % 10],
                           .depth = sizes[at / 100 % 10],
+                          .dtype = at / 8000 == 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32,
                           .a = a,
                           .b = b,
                           .c = c,
@@ -104,8 +108,8 @@ static void no_tile_of_any_size_allocates(void **state)
                           .a_transposed = at / 1000 & 1,
                           .b_transposed = at / 2000 & 1,
                           .alpha = 1.0f,
-                          .beta = at < 4000 ? 0.0f : 1.0f };
-        coh_tile_run(&tile);
+                          .beta = at / 4000 & 1 ? 0.0f : 1.0f };
+        coh_tile_run_by(products[at / 8000], &tile);
     }
     assert_int_equal(atomic_load(&calls) - before, 0);
 }

@@ -17,6 +17,7 @@
 #include "base/pool.h"
 #include "cohobate/engine.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/panel.h"
 #include "tests/kernels/shapes.h"
 
 static void hash_bytes(void *context, const char *name, const float *data, int64_t count)
@@ -102,6 +103,10 @@ static void the_path_names_instruction_set_and_product(void **state)
     const answer blas = ask("plain", "0", "1");
     assert_int_equal(strncmp(blas.path, "plain+openblas-", 15), 0);
     assert_true(strlen(blas.path) > 20);
+    if (coh_rows_of("avx512", COH_DTYPE_F32) != NULL)
+        assert_string_equal(ask("avx512", "0", "1").path, "avx512+panels");
+    if (coh_panel_run_of("avx512bf16", COH_DTYPE_BF16) != NULL)
+        assert_string_equal(ask("avx512bf16", "0", "1").path, "avx512+panels+bf16");
 }
 
 int main(int count, char **arguments)

@@ -1,0 +1,183 @@
+#include "kernels/cpu/isa/transpose.h"
+#include "kernels/cpu/isa/words.h"
+
+/* ---- single words, at the edges ---- */
+
+static uint32_t element_bits(const void *from, int64_t index, coh_dtype dtype)
+{
+    if (dtype == COH_DTYPE_BF16)
+        return ((const uint16_t *)from)[index];
+    uint32_t bits;
+    memcpy(&bits, (const float *)from + index, sizeof(bits));
+    return bits;
+}
+
+/* The word that begins at `index`; `step` elements on is its second half, if `has_second`. */
+static word word_at(const void *from, int64_t index, int64_t step, int has_second, coh_dtype dtype)
+{
+    const uint32_t first = element_bits(from, index, dtype);
+    if (WORD_ELEMENTS == 1)
+        return dtype == COH_DTYPE_BF16 ? first << 16 : first;
+    return first | (has_second ? element_bits(from, index + step, dtype) << 16 : 0u);
+}
+
+/* ---- b ---- */
+
+/* Words [k, k + words) of columns [c, c + columns) of a transposed b, one by one. */
+static void transpose_words(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0, int64_t c,
+                            int64_t columns, int64_t k, int64_t words, word *panel)
+{
+    for (int64_t at = k; at < k + words; at++)
+        for (int64_t j = c; j < c + columns; j++)
+            panel[at * PANEL_COLUMNS + j] =
+                word_at(t->b, (j0 + j) * t->b_stride + k0 + at * WORD_ELEMENTS, 1,
+                        at * WORD_ELEMENTS + 1 < depth, t->dtype);
+}
+
+/* b's rows lie along the depth: squares of words are turned. */
+LANES_INLINE void pack_transposed(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0,
+                                  int64_t columns, word *panel, coh_dtype dtype)
+{
+    const int64_t bytes = coh_tile_element_bytes(dtype);
+    const int64_t words = (depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    const int64_t whole = depth / WORD_ELEMENTS / TRANSPOSE_WORDS * TRANSPOSE_WORDS;
+    int64_t c = 0;
+    for (; c + TRANSPOSE_WORDS <= columns; c += TRANSPOSE_WORDS) {
+        const char *from = (const char *)t->b + ((j0 + c) * t->b_stride + k0) * bytes;
+        for (int64_t k = 0; k < whole; k += TRANSPOSE_WORDS)
+            transpose(from + k * WORD_ELEMENTS * bytes, t->b_stride * bytes, dtype,
+                      panel + k * PANEL_COLUMNS + c);
+        transpose_words(t, k0, depth, j0, c, TRANSPOSE_WORDS, whole, words - whole, panel);
+    }
+    transpose_words(t, k0, depth, j0, c, columns - c, 0, words, panel);
+    for (int64_t k = 0; k < words && columns < PANEL_COLUMNS; k++)
+        memset(panel + k * PANEL_COLUMNS + columns, 0,
+               (size_t)(PANEL_COLUMNS - columns) * sizeof(word));
+}
+
+/* One row of a panel from b's row, or from two of them (the second NULL: zeros). */
+LANES_INLINE void pack_row(const void *first, const void *second, int64_t columns, word *to,
+                           coh_dtype dtype)
+{
+    for (int64_t c = 0; c < columns; c += COH_LANES) {
+        const int64_t count = columns - c < COH_LANES ? columns - c : COH_LANES;
+        const char *x = (const char *)first + c * coh_tile_element_bytes(dtype);
+#if WORD_ELEMENTS == 2
+        words_pair(x, second == NULL ? NULL : (const char *)second + c * sizeof(uint16_t), count,
+                   to + c);
+#else
+        (void)second;
+        const lanes row =
+            count == COH_LANES ? words_load(x, dtype) : words_load_part(x, count, dtype);
+        memcpy(to + c, &row, sizeof(row));
+#endif
+    }
+    for (int64_t c = (columns + COH_LANES - 1) / COH_LANES * COH_LANES; c < PANEL_COLUMNS; c++)
+        to[c] = 0;
+}
+
+LANES_INLINE void pack_rows(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0,
+                            int64_t columns, word *panel, coh_dtype dtype)
+{
+    const int64_t bytes = coh_tile_element_bytes(dtype), row = t->b_stride * bytes;
+    const char *from = (const char *)t->b + (k0 * t->b_stride + j0) * bytes;
+    for (int64_t k = 0; k < depth; k += WORD_ELEMENTS) {
+        const char *first = from + k * row;
+        pack_row(first, k + 1 < depth ? first + row : NULL, columns, panel, dtype);
+        panel += PANEL_COLUMNS;
+    }
+}
+
+LANES_INLINE void pack_b(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
+                         word *panel, coh_dtype dtype)
+{
+    if (t->b_transposed)
+        pack_transposed(t, k0, depth, j0, columns, panel, dtype);
+    else if (columns == PANEL_COLUMNS)
+        pack_rows(t, k0, depth, j0, PANEL_COLUMNS, panel, dtype);
+    else
+        pack_rows(t, k0, depth, j0, columns, panel, dtype);
+}
+
+void PANEL(pack_b)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
+                   word *panel)
+{
+    if (WORD_ELEMENTS == 1 && tile->dtype == COH_DTYPE_F32)
+        pack_b(tile, k0, depth, j0, columns, panel, COH_DTYPE_F32);
+    else
+        pack_b(tile, k0, depth, j0, columns, panel, COH_DTYPE_BF16);
+}
+
+/* ---- a ---- */
+
+LANES_INLINE void copy_row(const void *from, int64_t depth, word *to, coh_dtype dtype)
+{
+    const int64_t step = COH_LANES * WORD_ELEMENTS, bytes = coh_tile_element_bytes(dtype);
+    int64_t k = 0;
+    for (; k + step <= depth; k += step) {
+        const lanes x = words_load((const char *)from + k * bytes, dtype);
+        memcpy(to + k / WORD_ELEMENTS, &x, sizeof(x));
+    }
+    for (; k < depth; k += WORD_ELEMENTS)
+        to[k / WORD_ELEMENTS] = word_at(from, k, 1, k + 1 < depth, dtype);
+}
+
+/* `rows` neighbours of one or two of a's rows, which lie along c's rows. */
+LANES_INLINE void copy_block(const void *first, const void *second, int64_t rows, word *to,
+                             coh_dtype dtype)
+{
+#if WORD_ELEMENTS == 2
+    (void)dtype;
+    words_pair(first, second, rows, to);
+#else
+    (void)second;
+    for (int64_t r = 0; r < rows; r++)
+        to[r] = word_at(first, r, 0, 0, dtype);
+#endif
+}
+
+/* Reads a's rows from end to end, so that each is fetched once; each block of c's rows gets its
+ * part. */
+LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0,
+                                 int64_t rows, word *packed, coh_dtype dtype)
+{
+    const int64_t bytes = coh_tile_element_bytes(dtype), row = t->a_stride * bytes;
+    const int64_t blocks = block_count(rows);
+    for (int64_t k = 0; k < depth; k += WORD_ELEMENTS) {
+        const char *from = (const char *)t->a + ((k0 + k) * t->a_stride + i0) * bytes;
+        word *to = packed + k / WORD_ELEMENTS * BLOCK_ROWS;
+        for (int64_t index = 0; index < blocks; index++) {
+            const int64_t begin = block_begin(rows, index);
+            const int64_t count = block_begin(rows, index + 1) - begin;
+            const char *first = from + begin * bytes;
+            const char *second = k + 1 < depth ? first + row : NULL;
+            if (count == BLOCK_ROWS)
+                copy_block(first, second, BLOCK_ROWS, to, dtype);
+            else
+                copy_block(first, second, count, to, dtype);
+            to += BLOCK_ROWS * PACKED_STRIDE;
+        }
+    }
+}
+
+LANES_INLINE void pack_a(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
+                         word *packed, coh_dtype dtype)
+{
+    if (t->a_transposed) {
+        pack_a_columns(t, k0, depth, i0, rows, packed, dtype);
+        return;
+    }
+    const int64_t bytes = coh_tile_element_bytes(dtype);
+    for (int64_t r = 0; r < rows; r++)
+        copy_row((const char *)t->a + ((i0 + r) * t->a_stride + k0) * bytes, depth,
+                 packed + r * PACKED_STRIDE, dtype);
+}
+
+void PANEL(pack_a)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
+                   word *packed)
+{
+    if (WORD_ELEMENTS == 1 && tile->dtype == COH_DTYPE_F32)
+        pack_a(tile, k0, depth, i0, rows, packed, COH_DTYPE_F32);
+    else
+        pack_a(tile, k0, depth, i0, rows, packed, COH_DTYPE_BF16);
+}

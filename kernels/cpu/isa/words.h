@@ -1,0 +1,141 @@
+/* words.h - sixteen 32-bit words of a packed panel side by side, and multiplying by them.
+ *
+ * Included only by the files of the panels, which are compiled once per instruction set. */
+#ifndef COH_KERNELS_CPU_ISA_WORDS_H
+#define COH_KERNELS_CPU_ISA_WORDS_H
+
+#include "kernels/cpu/isa/lanes.h"
+#include "kernels/cpu/tile.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* Elements of the operands in a word: two bf16, or one float (bf16 then gets widened). */
+#if defined(__AVX512BF16__)
+#define WORD_ELEMENTS 2
+#else
+#define WORD_ELEMENTS 1
+#endif
+
+/* Rows and words of c whose sums stand in registers: 24 of 32 registers of AVX-512, 12 of 16 of
+ * AVX2, 8 of 16 of SSE; the others hold a row of the panel and a word of a. */
+#if defined(__AVX512F__)
+#define BLOCK_ROWS    12
+#define PANEL_COLUMNS 32
+#elif defined(__AVX2__)
+#define BLOCK_ROWS    6
+#define PANEL_COLUMNS 16
+#else
+#define BLOCK_ROWS    2
+#define PANEL_COLUMNS 16
+#endif
+#define PANEL_LANES (PANEL_COLUMNS / COH_LANES)
+
+/* Depth of a block: 512 words of twelve rows are 24 KiB, which the first-level cache keeps beside
+ * the panel that streams through it. */
+#define PANEL_WORDS 512
+
+/* Rows that are taken at a time: their words of one block stay in the second-level cache. */
+#define PACKED_ROWS 256
+/* Words from one packed row to the next: an odd number of cache lines, so that twelve rows do not
+ * compete for one set of the first-level cache. */
+#define PACKED_STRIDE (PANEL_WORDS + 16)
+
+typedef uint32_t word;
+/* A word in a row of bf16, which may begin anywhere. */
+typedef uint32_t __attribute__((may_alias, aligned(2))) word_anywhere;
+
+/* Sixteen words from a row of `dtype`. */
+LANES_INLINE lanes words_load(const void *from, coh_dtype dtype)
+{
+    if (WORD_ELEMENTS == 1 && dtype == COH_DTYPE_BF16)
+        return lanes_widen(from);
+    return lanes_load(from);
+}
+
+/* Its first `count` elements, fewer than sixteen words hold; the others are zero. */
+LANES_INLINE lanes words_load_part(const void *from, int64_t count, coh_dtype dtype)
+{
+    uint32_t padded[COH_LANES] = { 0 };
+    memcpy(padded, from, (size_t)(count * coh_tile_element_bytes(dtype)));
+    return words_load(padded, dtype);
+}
+
+LANES_INLINE lanes words_all(word value)
+{
+    float same;
+    memcpy(&same, &value, sizeof(same));
+    return lanes_all(same);
+}
+
+/* sum + a * b, word by word. */
+LANES_INLINE lanes words_multiply_add(lanes sum, lanes a, lanes b)
+{
+    for (int k = 0; k < COH_VECTORS; k++)
+#if defined(__AVX512BF16__)
+        sum.part[k] =
+            (vector)_mm512_dpbf16_ps((__m512)sum.part[k], (__m512bh)a.part[k], (__m512bh)b.part[k]);
+#elif defined(__AVX512F__)
+        sum.part[k] =
+            (vector)_mm512_fmadd_ps((__m512)a.part[k], (__m512)b.part[k], (__m512)sum.part[k]);
+#elif defined(__FMA__)
+        sum.part[k] =
+            (vector)_mm256_fmadd_ps((__m256)a.part[k], (__m256)b.part[k], (__m256)sum.part[k]);
+#else
+        sum.part[k] = sum.part[k] + a.part[k] * b.part[k];
+#endif
+    return sum;
+}
+
+#define PANEL_JOIN(name, isa)   name##_##isa
+#define PANEL_EXPAND(name, isa) PANEL_JOIN(name, isa)
+#define PANEL(name)             PANEL_EXPAND(coh_panel_##name, COH_ISA)
+
+/* ---- panel_pack.c ---- */
+
+/* Elements [k0, k0 + depth) of op(b)'s columns [j0, j0 + columns) as [words][PANEL_COLUMNS], zeros
+ * where there is nothing. */
+void PANEL(pack_b)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
+                   word *panel);
+
+/* Elements [k0, k0 + depth) of op(a)'s rows [i0, i0 + rows), rows <= PACKED_ROWS. Untransposed: rows
+ * of words, PACKED_STRIDE apart. Transposed: in blocks as block_begin cuts them, [words][BLOCK_ROWS]
+ * each, PACKED_STRIDE * BLOCK_ROWS apart. */
+void PANEL(pack_a)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
+                   word *packed);
+
+/* `rows` rows in blocks of at most BLOCK_ROWS, as equal as they can be: where block `index` of
+ * `count` begins. */
+LANES_INLINE int64_t block_count(int64_t rows)
+{
+    return (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+}
+
+LANES_INLINE int64_t block_begin(int64_t rows, int64_t index)
+{
+    return index * rows / block_count(rows);
+}
+
+/* ---- panel_finish.c ---- */
+
+/* Where the sums of a block of rows and a panel's columns go. */
+typedef struct panel_place {
+    const coh_tile *tile;
+    float *partial; /* sums of the depth so far; c itself where c is f32 */
+    int64_t partial_stride;
+    int64_t i0, j0;      /* c's element that partial begins with */
+    int32_t first, last; /* this block of depth is */
+} panel_place;
+
+/* Takes sums [rows][PANEL_COLUMNS] for c's rows from i and columns [j, j + columns). */
+void PANEL(finish)(const panel_place *place, const float *sums, int64_t i, int64_t rows, int64_t j,
+                   int64_t columns);
+
+/* ---- panel_thin.c ---- */
+
+/* x weight^T for up to THIN_ROWS rows of x: nothing is packed, as each weight is read once. */
+#define THIN_ROWS 4
+void PANEL(thin)(const coh_tile *tile);
+
+#endif

@@ -1,0 +1,37 @@
+/* panel.h - our own matrix product, one tile at a time (Goto and van de Geijn 2008).
+ *
+ *            b: one panel, packed, [words][columns of a panel]; in the second-level cache
+ *            +--+
+ *            |  |     a sum of a few rows and one panel's columns lives in registers while
+ *            |  |     a's words, broadcast one by one, meet the rows of the panel
+ *     a      |  |
+ *   +------+ +--+     a word is 32 bits: one float, or two neighbours in depth where the processor
+ *   |------| |##|     multiplies pairs of bf16 (AVX512_BF16). Without that, bf16 is widened when
+ *   +------+ +--+     it is packed, and sums are those of floats.
+ *
+ * Depth is taken in blocks of at most 512 words, whose sums are added one after the other; inside a
+ * block a sum runs in rising depth. So an element's bits depend on the depth alone, not on tiles
+ * (up to four rows of x weight^T, which are not packed, excepted: they run in sixteen lanes). avx2
+ * and avx512 fuse multiplication and addition and agree; plain rounds twice. bf16 agrees on
+ * all three, as the product of two bf16 is exact in f32. Pairs have bits of their own: vdpbf16ps
+ * adds two products at a time, rounds to nearest, and takes subnormals for zero.
+ *
+ * Scratch is on the stack: about a MiB. */
+#ifndef COH_KERNELS_CPU_PANEL_H
+#define COH_KERNELS_CPU_PANEL_H
+
+#include "kernels/cpu/tile.h"
+
+typedef void coh_panel_run(const coh_tile *tile);
+
+/* Tiles of f32 and bf16; _avx512bf16: of bf16. */
+coh_panel_run coh_panel_run_plain;
+#if defined(__x86_64__)
+coh_panel_run coh_panel_run_avx2, coh_panel_run_avx512, coh_panel_run_avx512bf16;
+#endif
+
+/* The product of an instruction set by name ("plain", "avx2", "avx512", "avx512bf16"); NULL if it
+ * is unknown, this CPU lacks it, or it does not take this element type. */
+coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype);
+
+#endif
