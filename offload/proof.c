@@ -1,8 +1,14 @@
+#include "coh_config.h"
+
 #include "offload/proof.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#ifdef COH_HAVE_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* the same values by the widest registers there are */
+#else
 #include <xxhash.h>
+#endif
 
 #include "base/alloc.h"
 #include "base/rng.h"
@@ -37,6 +43,7 @@ coh_status coh_proof_create(uint32_t chunk_count, coh_proof **out_proof)
     *out_proof = NULL;
     COH_TRY(COH_ALLOC(1, &proof));
     proof->chunk_count = chunk_count;
+    (void)XXH3_64bits("", 0); /* it chooses at its first call: before there are two threads */
     COH_TRY_GOTO(status, COH_ALLOC(chunk_count, &proof->records), failed);
     *out_proof = proof;
     return COH_OK;

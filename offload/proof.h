@@ -24,7 +24,8 @@ typedef struct coh_proof coh_proof;
 coh_status coh_proof_create(uint32_t chunk_count, coh_proof **out_proof);
 void coh_proof_destroy(coh_proof *proof); /* accepts NULL */
 
-/* The mark of the request's bytes. Reads all of them: about 10 GB/s on the calling thread. */
+/* The mark of the request's bytes. Reads all of them on the calling thread, about as
+ * fast as one core reads memory: 3.6 % of a core for 1 GB/s of traffic, submission included. */
 uint64_t coh_proof_mark(const coh_store_request *request);
 
 /* The write came to its end and `mark` is what it wrote. */

@@ -35,8 +35,7 @@ typedef enum coh_store_port {
 
 typedef struct coh_store_facts {
     size_t block_bytes;   /* memory, file offset and length are multiples of it: a page */
-    uint32_t queue_depth; /* requests in flight inside the store per port, deepest that still
-                                 gained when measured at open */
+    uint32_t queue_depth; /* pieces in flight inside the store per port */
     uint64_t read_bytes_per_s, write_bytes_per_s; /* as measured at open; 0: not measured */
     const char *rung;                             /* "io_uring fixed", "io_uring", "posix", "mem" */
     const char *reason; /* NULL, or why a better rung was not taken: one sentence, print once */
@@ -71,7 +70,7 @@ typedef struct coh_store_config {
     uint64_t bytes;
     uint32_t chunk_count; /* checksums kept */
     uint32_t port_depth;  /* requests in flight per port: the lane depth of the program */
-    uint32_t queue_depth; /* pieces in flight inside; 0: measure */
+    uint32_t queue_depth; /* pieces in flight inside; 0: the store's choice */
 } coh_store_config;
 
 typedef struct coh_store_ops {

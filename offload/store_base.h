@@ -12,10 +12,9 @@
 
 #define COH_STORE_REASON_BYTES 512
 
-/* 512 KiB: what one request is cut into, so that one chunk keeps several transfers in flight;
- * drives give their full rate from about 128 KiB on, and the cost of a submission is
- * below 1 % of the time. */
-#define COH_STORE_PIECE_BYTES ((size_t)512 << 10)
+/* What one request is cut into, so that one chunk keeps several transfers in flight. 2 MiB: smaller
+ * pieces were slower at the same bytes in flight, larger ones not faster (benchmarks/store.c). */
+#define COH_STORE_PIECE_BYTES ((size_t)2 << 20)
 
 struct coh_store {
     coh_store_config config; /* folder: our copy */
