@@ -369,8 +369,10 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
     COH_TRY(coh_lower_line(w, COH_OP_BACKWARD));
     COH_TRY(open_call(w, index, microbatch, rows));
     COH_TRY(backward_reads(w, index, microbatch, rows));
-    COH_TRY(bytes_port(w, w->map->saved[index], COH_ACCESS_READ, COH_ROLE_SAVED,
-                       op->facts.saved_bytes));
+    /* Sums over ranges of rows go on from call to call. */
+    int saved_access = rows.count > 0 ? COH_ACCESS_BOTH : COH_ACCESS_READ;
+    COH_TRY(
+        bytes_port(w, w->map->saved[index], saved_access, COH_ROLE_SAVED, op->facts.saved_bytes));
     COH_TRY(cache_port(w, index, COH_ACCESS_BOTH));
     COH_TRY(input_grad_ports(w, index, rows));
     COH_TRY(parameter_grad_ports(w, index, rows));

@@ -260,16 +260,16 @@ static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t
 }
 
 /* What a BACKWARD reads of its forward is what the forward saw, or left; what it finds in its cache
- * is what the forward, or its own rows before, left there. */
+ * and among what was saved is what the forward, or its own rows before, left there. */
 static coh_status compare_backward(coh_verifier *v, const value_table *values, uint32_t index)
 {
     const coh_instruction *line = &v->program->lines[index];
     const coh_operand *operands = coh_line_operands(v, index);
     for (uint32_t o = 0; o < line->operand_count; o++) {
         uint8_t role = operands[o].role;
-        int reads = role == COH_ROLE_INPUT || role == COH_ROLE_PARAMETER ||
-                    role == COH_ROLE_OUTPUT || role == COH_ROLE_SAVED;
-        if (role != COH_ROLE_CACHE && (!reads || operands[o].access != COH_ACCESS_READ))
+        int leaves = role == COH_ROLE_CACHE || role == COH_ROLE_SAVED;
+        int reads = role == COH_ROLE_INPUT || role == COH_ROLE_PARAMETER || role == COH_ROLE_OUTPUT;
+        if (!leaves && (!reads || operands[o].access != COH_ACCESS_READ))
             continue;
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;

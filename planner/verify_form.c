@@ -56,9 +56,11 @@ static int by_rows(int64_t row_begin)
 
 /* The accesses that an operand of a call may have. */
 static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream stream,
-                          int64_t row_begin)
+                          const coh_line_call *call)
 {
     int is_backward = opcode == COH_OP_BACKWARD;
+    int64_t row_begin = call != NULL ? call->row_begin : 0;
+    int is_by_rows = call != NULL && call->row_count > 0;
     switch ((coh_role)operand->role) {
     case COH_ROLE_INPUT:
     case COH_ROLE_PARAMETER:
@@ -69,7 +71,8 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     case COH_ROLE_OUTPUT: /* the losses of all micro-batches share a chunk */
         return is_backward ? MAY_READ : stream == COH_STREAM_LOSS ? MAY_BOTH : by_rows(row_begin);
     case COH_ROLE_SAVED:
-        return is_backward ? MAY_READ : by_rows(row_begin);
+        /* what backward sums over ranges of rows goes on from call to call */
+        return !is_backward ? by_rows(row_begin) : is_by_rows ? MAY_BOTH : MAY_READ;
     case COH_ROLE_CACHE: /* backward may leave its gradient where it found the values */
         return is_backward ? MAY_BOTH : opcode == COH_OP_FORWARD ? by_rows(row_begin) : 0;
     case COH_ROLE_STATE:
@@ -187,8 +190,7 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
                                   coh_tier_name((coh_tier)operand->tier)));
     const coh_line_call *call = line->call >= 0 ? &v->program->calls[line->call] : NULL;
     coh_stream stream = (coh_stream)v->layout->objects[operand->object].stream;
-    int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream,
-                                                        call != NULL ? call->row_begin : 0)
+    int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream, call)
                                        : access_of_line(line->opcode, operand);
     int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_CACHE ||
                  stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT; /* one operator's */

@@ -102,6 +102,8 @@ typedef struct coh_call {
     coh_view parameter_grad[COH_PORT_MAX]; /* likewise, frozen parameters */
     uint32_t input_grad_adds;              /* bit i: add to input_grad[i] instead of writing it */
     uint32_t parameter_grad_adds;          /* bit i: likewise */
+    /* forward: written. backward: read; kinds with row-split parameters may write it as well, and
+     * find that in the next range's call */
     void *saved;
     void *workspace;
     /* counter-based RNG: mix with origin; equal in recompute */

@@ -298,7 +298,7 @@ static void say_backward_top(const maker_recipe *recipe, maker_script *script, i
     for (uint32_t r = 0; r < 2; r++) {
         script_line *line = say_call(script, COH_OP_BACKWARD, 3, microbatch, r);
         wish(line, A2, 0, 2, READS, COH_ROLE_INPUT);
-        wish(line, S3, 0, 1, READS, COH_ROLE_SAVED);
+        wish(line, S3, 0, 1, BOTH, COH_ROLE_SAVED);
         wish(line, W0, r, 1, READS, COH_ROLE_PARAMETER);
         wish(line, D2, 0, 2, r == 0 ? WRITES : BOTH, COH_ROLE_INPUT_GRAD);
         wish(line, G0, r, 1, first, COH_ROLE_PARAMETER_GRAD);
