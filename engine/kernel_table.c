@@ -83,9 +83,10 @@ static int64_t smaller(int64_t a, int64_t b)
 static coh_status add_classifier(coh_kernel_shapes *list, coh_dtype dtype, int64_t tokens,
                                  int64_t vocabulary, int64_t channels)
 {
+    const int64_t chunk = coh_kernel_classifier_chunk(dtype);
     for (int64_t v = 0; v < vocabulary; v += COH_ROW_BLOCK)
-        for (int64_t n = 0; n < tokens; n += COH_TOKEN_CHUNK)
-            COH_TRY(add_layer(list, dtype, smaller(COH_TOKEN_CHUNK, tokens - n),
+        for (int64_t n = 0; n < tokens; n += chunk)
+            COH_TRY(add_layer(list, dtype, smaller(chunk, tokens - n),
                               smaller(COH_ROW_BLOCK, vocabulary - v), channels));
     return COH_OK;
 }

@@ -109,12 +109,14 @@ typedef struct coh_embedding {
     int64_t N, C, row_begin, row_end;
     const int32_t *tokens;
     coh_dtype dtype;
+    int32_t *order; /* backward: coh_kernel_embedding_order elements of scratch */
 } coh_embedding;
 void coh_kernel_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight);
 /* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's
  * tokens, in token order. */
 void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
                                    const void *dy, int adds);
+int64_t coh_kernel_embedding_order(int64_t N);
 
 /* y [B,T,C] = x + weight[t, :]; y may be x. */
 void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
@@ -146,6 +148,19 @@ int64_t coh_kernel_norm_partials(int64_t N, int64_t C);
 void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
 void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
                               int64_t count, int adds);
+
+/* dh [N,O] = dy * gelu'(h), and sums [O] (= or +=) its column sums, in the same pass. sums NULL:
+ * not wanted. partials: coh_kernel_gelu_partials elements of scratch. dh may be dy. */
+typedef struct coh_gelu_gradient {
+    coh_dtype dtype;
+    int64_t N, O;
+    const void *dy, *h;
+    void *dh, *sums;
+    int sums_adds;
+    float *partials;
+} coh_gelu_gradient;
+void coh_kernel_gelu_gradient(void *queue, const coh_gelu_gradient *gradient);
+int64_t coh_kernel_gelu_partials(int64_t N, int64_t O);
 
 /* ---- attention ---- */
 
@@ -179,10 +194,9 @@ void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode
 
 /* ---- classifier ---- */
 
-/* Rows of the table are taken COH_ROW_BLOCK at a time, tokens COH_TOKEN_CHUNK at a time: logits
+/* Rows of the table are taken COH_ROW_BLOCK at a time, tokens in chunks: without a cache logits
  * exist for one such tile only. 1024 rows of any width are whole pages. */
-#define COH_ROW_BLOCK   1024
-#define COH_TOKEN_CHUNK 512
+#define COH_ROW_BLOCK 1024
 
 /* Softmax cross-entropy over x weight^T, rows [row_begin, row_end) of the table's V in this call;
  * `weight` and `dweight` point at row row_begin. Calls come in rising order and cover 0..V. */
@@ -193,14 +207,23 @@ typedef struct coh_classifier {
     const int32_t *targets;          /* [N]; -1: no loss, no gradient */
     float *max, *sum, *target_logit; /* [N] each, kept from call to call and to backward */
     void *logits;                    /* coh_kernel_classifier_logits elements of scratch */
-    float *loss;                     /* [1], written by the last call: sum over items / N */
+    /* NULL, or N x V elements that forward leaves for backward, which uses them up */
+    void *cache;
+    float *loss; /* [1], written by the last call: sum over items / N */
     /* backward; NULL: not wanted */
     void *dx, *dweight;
     int dx_adds, dweight_adds;
+    float *dx_sum;      /* NULL, or coh_kernel_classifier_dx_sums kept from call to call */
+    float *dweight_sum; /* NULL, or coh_kernel_classifier_dweight_sums of scratch */
     float loss_scale;
 } coh_classifier;
 void coh_kernel_classifier(void *queue, const coh_classifier *classifier);
 void coh_kernel_classifier_backward(void *queue, const coh_classifier *classifier);
-int64_t coh_kernel_classifier_logits(int64_t N, int64_t V);
+/* Tokens of a chunk: the same whether there is a cache or not. */
+int64_t coh_kernel_classifier_chunk(coh_dtype dtype);
+/* Elements of each; the sums are f32, and 0 where they are not needed. */
+int64_t coh_kernel_classifier_logits(coh_dtype dtype, int64_t N, int64_t V);
+int64_t coh_kernel_classifier_dx_sums(coh_dtype dtype, int64_t N, int64_t C);
+int64_t coh_kernel_classifier_dweight_sums(coh_dtype dtype, int64_t N, int64_t C, int64_t V);
 
 #endif

@@ -24,6 +24,13 @@ static coh_status infer_table(const coh_classifier_attributes *a, const coh_shap
     return COH_OK;
 }
 
+/* A multiple of 64 bytes: sums of floats follow. */
+static size_t logit_bytes(coh_dtype dtype, int64_t N, int64_t V)
+{
+    const size_t bytes = (size_t)coh_kernel_classifier_logits(dtype, N, V) * coh_dtype_bytes(dtype);
+    return (bytes + 63) / 64 * 64;
+}
+
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
     const coh_classifier_attributes *a = attributes;
@@ -43,21 +50,25 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
                              x_text, targets_text);
     }
     const int64_t N = x->dim[0] * x->dim[1], C = x->dim[2], V = a->vocabulary;
-    const size_t logit_bytes = (size_t)coh_kernel_classifier_logits(N, V) * sizeof(float);
     facts->output[0] = coh_shape_make(COH_DTYPE_F32, 1, 1, 0, 0);
-    facts->saved_bytes = (size_t)N * 3 * sizeof(float);
-    facts->workspace_bytes[COH_PHASE_FORWARD] = logit_bytes;
-    facts->workspace_bytes[COH_PHASE_BACKWARD] = logit_bytes;
+    facts->saved_bytes =
+        (size_t)(N * 3 + coh_kernel_classifier_dx_sums(x->dtype, N, C)) * sizeof(float);
+    facts->workspace_bytes[COH_PHASE_FORWARD] = logit_bytes(x->dtype, N, V);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        logit_bytes(x->dtype, N, V) +
+        (size_t)coh_kernel_classifier_dweight_sums(x->dtype, N, C, V) * sizeof(float);
+    facts->cache_bytes = (size_t)(N * V) * coh_dtype_bytes(x->dtype);
     /* x is read for each block of rows, logits are written once and read once (forward) or read and
      * written three times more (backward) */
     const int64_t block_count = (V + COH_ROW_BLOCK - 1) / COH_ROW_BLOCK;
     const double blocks = (double)block_count;
     const double NC = (double)N * (double)C, VC = (double)V * (double)C;
-    const double NV = (double)N * (double)V;
+    const double NV = (double)N * (double)V, element_bytes = (double)coh_dtype_bytes(x->dtype);
+    facts->cache_saves_flops = 2.0 * NC * (double)V;
     facts->flops[COH_PHASE_FORWARD] = 2.0 * NC * (double)V;
     facts->flops[COH_PHASE_BACKWARD] = 6.0 * NC * (double)V;
-    facts->bytes[COH_PHASE_FORWARD] = 4.0 * (blocks * NC + VC + 2.0 * NV);
-    facts->bytes[COH_PHASE_BACKWARD] = 4.0 * (4.0 * blocks * NC + 3.0 * VC + 5.0 * NV);
+    facts->bytes[COH_PHASE_FORWARD] = element_bytes * (blocks * NC + VC + 2.0 * NV);
+    facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (4.0 * blocks * NC + 3.0 * VC + 5.0 * NV);
     return COH_OK;
 }
 
@@ -70,6 +81,7 @@ static coh_classifier classifier_of(const coh_call *call)
         .N = N,
         .C = x->dim[2],
         .V = a->vocabulary,
+        .dtype = x->dtype,
         .x = call->input[0].data,
         .weight = call->parameter[0].data,
         .targets = call->input[1].data,
@@ -77,6 +89,7 @@ static coh_classifier classifier_of(const coh_call *call)
         .sum = (float *)call->saved + N,
         .target_logit = (float *)call->saved + 2 * N,
         .logits = call->workspace,
+        .cache = call->cache,
     };
     coh_call_rows(call, a->vocabulary, &classifier.row_begin, &classifier.row_end);
     return classifier;
@@ -104,6 +117,13 @@ static coh_status backward(const coh_call *call)
     classifier.dx_adds = (call->input_grad_adds & 1u) != 0;
     classifier.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
     classifier.loss_scale = call->loss_scale;
+    if (coh_kernel_classifier_dx_sums(classifier.dtype, classifier.N, classifier.C) > 0)
+        classifier.dx_sum = (float *)call->saved + 3 * classifier.N;
+    if (coh_kernel_classifier_dweight_sums(classifier.dtype, classifier.N, classifier.C,
+                                           classifier.V) > 0)
+        classifier.dweight_sum =
+            (float *)(void *)((char *)call->workspace +
+                              logit_bytes(classifier.dtype, classifier.N, classifier.V));
     if (classifier.dx != NULL || classifier.dweight != NULL)
         coh_kernel_classifier_backward(call->queue, &classifier);
     return COH_OK;
@@ -113,7 +133,7 @@ const coh_op_kind coh_kind_classifier = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
     .name = "cohobate.classifier",
-    .revision = 1,
+    .revision = 2,
     .input_count = 2,
     .output_count = 1,
     .parameter_count = 1,
@@ -147,18 +167,20 @@ static coh_status forward_logits(const coh_call *call)
     const coh_classifier_attributes *a = call->attributes;
     const coh_shape *x = &call->input[0].shape;
     const int64_t C = x->dim[2];
-    const float *weight = call->parameter[0].data;
     float *logits = call->output[0].data;
     int64_t begin, end;
     coh_call_rows(call, a->vocabulary, &begin, &end);
     for (int64_t v = begin; v < end; v += COH_ROW_BLOCK) {
         coh_matmul product = {
             .layout = COH_MATMUL_NT,
+            .dtype = x->dtype,
+            .c_dtype = COH_DTYPE_F32,
             .rows = x->dim[0] * x->dim[1],
             .columns = end - v < COH_ROW_BLOCK ? end - v : COH_ROW_BLOCK,
             .depth = C,
             .a = call->input[0].data,
-            .b = weight + (v - begin) * C,
+            .b = (const char *)call->parameter[0].data +
+                 (size_t)((v - begin) * C) * coh_dtype_bytes(x->dtype),
             .a_stride = C,
             .b_stride = C,
             .c_stride = a->vocabulary,

@@ -28,6 +28,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
         .decays = 1,
         .row_block = COH_ROW_BLOCK,
     };
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        (size_t)coh_kernel_embedding_order(B * T) * sizeof(int32_t);
     const double NC = (double)(B * T) * (double)a->channels;
     const double VC = (double)a->vocabulary * (double)a->channels;
     facts->flops[COH_PHASE_BACKWARD] = NC;
@@ -66,7 +68,8 @@ static coh_status forward(const coh_call *call)
 
 static coh_status backward(const coh_call *call)
 {
-    const coh_embedding embedding = embedding_of(call);
+    coh_embedding embedding = embedding_of(call);
+    embedding.order = call->workspace;
     if (call->parameter_grad[0].data != NULL)
         coh_kernel_embedding_backward(call->queue, &embedding, call->parameter_grad[0].data,
                                       call->output_grad[0].data,
@@ -78,7 +81,7 @@ const coh_op_kind coh_kind_embedding = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
     .name = "cohobate.embedding",
-    .revision = 1,
+    .revision = 2,
     .input_count = 1,
     .output_count = 1,
     .parameter_count = 1,

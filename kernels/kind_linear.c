@@ -3,7 +3,7 @@
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
-/* linear and linear_residual: input 1 is the residual where there is one. */
+/* linear, linear_residual and linear_gelu: input 1 is the residual where there is one. */
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -48,13 +48,15 @@ static coh_status infer_residual(const void *attributes, const coh_shape *inputs
     return status;
 }
 
-static coh_status forward(const coh_call *call)
+static coh_matmul product_of(const coh_call *call)
 {
     const coh_linear_attributes *a = call->attributes;
     const coh_shape *x = &call->input[0].shape;
     const int64_t I = x->dim[x->rank - 1];
-    coh_matmul product = {
+    return (coh_matmul){
         .layout = COH_MATMUL_NT,
+        .dtype = x->dtype,
+        .c_dtype = x->dtype,
         .rows = coh_shape_rows(x),
         .columns = a->outputs,
         .depth = I,
@@ -65,20 +67,28 @@ static coh_status forward(const coh_call *call)
         .c_stride = a->outputs,
         .c = call->output[0].data,
         .bias = call->parameter[1].data,
-        .residual = call->input[1].data, /* NULL for linear: it has one input */
+        .residual = call->input[1].data, /* NULL where there is one input only */
     };
+}
+
+static coh_status forward(const coh_call *call)
+{
+    const coh_matmul product = product_of(call);
     coh_kernel_matmul(call->queue, &product);
     return COH_OK;
 }
 
-static void weight_gradient(const coh_call *call, int64_t N, int64_t I, int64_t O)
+/* `dy`: the gradient of what the product gave. */
+static void weight_gradient(const coh_call *call, const void *dy, int64_t N, int64_t I, int64_t O)
 {
     coh_matmul product = {
         .layout = COH_MATMUL_TN,
+        .dtype = call->input[0].shape.dtype,
+        .c_dtype = call->input[0].shape.dtype,
         .rows = O,
         .columns = I,
         .depth = N,
-        .a = call->output_grad[0].data,
+        .a = dy,
         .b = call->input[0].data,
         .a_stride = O,
         .b_stride = I,
@@ -89,14 +99,16 @@ static void weight_gradient(const coh_call *call, int64_t N, int64_t I, int64_t 
     coh_kernel_matmul(call->queue, &product);
 }
 
-static void input_gradient(const coh_call *call, int64_t N, int64_t I, int64_t O)
+static void input_gradient(const coh_call *call, const void *dy, int64_t N, int64_t I, int64_t O)
 {
     coh_matmul product = {
         .layout = COH_MATMUL_NN,
+        .dtype = call->input[0].shape.dtype,
+        .c_dtype = call->input[0].shape.dtype,
         .rows = N,
         .columns = I,
         .depth = O,
-        .a = call->output_grad[0].data,
+        .a = dy,
         .b = call->parameter[0].data,
         .a_stride = O,
         .b_stride = I,
@@ -113,13 +125,13 @@ static coh_status backward(const coh_call *call)
     const coh_linear_attributes *a = call->attributes;
     const int64_t I = x->dim[x->rank - 1], N = coh_shape_rows(x), O = a->outputs;
     if (call->parameter_grad[0].data != NULL)
-        weight_gradient(call, N, I, O);
+        weight_gradient(call, call->output_grad[0].data, N, I, O);
     if (call->parameter_grad[1].data != NULL)
         coh_kernel_column_sum(call->queue, x->dtype, call->parameter_grad[1].data,
                               call->output_grad[0].data, N, O,
                               (call->parameter_grad_adds & 2u) != 0);
     if (call->input_grad[0].data != NULL)
-        input_gradient(call, N, I, O);
+        input_gradient(call, call->output_grad[0].data, N, I, O);
     if (call->input_grad[1].data != NULL)
         coh_kernel_pass(call->queue, x->dtype, call->input_grad[1].data, call->output_grad[0].data,
                         N * O, (call->input_grad_adds & 2u) != 0);
@@ -161,4 +173,70 @@ const coh_op_kind coh_kind_linear_residual = {
     .infer = infer_residual,
     .forward = forward,
     .backward = backward,
+};
+
+/* ---- linear_gelu: what is saved is the sum before the gelu ---- */
+
+static coh_status infer_gelu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    coh_status status = infer(attributes, inputs, facts);
+    if (status != COH_OK)
+        return status;
+    const coh_shape *y = &facts->output[0];
+    const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
+    facts->saved_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        (size_t)coh_kernel_gelu_partials(N, O) * sizeof(float) + facts->saved_bytes;
+    facts->flops[COH_PHASE_FORWARD] += 30.0 * (double)N * (double)O;
+    facts->flops[COH_PHASE_BACKWARD] += 40.0 * (double)N * (double)O;
+    return COH_OK;
+}
+
+static coh_status forward_gelu(const coh_call *call)
+{
+    coh_matmul product = product_of(call);
+    product.c = call->saved;
+    product.gelu = call->output[0].data;
+    coh_kernel_matmul(call->queue, &product);
+    return COH_OK;
+}
+
+static coh_status backward_gelu(const coh_call *call)
+{
+    const coh_shape *x = &call->input[0].shape;
+    const coh_linear_attributes *a = call->attributes;
+    const int64_t I = x->dim[x->rank - 1], N = coh_shape_rows(x), O = a->outputs;
+    coh_gelu_gradient gradient = {
+        .dtype = x->dtype,
+        .N = N,
+        .O = O,
+        .dy = call->output_grad[0].data,
+        .h = call->saved,
+        .dh = (float *)call->workspace + coh_kernel_gelu_partials(N, O),
+        .sums = call->parameter_grad[1].data,
+        .sums_adds = (call->parameter_grad_adds & 2u) != 0,
+        .partials = call->workspace,
+    };
+    coh_kernel_gelu_gradient(call->queue, &gradient);
+    if (call->parameter_grad[0].data != NULL)
+        weight_gradient(call, gradient.dh, N, I, O);
+    if (call->input_grad[0].data != NULL)
+        input_gradient(call, gradient.dh, N, I, O);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_linear_gelu = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.linear_gelu",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .can_add_grad = { .inputs = 1u, .parameters = 3u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
+    .infer = infer_gelu,
+    .forward = forward_gelu,
+    .backward = backward_gelu,
 };

@@ -1,8 +1,10 @@
 /* kinds.h - the operator kinds that come with the library: tables like any user's (model.h).
  *
- * Shapes: B sequences, T tokens, C channels, O outputs, H heads, D = C / H, V vocabulary. All f32
- * but token ids (i32). Weights are [outputs, inputs], row-major. Every kind states its formula; the
- * backward pass is its exact derivative. */
+ * Shapes: B sequences, T tokens, C channels, O outputs, H heads, D = C / H, V vocabulary. Token
+ * ids are i32; everything else is of one element type, f32 or bf16, which begins at the embedding
+ * and which each kind takes over from input 0, parameters included; losses and the output of
+ * `logits` are always f32. Weights are [outputs, inputs], row-major. Every kind states its formula;
+ * the backward pass is its exact derivative. */
 #ifndef COHOBATE_KINDS_H
 #define COHOBATE_KINDS_H
 
@@ -50,6 +52,10 @@ extern COH_API const coh_op_kind coh_kind_linear;
 
 /* x [..,I], residual [..,O] -> y = residual + x weightᵀ + bias, in one pass. */
 extern COH_API const coh_op_kind coh_kind_linear_residual;
+
+/* x [..,I] -> y [..,O] = gelu(x weightᵀ + bias), in one pass: linear and gelu below with the same
+ * parameters. Saves what the gelu takes. */
+extern COH_API const coh_op_kind coh_kind_linear_gelu;
 
 /* x -> y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, the tanh
  * form, GPT-2's). */

@@ -7,26 +7,58 @@
 #include "kernels/cpu/dispatch.h"
 
 /* loss = 1/N sum_n (max_n + log sum_n - logit_n[target_n]), logits = x weight^T taken tile by tile
- * (COH_TOKEN_CHUNK tokens x COH_ROW_BLOCK rows of the table). Backward makes each tile again, turns
- * it into dlogits = (softmax - onehot) loss_scale / N in place, and adds its part of dx and
- * dweight: blocks of rows rising, chunks of tokens rising inside, whatever
- * ranges the calls bring. */
+ * (a chunk of tokens x COH_ROW_BLOCK rows of the table) and rounded to the model's element type.
+ * Backward finds each tile in the cache or makes it again, turns it into
+ * dlogits = (softmax - onehot) loss_scale / N in place, and adds its part of dx and dweight: blocks
+ * of rows rising, chunks of tokens rising inside, whatever ranges the calls bring.
+ *
+ *            v0      v0+1024
+ *      n0  +-------+-------+--          cache: a block's tiles follow one another, tile (v0, n0) at
+ *          | tile 0| tile 2|            element v0 N + n0 rows(v0): what forward writes in a row,
+ *    n0+.. +-------+-------+--          backward reads in a row
+ *          | tile 1| tile 3|
+ *
+ * In bf16, dx has as many parts as the table has blocks and dweight as many as there are chunks:
+ * rounded once each they would lose bits that a single product keeps. So they are summed in f32
+ * (dx_sum, dweight_sum) and rounded at the end. */
 #define SOFTMAX_ROWS 16
+
+/* 4 MiB of logits: table rows read for one tile serve this many tokens, and two such tiles stay in
+ * the last cache. */
+#define TILE_BYTES (4 << 20)
 
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-int64_t coh_kernel_classifier_logits(int64_t N, int64_t V)
+int64_t coh_kernel_classifier_chunk(coh_dtype dtype)
 {
-    return smaller(N, COH_TOKEN_CHUNK) * smaller(V, COH_ROW_BLOCK);
+    return TILE_BYTES / COH_ROW_BLOCK / (int64_t)coh_dtype_bytes(dtype);
+}
+
+int64_t coh_kernel_classifier_logits(coh_dtype dtype, int64_t N, int64_t V)
+{
+    return smaller(N, coh_kernel_classifier_chunk(dtype)) * smaller(V, COH_ROW_BLOCK);
+}
+
+int64_t coh_kernel_classifier_dx_sums(coh_dtype dtype, int64_t N, int64_t C)
+{
+    return dtype == COH_DTYPE_BF16 ? N * C : 0;
+}
+
+int64_t coh_kernel_classifier_dweight_sums(coh_dtype dtype, int64_t N, int64_t C, int64_t V)
+{
+    return dtype == COH_DTYPE_BF16 && N > coh_kernel_classifier_chunk(dtype)
+               ? smaller(V, COH_ROW_BLOCK) * C
+               : 0;
 }
 
 /* Tokens [n0, n0 + tokens) against table rows [v0, v0 + rows). */
 typedef struct logit_tile {
     const coh_classifier *c;
     const void *weight; /* row v0 */
+    void *logits;
     int64_t n0, tokens, v0, rows;
     float gradient_scale;
 } logit_tile;
@@ -35,6 +67,8 @@ static void make_logits(void *queue, const logit_tile *tile)
 {
     const coh_classifier *c = tile->c;
     coh_matmul product = { .layout = COH_MATMUL_NT,
+                           .dtype = c->dtype,
+                           .c_dtype = c->dtype,
                            .rows = tile->tokens,
                            .columns = tile->rows,
                            .depth = c->C,
@@ -43,7 +77,7 @@ static void make_logits(void *queue, const logit_tile *tile)
                            .a_stride = c->C,
                            .b_stride = c->C,
                            .c_stride = tile->rows,
-                           .c = c->logits };
+                           .c = tile->logits };
     coh_kernel_matmul(queue, &product);
 }
 
@@ -51,33 +85,45 @@ static void take_rows(void *argument, int64_t index)
 {
     const logit_tile *tile = argument;
     const coh_classifier *c = tile->c;
+    const coh_rows *row = coh_rows_for(c->dtype);
     const int64_t end = smaller((index + 1) * SOFTMAX_ROWS, tile->tokens);
     for (int64_t i = index * SOFTMAX_ROWS; i < end; i++) {
         const int64_t n = tile->n0 + i, target = c->targets[n] - tile->v0;
-        const float *logits = (const float *)c->logits + i * tile->rows;
-        coh_rows_get()->softmax_take(logits, tile->rows, &c->max[n], &c->sum[n]);
-        if (target >= 0 && target < tile->rows)
-            c->target_logit[n] = logits[target];
+        const void *logits = coh_element_const(c->dtype, tile->logits, i * tile->rows);
+        row->softmax_take(logits, tile->rows, &c->max[n], &c->sum[n]);
+        if (target >= 0 && target < tile->rows) {
+            c->target_logit[n] = 0.0f;
+            row->gather(&c->target_logit[n], coh_element_const(c->dtype, logits, target), 1);
+        }
+    }
+}
+
+static void gradient_row(const logit_tile *tile, int64_t i)
+{
+    const coh_classifier *c = tile->c;
+    const coh_rows *row = coh_rows_for(c->dtype);
+    const int64_t n = tile->n0 + i, target = c->targets[n] - tile->v0;
+    void *logits = coh_element(c->dtype, tile->logits, i * tile->rows);
+    if (c->targets[n] < 0) {
+        memset(logits, 0, (size_t)tile->rows * coh_dtype_bytes(c->dtype));
+        return;
+    }
+    const float factor = tile->gradient_scale / c->sum[n];
+    row->softmax_again(logits, tile->rows, c->max[n], factor);
+    if (target >= 0 && target < tile->rows) {
+        float p = c->target_logit[n]; /* p - 1 is rounded once, like the others */
+        coh_rows_get()->softmax_again(&p, 1, c->max[n], factor);
+        p -= tile->gradient_scale;
+        row->put(coh_element(c->dtype, logits, target), &p, 1, 0);
     }
 }
 
 static void gradient_rows(void *argument, int64_t index)
 {
     const logit_tile *tile = argument;
-    const coh_classifier *c = tile->c;
     const int64_t end = smaller((index + 1) * SOFTMAX_ROWS, tile->tokens);
-    for (int64_t i = index * SOFTMAX_ROWS; i < end; i++) {
-        const int64_t n = tile->n0 + i, target = c->targets[n] - tile->v0;
-        float *logits = (float *)c->logits + i * tile->rows;
-        if (c->targets[n] < 0) {
-            memset(logits, 0, (size_t)tile->rows * sizeof(float));
-            continue;
-        }
-        coh_rows_get()->softmax_again(logits, tile->rows, c->max[n],
-                                      tile->gradient_scale / c->sum[n]);
-        if (target >= 0 && target < tile->rows)
-            logits[target] -= tile->gradient_scale;
-    }
+    for (int64_t i = index * SOFTMAX_ROWS; i < end; i++)
+        gradient_row(tile, i);
 }
 
 static int64_t row_pieces(const logit_tile *tile)
@@ -85,64 +131,112 @@ static int64_t row_pieces(const logit_tile *tile)
     return (tile->tokens + SOFTMAX_ROWS - 1) / SOFTMAX_ROWS;
 }
 
-static void spread_gradient(void *queue, const logit_tile *tile)
+static void spread_to_dx(void *queue, const logit_tile *tile)
 {
     const coh_classifier *c = tile->c;
-    if (c->dx != NULL) {
-        coh_matmul product = { .layout = COH_MATMUL_NN,
-                               .rows = tile->tokens,
-                               .columns = c->C,
-                               .depth = tile->rows,
-                               .a = c->logits,
-                               .b = tile->weight,
-                               .a_stride = tile->rows,
-                               .b_stride = c->C,
-                               .c_stride = c->C,
-                               .c = coh_element(c->dtype, c->dx, tile->n0 * c->C),
-                               .adds = c->dx_adds || tile->v0 > 0 };
-        coh_kernel_matmul(queue, &product);
-    }
-    if (c->dweight != NULL) {
-        coh_matmul product = { .layout = COH_MATMUL_TN,
-                               .rows = tile->rows,
-                               .columns = c->C,
-                               .depth = tile->tokens,
-                               .a = c->logits,
-                               .b = coh_element_const(c->dtype, c->x, tile->n0 * c->C),
-                               .a_stride = tile->rows,
-                               .b_stride = c->C,
-                               .c_stride = c->C,
-                               .c = coh_element(c->dtype, c->dweight,
-                                                (tile->v0 - c->row_begin) * c->C),
-                               .adds = c->dweight_adds || tile->n0 > 0 };
-        coh_kernel_matmul(queue, &product);
-    }
+    const int64_t at = tile->n0 * c->C;
+    coh_matmul product = { .layout = COH_MATMUL_NN,
+                           .dtype = c->dtype,
+                           .c_dtype = COH_DTYPE_F32,
+                           .rows = tile->tokens,
+                           .columns = c->C,
+                           .depth = tile->rows,
+                           .a = tile->logits,
+                           .b = tile->weight,
+                           .a_stride = tile->rows,
+                           .b_stride = c->C,
+                           .c_stride = c->C,
+                           .c = c->dx_sum != NULL ? c->dx_sum + at : (float *)c->dx + at,
+                           .adds = tile->v0 > 0 || (c->dx_sum == NULL && c->dx_adds) };
+    coh_kernel_matmul(queue, &product);
 }
 
-static void each_tile(void *queue, const coh_classifier *c,
-                      void (*use)(void *queue, const logit_tile *tile))
+static void spread_to_dweight(void *queue, const logit_tile *tile)
 {
-    logit_tile tile = { .c = c, .gradient_scale = c->loss_scale / (float)c->N };
-    for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += COH_ROW_BLOCK) {
-        tile.rows = smaller(COH_ROW_BLOCK, c->row_end - tile.v0);
-        tile.weight = coh_element_const(c->dtype, c->weight, (tile.v0 - c->row_begin) * c->C);
-        for (tile.n0 = 0; tile.n0 < c->N; tile.n0 += COH_TOKEN_CHUNK) {
-            tile.tokens = smaller(COH_TOKEN_CHUNK, c->N - tile.n0);
-            make_logits(queue, &tile);
-            use(queue, &tile);
-        }
-    }
+    const coh_classifier *c = tile->c;
+    const int sums = c->dweight_sum != NULL;
+    coh_matmul product = { .layout = COH_MATMUL_TN,
+                           .dtype = c->dtype,
+                           .c_dtype = sums ? COH_DTYPE_F32 : c->dtype,
+                           .rows = tile->rows,
+                           .columns = c->C,
+                           .depth = tile->tokens,
+                           .a = tile->logits,
+                           .b = coh_element_const(c->dtype, c->x, tile->n0 * c->C),
+                           .a_stride = tile->rows,
+                           .b_stride = c->C,
+                           .c_stride = c->C,
+                           .c = coh_element(c->dtype, c->dweight, (tile->v0 - c->row_begin) * c->C),
+                           .adds = tile->n0 > 0 || (!sums && c->dweight_adds) };
+    if (sums)
+        product.c = c->dweight_sum;
+    coh_kernel_matmul(queue, &product);
+}
+
+/* Rows of f32 sums, rounded to where they belong. */
+typedef struct rounding {
+    const coh_classifier *c;
+    void *to;
+    const float *from;
+    int64_t rows;
+    int adds;
+} rounding;
+
+static void round_rows(void *argument, int64_t index)
+{
+    const rounding *job = argument;
+    const coh_classifier *c = job->c;
+    const int64_t begin = index * SOFTMAX_ROWS, rows = smaller(SOFTMAX_ROWS, job->rows - begin);
+    coh_rows_for(c->dtype)->put(coh_element(c->dtype, job->to, begin * c->C),
+                                job->from + begin * c->C, rows * c->C, job->adds);
+}
+
+static void round_sums(void *queue, rounding job)
+{
+    coh_parallel(queue, (job.rows + SOFTMAX_ROWS - 1) / SOFTMAX_ROWS, round_rows, &job);
 }
 
 static void take_tile(void *queue, const logit_tile *tile)
 {
+    make_logits(queue, tile);
     coh_parallel(queue, row_pieces(tile), take_rows, (void *)tile);
 }
 
 static void gradient_tile(void *queue, const logit_tile *tile)
 {
+    const coh_classifier *c = tile->c;
+    if (c->cache == NULL)
+        make_logits(queue, tile);
     coh_parallel(queue, row_pieces(tile), gradient_rows, (void *)tile);
-    spread_gradient(queue, tile);
+    if (c->dx != NULL)
+        spread_to_dx(queue, tile);
+    if (c->dweight != NULL)
+        spread_to_dweight(queue, tile);
+    if (c->dweight != NULL && c->dweight_sum != NULL && tile->n0 + tile->tokens == c->N)
+        round_sums(queue, (rounding){ .c = c,
+                                      .to = coh_element(c->dtype, c->dweight,
+                                                        (tile->v0 - c->row_begin) * c->C),
+                                      .from = c->dweight_sum,
+                                      .rows = tile->rows,
+                                      .adds = c->dweight_adds });
+}
+
+static void each_tile(void *queue, const coh_classifier *c,
+                      void (*use)(void *queue, const logit_tile *tile))
+{
+    const int64_t chunk = coh_kernel_classifier_chunk(c->dtype);
+    logit_tile tile = { .c = c, .gradient_scale = c->loss_scale / (float)c->N };
+    for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += COH_ROW_BLOCK) {
+        tile.rows = smaller(COH_ROW_BLOCK, c->row_end - tile.v0);
+        tile.weight = coh_element_const(c->dtype, c->weight, (tile.v0 - c->row_begin) * c->C);
+        for (tile.n0 = 0; tile.n0 < c->N; tile.n0 += chunk) {
+            tile.tokens = smaller(chunk, c->N - tile.n0);
+            tile.logits = c->logits;
+            if (c->cache != NULL)
+                tile.logits = coh_element(c->dtype, c->cache, tile.v0 * c->N + tile.n0 * tile.rows);
+            use(queue, &tile);
+        }
+    }
 }
 
 static void finish_loss(const coh_classifier *c)
@@ -169,4 +263,11 @@ void coh_kernel_classifier(void *queue, const coh_classifier *classifier)
 void coh_kernel_classifier_backward(void *queue, const coh_classifier *classifier)
 {
     each_tile(queue, classifier, gradient_tile);
+    if (classifier->dx != NULL && classifier->dx_sum != NULL &&
+        classifier->row_end == classifier->V)
+        round_sums(queue, (rounding){ .c = classifier,
+                                      .to = classifier->dx,
+                                      .from = classifier->dx_sum,
+                                      .rows = classifier->N,
+                                      .adds = classifier->dx_adds });
 }

@@ -80,3 +80,64 @@ void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void
     pass job = { .dtype = dtype, .to = dx, .from = dy, .x = x, .count = count, .adds = adds };
     coh_parallel(queue, grain_count(count), gelu_backward_grain, &job);
 }
+
+/* ---- the gradient before a gelu, with its column sums ---- */
+
+/* Bound by bytes: dy and h are read and dh is written once, and dh serves for its column sums while
+ * it is in registers. One piece is GRADIENT_ROWS rows of GRADIENT_COLUMNS columns, whose sums stay
+ * in the first cache; blocks of rows are folded in order. */
+#define GRADIENT_ROWS    64
+#define GRADIENT_COLUMNS 1024
+
+static int64_t parts(int64_t length, int64_t part)
+{
+    return (length + part - 1) / part;
+}
+
+static int64_t part_length(int64_t length, int64_t part, int64_t index)
+{
+    const int64_t rest = length - index * part;
+    return rest < part ? rest : part;
+}
+
+int64_t coh_kernel_gelu_partials(int64_t N, int64_t O)
+{
+    return parts(N, GRADIENT_ROWS) * O;
+}
+
+static void gradient_block(void *argument, int64_t index)
+{
+    const coh_gelu_gradient *g = argument;
+    const int64_t strips = parts(g->O, GRADIENT_COLUMNS);
+    const int64_t block = index / strips, strip = index % strips;
+    const int64_t column = strip * GRADIENT_COLUMNS, row = block * GRADIENT_ROWS;
+    const int64_t width = part_length(g->O, GRADIENT_COLUMNS, strip);
+    float *sums = g->partials + block * g->O + column;
+    memset(sums, 0, (size_t)width * sizeof(float));
+    for (int64_t n = row; n < row + part_length(g->N, GRADIENT_ROWS, block); n++) {
+        const int64_t at = n * g->O + column;
+        coh_rows_for(g->dtype)->gelu_gradient(coh_element(g->dtype, g->dh, at),
+                                              coh_element_const(g->dtype, g->dy, at),
+                                              coh_element_const(g->dtype, g->h, at), sums, width);
+    }
+}
+
+static void fold_gradient(void *argument, int64_t index)
+{
+    const coh_gelu_gradient *g = argument;
+    const int64_t column = index * GRADIENT_COLUMNS;
+    const int64_t width = part_length(g->O, GRADIENT_COLUMNS, index);
+    float total[GRADIENT_COLUMNS] = { 0 };
+    for (int64_t block = 0; block < parts(g->N, GRADIENT_ROWS); block++)
+        coh_rows_get()->add(total, g->partials + block * g->O + column, width);
+    coh_rows_for(g->dtype)->put(coh_element(g->dtype, g->sums, column), total, width, g->sums_adds);
+}
+
+void coh_kernel_gelu_gradient(void *queue, const coh_gelu_gradient *gradient)
+{
+    const int64_t strips = parts(gradient->O, GRADIENT_COLUMNS);
+    coh_parallel(queue, parts(gradient->N, GRADIENT_ROWS) * strips, gradient_block,
+                 (void *)gradient);
+    if (gradient->sums != NULL)
+        coh_parallel(queue, strips, fold_gradient, (void *)gradient);
+}

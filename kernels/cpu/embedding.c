@@ -5,13 +5,14 @@
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 
-/* Bound by bytes. Forward copies rows; backward gives each piece a strip of channels and walks the
- * tokens in order, so that no two pieces write one element and a row's sum has one order. */
+/* Bound by bytes. Forward copies rows. Backward brings the tokens in order of their rows, so that all
+ * that belongs to one row stands together: it is summed in f32, in the order of the tokens, and
+ * rounded once. */
 #define COPY_TOKENS    64
-#define STRIP_CHANNELS 64
+#define STRIP_CHANNELS 256
 #define ZERO_ROWS      256
 #define POSITION_ROWS  16
-#define POSITION_STRIP 256
+#define DIGIT_BITS     11
 
 typedef struct embedding_job {
     const coh_embedding *e;
@@ -57,28 +58,101 @@ static void zero_rows(void *argument, int64_t index)
            (size_t)(rows * e->C) * coh_dtype_bytes(e->dtype));
 }
 
-static void add_strip(void *argument, int64_t index)
+int64_t coh_kernel_embedding_order(int64_t N)
 {
-    const embedding_job *job = argument;
-    const coh_embedding *e = job->e;
-    const coh_rows *row = coh_rows_for(e->dtype);
-    const int64_t begin = index * STRIP_CHANNELS, width = smaller(STRIP_CHANNELS, e->C - begin);
-    for (int64_t n = 0; n < e->N; n++) {
-        const int64_t at = (e->tokens[n] - e->row_begin) * e->C + begin;
-        if (is_ours(e, n))
-            row->add(coh_element(e->dtype, job->to, at),
-                     coh_element_const(e->dtype, job->from, n * e->C + begin), width);
+    return 2 * N;
+}
+
+static int64_t row_of(const coh_embedding *e, int32_t n)
+{
+    return e->tokens[n] - e->row_begin;
+}
+
+/* Stable by one digit of the row: places of equal digits keep their order. */
+static void sort_by_digit(const coh_embedding *e, const int32_t *from, int32_t *to, int64_t count,
+                          int shift)
+{
+    int32_t places[1 << DIGIT_BITS] = { 0 };
+    const int64_t mask = (1 << DIGIT_BITS) - 1;
+    for (int64_t i = 0; i < count; i++)
+        places[row_of(e, from[i]) >> shift & mask]++;
+    int32_t sum = 0;
+    for (int64_t digit = 0; digit <= mask; digit++) {
+        const int32_t here = places[digit];
+        places[digit] = sum;
+        sum += here;
     }
+    for (int64_t i = 0; i < count; i++)
+        to[places[row_of(e, from[i]) >> shift & mask]++] = from[i];
+}
+
+/* The tokens of our rows, by row and then by place. Returns where they stand, and how many. */
+static const int32_t *sort_tokens(const coh_embedding *e, int64_t *out_count)
+{
+    int32_t *order = e->order, *spare = e->order + e->N;
+    int64_t count = 0;
+    for (int64_t n = 0; n < e->N; n++)
+        if (is_ours(e, n))
+            order[count++] = (int32_t)n;
+    for (int shift = 0; (e->row_end - e->row_begin - 1) >> shift != 0; shift += DIGIT_BITS) {
+        sort_by_digit(e, order, spare, count, shift);
+        int32_t *sorted = spare;
+        spare = order;
+        order = sorted;
+    }
+    *out_count = count;
+    return order;
+}
+
+typedef struct spread_job {
+    const coh_embedding *e;
+    const int32_t *order;
+    int64_t count, strips;
+    void *dweight;
+    const void *dy;
+    int adds;
+} spread_job;
+
+/* Channels [c, c + width) of the row whose tokens begin at place `at`; returns the place behind. */
+static int64_t sum_row(const spread_job *job, int64_t at, int64_t c, int64_t width)
+{
+    const coh_embedding *e = job->e;
+    const coh_rows *rows = coh_rows_for(e->dtype);
+    const int64_t row = row_of(e, job->order[at]);
+    float total[STRIP_CHANNELS] = { 0 };
+    for (; at < job->count && row_of(e, job->order[at]) == row; at++)
+        rows->gather(total, coh_element_const(e->dtype, job->dy, job->order[at] * e->C + c), width);
+    rows->put(coh_element(e->dtype, job->dweight, row * e->C + c), total, width, job->adds);
+    return at;
+}
+
+/* One strip of the rows whose tokens begin among COPY_TOKENS places. */
+static void sum_rows(void *argument, int64_t index)
+{
+    const spread_job *job = argument;
+    const coh_embedding *e = job->e;
+    const int64_t c = index % job->strips * STRIP_CHANNELS,
+                  width = smaller(STRIP_CHANNELS, e->C - c);
+    int64_t at = index / job->strips * COPY_TOKENS;
+    const int64_t end = smaller(at + COPY_TOKENS, job->count);
+    if (at > 0) /* a row that began before is another piece's */
+        while (at < end && row_of(e, job->order[at]) == row_of(e, job->order[at - 1]))
+            at++;
+    while (at < end)
+        at = sum_row(job, at, c, width);
 }
 
 void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
                                    const void *dy, int adds)
 {
-    embedding_job job = { embedding, dweight, dy };
+    embedding_job zero = { embedding, dweight, NULL };
     const int64_t row_count = embedding->row_end - embedding->row_begin;
     if (!adds)
-        coh_parallel(queue, (row_count + ZERO_ROWS - 1) / ZERO_ROWS, zero_rows, &job);
-    coh_parallel(queue, (embedding->C + STRIP_CHANNELS - 1) / STRIP_CHANNELS, add_strip, &job);
+        coh_parallel(queue, (row_count + ZERO_ROWS - 1) / ZERO_ROWS, zero_rows, &zero);
+    spread_job job = { .e = embedding, .dweight = dweight, .dy = dy, .adds = adds };
+    job.order = sort_tokens(embedding, &job.count);
+    job.strips = (embedding->C + STRIP_CHANNELS - 1) / STRIP_CHANNELS;
+    coh_parallel(queue, (job.count + COPY_TOKENS - 1) / COPY_TOKENS * job.strips, sum_rows, &job);
 }
 
 /* ---- position ---- */
@@ -115,7 +189,7 @@ void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, c
 static void position_strip(const position_job *job, int64_t t, int64_t c, int64_t width)
 {
     const coh_rows *row = coh_rows_for(job->dtype);
-    float total[POSITION_STRIP] = { 0 };
+    float total[STRIP_CHANNELS] = { 0 };
     for (int64_t b = 0; b < job->B && t < job->T; b++)
         row->gather(total, coh_element_const(job->dtype, job->x, (b * job->T + t) * job->C + c),
                     width);
@@ -127,8 +201,8 @@ static void position_gradient(void *argument, int64_t index)
     const position_job *job = argument;
     const int64_t C = job->C, end = smaller((index + 1) * POSITION_ROWS, job->positions);
     for (int64_t t = index * POSITION_ROWS; t < end; t++)
-        for (int64_t c = 0; c < C; c += POSITION_STRIP)
-            position_strip(job, t, c, smaller(POSITION_STRIP, C - c));
+        for (int64_t c = 0; c < C; c += STRIP_CHANNELS)
+            position_strip(job, t, c, smaller(STRIP_CHANNELS, C - c));
 }
 
 void coh_kernel_position_backward(void *queue, coh_dtype dtype, void *dweight, const void *dy,

@@ -54,6 +54,10 @@ typedef void coh_row_gelu(void *y, const void *x, int64_t count);
 typedef void coh_row_gelu_backward(void *dx, const void *dy, const void *x, int64_t count,
                                    int adds);
 
+/* dh = dy * gelu'(h), and sums += dh before it is rounded. dh may be dy. */
+typedef void coh_row_gelu_gradient(void *dh, const void *dy, const void *h, float *sums,
+                                   int64_t count);
+
 /* y = (x - mean) * rstd * weight + bias over C channels; gives mean and rstd. y may be x. */
 typedef void coh_row_norm(void *y, const void *x, const void *weight, const void *bias, int64_t C,
                           float epsilon, float *out_mean, float *out_rstd);
@@ -94,6 +98,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(put)                                                                                         \
     X(gelu)                                                                                        \
     X(gelu_backward)                                                                               \
+    X(gelu_gradient)                                                                               \
     X(norm)                                                                                        \
     X(norm_backward)                                                                               \
     X(softmax_take)                                                                                \

@@ -11,6 +11,11 @@
         .dtype = COH_DTYPE_F32, .dim = { __VA_ARGS__ },                                            \
         .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)                               \
     }
+#define BF16(...)                                                                                  \
+    {                                                                                              \
+        .dtype = COH_DTYPE_BF16, .dim = { __VA_ARGS__ },                                           \
+        .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)                               \
+    }
 #define I32(...)                                                                                   \
     {                                                                                              \
         .dtype = COH_DTYPE_I32, .dim = { __VA_ARGS__ },                                            \
@@ -66,6 +71,21 @@ static const shape_case shape_cases[] = {
       &coh_kind_linear_residual,
       ATTRIBUTES(coh_linear_attributes, 199, 0, 0.02f),
       { F32(301, 29), F32(301, 199) },
+      0 },
+    { "linear_gelu: all ones",
+      &coh_kind_linear_gelu,
+      ATTRIBUTES(coh_linear_attributes, 1, 1, 0.02f),
+      { F32(1, 1) },
+      0 },
+    { "linear_gelu: primes, no bias",
+      &coh_kind_linear_gelu,
+      ATTRIBUTES(coh_linear_attributes, 17, 0, 0.02f),
+      { F32(3, 5, 13) },
+      0 },
+    { "linear_gelu: two strips of columns, three blocks of rows",
+      &coh_kind_linear_gelu,
+      ATTRIBUTES(coh_linear_attributes, 1031, 1, 0.02f),
+      { F32(2, 67, 7) },
       0 },
     { "layernorm: one channel",
       &coh_kind_layernorm,
@@ -144,19 +164,42 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_classifier_attributes, 2083, 1.0f),
       { F32(2, 19, 11), I32(2, 19) },
       2083 },
-    { "classifier: two chunks of tokens, two blocks of rows",
+    { "classifier: two chunks of tokens (f32), two blocks of rows",
       &coh_kind_classifier,
       ATTRIBUTES(coh_classifier_attributes, 1031, 1.0f),
-      { F32(5, 107, 7), I32(5, 107) },
+      { F32(5, 215, 7), I32(5, 215) },
       1031 },
+    { "classifier: two chunks of tokens (bf16)",
+      &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 131, 1.0f),
+      { F32(7, 331, 5), I32(7, 331) },
+      131 },
 };
-#define SHAPE_CASES ((int)(sizeof(shape_cases) / sizeof(shape_cases[0])))
+#define SHAPE_COUNT ((int)(sizeof(shape_cases) / sizeof(shape_cases[0])))
+/* Every shape in f32, then every shape in bf16. */
+#define SHAPE_CASES (2 * SHAPE_COUNT)
+
+static inline const shape_case *shape_case_at(int index)
+{
+    return &shape_cases[index % SHAPE_COUNT];
+}
 
 /* Case `index` with random data; a few targets are -1. */
 static inline void shape_case_create(coh_case *one, int index, uint64_t seed)
 {
-    const shape_case *from = &shape_cases[index];
-    coh_case_create(one, from->kind, from->attributes, from->inputs, seed);
+    static coh_embedding_attributes in_bf16[SHAPE_COUNT];
+    const shape_case *from = shape_case_at(index);
+    const void *attributes = from->attributes;
+    coh_shape inputs[2] = { from->inputs[0], from->inputs[1] };
+    for (int i = 0; i < from->kind->input_count && index >= SHAPE_COUNT; i++)
+        if (inputs[i].dtype == COH_DTYPE_F32)
+            inputs[i].dtype = COH_DTYPE_BF16;
+    if (index >= SHAPE_COUNT && from->kind == &coh_kind_embedding) {
+        in_bf16[index % SHAPE_COUNT] = *(const coh_embedding_attributes *)attributes;
+        in_bf16[index % SHAPE_COUNT].dtype = COH_DTYPE_BF16;
+        attributes = &in_bf16[index % SHAPE_COUNT];
+    }
+    coh_case_create(one, from->kind, attributes, inputs, seed);
     for (int i = 0; i < from->kind->input_count; i++)
         if (from->inputs[i].dtype == COH_DTYPE_I32)
             coh_case_ids(one, i, from->ids, seed);

@@ -76,7 +76,7 @@ static void no_call_of_any_kind_allocates(void **state)
         assert_int_equal(forward, COH_OK);
         assert_int_equal(backward, COH_OK);
         if (after != before)
-            fail_msg("%s: %llu allocations", shape_cases[index].why,
+            fail_msg("%s: %llu allocations", shape_case_at(index)->why,
                      (unsigned long long)(after - before));
         coh_case_destroy(&one);
     }

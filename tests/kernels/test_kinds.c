@@ -30,14 +30,14 @@ static int drop_pool(void **state)
 }
 
 static void must_agree(int index, const char *what, const coh_array *expected, const coh_view *got,
-                       const float *before)
+                       const double *before)
 {
-    if (expected->count > 0 && !coh_reference_agrees(what, expected, got->data, before))
-        fail_msg("%s", shape_cases[index].why);
+    if (expected->count > 0 && !coh_reference_agrees(what, expected, got, before))
+        fail_msg("%s, %s", shape_case_at(index)->why, index < SHAPE_COUNT ? "f32" : "bf16");
 }
 
 static void check_gradients(int index, coh_case *one, const coh_reference *r,
-                            float *const before[4])
+                            double *const before[4])
 {
     static const char *const names[] = { "dinput 0", "dinput 1", "dparameter 0", "dparameter 1" };
     for (int i = 0; i < 2; i++) {
@@ -68,21 +68,11 @@ static void forward_and_backward_agree_with_double_precision(void **state)
     }
 }
 
-static float *copy_of(const coh_view *view)
-{
-    if (view->data == NULL)
-        return NULL;
-    size_t bytes = (size_t)coh_shape_elements(&view->shape) * sizeof(float);
-    float *copy = malloc(bytes);
-    memcpy(copy, view->data, bytes);
-    return copy;
-}
-
 static void every_gradient_can_be_added_to(void **state)
 {
     (void)state;
     for (int index = 0; index < SHAPE_CASES; index++) {
-        const coh_op_kind *kind = shape_cases[index].kind;
+        const coh_op_kind *kind = shape_case_at(index)->kind;
         coh_case one;
         coh_reference r;
         shape_case_create(&one, index, 6);
@@ -92,10 +82,10 @@ static void every_gradient_can_be_added_to(void **state)
         assert_int_equal(coh_case_backward(&one, pool), COH_OK);
         one.call.input_grad_adds = kind->can_add_grad.inputs;
         one.call.parameter_grad_adds = kind->can_add_grad.parameters;
-        float *before[4];
+        double *before[4];
         for (int i = 0; i < 2; i++) {
-            before[i] = copy_of(&one.call.input_grad[i]);
-            before[2 + i] = copy_of(&one.call.parameter_grad[i]);
+            before[i] = coh_doubles_of(&one.call.input_grad[i]);
+            before[2 + i] = coh_doubles_of(&one.call.parameter_grad[i]);
         }
         assert_int_equal(coh_case_backward(&one, pool), COH_OK);
         check_gradients(index, &one, &r, before);
@@ -108,12 +98,12 @@ static void every_gradient_can_be_added_to(void **state)
 
 /* ---- bits ---- */
 
-static void hash_bytes(void *context, const char *name, const float *data, int64_t count)
+static void hash_bytes(void *context, const char *name, const void *data, size_t count)
 {
     uint64_t *hash = context;
     (void)name;
-    const unsigned char *bytes = (const unsigned char *)data;
-    for (int64_t i = 0; i < count * 4; i++)
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < count; i++)
         *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
 }
 
@@ -153,7 +143,7 @@ static void ranges_of_rows_change_no_bit(void **state)
     (void)state;
     int split_cases = 0;
     for (int index = 0; index < SHAPE_CASES; index++) {
-        if (shape_cases[index].kind->row_split_parameters == 0)
+        if (shape_case_at(index)->kind->row_split_parameters == 0)
             continue;
         coh_case one;
         shape_case_create(&one, index, 8);
@@ -182,6 +172,27 @@ static void ranges_of_rows_change_no_bit(void **state)
     assert_true(split_cases > 0);
 }
 
+static void a_cache_changes_no_bit(void **state)
+{
+    (void)state;
+    int cached_cases = 0;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        coh_case one;
+        shape_case_create(&one, index, 12);
+        const uint64_t without = whole_hash(&one, pool);
+        one.call.cache = one.cache;
+        if (one.cache != NULL) {
+            assert_int_equal(whole_hash(&one, pool), without);
+            assert_int_equal(coh_case_forward_ranges(&one, pool, 1), COH_OK);
+            assert_int_equal(coh_case_backward_ranges(&one, pool, 1), COH_OK);
+            assert_int_equal(hash_results(&one), without);
+            cached_cases++;
+        }
+        coh_case_destroy(&one);
+    }
+    assert_true(cached_cases >= 8);
+}
+
 /* ---- what the tables declare ---- */
 
 static void declared_pairs_may_share_their_bytes(void **state)
@@ -189,7 +200,7 @@ static void declared_pairs_may_share_their_bytes(void **state)
     (void)state;
     int pairs = 0;
     for (int index = 0; index < SHAPE_CASES; index++) {
-        const coh_op_kind *kind = shape_cases[index].kind;
+        const coh_op_kind *kind = shape_case_at(index)->kind;
         coh_case one;
         shape_case_create(&one, index, 9);
         const uint64_t apart = whole_hash(&one, pool);
@@ -219,7 +230,7 @@ static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void *
 {
     (void)state;
     for (int index = 0; index < SHAPE_CASES; index++) {
-        const coh_op_kind *kind = shape_cases[index].kind;
+        const coh_op_kind *kind = shape_case_at(index)->kind;
         coh_case one;
         shape_case_create(&one, index, 10);
         whole_hash(&one, pool);
@@ -249,10 +260,15 @@ static void the_classifier_never_takes_logits_of_all_tokens_and_words(void **sta
     const coh_shape inputs[] = { F32(16, 1024, 768), I32(16, 1024) };
     coh_op_facts facts = { 0 };
     assert_int_equal(coh_kind_classifier.infer(&a, inputs, &facts), COH_OK);
-    assert_true(facts.workspace_bytes[COH_PHASE_FORWARD] <= 16u << 20);
-    assert_true(facts.workspace_bytes[COH_PHASE_BACKWARD] <= 16u << 20);
+    assert_true(facts.workspace_bytes[COH_PHASE_FORWARD] <= 4u << 20);
+    assert_true(facts.workspace_bytes[COH_PHASE_BACKWARD] <= 4u << 20);
     assert_int_equal(facts.parameter[0].row_block * 768 * 4 % 4096, 0);
     assert_int_equal(facts.saved_bytes, 16 * 1024 * 12);
+    const coh_shape halves[] = { BF16(16, 1024, 768), I32(16, 1024) };
+    facts = (coh_op_facts){ 0 };
+    assert_int_equal(coh_kind_classifier.infer(&a, halves, &facts), COH_OK);
+    assert_true(facts.workspace_bytes[COH_PHASE_FORWARD] <= 4u << 20);
+    assert_true(facts.workspace_bytes[COH_PHASE_BACKWARD] <= 7u << 20);
 }
 
 int main(void)
@@ -262,6 +278,7 @@ int main(void)
         cmocka_unit_test(every_gradient_can_be_added_to),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(ranges_of_rows_change_no_bit),
+        cmocka_unit_test(a_cache_changes_no_bit),
         cmocka_unit_test(declared_pairs_may_share_their_bytes),
         cmocka_unit_test(a_gradient_that_may_be_left_out_leaves_the_others_as_they_are),
         cmocka_unit_test(the_classifier_never_takes_logits_of_all_tokens_and_words),

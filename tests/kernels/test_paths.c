@@ -20,12 +20,12 @@
 #include "kernels/cpu/panel.h"
 #include "tests/kernels/shapes.h"
 
-static void hash_bytes(void *context, const char *name, const float *data, int64_t count)
+static void hash_bytes(void *context, const char *name, const void *data, size_t count)
 {
     uint64_t *hash = context;
     (void)name;
-    const unsigned char *bytes = (const unsigned char *)data;
-    for (int64_t i = 0; i < count * 4; i++)
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < count; i++)
         *hash = (*hash ^ bytes[i]) * 0x100000001b3u;
 }
 

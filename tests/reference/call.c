@@ -53,9 +53,15 @@ static void fill_zero(coh_view *view)
 
 static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
 {
-    float *data = view->data;
-    for (int64_t i = 0; data != NULL && i < coh_shape_elements(&view->shape); i++)
-        data[i] = (float)coh_rng_normal(seed, stream, (uint64_t)i);
+    for (int64_t i = 0; view->data != NULL && i < coh_shape_elements(&view->shape); i++) {
+        const float value = (float)coh_rng_normal(seed, stream, (uint64_t)i);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        if (view->shape.dtype == COH_DTYPE_BF16)
+            ((uint16_t *)view->data)[i] = (uint16_t)(bits >> 16);
+        else
+            ((float *)view->data)[i] = value;
+    }
 }
 
 void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
@@ -103,6 +109,8 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
         workspace_bytes = one->facts.workspace_bytes[COH_PHASE_BACKWARD];
     if (workspace_bytes > 0)
         call->workspace = take(one, workspace_bytes);
+    if (one->facts.cache_bytes > 0)
+        one->cache = take(one, one->facts.cache_bytes);
 }
 
 void coh_case_destroy(coh_case *one)
@@ -147,6 +155,8 @@ static coh_call prepare(coh_case *one, coh_phase phase, void *queue)
             poison_view(&call.output[i]);
         if (one->facts.saved_bytes > 0)
             coh_poison(call.saved, one->facts.saved_bytes);
+        if (call.cache != NULL)
+            coh_poison(call.cache, one->facts.cache_bytes);
         memset(call.output_grad, 0, sizeof(call.output_grad));
         memset(call.input_grad, 0, sizeof(call.input_grad));
         memset(call.parameter_grad, 0, sizeof(call.parameter_grad));
@@ -181,7 +191,8 @@ static void narrow(coh_view *view, int64_t begin, int64_t end)
 {
     if (view->data == NULL)
         return;
-    view->data = (char *)view->data + (size_t)(begin * view->stride[0]) * sizeof(float);
+    view->data =
+        (char *)view->data + (size_t)(begin * view->stride[0]) * coh_dtype_bytes(view->shape.dtype);
     view->shape.dim[0] = end - begin;
     view->origin[0] = begin;
 }
@@ -220,21 +231,21 @@ coh_status coh_case_backward_ranges(coh_case *one, void *queue, int64_t blocks_p
 }
 
 void coh_case_results(coh_case *one,
-                      void (*visit)(void *context, const char *name, const float *data,
-                                    int64_t count),
+                      void (*visit)(void *context, const char *name, const void *data,
+                                    size_t bytes),
                       void *context)
 {
     static const char *const inputs[COH_PORT_MAX] = { "dinput 0", "dinput 1", "dinput 2" };
     static const char *const parameters[COH_PORT_MAX] = { "dparameter 0", "dparameter 1",
                                                           "dparameter 2" };
     coh_call *call = &one->call;
-    visit(context, "output", call->output[0].data, coh_shape_elements(&call->output[0].shape));
+    visit(context, "output", call->output[0].data, bytes_of(&call->output[0].shape));
     for (int i = 0; i < one->kind->input_count && one->kind->backward != NULL; i++)
         if (call->input_grad[i].data != NULL)
             visit(context, inputs[i], call->input_grad[i].data,
-                  coh_shape_elements(&call->input_grad[i].shape));
+                  bytes_of(&call->input_grad[i].shape));
     for (int i = 0; i < one->kind->parameter_count && one->kind->backward != NULL; i++)
         if (call->parameter_grad[i].data != NULL)
             visit(context, parameters[i], call->parameter_grad[i].data,
-                  coh_shape_elements(&call->parameter_grad[i].shape));
+                  bytes_of(&call->parameter_grad[i].shape));
 }

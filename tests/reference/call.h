@@ -18,12 +18,13 @@ typedef struct coh_case {
     const void *attributes; /* the caller's; must live as long */
     coh_op_facts facts;
     coh_call call; /* all data pointers set; those of frozen gradients may be nulled by the test */
+    void *cache;   /* call.cache is NULL unless the test sets it to this */
     void *blocks[64];
     int block_count;
 } coh_case;
 
-/* inputs: kind->input_count shapes. f32 values are normal; i32 values are 0 until the test writes
- * them; parameters normal, states 0. */
+/* inputs: kind->input_count shapes. f32 and bf16 values are normal; i32 values are 0 until the test
+ * writes them; parameters normal, states 0. */
 void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
                      const coh_shape *inputs, uint64_t seed);
 void coh_case_destroy(coh_case *one);
@@ -40,10 +41,10 @@ coh_status coh_case_forward_ranges(coh_case *one, void *queue, int64_t blocks_pe
 coh_status coh_case_backward_ranges(coh_case *one, void *queue, int64_t blocks_per_call);
 
 /* Tensors of the case: every output, then every gradient that backward gives. Calls `visit` with a
- * name, the data and the elements. */
+ * name, the data and their bytes. */
 void coh_case_results(coh_case *one,
-                      void (*visit)(void *context, const char *name, const float *data,
-                                    int64_t count),
+                      void (*visit)(void *context, const char *name, const void *data,
+                                    size_t bytes),
                       void *context);
 
 /* Fills with NaN. */

@@ -17,15 +17,23 @@ static void *take(int64_t count)
     return memory;
 }
 
-static double *doubles_of(const coh_view *view)
+static float widened(uint16_t half)
 {
-    if (view->data == NULL || view->shape.dtype != COH_DTYPE_F32)
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+double *coh_doubles_of(const coh_view *view)
+{
+    if (view->data == NULL || view->shape.dtype == COH_DTYPE_I32)
         return NULL;
     const int64_t count = coh_shape_elements(&view->shape);
-    const float *data = view->data;
     double *values = take(count);
     for (int64_t i = 0; i < count; i++)
-        values[i] = data[i];
+        values[i] = view->shape.dtype == COH_DTYPE_BF16 ? widened(((const uint16_t *)view->data)[i])
+                                                        : ((const float *)view->data)[i];
     return values;
 }
 
@@ -45,15 +53,19 @@ void coh_reference_create(coh_reference *out_reference, const coh_case *of)
     coh_reference *r = out_reference;
     *r = (coh_reference){ .of = of };
     for (int i = 0; i < 2; i++) {
-        r->input[i] = doubles_of(&of->call.input[i]);
-        r->parameter[i] = doubles_of(&of->call.parameter[i]);
+        r->input[i] = coh_doubles_of(&of->call.input[i]);
+        r->parameter[i] = coh_doubles_of(&of->call.parameter[i]);
         if (of->call.input[i].shape.dtype == COH_DTYPE_I32)
             r->ids[i] = of->call.input[i].data;
         r->input_grad[i] = array_for(&of->call.input_grad[i]);
         r->parameter_grad[i] = array_for(&of->call.parameter_grad[i]);
     }
+    const coh_shape *first = &of->call.input[0].shape;
+    if (first->dtype == COH_DTYPE_I32)
+        first = &of->call.output[0].shape;
+    r->store = first->dtype == COH_DTYPE_BF16 ? 0x1p-8 : 0.0;
     r->output = array_for(&of->call.output[0]);
-    r->output_grad = doubles_of(&of->call.output_grad[0]);
+    r->output_grad = coh_doubles_of(&of->call.output_grad[0]);
 }
 
 static void free_array(coh_array *array)
@@ -79,6 +91,8 @@ static void run(coh_reference *r, int backward)
     const coh_op_kind *kind = r->of->kind;
     if (kind == &coh_kind_linear || kind == &coh_kind_linear_residual)
         coh_reference_linear(r, backward);
+    else if (kind == &coh_kind_linear_gelu)
+        coh_reference_linear_gelu(r, backward);
     else if (kind == &coh_kind_layernorm)
         coh_reference_layernorm(r, backward);
     else if (kind == &coh_kind_gelu)
@@ -93,6 +107,13 @@ static void run(coh_reference *r, int backward)
         coh_reference_classifier(r, backward);
 }
 
+/* Results are rounded once where they are stored. */
+static void round_stored(const coh_reference *r, coh_array *array)
+{
+    for (int64_t i = 0; i < array->count; i++)
+        array->bound[i] += r->store * (fabs(array->value[i]) + array->bound[i]);
+}
+
 static void clear(coh_array *array)
 {
     memset(array->value, 0, (size_t)array->count * sizeof(double));
@@ -103,6 +124,8 @@ void coh_reference_forward(coh_reference *reference)
 {
     clear(&reference->output);
     run(reference, 0);
+    if (!reference->of->kind->is_loss)
+        round_stored(reference, &reference->output);
 }
 
 void coh_reference_backward(coh_reference *reference)
@@ -114,23 +137,31 @@ void coh_reference_backward(coh_reference *reference)
             clear(&reference->parameter_grad[i]);
     }
     run(reference, 1);
+    for (int i = 0; i < 2; i++) {
+        round_stored(reference, &reference->input_grad[i]);
+        round_stored(reference, &reference->parameter_grad[i]);
+    }
 }
 
-int coh_reference_agrees(const char *name, const coh_array *expected, const float *got,
-                         const float *before)
+int coh_reference_agrees(const char *name, const coh_array *expected, const coh_view *view,
+                         const double *before)
 {
-    for (int64_t i = 0; i < expected->count; i++) {
+    int agrees = 1;
+    double *got = coh_doubles_of(view);
+    const double store = view->shape.dtype == COH_DTYPE_BF16 ? 0x1p-8 : 0.0;
+    for (int64_t i = 0; i < expected->count && agrees; i++) {
         const double start = before != NULL ? before[i] : 0.0;
         const double value = expected->value[i] + start;
         double bound = expected->bound[i];
         if (before != NULL) /* one more addition, and BLAS adds panel by panel */
-            bound += 4.0 * COH_EPS * (fabs(start) + fabs(value));
-        const double error = fabs((double)got[i] - value);
+            bound += (4.0 * COH_EPS + store) * (fabs(start) + fabs(value));
+        const double error = fabs(got[i] - value);
         if (!(error <= bound)) {
             fprintf(stderr, "%s[%lld] is %.9g, should be %.9g: off by %.3g, bound %.3g\n", name,
-                    (long long)i, (double)got[i], value, error, bound);
-            return 0;
+                    (long long)i, got[i], value, error, bound);
+            agrees = 0;
         }
     }
-    return 1;
+    free(got);
+    return agrees;
 }

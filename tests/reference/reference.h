@@ -2,7 +2,8 @@
  * be from them.
  *
  * A bound is derived, not fitted: an operation rounds by 2^-24 of its result, a sum of n terms in
- * any order is off by at most n 2^-24 sum |term|, and errors of what goes in are carried along. The
+ * any order is off by at most n 2^-24 sum |term|, and errors of what goes in are carried along. In
+ * bf16 what goes in is what was stored, and what is stored is rounded by 2^-8 of it. The
  * naive backward passes are themselves checked against finite differences of the naive forward
  * passes (tests/kernels/test_reference.c). */
 #ifndef COH_TESTS_REFERENCE_REFERENCE_H
@@ -21,7 +22,9 @@ typedef struct coh_reference {
     const coh_case *of;
     double *input[2], *parameter[2];
     const int32_t *ids[2];
-    double *output_grad;                                /* NULL for a loss */
+    double *output_grad; /* NULL for a loss */
+    /* by how much a stored value is rounded, relatively: 2^-8 in bf16; f32's 2^-24 is in the sums */
+    double store;
     coh_array output, input_grad[2], parameter_grad[2]; /* count 0: no such gradient */
 } coh_reference;
 
@@ -32,15 +35,18 @@ void coh_reference_destroy(coh_reference *reference);
 void coh_reference_forward(coh_reference *reference);
 void coh_reference_backward(coh_reference *reference);
 
-/* Compares `count` floats with an array from element `first` on; on a failure prints name, place
- * and both numbers and returns 0. `before`: what was there before an adding
- * backward (NULL: nothing). */
-int coh_reference_agrees(const char *name, const coh_array *expected, const float *got,
-                         const float *before);
+/* Compares a tensor with an array; on a failure prints name, place and both numbers and returns 0.
+ * `before`: what was there before an adding backward (NULL: nothing). */
+int coh_reference_agrees(const char *name, const coh_array *expected, const coh_view *got,
+                         const double *before);
+
+/* A tensor's elements as doubles, or NULL where there are none; the caller frees them. */
+double *coh_doubles_of(const coh_view *view);
 
 /* ---- per kind (reference_*.c) ---- */
 
 void coh_reference_linear(coh_reference *r, int backward);
+void coh_reference_linear_gelu(coh_reference *r, int backward);
 void coh_reference_layernorm(coh_reference *r, int backward);
 void coh_reference_gelu(coh_reference *r, int backward);
 void coh_reference_embedding(coh_reference *r, int backward);

@@ -13,6 +13,7 @@ typedef struct query {
     double scale;
     double *p;
     double error; /* relative, in eps */
+    double store; /* relative, of what is kept in bf16 */
 } query;
 
 static void attend(query *one)
@@ -46,7 +47,8 @@ static void forward_query(const query *one, double *y, double *bound)
             y[d] += one->p[j] * one->v[j * one->stride + d];
             size += one->p[j] * fabs(one->v[j * one->stride + d]);
         }
-        bound[d] = COH_EPS * (one->error + (double)one->seen + 8.0) * size;
+        /* p becomes an operand of the product: in bf16 it is rounded */
+        bound[d] = (COH_EPS * (one->error + (double)one->seen + 8.0) + one->store) * size;
     }
 }
 
@@ -69,7 +71,10 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
     for (int64_t j = 0; j < one->seen; j++) {
         const double ds = one->scale * one->p[j] * (dp[j] - mean);
         const double size = one->scale * one->p[j] * (dp_size[j] + mean_size);
-        const double error = COH_EPS * (2.0 * one->error + (double)(T + one->D) + 16.0);
+        /* in bf16 ds and p are rounded, and the mean is taken from y, where p was and y is: thrice,
+         * and a little for their products */
+        const double error =
+            COH_EPS * (2.0 * one->error + (double)(T + one->D) + 16.0) + 3.1 * one->store;
         for (int64_t d = 0; d < one->D; d++) {
             const int64_t at = j * one->stride + d;
             to->q[d] += ds * one->k[at];
@@ -94,8 +99,8 @@ void coh_reference_attention(coh_reference *r, int backward)
             for (int64_t i = 0; i < T; i++) {
                 const int64_t row0 = b * T * wide + h * D, out = (b * T + i) * C + h * D;
                 const double *qkv = r->input[0] + row0;
-                query one = { qkv + i * wide,        qkv + C, qkv + 2 * C, i + 1, D, wide,
-                              1.0 / sqrt((double)D), p,       0.0 };
+                query one = { qkv + i * wide,        qkv + C, qkv + 2 * C, i + 1,   D, wide,
+                              1.0 / sqrt((double)D), p,       0.0,         r->store };
                 attend(&one);
                 if (!backward) {
                     forward_query(&one, r->output.value + out, r->output.bound + out);

@@ -26,7 +26,9 @@ static item probabilities(const coh_reference *r, int64_t n, int64_t C, int64_t 
         }
         p[v] = logit;
         max = fmax(max, logit);
-        one.error = fmax(one.error, (double)(C + 6) * size);
+        const double sum_error = (double)(C + 6) * size;
+        one.error =
+            fmax(one.error, sum_error + r->store / COH_EPS * (fabs(logit) + COH_EPS * sum_error));
     }
     one.logit = r->ids[1][n] >= 0 ? p[r->ids[1][n]] : 0.0;
     for (int64_t v = 0; v < V; v++) {
@@ -43,11 +45,12 @@ static void backward_item(coh_reference *r, const item *one, int64_t n, int64_t 
                           int64_t V)
 {
     const double scale = r->of->call.loss_scale / (double)N;
-    const double relative = 2.0 * one->error + (double)V + 24.0;
+    const double relative = expm1(2.0 * COH_EPS * one->error) / COH_EPS + (double)V + 24.0;
     for (int64_t v = 0; v < V; v++) {
         const double hit = r->ids[1][n] == v ? 1.0 : 0.0;
         const double d = scale * (one->p[v] - hit);
-        const double d_error = scale * COH_EPS * (relative * one->p[v] + 3.0 * hit);
+        double d_error = scale * COH_EPS * (relative * one->p[v] + 3.0 * hit);
+        d_error += r->store * (fabs(d) + d_error);
         for (int64_t c = 0; c < C; c++) {
             const double w = r->parameter[0][v * C + c], x = r->input[0][n * C + c];
             r->input_grad[0].value[n * C + c] += d * w;

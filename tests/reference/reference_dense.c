@@ -1,6 +1,7 @@
 #include "tests/reference/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "cohobate/kinds.h"
 
@@ -133,28 +134,105 @@ void coh_reference_layernorm(coh_reference *r, int backward)
 
 /* ---- gelu ---- */
 
-void coh_reference_gelu(coh_reference *r, int backward)
+/* gelu or its slope at x, and how far float may be from it. */
+typedef struct gelu_value {
+    double value, bound;
+} gelu_value;
+
+static gelu_value gelu_at(double x, int slope)
 {
     const double root = sqrt(2.0 / acos(-1.0)), cube = 0.044715;
+    const double u = root * (x + cube * x * x * x), t = tanh(u);
+    /* (1 + t) / 2 and (1 - t) / 2 without cancellation */
+    const double up = 1.0 / (1.0 + exp(-2.0 * u)), down = 1.0 / (1.0 + exp(2.0 * u));
+    /* u is off by a relative 5 eps, so e^-2u by 10 |u| eps, the gate by that times `down` */
+    const double gate_error = 8.0 + 12.0 * fabs(u);
+    if (!slope)
+        return (gelu_value){ 0.5 * x * (1.0 + t),
+                             COH_EPS * gate_error * fabs(x * up) + 1e-15 * fabs(x) + 1e-36 };
+    const double rise = root * (1.0 + 3.0 * cube * x * x);
+    const double size = up + 2.0 * fabs(x) * up * down * rise;
+    return (gelu_value){ 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * rise,
+                         2.0 * COH_EPS * gate_error * size + 1e-15 * (1.0 + fabs(x)) };
+}
+
+void coh_reference_gelu(coh_reference *r, int backward)
+{
     const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
     for (int64_t i = 0; i < count; i++) {
-        const double x = r->input[0][i], u = root * (x + cube * x * x * x), t = tanh(u);
-        /* (1 + t) / 2 and (1 - t) / 2 without cancellation */
-        const double up = 1.0 / (1.0 + exp(-2.0 * u)), down = 1.0 / (1.0 + exp(2.0 * u));
-        /* u is off by a relative 5 eps, so e^-2u by 10 |u| eps, the gate by that times `down` */
-        const double gate_error = 8.0 + 12.0 * fabs(u);
+        const gelu_value at = gelu_at(r->input[0][i], backward);
         if (!backward) {
-            r->output.value[i] = 0.5 * x * (1.0 + t);
-            r->output.bound[i] = COH_EPS * gate_error * fabs(x * up) + 1e-15 * fabs(x) + 1e-36;
+            r->output.value[i] = at.value;
+            r->output.bound[i] = at.bound;
             continue;
         }
-        const double slope = root * (1.0 + 3.0 * cube * x * x), dy = r->output_grad[i];
-        const double value = 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope;
-        const double size = up + 2.0 * fabs(x) * up * down * slope;
-        r->input_grad[0].value[i] = dy * value;
-        r->input_grad[0].bound[i] =
-            fabs(dy) * (2.0 * COH_EPS * gate_error * size + 1e-15 * (1.0 + fabs(x))) + 1e-36;
+        r->input_grad[0].value[i] = r->output_grad[i] * at.value;
+        r->input_grad[0].bound[i] = fabs(r->output_grad[i]) * at.bound + 1e-36;
     }
+}
+
+/* ---- linear_gelu ---- */
+
+/* What float makes of h is stored before the gelu: its error times the steepest slope (below 1.13),
+ * or the largest second derivative (below 0.8), goes on. */
+typedef struct linear_sums {
+    double *h, *error;
+} linear_sums;
+
+static linear_sums sums_before(coh_reference *r, int64_t N, int64_t I, int64_t O)
+{
+    coh_array kept = r->output;
+    linear_sums sums = { calloc((size_t)(N * O), sizeof(double)),
+                         calloc((size_t)(N * O), sizeof(double)) };
+    r->output.value = sums.h;
+    r->output.bound = sums.error;
+    linear_forward(r, N, I, O);
+    r->output = kept;
+    for (int64_t i = 0; i < N * O; i++)
+        sums.error[i] += r->store * (fabs(sums.h[i]) + sums.error[i]);
+    return sums;
+}
+
+/* A product whose left factor is itself off by `error`. */
+static void add_inexact(coh_array *to, int64_t at, double a, double error, double b, double terms)
+{
+    add_product(to, at, a, b, terms);
+    to->bound[at] += error * fabs(b);
+}
+
+static void gelu_gradients(coh_reference *r, const linear_sums *sums, int64_t at, int64_t I,
+                           int64_t O, int64_t N)
+{
+    const int64_t n = at / O, o = at % O;
+    const double *x = r->input[0], *w = r->parameter[0], dy = r->output_grad[at];
+    const gelu_value slope = gelu_at(sums->h[at], 1);
+    const double d = dy * slope.value;
+    double error = fabs(dy) * (slope.bound + 0.8 * sums->error[at]) + COH_EPS * fabs(d) + 1e-36;
+    if (r->parameter_grad[1].count > 0)
+        add_inexact(&r->parameter_grad[1], o, d, error, 1.0, (double)(N + 2));
+    error += r->store * (fabs(d) + error);
+    for (int64_t i = 0; i < I; i++) {
+        add_inexact(&r->input_grad[0], n * I + i, d, error, w[o * I + i], (double)(O + 2));
+        add_inexact(&r->parameter_grad[0], o * I + i, d, error, x[n * I + i], (double)(N + 2));
+    }
+}
+
+void coh_reference_linear_gelu(coh_reference *r, int backward)
+{
+    const int64_t I = last_dim(&r->of->call.input[0]), O = last_dim(&r->of->call.output[0]);
+    const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / I;
+    const linear_sums sums = sums_before(r, N, I, O);
+    for (int64_t at = 0; at < N * O; at++) {
+        if (backward) {
+            gelu_gradients(r, &sums, at, I, O, N);
+            continue;
+        }
+        const gelu_value y = gelu_at(sums.h[at], 0);
+        r->output.value[at] = y.value;
+        r->output.bound[at] = y.bound + 1.13 * sums.error[at];
+    }
+    free(sums.h);
+    free(sums.error);
 }
 
 /* ---- embedding, position ---- */

@@ -123,3 +123,27 @@ void ROW(gelu_backward)(void *out, const void *gradient, const void *row, int64_
     if (i < count)
         gelu_backward_part(dx + i, dy + i, x + i, count - i, adds);
 }
+
+LANES_INLINE void gelu_gradient_part(element *dh, const element *dy, const element *h, float *sums,
+                                     int64_t count)
+{
+    const lanes value =
+        lanes_multiply(elements_take(dy, count, 0.0f), gelu_slope(elements_take(h, count, 0.0f)));
+    elements_give(dh, count, value);
+    if (count == COH_LANES)
+        lanes_store(sums, lanes_add(lanes_load(sums), value));
+    else
+        lanes_store_part(sums, count, lanes_add(lanes_load_part(sums, count, 0.0f), value));
+}
+
+void ROW(gelu_gradient)(void *out, const void *gradient, const void *row, float *sums,
+                        int64_t count)
+{
+    element *dh = out;
+    const element *dy = gradient, *h = row;
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        gelu_gradient_part(dh + i, dy + i, h + i, sums + i, COH_LANES);
+    if (i < count)
+        gelu_gradient_part(dh + i, dy + i, h + i, sums + i, count - i);
+}
