@@ -2,7 +2,7 @@
  * enter, which attention runs and how the graph ends. Radford et al. 2019; op names are Hugging
  * Face's, so that "<op>.<parameter>" is the name of a tensor in published weights.
  *
- *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc -> act
+ *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc
  *                             -> c_proj(+) ] x layers -> ln_f -> lm_head (table of wte)
  *
  * The embedding decides the dtype: every other kind follows what it is given (kinds.h).
@@ -135,6 +135,14 @@ static coh_status add_linear(builder *b, const char *name, int32_t block, int64_
                   out_y);
 }
 
+/* y = gelu(x weightᵀ + bias) */
+static coh_status add_linear_gelu(builder *b, const char *name, int32_t block, int64_t outputs,
+                                  coh_tensor x, coh_tensor *out_y)
+{
+    coh_linear_attributes linear = { .outputs = outputs, .has_bias = 1, .init_std = table_std };
+    return add_op(b, &coh_kind_linear_gelu, name, block, &linear, sizeof(linear), &x, out_y);
+}
+
 static coh_status add_norm(builder *b, const char *name, int32_t block, coh_tensor x,
                            coh_tensor *out_y)
 {
@@ -160,7 +168,7 @@ static coh_status add_attention(builder *b, const char *name, int32_t block, coh
 static coh_status add_layer(builder *b, int32_t n, coh_tensor x, coh_tensor *out_y)
 {
     int64_t C = b->config->channels;
-    coh_tensor normed, qkv, attended, residual, wide, active;
+    coh_tensor normed, qkv, attended, residual, active;
     char name[NAME_BYTES];
 
     snprintf(name, sizeof(name), "h.%" PRId32 ".ln_1", n);
@@ -174,9 +182,7 @@ static coh_status add_layer(builder *b, int32_t n, coh_tensor x, coh_tensor *out
     snprintf(name, sizeof(name), "h.%" PRId32 ".ln_2", n);
     COH_TRY(add_norm(b, name, n, residual, &normed));
     snprintf(name, sizeof(name), "h.%" PRId32 ".mlp.c_fc", n);
-    COH_TRY(add_linear(b, name, n, 4 * C, normed, NULL, &wide));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".mlp.act", n);
-    COH_TRY(add_op(b, &coh_kind_gelu, name, n, NULL, 0, &wide, &active));
+    COH_TRY(add_linear_gelu(b, name, n, 4 * C, normed, &active));
     snprintf(name, sizeof(name), "h.%" PRId32 ".mlp.c_proj", n);
     return add_linear(b, name, n, C, active, &residual, out_y);
 }

@@ -159,10 +159,10 @@ static void layers_are_blocks_and_the_head_uses_the_table_of_tokens(void **state
     assert_int_equal(graph->input_count, 2);
     assert_input(graph, 0, "tokens", 2, 3, 1024);
     assert_input(graph, 1, "targets", 2, 3, 1024);
-    assert_int_equal(graph->op_count, 2 + 8 * 6 + 2);
+    assert_int_equal(graph->op_count, 2 + 7 * 6 + 2);
     for (size_t i = 0; i < graph->op_count; i++) {
-        int in_layer = i >= 2 && i < 2 + 8 * 6;
-        assert_int_equal(graph->ops[i].block, in_layer ? (int)(i - 2) / 8 : -1);
+        int in_layer = i >= 2 && i < 2 + 7 * 6;
+        assert_int_equal(graph->ops[i].block, in_layer ? (int)(i - 2) / 7 : -1);
     }
     const coh_graph_op_entry *head = &graph->ops[graph->op_count - 1];
     assert_string_equal(head->name, "lm_head");
