@@ -6,7 +6,9 @@ line that holds "seconds", one figure for each of count runs. Between its turns 
 
 import datetime
 import fcntl
+import fnmatch
 import glob
+import hashlib
 import json
 import os
 import platform
@@ -18,6 +20,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAIRS = 7
 REPEATS_MOST = 3  # of a configuration whose probes differ
 PROBE_BOUND = 0.05
+# What the library's speed is made of, and how it is measured.
+SPEED = ("include", "base", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
+         "benchmarks/step.c", "benchmarks/pytorch_step.py", "benchmarks/measure.py")
 # Packages whose version a figure depends on; those that are not installed are left out.
 PACKAGES = ("libopenblas0-pthread", "libopenblas0-openmp", "libdnnl2", "libdnnl3", "libc6", "liburing2", "gcc")
 
@@ -69,12 +74,28 @@ def machine():
             "packages": package_versions()}
 
 
+def git(*arguments):
+    return subprocess.run(["git", "-C", ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True, check=False).stdout.strip()
+
+
+def changed():
+    return " with changes" if git("status", "--porcelain", "--untracked-files=no", "--", *SPEED) else ""
+
+
 def commit():
-    def git(*arguments):
-        return subprocess.run(["git", "-C", ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True, check=False).stdout.strip()
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!benchmarks/results", ":!docs")
-    return git("rev-parse", "--short=12", "HEAD") + (" with changes" if changed else "")
+    return git("rev-parse", "--short=12", "HEAD") + changed()
+
+
+def sources():
+    """A name for all that speed depends on: a row stays good while later commits change only words."""
+    trees = git("rev-parse", *(f"HEAD:{path}" for path in SPEED))
+    return hashlib.sha1(trees.encode()).hexdigest()[:12] + changed()
+
+
+def chosen(name, texts):
+    """Is a row asked for? A text is a piece of its name, or a pattern with *; no texts ask for all."""
+    return not texts or any(text in name or fnmatch.fnmatchcase(name, text) for text in texts)
 
 
 class Failed(Exception):
@@ -171,23 +192,28 @@ def pairs(ours, theirs, count=PAIRS, runs=1, warm=1):
 
 
 class Results:
-    """One file of rows by name, written after each row, so that a run that was stopped goes on."""
+    """One file of rows by name, written after each row, so that a run that was stopped goes on. Rows of another
+    machine are dropped: a file tells of one."""
 
-    def __init__(self, folder, name, resume=False):
+    def __init__(self, folder, name):
         self.path = os.path.join(folder, name + ".json")
-        self.rows = {}
-        if resume and os.path.exists(self.path):
+        self.machine, self.sources, self.rows = machine(), sources(), {}
+        if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as file:
-                self.rows = {row["name"]: row for row in json.load(file)["rows"]}
+                kept = json.load(file)
+            if all(kept["machine"][fact] == self.machine[fact] for fact in ("processor", "cores", "memory_gib")):
+                self.rows = {row["name"]: row for row in kept["rows"]}
 
     def has(self, name):
-        return name in self.rows and self.rows[name].get("commit") == commit()
+        """Was the row measured with the sources as they are now?"""
+        return self.rows.get(name, {}).get("sources") == self.sources and not self.sources.endswith("changes")
 
     def add(self, name, row):
-        self.rows[name] = {"name": name, "commit": commit(), "date": datetime.date.today().isoformat(), **row}
+        self.rows[name] = {"name": name, "commit": commit(), "sources": self.sources,
+                           "date": datetime.date.today().isoformat(), **row}
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with open(self.path + ".new", "w", encoding="utf-8") as file:
-            json.dump({"format": "cohobate-benchmark", "version": 1, "machine": machine(),
+            json.dump({"format": "cohobate-benchmark", "version": 1, "machine": self.machine,
                        "rows": list(self.rows.values())}, file, indent=1, ensure_ascii=False)
             file.write("\n")
         os.replace(self.path + ".new", self.path)

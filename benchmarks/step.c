@@ -71,10 +71,11 @@ static int set(settings *s, const char *flag, const char *value)
         return size_setting(value, &s->link_bytes_per_s);
     if (strcmp(flag, "--disk") == 0)
         s->disk = value;
-    else if (strcmp(flag, "--dtype") == 0)
+    else if (strcmp(flag, "--dtype") == 0 &&
+             (strcmp(value, "f32") == 0 || strcmp(value, "bf16") == 0))
         s->dtype = value;
     else {
-        fprintf(stderr, "step: no flag %s\n", flag);
+        fprintf(stderr, "step: no %s %s\n", flag, value);
         return 1;
     }
     return 0;
@@ -111,8 +112,7 @@ static int plan_run(run *r)
     if (coh_gpt2_preset(s->model, s->vocabulary, &config) != COH_OK)
         return fail("model");
     s->vocabulary = config.vocabulary;
-    if (strcmp(s->dtype, "f32") != 0)
-        return fprintf(stderr, "step: no dtype %s\n", s->dtype), 1;
+    config.dtype = strcmp(s->dtype, "bf16") == 0 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
     if (coh_gpt2_train_graph(&config, s->micro_batch, s->sequence, &r->graph) != COH_OK)
         return fail("graph");
     coh_plan_options_init(&options);

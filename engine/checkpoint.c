@@ -120,8 +120,8 @@ static coh_status hashes_load(coh_checkpoint *checkpoint)
     uint64_t bytes = manifest->file_bytes[COH_FILE_HASHES], total;
     uint64_t *table = NULL;
     coh_status status = COH_OK;
-    COH_TRY(
-        coh_logical_hash_create(manifest->tensors, manifest->tensor_count, &checkpoint->hashes));
+    COH_TRY(coh_logical_hash_create(manifest->tensors, manifest->tensor_count, NULL,
+                                    &checkpoint->hashes));
     COH_TRY(COH_ALLOC(bytes / sizeof(*table), &table));
     COH_TRY_GOTO(status, file_read(checkpoint, COH_FILE_HASHES, 0, bytes, table), done);
     status = coh_logical_hash_take(checkpoint->hashes, table);

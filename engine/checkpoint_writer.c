@@ -146,7 +146,7 @@ static coh_status writer_fill(coh_checkpoint_writer *writer)
 }
 
 coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                        coh_checkpoint_writer **out_writer)
+                                        coh_pool *pool, coh_checkpoint_writer **out_writer)
 {
     coh_status status = COH_OK;
     coh_checkpoint_writer *writer = NULL;
@@ -157,7 +157,7 @@ coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint3
     coh_file_ops_init(&writer->ops);
     if (tensor_count == 0)
         COH_TRY_GOTO(status, coh_fail(COH_ERR_ARGUMENT, "a checkpoint of no tensors"), done);
-    COH_TRY_GOTO(status, coh_logical_hash_create(tensors, tensor_count, &writer->hash), done);
+    COH_TRY_GOTO(status, coh_logical_hash_create(tensors, tensor_count, pool, &writer->hash), done);
     COH_TRY_GOTO(status, writer_fill(writer), done);
     *out_writer = writer;
     writer = NULL;
@@ -266,37 +266,13 @@ coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char
     return status;
 }
 
-/* Index of the first value that is NaN or infinite, or `count`. */
-static uint64_t first_broken(const float *data, uint64_t count)
-{
-    uint64_t block = 0;
-    for (; block < count; block += 4096) {
-        uint64_t end = count - block < 4096 ? count : block + 4096;
-        uint32_t broken = 0;
-        for (uint64_t i = block; i < end; i++) {
-            uint32_t bits;
-            memcpy(&bits, &data[i], sizeof(bits));
-            broken |= (bits & 0x7f800000u) == 0x7f800000u;
-        }
-        if (broken)
-            break;
-    }
-    for (uint64_t i = block; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &data[i], sizeof(bits));
-        if ((bits & 0x7f800000u) == 0x7f800000u)
-            return i;
-    }
-    return count;
-}
-
 coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
                                      uint64_t element_begin, uint64_t count, const float *data)
 {
     if (!writer->under_way)
         return coh_fail(COH_ERR_INTERNAL, "checkpoint: put without begin");
-    COH_TRY(coh_logical_hash_put(writer->hash, part, tensor, element_begin, count, data));
-    uint64_t broken = first_broken(data, count);
+    uint64_t broken;
+    COH_TRY(coh_logical_hash_put(writer->hash, part, tensor, element_begin, count, data, &broken));
     if (broken < count)
         return coh_fail(COH_ERR_NUMBER, "%s of tensor %s, element %" PRIu64 " is %s: not saved",
                         part == COH_PART_WORK ? "value"
@@ -304,10 +280,13 @@ coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part par
                                               : "v",
                         coh_logical_hash_tensor(writer->hash, tensor)->name, element_begin + broken,
                         data[broken] != data[broken] ? "NaN" : "infinite");
-    int error = coh_file_write(&writer->ops, writer->fd[part], data, count * sizeof(*data),
-                               writer->offset[part][tensor] + element_begin * sizeof(*data));
-    return error ? coh_file_fail(error, "write", file_path(writer, (coh_checkpoint_file)part))
-                 : COH_OK;
+    uint64_t bytes = count * sizeof(*data);
+    uint64_t offset = writer->offset[part][tensor] + element_begin * sizeof(*data);
+    int error = coh_file_write(&writer->ops, writer->fd[part], data, bytes, offset);
+    if (error)
+        return coh_file_fail(error, "write", file_path(writer, (coh_checkpoint_file)part));
+    coh_file_write_back(writer->fd[part], bytes, offset);
+    return COH_OK;
 }
 
 /* Flushes and closes. */

@@ -26,9 +26,10 @@ typedef struct coh_checkpoint_writer coh_checkpoint_writer;
 
 #define COH_CHECKPOINT_NOTE_BYTES 65536u /* the longest note, with its terminating zero */
 
-/* `tensors` in the order of layout->parameters; copied. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
+/* `tensors` in the order of layout->parameters; copied. `pool` (NULL: none) hashes what is put.
+ * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
 coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                        coh_checkpoint_writer **out_writer);
+                                        coh_pool *pool, coh_checkpoint_writer **out_writer);
 void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NULL; aborts */
 
 /* An upper bound of the bytes that one checkpoint takes on disk: for the preflight. */

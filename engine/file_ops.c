@@ -122,6 +122,11 @@ int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, 
     return 0;
 }
 
+void coh_file_write_back(int fd, uint64_t bytes, uint64_t offset)
+{
+    (void)sync_file_range(fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+}
+
 int coh_file_sync(coh_file_ops *ops, int fd)
 {
     int result;

@@ -2,10 +2,12 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "kernels/kernels.h"
 
 /* Grain hashes are folded as they stand in memory, and tensors written as they stand in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian, so is memory");
@@ -18,7 +20,8 @@ struct coh_logical_hash {
     uint32_t tensor_count;
     int has_states;
     uint64_t *grains; /* row of work, then m and v if there are states */
-    uint8_t *arrived; /* one byte each, so that threads may put different grains at once */
+    uint8_t *arrived; /* of each grain */
+    coh_pool *pool;
 };
 
 static uint64_t grains_of(uint64_t elements)
@@ -67,7 +70,7 @@ static coh_status tensors_copy(coh_logical_hash *hash, const coh_logical_tensor 
 }
 
 coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                   coh_logical_hash **out_hash)
+                                   coh_pool *pool, coh_logical_hash **out_hash)
 {
     coh_status status = COH_OK;
     coh_logical_hash *hash = NULL;
@@ -76,6 +79,7 @@ coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t t
     COH_TRY_GOTO(status, COH_ALLOC(tensor_count, &hash->tensors), done);
     COH_TRY_GOTO(status, COH_ALLOC((size_t)tensor_count + 1, &hash->grain_begin), done);
     hash->tensor_count = tensor_count;
+    hash->pool = pool;
     COH_TRY_GOTO(status, tensors_copy(hash, tensors), done);
     uint64_t entries;
     COH_TRY_GOTO(status,
@@ -124,8 +128,41 @@ static uint64_t entry_of(const coh_logical_hash *hash, coh_part part, uint32_t t
     return (uint64_t)part * hash->grain_begin[hash->tensor_count] + hash->grain_begin[tensor];
 }
 
-coh_status coh_logical_hash_put(coh_logical_hash *hash, coh_part part, uint32_t tensor,
-                                uint64_t element_begin, uint64_t count, const float *data)
+/* Grains of a put, one a piece. */
+typedef struct put_job {
+    const float *data;
+    uint64_t count;
+    uint64_t *grains;           /* where their hashes go */
+    int looks;                  /* for broken values */
+    _Atomic uint64_t first_bad; /* lowest grain with one: pieces lower it */
+} put_job;
+
+static void put_piece(void *argument, int64_t index)
+{
+    put_job *job = argument;
+    uint64_t begin = (uint64_t)index * COH_GRAIN_ELEMENTS, left = job->count - begin;
+    uint64_t count = left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS;
+    job->grains[index] = coh_grain_hash(job->data + begin, count);
+    if (!job->looks || coh_kernel_all_finite(COH_DTYPE_F32, job->data + begin, (int64_t)count))
+        return;
+    uint64_t lowest = atomic_load(&job->first_bad);
+    while ((uint64_t)index < lowest &&
+           !atomic_compare_exchange_weak(&job->first_bad, &lowest, (uint64_t)index))
+        continue;
+}
+
+/* The first value from grain `grain` on that is NaN or infinite. */
+static uint64_t first_broken(const put_job *job, uint64_t grain)
+{
+    uint64_t i = grain * COH_GRAIN_ELEMENTS;
+    while (i < job->count && coh_kernel_all_finite(COH_DTYPE_F32, &job->data[i], 1))
+        i++;
+    return i;
+}
+
+/* Marks the grains of a put as arrived. */
+static coh_status expect_grains(coh_logical_hash *hash, coh_part part, uint32_t tensor,
+                                uint64_t element_begin, uint64_t count, uint64_t *out_entry)
 {
     if (tensor >= hash->tensor_count || (unsigned)part >= COH_PART_COUNT)
         return coh_fail(COH_ERR_INTERNAL, "hash: no tensor %" PRIu32 " part %d", tensor, (int)part);
@@ -137,17 +174,31 @@ coh_status coh_logical_hash_put(coh_logical_hash *hash, coh_part part, uint32_t 
         return coh_fail(COH_ERR_INTERNAL,
                         "hash: %s of %s has no whole grains [%" PRIu64 ", %" PRIu64 ")",
                         part_name[part], facts->name, element_begin, end);
-    uint64_t entry = entry_of(hash, part, tensor) + element_begin / COH_GRAIN_ELEMENTS;
-    for (uint64_t at = 0; at < count; at += COH_GRAIN_ELEMENTS, entry++) {
-        uint64_t left = count - at;
-        if (hash->arrived[entry])
+    *out_entry = entry_of(hash, part, tensor) + element_begin / COH_GRAIN_ELEMENTS;
+    for (uint64_t grain = 0; grain < grains_of(count); grain++) {
+        if (hash->arrived[*out_entry + grain])
             return coh_fail(COH_ERR_INTERNAL, "hash: %s of %s, grain %" PRIu64 " came twice",
                             part_name[part], facts->name,
-                            (element_begin + at) / COH_GRAIN_ELEMENTS);
-        hash->grains[entry] =
-            coh_grain_hash(data + at, left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS);
-        hash->arrived[entry] = 1;
+                            element_begin / COH_GRAIN_ELEMENTS + grain);
+        hash->arrived[*out_entry + grain] = 1;
     }
+    return COH_OK;
+}
+
+coh_status coh_logical_hash_put(coh_logical_hash *hash, coh_part part, uint32_t tensor,
+                                uint64_t element_begin, uint64_t count, const float *data,
+                                uint64_t *out_broken)
+{
+    uint64_t entry;
+    COH_TRY(expect_grains(hash, part, tensor, element_begin, count, &entry));
+    put_job job = { .data = data,
+                    .count = count,
+                    .grains = hash->grains + entry,
+                    .looks = out_broken != NULL,
+                    .first_bad = grains_of(count) };
+    coh_pool_run(hash->pool, (int64_t)grains_of(count), put_piece, &job);
+    if (out_broken != NULL)
+        *out_broken = first_broken(&job, atomic_load(&job.first_bad));
     return COH_OK;
 }
 

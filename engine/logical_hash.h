@@ -9,11 +9,12 @@
  *
  * A tensor without states (frozen, or a plan that does not train) has work grains only.
  *
- * Threads: coh_logical_hash_put may run at the same time for different grains; the rest belongs to
- * one thread. Nothing is allocated after create. */
+ * Threads: one at a time; grains are hashed on the pool given at create, if any. Nothing is allocated
+ * after create. */
 #ifndef COH_ENGINE_LOGICAL_HASH_H
 #define COH_ENGINE_LOGICAL_HASH_H
 
+#include "base/pool.h"
 #include "cohobate/model.h"
 #include "engine/segments.h"
 
@@ -28,20 +29,23 @@ typedef struct coh_logical_tensor {
 
 typedef struct coh_logical_hash coh_logical_hash;
 
-/* Copies the table (names included). Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT if elements and shape
- * disagree. */
+/* Copies the table (names included). `pool` (NULL: none) hashes what is put and must outlive the
+ * hash. Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT if elements and shape disagree. */
 coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                   coh_logical_hash **out_hash);
+                                   coh_pool *pool, coh_logical_hash **out_hash);
 void coh_logical_hash_destroy(coh_logical_hash *hash); /* accepts NULL */
 
 /* Forgets all grains. Call before the first put of a round. */
 void coh_logical_hash_begin(coh_logical_hash *hash);
 
 /* Hashes the grains of elements [element_begin, element_begin + count) of one part of a tensor.
- * element_begin is a grain start, the end a grain end or the tensor's.
+ * element_begin is a grain start, the end a grain end or the tensor's. `out_broken` (may be NULL):
+ * the first of these elements, counted from element_begin, that is NaN or infinite; `count`: none.
+ * A grain is looked through while it is in cache from being hashed.
  * Fails: COH_ERR_INTERNAL when a grain comes twice or the range is not as said. */
 coh_status coh_logical_hash_put(coh_logical_hash *hash, coh_part part, uint32_t tensor,
-                                uint64_t element_begin, uint64_t count, const float *data);
+                                uint64_t element_begin, uint64_t count, const float *data,
+                                uint64_t *out_broken);
 
 /* The total. Fails: COH_ERR_INTERNAL naming the tensor whose grain never came. */
 coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applied_count,

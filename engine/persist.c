@@ -29,10 +29,12 @@ coh_status coh_engine_create_tables(coh_engine *engine)
                                   .has_states = layout->groups[parameter->group].state >= 0 };
         engine->tensors[i].shape.dtype = COH_DTYPE_F32; /* as visitors see it */
     }
-    COH_TRY(coh_logical_hash_create(engine->tensors, layout->parameter_count, &engine->hash));
+    COH_TRY(coh_logical_hash_create(engine->tensors, layout->parameter_count, engine->pool,
+                                    &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].line_count == 0)
         return COH_OK;
-    return coh_checkpoint_writer_create(engine->tensors, layout->parameter_count, &engine->writer);
+    return coh_checkpoint_writer_create(engine->tensors, layout->parameter_count, engine->pool,
+                                        &engine->writer);
 }
 
 void coh_engine_destroy_tables(coh_engine *engine)
@@ -145,7 +147,7 @@ coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
 static coh_status hash_run(visit_context *context, const coh_chunk_visit *visit)
 {
     return coh_logical_hash_put(context->engine->hash, visit->part, visit->parameter,
-                                visit->element_begin, visit->count, visit->values);
+                                visit->element_begin, visit->count, visit->values, NULL);
 }
 
 coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)

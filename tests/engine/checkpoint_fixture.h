@@ -70,7 +70,8 @@ static inline coh_status fixture_save(const char *path, uint64_t seed, const cha
 {
     coh_checkpoint_seal seal = { .step = seed, .applied_count = seed, .numeric_fingerprint = 77 };
     coh_checkpoint_writer *writer = NULL;
-    coh_status status = coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer);
+    coh_status status =
+        coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer);
     if (status == COH_OK)
         status = coh_checkpoint_writer_begin(writer, path, note);
     if (status == COH_OK)

@@ -82,8 +82,10 @@ static coh_status layer_backward(const coh_call *call)
     for (int i = 0; i < SMALL_ELEMENTS; i++) {
         if (dx->data != NULL)
             put(dx, i, get(dy, i) * get(w, i), call->input_grad_adds & 1);
-        put(dw, i, get(dy, i) * get(x, i), call->parameter_grad_adds & 1);
-        put(db, i, get(dy, i), (call->parameter_grad_adds >> 1) & 1);
+        if (dw->data != NULL)
+            put(dw, i, get(dy, i) * get(x, i), call->parameter_grad_adds & 1);
+        if (db->data != NULL)
+            put(db, i, get(dy, i), (call->parameter_grad_adds >> 1) & 1);
     }
     return COH_OK;
 }
@@ -144,7 +146,8 @@ static const coh_op_kind loss_kind = {
     .backward = loss_backward,
 };
 
-static coh_status create(const coh_op_kind *kind, coh_dtype dtype, coh_graph **out_graph)
+static coh_status create(const coh_op_kind *kind, coh_dtype dtype, int frozen_layer,
+                         coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
     coh_status status = coh_graph_create(&graph);
@@ -160,6 +163,7 @@ static coh_status create(const coh_op_kind *kind, coh_dtype dtype, coh_graph **o
                                    .attributes = &i,
                                    .attribute_bytes = sizeof(i),
                                    .inputs = &tensor,
+                                   .frozen_parameters = i == frozen_layer ? 3 : 0,
                                    .block = i };
         status = coh_graph_op(graph, kind, &args, &output, NULL);
         tensor = output;
@@ -176,7 +180,14 @@ static coh_status create(const coh_op_kind *kind, coh_dtype dtype, coh_graph **o
 
 coh_status small_model_create(coh_dtype dtype, coh_graph **out_graph)
 {
-    return create(&layer_kind, dtype, out_graph);
+    return create(&layer_kind, dtype, -1, out_graph);
+}
+
+coh_status small_model_create_frozen(coh_dtype dtype, int layer, coh_graph **out_graph)
+{
+    coh_op_kind kind = layer_kind;
+    kind.can_skip_grad.parameters = 3;
+    return create(&kind, dtype, layer, out_graph);
 }
 
 coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph)
@@ -184,7 +195,7 @@ coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph
     coh_op_kind kind = layer_kind;
     kind.can_add_grad = (coh_port_mask){ 0 };
     kind.can_skip_grad = (coh_port_mask){ 0 };
-    return create(&kind, dtype, out_graph);
+    return create(&kind, dtype, -1, out_graph);
 }
 
 void small_model_input(coh_dtype dtype, uint64_t step, float *input, void *stored)

@@ -14,6 +14,9 @@ enum { SMALL_LAYERS = 4, SMALL_ELEMENTS = 40000, SMALL_MICROBATCHES = 2 };
 
 coh_status small_model_create(coh_dtype dtype, coh_graph **out_graph);
 
+/* The same model, weight and bias of one layer frozen. */
+coh_status small_model_create_frozen(coh_dtype dtype, int layer, coh_graph **out_graph);
+
 /* The same model, its layers wrapped as if they could neither add to a gradient nor leave one out:
  * the planner gives scratch and ADD lines. */
 coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph);

@@ -164,7 +164,7 @@ static void order_and_cuts_of_puts_do_not_show(void **state)
     coh_checkpoint *checkpoint;
     coh_checkpoint_writer *writer;
     uint64_t expected = hash_by_hand(9, 5), hash;
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
+    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
                      COH_OK);
     for (uint64_t seed = 0; seed < 10; seed++) {
         size_t count = random_pieces(seed, pieces);
@@ -201,7 +201,7 @@ static void one_different_bit_gives_another_hash(void **state)
     for (int round = 0; round < 2; round++) {
         if (round == 1)
             tensors[2].shape = (coh_shape){ COH_DTYPE_F32, 2, { 64, 256 } };
-        assert_int_equal(coh_logical_hash_create(tensors, FIXTURE_TENSORS, &hash), COH_OK);
+        assert_int_equal(coh_logical_hash_create(tensors, FIXTURE_TENSORS, NULL, &hash), COH_OK);
         for (int flip = 0; flip < 2; flip++) {
             coh_logical_hash_begin(hash);
             for (uint32_t t = 0; t < FIXTURE_TENSORS; t++)
@@ -210,7 +210,8 @@ static void one_different_bit_gives_another_hash(void **state)
                     if (flip && t == 5 && part == COH_PART_V)
                         fixture_buffer[65534] = -fixture_buffer[65534];
                     assert_int_equal(coh_logical_hash_put(hash, (coh_part)part, t, 0,
-                                                          tensors[t].elements, fixture_buffer),
+                                                          tensors[t].elements, fixture_buffer,
+                                                          NULL),
                                      COH_OK);
                 }
             assert_int_equal(coh_logical_hash_finish(hash, 1, flip ? &changed : &plain), COH_OK);
@@ -229,7 +230,7 @@ static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { 0 };
     memset(fixture_buffer, 0, sizeof(fixture_buffer));
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
+    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
                      COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_M, 5, 16384, 16384, fixture_buffer),
@@ -260,7 +261,7 @@ static void a_broken_number_is_never_saved(void **state)
     (void)state;
     const float broken[] = { NAN, -NAN, INFINITY, -INFINITY };
     coh_checkpoint_writer *writer;
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
+    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
                      COH_OK);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
@@ -285,7 +286,7 @@ static void an_existing_path_is_refused(void **state)
     assert_int_equal(fixture_save(path, 1, NULL, NULL), COH_ERR_ARGUMENT);
     assert_int_equal(rmdir(path), 0);
     /* it comes to exist while the save is under way: an empty folder, which rename would replace */
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
+    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
                      COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
     assert_int_equal(fixture_put_all(writer, 1), COH_OK);
@@ -362,7 +363,7 @@ static void tensors_without_states_need_no_state_files(void **state)
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { .step = 1 };
     coh_logical_tensor tensor = fixture_tensors[4];
-    assert_int_equal(coh_checkpoint_writer_create(&tensor, 1, &writer), COH_OK);
+    assert_int_equal(coh_checkpoint_writer_create(&tensor, 1, NULL, &writer), COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, "{}"), COH_OK);
     fixture_fill(1, 0, 4, 0, tensor.elements, fixture_buffer);
     assert_int_equal(

@@ -155,8 +155,8 @@ static void fail_each_operation(const char *how, coh_status expected)
         coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
         snprintf(text, sizeof(text), "%d%s", n, how);
         setenv("COH_TEST_FAIL_AT", text, 1);
-        assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
-                         COH_OK);
+        assert_int_equal(
+            coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer), COH_OK);
         unsetenv("COH_TEST_FAIL_AT");
         coh_status status = coh_checkpoint_writer_begin(writer, new_path, NULL);
         if (status == COH_OK && (status = fixture_put_all(writer, 2)) != COH_OK)
@@ -216,8 +216,8 @@ static void a_reservation_that_fails_says_how_much_is_needed(void **state)
     for (int n = 1; n < 20; n++) {
         snprintf(text, sizeof(text), "%d:28", n);
         setenv("COH_TEST_FAIL_AT", text, 1);
-        assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
-                         COH_OK);
+        assert_int_equal(
+            coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer), COH_OK);
         unsetenv("COH_TEST_FAIL_AT");
         snprintf(text, sizeof(text), "%" PRIu64 " bytes", coh_checkpoint_writer_bytes(writer));
         if (coh_checkpoint_writer_begin(writer, new_path, NULL) == COH_ERR_IO)
@@ -232,7 +232,7 @@ static void a_save_allocates_nothing(void **state)
     (void)state;
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer),
+    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
                      COH_OK);
     for (int i = 0; i < 2; i++) {
         uint64_t ours = coh_alloc_count(), all = malloc_calls;
@@ -261,7 +261,8 @@ static void a_failed_allocation_leaves_nothing(void **state)
         coh_checkpoint_writer *writer = NULL;
         coh_checkpoint *checkpoint = NULL;
         coh_alloc_fail_nth(n);
-        coh_status status = coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, &writer);
+        coh_status status =
+            coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer);
         if (status == COH_OK)
             status = coh_checkpoint_open(folder, &checkpoint);
         int was_hit = coh_alloc_fault_was_hit();

@@ -58,6 +58,113 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
     rmdir(folder);
 }
 
+/* ---- across dtypes ---- */
+
+enum { PARAMETERS = 2 * SMALL_LAYERS, PARTS = 3 };
+static const coh_fetch parts[PARTS] = { COH_FETCH_VALUE, COH_FETCH_M, COH_FETCH_V };
+static float kept[PARAMETERS][PARTS][SMALL_ELEMENTS];
+
+static void keep_all(run *r)
+{
+    for (int i = 0; i < PARAMETERS; i++)
+        for (int part = 0; part < PARTS; part++)
+            fetch_into(r, i, parts[part], kept[i][part]);
+}
+
+static void check_all_kept(run *r)
+{
+    for (int i = 0; i < PARAMETERS; i++)
+        for (int part = 0; part < PARTS; part++) {
+            fetch_into(r, i, parts[part], values);
+            assert_memory_equal(values, kept[i][part], sizeof(values));
+        }
+}
+
+/* A plan of `other` in place of the group's graph, and the checkpoint in it. */
+static void run_load_in(run *r, coh_graph *other, const placement *p, const char *path,
+                        int *out_changed)
+{
+    coh_graph *own = graph;
+    graph = other;
+    run_prepare(r, p, 1);
+    graph = own;
+    run_create(r);
+    if (coh_engine_load(r->engine, path, out_changed) != COH_OK)
+        fail_msg("no load: %s", coh_last_error());
+}
+
+static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
+{
+    (void)state;
+    char folder[] = "test_engine_XXXXXX", path[64], back[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/save", folder);
+    snprintf(back, sizeof(back), "%s/back", folder);
+    coh_graph *other = NULL;
+    assert_int_equal(
+        small_model_create(dtype == COH_DTYPE_F32 ? COH_DTYPE_BF16 : COH_DTYPE_F32, &other),
+        COH_OK);
+    run r;
+    int changed = -1;
+    const coh_checkpoint_note note = { .step = 2, .json = "{}" };
+    run_begin(&r, &placements[2], 1);
+    uint64_t hash = train(&r, 2, 0.002f);
+    keep_all(&r);
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
+    run_end(&r);
+    run_load_in(&r, other, &placements[4], path, &changed);
+    assert_int_equal(changed, 1); /* said, for other bits follow */
+    check_all_kept(&r);
+    assert_true(run_hash(&r) == hash);
+    assert_int_equal(coh_engine_save(r.engine, back, &note), COH_OK);
+    run_end(&r);
+    run_load_in(&r, graph, &placements[1], back, &changed);
+    check_all_kept(&r);
+    assert_true(run_hash(&r) == hash);
+    run_end(&r);
+    coh_graph_destroy(other);
+    remove_checkpoint(path);
+    remove_checkpoint(back);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* A frozen bf16 parameter has no low half: it is what compute would read of the master. */
+static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void **state)
+{
+    (void)state;
+    enum { FROZEN = 1 };
+    char folder[] = "test_engine_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/save", folder);
+    coh_graph *partly = NULL;
+    assert_int_equal(small_model_create_frozen(dtype, FROZEN, &partly), COH_OK);
+    run r;
+    const coh_checkpoint_note note = { .step = 2, .json = "{}" };
+    run_begin(&r, &placements[2], 1);
+    train(&r, 2, 0.002f);
+    keep_all(&r);
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
+    run_end(&r);
+    run_load_in(&r, partly, &placements[2], path, NULL);
+    for (int round = 0; round < 2; round++) { /* as it came, and as it left and came again */
+        for (int i = 0; i < PARAMETERS; i++) {
+            fetch_into(&r, i, COH_FETCH_VALUE, values);
+            for (int e = 0; e < SMALL_ELEMENTS; e++)
+                assert_true((double)values[e] == (i / 2 == FROZEN
+                                                      ? small_oracle_work(dtype, kept[i][0][e])
+                                                      : (double)kept[i][0][e]));
+        }
+        remove_checkpoint(path);
+        if (round == 0) {
+            assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
+            assert_int_equal(coh_engine_load(r.engine, path, NULL), COH_OK);
+        }
+    }
+    run_end(&r);
+    coh_graph_destroy(partly);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void an_engine_without_values_refuses_to_run(void **state)
 {
     (void)state;
@@ -291,6 +398,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_under_another_placement_gives_the_same_bits),
+        cmocka_unit_test(a_checkpoint_holds_every_bit_for_the_other_dtype),
+        cmocka_unit_test(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_may_come_from_a_source),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
