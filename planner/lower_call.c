@@ -518,14 +518,11 @@ static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, row_ran
     const coh_op_facts *facts = &w->graph->ops[op].facts;
     double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
     coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
-    int is_cached = has_cache(w, op);
     line->flops = facts->flops[phase] * share;
-    if (is_cached && phase == COH_PHASE_BACKWARD)
+    if (has_cache(w, op) && phase == COH_PHASE_BACKWARD)
         line->flops -= facts->cache_saves_flops * share;
-    double passes = phase == COH_PHASE_BACKWARD ? 2 : 1; /* over the cache */
-    double bytes = facts->bytes[phase] + (is_cached ? passes * (double)facts->cache_bytes : 0);
-    if (facts->bytes[phase] > 0)
-        line->bytes = (uint64_t)(bytes * share);
+    if (facts->bytes[phase] > 0) /* with or without a cache: as much passes through workspace */
+        line->bytes = (uint64_t)(facts->bytes[phase] * share);
 }
 
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
