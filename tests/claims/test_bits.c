@@ -1,5 +1,8 @@
 /* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against
- * every other way of running the same numeric plan. */
+ * every other way of running the same numeric plan.
+ *
+ *     test_bits [f32 | bf16]
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -259,8 +262,9 @@ static void evaluations_saves_and_drains_between_steps_change_no_bit(void **stat
     rmdir(folder);
 }
 
-int main(void)
+int main(int argument_count, char **arguments)
 {
+    nano.dtype = trial_dtype(argument_count > 1 ? arguments[1] : "f32");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(budgets_and_tiers_change_no_bit),
         cmocka_unit_test(chunks_threads_and_recomputation_change_no_bit),

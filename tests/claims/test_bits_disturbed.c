@@ -73,11 +73,12 @@ static void seeds_of_delays_and_poison_change_no_bit(void **state)
         (int)seed_count, PLACEMENT_COUNT, NUMBERS_COUNT);
 }
 
-/* test_bits_disturbed [SEEDS] */
+/* test_bits_disturbed [SEEDS [f32 | bf16]] */
 int main(int argument_count, char **arguments)
 {
     if (argument_count > 1)
         seed_count = strtoull(arguments[1], NULL, 10);
+    nano.dtype = trial_dtype(argument_count > 2 ? arguments[2] : "f32");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_delays_and_poison_change_no_bit),
     };

@@ -1,5 +1,5 @@
 /* Placement never changes a bit, for models, batches and placements that nobody thought of: small
- * GPT-2s of random shape, each in memory and under random budgets from its smallest up, disturbed.
+ * GPT-2s of random shape (in f32 and bf16 by turns), each in memory and under random budgets from its smallest up, disturbed.
  *
  *     test_bits_random [FIRST_SEED [SEED_COUNT]]
  */
@@ -33,7 +33,8 @@ static trial_subject random_subject(dice *d)
 {
     static const int64_t heads[] = { 1, 2, 3 };
     int64_t head_count = heads[draw(d, 3)];
-    return (trial_subject){ .sequences = 1 + (int64_t)draw(d, 3),
+    return (trial_subject){ .dtype = d->seed % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32,
+                            .sequences = 1 + (int64_t)draw(d, 3),
                             .tokens = 1 + (int64_t)draw(d, 40),
                             .config = { .layers = 1 + (int64_t)draw(d, 4),
                                         .heads = head_count,
@@ -98,10 +99,11 @@ static void random_models_and_placements_keep_their_bits(void **state)
                                           .store = stores[draw(&d, 3)] };
             if (getenv("TRIAL_VERBOSE") != NULL) /* what a failing seed drew */
                 print_message(
-                    "%s: %d layers, %d heads, %d wide, vocabulary %d, %d x %d x %d tokens, "
+                    "%s: %s, %d layers, %d heads, %d wide, vocabulary %d, %d x %d x %d tokens, "
                     "clip %g; device %llu, host %d %%, disk %d, chunks of %llu, "
                     "%d threads, recompute %d; overlapped %d, delays %llu, store %s\n",
-                    name, (int)subject.config.layers, (int)subject.config.heads,
+                    name, subject.dtype == COH_DTYPE_BF16 ? "bf16" : "f32",
+                    (int)subject.config.layers, (int)subject.config.heads,
                     (int)subject.config.channels, (int)subject.config.vocabulary,
                     numbers.microbatch_count, (int)subject.sequences, (int)subject.tokens,
                     (double)numbers.clip, (unsigned long long)placement.device_bytes,

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -17,11 +19,22 @@ enum { INIT_SEED = 42, DATA_SEED = 7, INPUT_IDS_MOST = 1 << 14 };
 /* Inputs are copied by submit: one set is enough. */
 static int32_t tokens[INPUT_IDS_MOST], targets[INPUT_IDS_MOST];
 
+coh_dtype trial_dtype(const char *name)
+{
+    if (strcmp(name, "f32") == 0)
+        return COH_DTYPE_F32;
+    if (strcmp(name, "bf16") == 0)
+        return COH_DTYPE_BF16;
+    fprintf(stderr, "no dtype is called '%s': f32 or bf16\n", name);
+    exit(2);
+}
+
 void trial_subject_open(trial_subject *subject)
 {
     coh_status status = COH_OK;
     if (subject->preset != NULL)
         status = coh_gpt2_preset(subject->preset, subject->vocabulary, &subject->config);
+    subject->config.dtype = subject->dtype;
     if (status == COH_OK)
         status = coh_gpt2_train_graph(&subject->config, subject->sequences, subject->tokens,
                                       &subject->graph);

@@ -16,8 +16,9 @@
 enum { TRIAL_STEPS_MOST = 8, TRIAL_PERCENT_SMALLEST = -1 };
 
 typedef struct trial_subject {
-    const char *preset;                    /* NULL: `config` is given */
+    const char *preset;                    /* NULL: `config` is given, but for its dtype */
     int64_t vocabulary, sequences, tokens; /* of a micro-batch */
+    coh_dtype dtype;
     coh_gpt2_config config;
     coh_graph *graph;
 } trial_subject;
@@ -68,6 +69,9 @@ typedef struct trial_outcome {
     coh_step_result last;
     uint64_t moved_bytes[COH_PLAN_LANES]; /* over all steps, up to the last one's loss */
 } trial_outcome;
+
+/* "f32" or "bf16"; anything else ends the program. */
+coh_dtype trial_dtype(const char *name);
 
 /* Builds the graph. */
 void trial_subject_open(trial_subject *subject);

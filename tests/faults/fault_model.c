@@ -69,7 +69,8 @@ coh_status fault_graph(fault_model_size size, coh_graph **out_graph)
                                .channels = CHANNELS,
                                .positions = TOKENS,
                                .vocabulary = VOCABULARY,
-                               .layernorm_epsilon = 1e-5f };
+                               .layernorm_epsilon = 1e-5f,
+                               .dtype = COH_DTYPE_BF16 };
     *out_graph = NULL;
     if (size == FAULT_TWO_OPERATORS)
         return two_operator_graph(out_graph);

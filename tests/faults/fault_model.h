@@ -8,7 +8,7 @@
 
 typedef enum fault_model_size {
     FAULT_TWO_OPERATORS, /* embedding and classifier */
-    FAULT_TINY_GPT,      /* two layers, 32 wide */
+    FAULT_TINY_GPT,      /* two layers, 32 wide, in bf16; the others are f32 */
     FAULT_NANO           /* the preset gpt2-nano */
 } fault_model_size;
 

@@ -2,7 +2,7 @@
 file operations of their saves, and by a disk that fails. Each goes on from what it left and ends with the
 hash of the run that nobody disturbed; a failing disk gives one sentence and the right exit code.
 
-    test_kill.py COHOBATE KILLS SEED"""
+    test_kill.py COHOBATE KILLS SEED DTYPE"""
 
 import os
 import random
@@ -15,7 +15,8 @@ import time
 import unittest
 
 KILLS, SEED = (int(word) for word in sys.argv[2:4])
-del sys.argv[2:4]
+DTYPE = sys.argv[4]
+del sys.argv[2:5]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 from program import TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
@@ -41,7 +42,7 @@ class Killed(ProgramTest):
         self.random = random.Random(SEED)
         # In turn: in memory, and streamed through a third of that. The same bits.
         self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder]]
-        self.new_run = ["train", *TINY, "--data", self.text, "--steps", STEPS, "--save-every", 1]
+        self.new_run = ["train", *TINY, "--dtype", DTYPE, "--data", self.text, "--steps", STEPS, "--save-every", 1]
 
     def whole_run(self):
         if Killed.undisturbed is None:
@@ -98,7 +99,7 @@ class Killed(ProgramTest):
                 break
             self.finish(folder, expected)
             self.assertLess(attempts, 4 * KILLS + 20, "the runs are over before they are killed")
-        print(f"figure: {kills} kills in {runs} runs of {STEPS} steps, each ended with {expected}")
+        print(f"figure: {kills} kills in {runs} runs of {STEPS} steps, {DTYPE}, each ended with {expected}")
 
     def dies(self, folder, variable, value):
         """Runs to the death. False if the run has fewer operations than that."""
