@@ -4,7 +4,7 @@
  *     save   against writing one file of as many bytes (reserved, 1 MiB at a time) and fsync
  *     load   against reading that file
  *
- *     bench_save [PRESET [FOLDER [THREADS]]]       gpt2, ., 2
+ *     bench_save [PRESET [FOLDER [THREADS [DTYPE]]]]       gpt2, ., 2, f32
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,13 +39,14 @@ static void must(int condition, const char *what)
     exit(1);
 }
 
-static void open_subject(subject *s, const char *preset, int thread_count)
+static void open_subject(subject *s, const char *preset, int thread_count, coh_dtype dtype)
 {
     coh_gpt2_config config;
     coh_plan_options plan_options;
     coh_plan_summary summary;
     coh_engine_options options;
     must(coh_gpt2_preset(preset, 0, &config) == COH_OK, preset);
+    config.dtype = dtype;
     must(coh_gpt2_train_graph(&config, 1, 64, &s->graph) == COH_OK, "graph");
     coh_plan_options_init(&plan_options);
     plan_options.thread_count = thread_count;
@@ -142,9 +143,11 @@ int main(int argument_count, char **arguments)
 {
     const char *preset = argument_count > 1 ? arguments[1] : "gpt2";
     const char *folder = argument_count > 2 ? arguments[2] : ".";
+    int is_bf16 = argument_count > 4 && strcmp(arguments[4], "bf16") == 0;
     subject s = { 0 };
     measure_result result;
-    open_subject(&s, preset, argument_count > 3 ? atoi(arguments[3]) : 2);
+    open_subject(&s, preset, argument_count > 3 ? atoi(arguments[3]) : 2,
+                 is_bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
     snprintf(s.save, sizeof(s.save), "%s/bench-save.%d", folder, (int)getpid());
     snprintf(s.file, sizeof(s.file), "%s/bench-save-bare.%d", folder, (int)getpid());
     measure_pairs(hash, bare_read, &s, &result);

@@ -4,7 +4,13 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
+
+#include "coh_config.h"
+#ifdef COH_HAVE_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* the same values by the widest registers there are */
+#else
 #include <xxhash.h>
+#endif
 
 #include "base/alloc.h"
 #include "kernels/kernels.h"
