@@ -4,7 +4,7 @@
  *     dump KEY=VALUE...     whole numbers: layers heads channels positions vocabulary sequences
  *                           tokens microbatches steps warmup deferred percent (of the
  *                           in-memory bytes; 0: no limit) threads gradients (steps 0..n-1
- *                           write theirs)
+ *                           write theirs) bf16 (1: the model's dtype)
  *                           numbers: lr min_lr clip         texts: batches weights out disk states
  *
  * `batches`: i32, per step the tokens of all its micro-batches, then their targets. `weights`: f32,
@@ -159,6 +159,7 @@ static void make_graph(dump *d)
         .positions = whole(d, "positions"),
         .vocabulary = whole(d, "vocabulary"),
         .layernorm_epsilon = 1e-5f,
+        .dtype = whole(d, "bf16") ? COH_DTYPE_BF16 : COH_DTYPE_F32,
     };
     check(coh_gpt2_train_graph(&config, whole(d, "sequences"), whole(d, "tokens"), &d->graph),
           "graph");

@@ -51,11 +51,46 @@ def loss_of(weights, config, tokens, targets):
     return -(picked * counted).sum() / targets.numel()
 
 
+def fused_loss_of(weights, config, tokens, targets):
+    """loss_of by PyTorch's own fused operators, in the dtype of the weights or as autocast has it: what a user of
+    its bf16 gets. They compute a norm, a softmax and a GELU in float inside; the loss is taken from float logits."""
+    functional = torch.nn.functional
+
+    def linear(x, name):
+        return functional.linear(x, weights[name + ".weight"], weights[name + ".bias"])
+
+    def normed(x, name):
+        return functional.layer_norm(x, x.shape[-1:], weights[name + ".weight"], weights[name + ".bias"])
+
+    def attention_of(qkv):
+        sequences, length, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
+        split = (sequences, length, config["heads"], width // config["heads"])
+        q, k, v = (part.reshape(split).transpose(1, 2) for part in qkv.split(width, -1))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(split[-1])
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)
+        shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
+        return (shares @ v).transpose(1, 2).reshape(sequences, length, width)
+
+    x = functional.embedding(tokens, weights["wte.weight"]) + weights["wpe.weight"][: tokens.shape[1]]
+    for n in range(config["layers"]):
+        layer = f"h.{n}."
+        x = x + linear(attention_of(linear(normed(x, layer + "ln_1"), layer + "attn.c_attn")), layer + "attn.c_proj")
+        wide = functional.gelu(linear(normed(x, layer + "ln_2"), layer + "mlp.c_fc"), approximate="tanh")
+        x = x + linear(wide, layer + "mlp.c_proj")
+    logits = functional.linear(normed(x, "ln_f"), weights["wte.weight"]).float().flatten(0, 1)
+    return functional.cross_entropy(logits, targets.flatten(), ignore_index=-1, reduction="sum") / targets.numel()
+
+
+def autocast_loss_of(*arguments):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return fused_loss_of(*arguments)
+
+
 def leaves(weights, dtype):
     return {name: torch.tensor(value, dtype=dtype, requires_grad=True) for name, value in weights.items()}
 
 
-def gradients_of(weights, config, batch):
+def gradients_of(weights, config, batch, loss_of=loss_of):
     """Adds the gradient of the mean over micro-batches to every leaf's .grad; returns that mean."""
     tokens, targets = (torch.from_numpy(part).long() for part in batch)
     total = 0.0
@@ -85,12 +120,12 @@ def update(optimizer, weights, rate, clip):
     return total
 
 
-def curve(start, decays, config, batches, rates, settings, dtype):
+def curve(start, decays, config, batches, rates, settings, dtype, loss_of=loss_of):
     """Loss of every step, from the weights `start`."""
     weights = leaves(start, dtype)
     optimizer = optimizer_of(weights, decays, settings)
     losses = []
     for batch, rate in zip(batches, rates):
-        losses.append(gradients_of(weights, config, batch))
+        losses.append(gradients_of(weights, config, batch, loss_of))
         update(optimizer, weights, rate, settings["clip"])
     return losses
