@@ -30,7 +30,10 @@ static coh_status read_whole(const char *path, char **out_bytes, size_t *out_cou
     *out_bytes = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+        return coh_fail(
+            COH_ERR_IO,
+            "cannot open %s: %s: a tokenizer is a folder with vocab.json and merges.txt", path,
+            strerror(errno));
     coh_status status = COH_OK;
     struct stat facts;
     size_t count = 0;

@@ -32,7 +32,8 @@ static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t roo
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return coh_fail(COH_ERR_IO, "reading %s failed: %s", path, strerror(errno));
+            return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out",
+                            path, strerror(errno));
         if (got == 0)
             break;
         *count += (size_t)got;
@@ -64,7 +65,8 @@ static coh_status open_text(const char *path, int *out_fd)
 {
     *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (*out_fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+        return coh_fail(COH_ERR_IO, "cannot open %s: %s: see to its rights, or leave it out", path,
+                        strerror(errno));
     return COH_OK;
 }
 
@@ -125,7 +127,8 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer, const char *in
         return coh_fail(COH_ERR_ARGUMENT, "a token file needs a tokenizer, a text and a path");
     struct stat facts;
     if (stat(in_path, &facts) != 0)
-        return coh_fail(COH_ERR_IO, "cannot find text %s: %s", in_path, strerror(errno));
+        return coh_fail(COH_ERR_IO, "cannot look at text %s: %s: see to its rights", in_path,
+                        strerror(errno));
     *out_is_folder = S_ISDIR(facts.st_mode);
     if (!*out_is_folder && !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_ARGUMENT, "text %s is neither a file nor a folder", in_path);

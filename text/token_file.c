@@ -109,7 +109,9 @@ static coh_status open_and_check(coh_token_file *file)
 {
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot open token file %s: %s", file->path, strerror(errno));
+        return coh_fail(COH_ERR_IO,
+                        "cannot open token file %s: %s: see to its rights, or give another",
+                        file->path, strerror(errno));
     struct stat facts;
     if (fstat(file->fd, &facts) != 0 || !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_IO, "%s is not a regular file", file->path);

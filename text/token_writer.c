@@ -37,7 +37,9 @@ static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const u
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
-            return coh_fail(COH_ERR_IO, "writing %zu bytes at %" PRIu64 " of %s failed: %s",
+            return coh_fail(COH_ERR_IO,
+                            "writing %zu bytes at %" PRIu64 " of %s failed: %s: make room, or give"
+                            " another place",
                             byte_count, offset, writer->temporary,
                             put < 0 ? strerror(errno) : "nothing was taken");
         done += (size_t)put;
@@ -67,7 +69,8 @@ static coh_status prepare(coh_token_writer *writer, const char *path)
                         strlen(path));
     writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot create %s: %s", writer->temporary, strerror(errno));
+        return coh_fail(COH_ERR_IO, "cannot create %s: %s: give a folder that can be written to",
+                        writer->temporary, strerror(errno));
     writer->written_bytes = COH_TOKEN_HEADER_BYTES;
     return COH_OK;
 }
@@ -113,7 +116,8 @@ coh_status coh_token_writer_finish(coh_token_writer *writer)
     coh_token_header_write(&writer->header, bytes);
     COH_TRY(write_bytes(writer, 0, bytes, sizeof(bytes)));
     if (fsync(writer->fd) != 0)
-        return coh_fail(COH_ERR_IO, "flushing %s failed: %s", writer->temporary, strerror(errno));
+        return coh_fail(COH_ERR_IO, "flushing %s failed: %s: make room, or give another place",
+                        writer->temporary, strerror(errno));
     int fd = writer->fd;
     writer->fd = -1;
     if (close(fd) != 0)
