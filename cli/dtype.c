@@ -13,7 +13,7 @@ coh_dtype cli_dtype_keep(const cli_options *options, coh_dtype trained)
 
 coh_dtype cli_dtype_choose(const cli_options *options)
 {
-    return cli_dtype_keep(options, COH_DTYPE_F32);
+    return cli_dtype_keep(options, coh_machine_bf16_is_fast() ? COH_DTYPE_BF16 : COH_DTYPE_F32);
 }
 
 void cli_dtype_describe(const cli_options *options, coh_dtype dtype, cli_line *line)

@@ -1,6 +1,6 @@
 /* dtype.h - in which numbers a model is computed: --dtype, or what fits best.
  *
- *     a new run          --dtype, else f32
+ *     a new run          --dtype, else bf16 where the processor multiplies it in hardware, else f32
  *     a checkpoint       --dtype, else what it was trained in
  *
  * Checkpoints hold f32 either way, so a run may go on in the other dtype; it rounds otherwise then. */

@@ -40,8 +40,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                               "rows of the embedding of a preset (default the tokenizer's)" },
     [CLI_FLAG_DTYPE] = { "dtype", "f32|bf16", CLI_VALUE_CHOICE, AT(dtype), 0, 0, "--dtype f32",
                          BUDGET | TUNE, 0, 0,
-                         "numbers of weights and activations (default f32; a checkpoint's: as "
-                         "trained)" },
+                         "numbers of weights and activations (default: bf16 where the CPU "
+                         "multiplies it in hardware; of a checkpoint: as trained)" },
     [CLI_FLAG_DEVICE] = { "device", "host", CLI_VALUE_TEXT, AT(device), 0, 0, "--device host",
                           BUDGET, 0, 0, "where to compute; this build has the host" },
     [CLI_FLAG_DEVICE_MEMORY] = { "device-memory", "SIZE", CLI_VALUE_SIZE, AT(device_memory_bytes),

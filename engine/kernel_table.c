@@ -12,7 +12,7 @@
 /* A product must be so much faster than the standard one to be chosen. */
 #define FASTER 0.97
 /* Products take turns so often; the least of each counts. */
-#define ROUNDS 3
+#define ROUNDS 5
 
 const char *coh_kernel_product_name(int32_t product)
 {

@@ -55,7 +55,7 @@ class Text(ProgramTest):
     def test_eval_takes_smaller_micro_batches_where_the_budget_asks_for_it(self):
         run = self.path("run")
         self.succeeds("train", "gpt2-nano", "--sequence", 64, "--batch", 8, "--threads", 2, "--data", self.corpus(),
-                      "--steps", 1, "--save", run)
+                      "--steps", 1, "--save", run, "--dtype", "f32")
         whole = self.succeeds("eval", run, "--data", self.corpus(), "--json")
         self.assertNotIn("micro-batch", whole.err)
         done = self.succeeds("eval", run, "--data", self.corpus(), "--json", "--device-memory", "45MiB")
@@ -105,9 +105,12 @@ class Text(ProgramTest):
         self.assertGreater(plan["step_seconds"], 0)
         self.assertGreaterEqual(plan["run_seconds"], 99 * plan["step_seconds"])
         self.assertGreater(len(plan["operators"]), 20)
-        # 16 bytes a parameter: value, gradient, mean, square; each tensor padded to a page
-        self.assertGreaterEqual(plan["stream_bytes"], 16 * plan["parameters"])
-        self.assertLessEqual(plan["stream_bytes"], 16.2 * plan["parameters"])
+        # f32: value, gradient, mean, square; bf16: two of two bytes and the low halves of the values, too. Each
+        # tensor is padded to a page.
+        for dtype, each in (("f32", 4 + 4 + 8), ("bf16", 2 + 2 + 2 + 8)):
+            streams = self.succeeds("plan", *TINY, "--dtype", dtype, "--json").json["stream_bytes"]
+            self.assertGreaterEqual(streams, each * plan["parameters"])
+            self.assertLessEqual(streams, (each + 0.2) * plan["parameters"])
         text = self.succeeds("plan", *TINY, "--program", self.path("program.txt")).out
         self.assertTrue(text.startswith("model: "), text)
         self.assertNotIn("h.0.attn", text)

@@ -44,6 +44,38 @@ class Train(ProgramTest):
         self.assertLessEqual(more.json["peak_bytes"]["device"], in_memory // 4)
         self.assertEqual(more.json["peak_bytes"]["device"], more.json["predicted_peak_bytes"]["device"])
 
+    def test_either_dtype_is_kept_by_resumes_and_gives_the_same_bits_in_a_quarter_of_the_memory(self):
+        for dtype in ("f32", "bf16"):
+            in_memory = self.succeeds("plan", *TINY, "--dtype", dtype, "--json").json["in_memory_bytes"]
+            quarter = ["--disk", self.folder, "--device-memory", f"{in_memory // 4096}KiB"]
+            whole = self.train("--steps", 4, "--save", "none", "--dtype", dtype)
+            self.assertRegex(whole.err, f"(?m)^dtype:  {dtype} \\(")
+            half = self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path(dtype), "--dtype", dtype, "--json",
+                              *quarter)
+            self.assertEqual(half.json["dtype"], dtype)
+            more = self.resumed(self.path(dtype), "--steps", 4, "--json", *quarter)
+            self.assertNotIn("other rounding", more.err)
+            self.assertRegex(more.err, f"(?m)^dtype:  {dtype} \\(as the run began\\)")
+            self.assertEqual(more.json["hash"], self.says_hash(whole))
+            self.assertEqual(self.succeeds("inspect", self.path(dtype), "--json").json["note"]["model"]["dtype"], dtype)
+
+    def test_another_dtype_is_said_at_a_resume_and_for_eval_differs_by_rounding(self):
+        held_out = self.write("held-out.txt", "line 5: the 7th of many\n" * 40)
+        for dtype, other in (("f32", "bf16"), ("bf16", "f32")):
+            self.train("--steps", 2, "--save", self.path(dtype), "--dtype", dtype)
+            losses = {name: self.succeeds("eval", self.path(dtype), "--data", held_out, "--json", *flags).json["loss"]
+                      for name, flags in ((dtype, []), (other, ["--dtype", other]))}
+            self.assertNotEqual(losses["f32"], losses["bf16"])
+            self.assertLess(abs(losses["f32"] - losses["bf16"]), 2 ** -7 * losses["f32"])
+            more = self.resumed(self.path(dtype), "--steps", 3, "--dtype", other)
+            self.assertIn(f"dtype {dtype} -> {other}: other rounding", more.err)
+            self.assertRegex(more.err, r"numeric plan \w+ -> \w+ ")
+            self.assertNotIn("other rounding", self.resumed(self.path(dtype), "--steps", 4).err)
+
+    def test_the_default_dtype_is_what_the_doctor_says(self):
+        said = re.search(r"--dtype is (\w+) unless given", self.succeeds("doctor").out)[1]
+        self.assertEqual(self.succeeds("plan", *TINY, "--json").json["dtype"], said)
+
     def test_only_the_newest_checkpoints_are_kept_and_all_are_whole(self):
         self.train("--steps", 5, "--save-every", 1, "--keep", 2, "--save", self.path("run"))
         self.assertEqual(sorted(n for n in os.listdir(self.path("run")) if n.startswith("step")), ["step-4", "step-5"])
