@@ -1,0 +1,119 @@
+/* Causal attention, forward and backward, against the matrix product's rate: only scores below the
+ * diagonal count as work, 14 D flops each, so what blocks on the diagonal, softmax and packing cost
+ * is what is missing to the ceiling.
+ *
+ *     bench_attention [threads, default 1] */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/pool.h"
+#include "base/rng.h"
+#include "benchmarks/measure.h"
+#include "cohobate/engine.h"
+#include "kernels/kernels.h"
+
+/* The ceiling: a product of this many rows and columns, as deep as the work asks for. */
+enum { PRODUCT_SIDE = 1024 };
+
+typedef struct problem {
+    coh_pool *pool;
+    coh_attention attention;
+    coh_matmul product;
+} problem;
+
+static void ours(void *argument)
+{
+    const problem *p = argument;
+    coh_kernel_attention(p->pool, &p->attention);
+    coh_kernel_attention_backward(p->pool, &p->attention);
+}
+
+static void product(void *argument)
+{
+    const problem *p = argument;
+    coh_kernel_matmul(p->pool, &p->product);
+}
+
+/* Uniform in (-1, 1), in bf16 cut off. */
+static void *random_tensor(coh_dtype dtype, int64_t elements, uint64_t seed)
+{
+    float *x = malloc((size_t)elements * sizeof(float));
+    if (x == NULL)
+        exit(1);
+    for (int64_t i = 0; i < elements; i++) {
+        union {
+            float value;
+            uint32_t bits;
+        } u = { (float)(2.0 * coh_rng_uniform(seed, 0, (uint64_t)i) - 1.0) };
+        if (dtype == COH_DTYPE_BF16)
+            ((uint16_t *)x)[i] = (uint16_t)(u.bits >> 16);
+        else
+            x[i] = u.value;
+    }
+    return x;
+}
+
+static void run(coh_pool *pool, coh_dtype dtype, int64_t B, int64_t T, int64_t H, int64_t D)
+{
+    const int64_t rows = B * T * H * D;
+    const double flops = 14.0 * (double)D * (double)(B * H) * (double)T * (double)(T + 1) / 2.0;
+    const int64_t depth = (int64_t)(flops / (2.0 * PRODUCT_SIDE * PRODUCT_SIDE) + 0.5);
+    char shape[64];
+    measure_result result;
+    problem p = { .pool = pool };
+    p.attention = (coh_attention){
+        .B = B,
+        .T = T,
+        .H = H,
+        .D = D,
+        .dtype = dtype,
+        .qkv = random_tensor(dtype, 3 * rows, 1),
+        .y = random_tensor(dtype, rows, 2),
+        .lse = random_tensor(COH_DTYPE_F32, B * H * T, 3),
+        .dy = random_tensor(dtype, rows, 4),
+        .dqkv = random_tensor(dtype, 3 * rows, 5),
+        .scratch = random_tensor(COH_DTYPE_F32, coh_kernel_attention_scratch(B, T, H, D), 6),
+    };
+    p.product = (coh_matmul){
+        .layout = COH_MATMUL_NT,
+        .dtype = dtype,
+        .c_dtype = dtype,
+        .rows = PRODUCT_SIDE,
+        .columns = PRODUCT_SIDE,
+        .depth = depth,
+        .a = random_tensor(dtype, PRODUCT_SIDE * depth, 7),
+        .b = random_tensor(dtype, PRODUCT_SIDE * depth, 8),
+        .c = random_tensor(dtype, PRODUCT_SIDE * PRODUCT_SIDE, 9),
+        .a_stride = depth,
+        .b_stride = depth,
+        .c_stride = PRODUCT_SIDE,
+    };
+    measure_pairs(ours, product, &p, &result);
+    snprintf(shape, sizeof(shape), "%s B%d T%d H%d D%d", dtype == COH_DTYPE_BF16 ? "bf16" : "f32",
+             (int)B, (int)T, (int)H, (int)D);
+    measure_print("attention", shape, flops * 1e-9, "GFLOP", &result);
+    const void *memory[] = { p.attention.qkv, p.attention.y,    p.attention.lse,
+                             p.attention.dy,  p.attention.dqkv, p.attention.scratch,
+                             p.product.a,     p.product.b,      p.product.c };
+    for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
+        free((void *)memory[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static const int64_t tokens[] = { 64, 256, 1024 };
+    const int thread_count = argc > 1 ? atoi(argv[1]) : 1;
+    coh_pool *pool = NULL;
+    coh_kernels_start();
+    if (coh_pool_create(thread_count, &pool) != COH_OK)
+        return 1;
+    fprintf(stderr, "%d threads, %s\n", thread_count, coh_kernel_path());
+    for (int dtype = 0; dtype < 2; dtype++) /* GPT-2's heads, 4,096 tokens of one layer */
+        for (int i = 0; i < 3; i++)
+            run(pool, dtype == 0 ? COH_DTYPE_F32 : COH_DTYPE_BF16, 4096 / tokens[i], tokens[i], 12,
+                64);
+    run(pool, COH_DTYPE_F32, 4, 256, 6, 80);
+    run(pool, COH_DTYPE_BF16, 4, 256, 6, 80);
+    coh_pool_destroy(pool);
+    return 0;
+}
