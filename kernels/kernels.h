@@ -165,7 +165,7 @@ int64_t coh_kernel_gelu_partials(int64_t N, int64_t O);
 /* ---- attention ---- */
 
 /* Causal attention over qkv [B,T,3C] (q, then k, then v; head h is channels h*D .. h*D+D of each,
- * D <= COH_HEAD_WIDTH_MOST). Blocks of scores live on the stack: up to half a MiB. */
+ * D <= COH_HEAD_WIDTH_MOST). Blocks live on the stack: up to 640 KiB. */
 #define COH_HEAD_WIDTH_MOST 512
 typedef struct coh_attention {
     int64_t B, T, H, D;

@@ -11,9 +11,9 @@
  *
  *            keys 0      128     256
  *   queries 0 |\
- *          64 |##\                 a piece of forward: a block of queries of one head, passing over
+ *             |##\                 a piece of forward: a block of queries of one head, passing over
  *         128 |####\               blocks of keys up to the diagonal
- *         192 |######\             a piece of backward: some blocks of keys of one head, each
+ *             |######\             a piece of backward: some blocks of keys of one head, each
  *         256 |#######|\           passing over the blocks of queries from the diagonal on
  *
  * dk and dv of a block of keys are then sums in one place. dq of a query is a sum over pieces: each

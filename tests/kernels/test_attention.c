@@ -35,7 +35,7 @@ static const shape shapes[] = {
     { "a lane more", 2, 17, 1, 17 },
     { "below two vectors", 1, 31, 3, 31 },
     { "above two vectors", 1, 33, 1, 33 },
-    { "a block of queries but one", 1, 63, 2, 64 },
+    { "a vector less than a block", 1, 63, 2, 64 },
     { "a block of queries, GPT-2's width", 2, 64, 3, 64 },
     { "a query more", 1, 65, 2, 64 },
     { "a block of keys but one, 48 wide", 1, 127, 2, 48 },

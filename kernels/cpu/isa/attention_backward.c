@@ -19,14 +19,15 @@ typedef struct backward_block {
     float lse[COH_ATTENTION_QUERIES]; /* in powers of two */
     float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
     float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, likewise */
+    float dq_here[COH_ATTENTION_WORDS];                     /* dq of heads that fit */
     float dk[COH_ATTENTION_WORDS], dv[COH_ATTENTION_WORDS]; /* [key][width] */
     word k_rows[COH_ATTENTION_WORDS], v_rows[COH_ATTENTION_WORDS];
-    word q_rows[COH_ATTENTION_WORDS], dy_rows[COH_ATTENTION_WORDS];
+    word q_rows[COH_ATTENTION_WORDS], dy_rows[COH_ATTENTION_WORDS], y_rows[COH_ATTENTION_WORDS];
     word q_across[COH_ATTENTION_WORDS], dy_across[COH_ATTENTION_WORDS];
     word k_pairs[COH_ATTENTION_WORDS], q_pairs[COH_ATTENTION_WORDS], dy_pairs[COH_ATTENTION_WORDS];
     const word *k_deep, *q_deep, *dy_deep;
-    word p_rows[COH_ATTENTION_WORDS], ds_rows[COH_ATTENTION_WORDS]; /* [key][query words] */
-    word ds_pairs[COH_ATTENTION_WORDS]; /* [key words][query]; of floats, ds_rows are it */
+    word p_rows[COH_ATTENTION_SCORES], ds_rows[COH_ATTENTION_SCORES]; /* [key][query words] */
+    word ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; of floats, ds_rows are it */
 } __attribute__((aligned(64))) backward_block;
 
 /* The first query of the tile, a multiple of sixteen, that may see key j of the block. */
@@ -49,7 +50,7 @@ static void score(const backward_block *t, float *to, const word *rows, const wo
                                     .b = across + first,
                                     .b_stride = t->one.queries,
                                     .c = to + first,
-                                    .c_stride = COH_ATTENTION_QUERIES };
+                                    .c_stride = t->one.queries };
     block_multiply(&product);
 }
 
@@ -65,7 +66,7 @@ LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, 
     const vector mean = vector_load(t->mean_gradients + t->q0 + c);
     weights w;
     for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
-        const int64_t from = (at + e) * COH_ATTENTION_QUERIES + c;
+        const int64_t from = (at + e) * t->one.queries + c;
         w.p[e] = vector_exp2(
             vector_multiply_add(vector_load(t->scores + from), scale, vector_all(0.0f) - lse));
         w.ds[e] = w.p[e] * (vector_load(t->gradients + from) - mean);
@@ -169,6 +170,10 @@ static void load_queries(backward_block *t)
     block_across(t->dy_across, one->queries, t->dy_rows, t->lanes, one->words);
     t->q_deep = block_deep(t->q_pairs, t->q_rows, t->lanes, one->words, one->width);
     t->dy_deep = block_deep(t->dy_pairs, t->dy_rows, t->lanes, one->words, one->width);
+    if (t->k0 == t->part_k0) {
+        head_rows(one, t->y_rows, t->lanes, one->y, one->C, t->q0, t->rows);
+        block_dots(t->mean_gradients + t->q0, t->y_rows, t->dy_rows, t->lanes, one->words);
+    }
     for (int64_t r = 0; r < t->lanes; r++)
         t->lse[r] = r < t->rows ? one->lse[t->q0 + r] * LOG2_E : 0.0f;
 }
@@ -211,19 +216,6 @@ static void run_keys(backward_block *t)
     }
 }
 
-/* D_i of all queries that see a key of the part. */
-static void find_means(backward_block *t)
-{
-    const head *one = &t->one;
-    for (t->q0 = t->part_k0 / one->queries * one->queries; t->q0 < one->T; t->q0 += one->queries) {
-        t->rows = smaller(one->queries, one->T - t->q0);
-        t->lanes = block_round(t->rows, 16);
-        head_rows(one, t->q_rows, t->lanes, one->y, one->C, t->q0, t->rows);
-        head_rows(one, t->dy_rows, t->lanes, one->dy, one->C, t->q0, t->rows);
-        block_dots(t->mean_gradients + t->q0, t->q_rows, t->dy_rows, t->lanes, one->words);
-    }
-}
-
 void attention_backward(const coh_attention *attention, int64_t index)
 {
     const coh_attention_cut cut = coh_attention_cut_of(attention);
@@ -231,8 +223,9 @@ void attention_backward(const coh_attention *attention, int64_t index)
     t.one = head_at(attention, index / cut.parts);
     t.dq = attention->scratch + index * cut.scratch;
     t.mean_gradients = t.dq + cut.scratch / (t.one.width + 1) * t.one.width;
+    if (cut.parts == 1 && t.mean_gradients - t.dq <= COH_ATTENTION_WORDS)
+        t.dq = t.dq_here;
     t.part_k0 = coh_attention_part_begin(&cut, index % cut.parts) * cut.keys;
-    find_means(&t);
     const int64_t end = coh_attention_part_begin(&cut, index % cut.parts + 1) * cut.keys;
     for (t.k0 = t.part_k0; t.k0 < smaller(end, t.one.T); t.k0 += t.one.keys)
         run_keys(&t);

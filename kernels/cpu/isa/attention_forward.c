@@ -14,8 +14,8 @@ typedef struct forward_block {
     word q_across[COH_ATTENTION_WORDS]; /* [depth][query] */
     word k_rows[COH_ATTENTION_WORDS];   /* [key][words] */
     word v_deep[COH_ATTENTION_WORDS];   /* [key words][width] */
-    float scores[COH_ATTENTION_WORDS];  /* [key][query] */
-    word weights[COH_ATTENTION_WORDS];  /* [key words][query] */
+    float scores[COH_ATTENTION_SCORES]; /* [key][query] */
+    word weights[COH_ATTENTION_SCORES]; /* [key words][query] */
 } __attribute__((aligned(64))) forward_block;
 
 /* scores = k q^T, twelve keys at a time, from the first sixteen queries on that may see them. */

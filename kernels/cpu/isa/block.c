@@ -49,16 +49,22 @@ LANES_INLINE vector multiply_add(vector sum, vector a, vector b)
 #endif
 #define BLOCK_VECTORS 2
 
-LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int vectors, vector *sums)
+/* `into` and the numbers of rows and vectors are constants. */
+LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int rows, int vectors,
+                           vector sums[BLOCK_ROWS][BLOCK_VECTORS], block_into into)
 {
-    for (int v = 0; v < vectors; v++) {
-        float *c = p->c + i * p->c_stride + j + v * COH_VECTOR_FLOATS;
-        if (p->into == BLOCK_ADD)
-            sums[v] += vector_load(c);
-        else if (p->into == BLOCK_SHRINK)
-            sums[v] += vector_all(p->factors[i]) * vector_load(c);
-        vector_store(c, sums[v]);
-    }
+    const int64_t stride = p->c_stride;
+    float *c = p->c + i * stride + j;
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++, c += stride)
+        for (int v = 0; v < vectors; v++) {
+            float *to = c + v * COH_VECTOR_FLOATS;
+            if (into == BLOCK_ADD)
+                sums[r][v] += vector_load(to);
+            else if (into == BLOCK_SHRINK)
+                sums[r][v] += vector_all(p->factors[i + r]) * vector_load(to);
+            vector_store(to, sums[r][v]);
+        }
 }
 
 LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, int rows,
@@ -78,9 +84,12 @@ LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, i
                 sums[r][v] = multiply_add(sums[r][v], left, right[v]);
         }
     }
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++)
-        put_sums(p, i + r, j, vectors, sums[r]);
+    if (p->into == BLOCK_SET)
+        put_sums(p, i, j, rows, vectors, sums, BLOCK_SET);
+    else if (p->into == BLOCK_ADD)
+        put_sums(p, i, j, rows, vectors, sums, BLOCK_ADD);
+    else
+        put_sums(p, i, j, rows, vectors, sums, BLOCK_SHRINK);
 }
 
 /* All columns of `rows` rows, a constant. */
