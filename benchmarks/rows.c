@@ -23,7 +23,7 @@ typedef struct tensors {
     char *table, *dtable;            /* [ROWS_OF_TABLE, C] */
     char *weight, *dweight, *dbias;  /* [N]: the first C or T x C are used */
     float *mean, *rstd, *partials;   /* [N], [N] */
-    int32_t *tokens;                 /* [N] */
+    int32_t *tokens, *order;         /* [N], and scratch to sort them */
     size_t read_bytes, copied_bytes; /* of the roof: only read, and read and written */
     _Atomic uint64_t sum;
 } tensors;
@@ -50,7 +50,12 @@ static coh_norm norm_of(const tensors *t)
 static coh_embedding embedding_of(const tensors *t)
 {
     return (coh_embedding){
-        .N = N, .C = C, .row_end = ROWS_OF_TABLE, .tokens = t->tokens, .dtype = t->dtype
+        .N = N,
+        .C = C,
+        .row_end = ROWS_OF_TABLE,
+        .tokens = t->tokens,
+        .dtype = t->dtype,
+        .order = t->order,
     };
 }
 
@@ -194,8 +199,9 @@ static int make(tensors *t)
     t->rstd = calloc(N, sizeof(float));
     t->partials = malloc((size_t)coh_kernel_norm_partials(N, C) * sizeof(float));
     t->tokens = malloc(N * sizeof(int32_t));
+    t->order = malloc((size_t)coh_kernel_embedding_order(N) * sizeof(int32_t));
     if (!t->x || !t->y || !t->dy || !t->dx || !t->table || !t->dtable || !t->weight ||
-        !t->dweight || !t->dbias || !t->mean || !t->rstd || !t->partials || !t->tokens)
+        !t->dweight || !t->dbias || !t->mean || !t->rstd || !t->partials || !t->tokens || !t->order)
         return 1;
     for (int i = 0; i < N; i++)
         t->tokens[i] = (int32_t)((uint32_t)i * 2654435761u % ROWS_OF_TABLE);

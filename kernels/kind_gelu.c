@@ -37,7 +37,7 @@ const coh_op_kind coh_kind_gelu = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
     .name = "cohobate.gelu",
-    .revision = 1,
+    .revision = 2,
     .input_count = 1,
     .output_count = 1,
     .backward_reads = { .inputs = 1u },

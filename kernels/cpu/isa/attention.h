@@ -115,18 +115,6 @@ LANES_INLINE void vector_store(float *to, vector a)
     memcpy(to, &a, sizeof(a));
 }
 
-/* The larger; b where either is NaN. */
-LANES_INLINE vector vector_larger(vector a, vector b)
-{
-#if defined(__AVX512F__)
-    return _mm512_max_ps(a, b);
-#elif defined(__AVX__)
-    return _mm256_max_ps(a, b);
-#else
-    return vector_select((vector_bits)(a > b), a, b);
-#endif
-}
-
 LANES_INLINE vector vector_multiply_add(vector a, vector b, vector c)
 {
 #if defined(__AVX512F__)

@@ -13,36 +13,14 @@
 #include <stdint.h>
 #include <string.h>
 
-#define COH_LANES 16
+#include "kernels/cpu/isa/vector.h"
 
-#if defined(__AVX512F__)
-#define COH_VECTOR_FLOATS 16
-#elif defined(__AVX__)
-#define COH_VECTOR_FLOATS 8
-#else
-#define COH_VECTOR_FLOATS 4
-#endif
+#define COH_LANES   16
 #define COH_VECTORS (COH_LANES / COH_VECTOR_FLOATS)
 
-typedef float vector __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
-typedef uint32_t vector_bits __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
-typedef uint16_t vector_halves __attribute__((vector_size(COH_VECTOR_FLOATS * 2)));
 typedef struct lanes {
     vector part[COH_VECTORS];
 } lanes;
-
-#define LANES_INLINE static inline __attribute__((always_inline, unused))
-
-LANES_INLINE vector vector_all(float value)
-{
-    return value - (vector){ 0 };
-}
-
-/* mask ? a : b, lane by lane; a mask lane is all ones or all zeros. */
-LANES_INLINE vector vector_select(vector_bits mask, vector a, vector b)
-{
-    return (vector)((mask & (vector_bits)a) | (~mask & (vector_bits)b));
-}
 
 LANES_INLINE lanes lanes_all(float value)
 {
@@ -96,7 +74,7 @@ LANES_INLINE lanes lanes_widen(const uint16_t *from)
     for (int k = 0; k < COH_VECTORS; k++) {
         vector_halves half;
         memcpy(&half, from + k * COH_VECTOR_FLOATS, sizeof(half));
-        out.part[k] = (vector)(__builtin_convertvector(half, vector_bits) << 16);
+        out.part[k] = (vector)(vector_widen(half) << 16);
     }
     return out;
 }
@@ -108,10 +86,8 @@ LANES_INLINE void lanes_narrow(uint16_t *to, lanes a)
 {
     for (int k = 0; k < COH_VECTORS; k++) {
         vector_bits bits = (vector_bits)a.part[k];
-        vector_bits rounded = bits + 0x7fffu + (bits >> 16 & 1u);
-        vector_bits is_nan = (vector_bits)(a.part[k] != a.part[k]);
-        rounded = (is_nan & (bits | 0x400000u)) | (~is_nan & rounded);
-        vector_halves half = __builtin_convertvector(rounded >> 16, vector_halves);
+        vector_bits rounded = vector_quiet(a.part[k], bits + 0x7fffu + (bits >> 16 & 1u));
+        vector_halves half = vector_narrow(rounded >> 16);
         memcpy(to + k * COH_VECTOR_FLOATS, &half, sizeof(half));
     }
 }
@@ -125,9 +101,9 @@ LANES_INLINE lanes lanes_join(const uint16_t *high, const uint16_t *low)
         vector_halves upper, lower;
         memcpy(&upper, high + k * COH_VECTOR_FLOATS, sizeof(upper));
         memcpy(&lower, low + k * COH_VECTOR_FLOATS, sizeof(lower));
-        vector_bits rest = __builtin_convertvector(lower, vector_bits);
+        vector_bits rest = vector_widen(lower);
         rest -= (rest & 0x8000u) << 1;
-        out.part[k] = (vector)((__builtin_convertvector(upper, vector_bits) << 16) + rest);
+        out.part[k] = (vector)((vector_widen(upper) << 16) + rest);
     }
     return out;
 }
@@ -136,8 +112,8 @@ LANES_INLINE void lanes_split(uint16_t *high, uint16_t *low, lanes a)
 {
     for (int k = 0; k < COH_VECTORS; k++) {
         vector_bits bits = (vector_bits)a.part[k];
-        vector_halves upper = __builtin_convertvector((bits + 0x8000u) >> 16, vector_halves);
-        vector_halves lower = __builtin_convertvector(bits & 0xffffu, vector_halves);
+        vector_halves upper = vector_narrow((bits + 0x8000u) >> 16);
+        vector_halves lower = vector_narrow(bits);
         memcpy(high + k * COH_VECTOR_FLOATS, &upper, sizeof(upper));
         memcpy(low + k * COH_VECTOR_FLOATS, &lower, sizeof(lower));
     }
@@ -159,8 +135,8 @@ LANES_BINARY(lanes_subtract, a - b)
 LANES_BINARY(lanes_multiply, a *b)
 LANES_BINARY(lanes_divide, a / b)
 /* The larger; b where either is NaN. */
-LANES_BINARY(lanes_larger, vector_select((vector_bits)(a > b), a, b))
-LANES_BINARY(lanes_smaller, vector_select((vector_bits)(a < b), a, b))
+LANES_BINARY(lanes_larger, vector_larger(a, b))
+LANES_BINARY(lanes_smaller, vector_smaller(a, b))
 
 /* ((0+8)+(4+12)) + ... : halves added to halves. */
 LANES_INLINE float lanes_sum(lanes a)
@@ -193,15 +169,10 @@ LANES_INLINE lanes lanes_root(lanes a)
 /* exp(x) = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2 (Cody and Waite 1980: ln 2 in two parts, n
  * times the first exact). e^r = 1 + r + r^2 q(r), q of degree 4 through the Chebyshev points of
  * the interval: 1.1e-8 from e^r, so rounding dominates. Relative error below 3 * 2^-24 (tested).
- * Below -87 it gives 0, above 88 e^88: what softmax and the logistic function
- * need. NaN stays NaN. */
-LANES_INLINE vector vector_exp(vector x)
+ * For -87 <= x <= 88; NaN stays NaN. */
+LANES_INLINE vector vector_exp_within(vector x)
 {
-    const vector lowest = vector_all(-87.0f), highest = vector_all(88.0f);
     const vector round_shift = vector_all(0x1.8p23f);
-    vector_bits is_low = (vector_bits)(x < lowest);
-    x = vector_select(is_low, lowest, x);
-    x = vector_select((vector_bits)(x > highest), highest, x);
     vector shifted = x * vector_all(0x1.715476p+0f) + round_shift;
     vector n = shifted - round_shift;
     vector r = (x - n * vector_all(0x1.62e4p-1f)) - n * vector_all(0x1.7f7d1cp-20f);
@@ -212,8 +183,15 @@ LANES_INLINE vector vector_exp(vector x)
     q = q * r + vector_all(0.5f);
     vector power = (r * r) * q + r + vector_all(1.0f);
     vector_bits exponent = (vector_bits)shifted - (vector_bits)round_shift + 127u;
-    vector scaled = power * (vector)(exponent << 23);
-    return (vector)(~is_low & (vector_bits)scaled);
+    return power * (vector)(exponent << 23);
+}
+
+/* Below -87 it gives 0, above 88 e^88: what softmax needs. */
+LANES_INLINE vector vector_exp(vector x)
+{
+    const vector lowest = vector_all(-87.0f), highest = vector_all(88.0f);
+    const vector held = vector_smaller(highest, vector_larger(lowest, x));
+    return vector_zero_below(x, lowest, vector_exp_within(held));
 }
 
 LANES_INLINE lanes lanes_exp(lanes x)

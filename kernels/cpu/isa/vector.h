@@ -1,0 +1,153 @@
+/* vector.h - one register of floats, and the few operations on it that the compiler's vector types
+ * cannot say, or say at a price: each is written out for the instruction sets where that was
+ * measured to matter (bf16 rows ran at half of their speed), and generally for the others. All give
+ * the same bits.
+ *
+ * Included only by the files that are compiled once per instruction set. */
+#ifndef COH_KERNELS_CPU_ISA_VECTOR_H
+#define COH_KERNELS_CPU_ISA_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define COH_VECTOR_FLOATS 16
+#elif defined(__AVX2__)
+#define COH_VECTOR_FLOATS 8
+#else
+#define COH_VECTOR_FLOATS 4
+#endif
+
+typedef float vector __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
+typedef uint32_t vector_bits __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
+typedef uint16_t vector_halves __attribute__((vector_size(COH_VECTOR_FLOATS * 2)));
+
+#define LANES_INLINE static inline __attribute__((always_inline, unused))
+
+LANES_INLINE vector vector_all(float value)
+{
+    return value - (vector){ 0 };
+}
+
+/* mask ? a : b, lane by lane; a mask lane is all ones or all zeros. */
+LANES_INLINE vector vector_select(vector_bits mask, vector a, vector b)
+{
+    return (vector)((mask & (vector_bits)a) | (~mask & (vector_bits)b));
+}
+
+/* larger: a > b ? a : b, smaller: a < b ? a : b, so b where either is NaN.
+ * zero_below: x < bound ? 0 : value.
+ * widen, narrow: 16 bits to and from the lower half of 32; the upper half is cut off.
+ * quiet: bits as they are, or where x is NaN x's own with the bit set that makes it quiet. */
+#if defined(__AVX512F__)
+
+LANES_INLINE vector vector_larger(vector a, vector b)
+{
+    return (vector)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+LANES_INLINE vector vector_smaller(vector a, vector b)
+{
+    return (vector)_mm512_min_ps((__m512)a, (__m512)b);
+}
+
+LANES_INLINE vector vector_zero_below(vector x, vector bound, vector value)
+{
+    const __mmask16 kept = _mm512_cmp_ps_mask((__m512)x, (__m512)bound, _CMP_NLT_UQ);
+    return (vector)_mm512_maskz_mov_ps(kept, (__m512)value);
+}
+
+LANES_INLINE vector_bits vector_widen(vector_halves half)
+{
+    return (vector_bits)_mm512_cvtepu16_epi32((__m256i)half);
+}
+
+LANES_INLINE vector_halves vector_narrow(vector_bits bits)
+{
+    return (vector_halves)_mm512_cvtepi32_epi16((__m512i)bits);
+}
+
+LANES_INLINE vector_bits vector_quiet(vector x, vector_bits bits)
+{
+    const __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    return (vector_bits)_mm512_mask_or_epi32((__m512i)bits, is_nan, (__m512i)x,
+                                             _mm512_set1_epi32(0x400000));
+}
+
+#else
+
+#if defined(__AVX2__)
+
+LANES_INLINE vector vector_larger(vector a, vector b)
+{
+    return (vector)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+LANES_INLINE vector vector_smaller(vector a, vector b)
+{
+    return (vector)_mm256_min_ps((__m256)a, (__m256)b);
+}
+
+LANES_INLINE vector_bits vector_widen(vector_halves half)
+{
+    return (vector_bits)_mm256_cvtepu16_epi32((__m128i)half);
+}
+
+/* Packing saturates, so the upper half goes first; it works in 128-bit halves. */
+LANES_INLINE vector_halves vector_narrow(vector_bits bits)
+{
+    const __m256i low = (__m256i)(bits & 0xffffu);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0xd8);
+    return (vector_halves)_mm256_castsi256_si128(packed);
+}
+
+#else
+
+LANES_INLINE vector vector_larger(vector a, vector b)
+{
+#if defined(__SSE2__)
+    return (vector)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return vector_select((vector_bits)(a > b), a, b);
+#endif
+}
+
+LANES_INLINE vector vector_smaller(vector a, vector b)
+{
+#if defined(__SSE2__)
+    return (vector)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    return vector_select((vector_bits)(a < b), a, b);
+#endif
+}
+
+LANES_INLINE vector_bits vector_widen(vector_halves half)
+{
+    return __builtin_convertvector(half, vector_bits);
+}
+
+LANES_INLINE vector_halves vector_narrow(vector_bits bits)
+{
+    return __builtin_convertvector(bits, vector_halves);
+}
+
+#endif
+
+LANES_INLINE vector vector_zero_below(vector x, vector bound, vector value)
+{
+    return (vector)(~(vector_bits)(x < bound) & (vector_bits)value);
+}
+
+LANES_INLINE vector_bits vector_quiet(vector x, vector_bits bits)
+{
+    const vector_bits is_nan = (vector_bits)(x != x);
+    return (is_nan & ((vector_bits)x | 0x400000u)) | (~is_nan & bits);
+}
+
+#endif
+
+#endif
