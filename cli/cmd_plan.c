@@ -142,12 +142,12 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
         printf(", \"%s_link_bytes\": %" PRIu64, shares[i].key, shares[i].bytes);
     printf(", \"parameter_bytes\": %" PRIu64 ", \"stream_bytes\": %" PRIu64
            ", \"line_count\": %u, \"program_count\": %u, \"verified_lines\": %d"
-           ", \"chunk_bytes\": %" PRIu64 ", \"recomputes\": %d, \"row_passes\": %d"
+           ", \"chunk_bytes\": %" PRIu64 ", \"recomputes\": %d, \"caches\": %d, \"row_passes\": %d"
            ", \"disk_bytes_written\": %.17g, \"numeric_fingerprint\": \"%016" PRIx64
            "\", \"program_hash\": \"%016" PRIx64 "\"",
            summary->parameter_bytes, summary->stream_bytes, summary->line_count,
            summary->program_count, summary->verified_lines, summary->chunk_bytes,
-           summary->recomputes, summary->row_passes, summary->disk_bytes_written,
+           summary->recomputes, summary->caches, summary->row_passes, summary->disk_bytes_written,
            summary->numeric_fingerprint, summary->program_hash);
     CLI_TRY(print_operators_json(job->plan));
     printf("}\n");

@@ -302,8 +302,8 @@ void cli_job_describe(const cli_job *job, cli_line *line)
     describe_time(job, line);
     cli_line_add(line,
                  "plan:   %u lines in the step, chunks of %" PRIu64
-                 " KiB, %d blocks recomputed; numeric plan %016" PRIx64 ", program %016" PRIx64
-                 "\n",
+                 " KiB, %d blocks recomputed, %d operators with a cache; numeric plan %016" PRIx64
+                 ", program %016" PRIx64 "\n",
                  job->summary.line_count, job->summary.chunk_bytes / 1024, job->summary.recomputes,
-                 job->summary.numeric_fingerprint, job->summary.program_hash);
+                 job->summary.caches, job->summary.numeric_fingerprint, job->summary.program_hash);
 }
