@@ -8,7 +8,7 @@
 typedef struct cut {
     const coh_matmul *matmul;
     coh_product product;
-    int64_t tile_rows, tile_columns, column_tiles;
+    int64_t tile_rows, tile_columns, row_tiles, column_tiles;
 } cut;
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -16,13 +16,12 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* `length` in equal parts of at most `most`, each a multiple of 16 (a register of columns, a
- * BLAS kernel's rows) but the last. */
-static int64_t even_part(int64_t length, int64_t most)
+/* `length` in equal parts of at most `most`, each a multiple of `step` but the last. */
+static int64_t even_part(int64_t length, int64_t most, int64_t step)
 {
     int64_t parts = (length + most - 1) / most;
     int64_t part = (length + parts - 1) / parts;
-    return (part + 15) / 16 * 16;
+    return (part + step - 1) / step * step;
 }
 
 /* Element `index` of a tensor that may not be there. */
@@ -53,8 +52,7 @@ static void run_tile(void *argument, int64_t index)
         .c_stride = m->c_stride,
         .a_transposed = a_transposed,
         .b_transposed = b_transposed,
-        .alpha = 1.0f,
-        .beta = m->adds ? 1.0f : 0.0f,
+        .adds = m->adds,
         .c = (void *)element(m->c, m->c_dtype, at),
         .bias = m->adds ? NULL : element(m->bias, m->dtype, j),
         .residual = m->adds ? NULL : element(m->residual, m->dtype, at),
@@ -63,35 +61,51 @@ static void run_tile(void *argument, int64_t index)
     coh_tile_run_by(tiles->product, &tile);
 }
 
-/* Largest tile for a product of this size. BLAS packs its operands anew for each tile: 192 x 384
- * keeps 87 % or more of the rate of one undivided call (64 x 256 lost 20 %), and two threads stay
- * busy to the end; smaller products get smaller tiles (85 % or more) so that there are at least
- * four. Measured in one thread at 384..3072, in CPU time, on a busy machine. */
-static void choose_tile(const coh_matmul *matmul, int64_t *out_rows, int64_t *out_columns)
+typedef struct tile_size {
+    int64_t rows, columns;
+} tile_size;
+
+/* Panels read rows of a where they are, many times, and pack b anew for each tile: tall tiles, as
+ * long as a's part of one block of depth fits the second-level cache. Width costs nothing. */
+static const tile_size of_panels[] = { { 512, 192 }, { 512, 96 }, { 256, 96 },
+                                       { 128, 96 },  { 128, 64 }, { 64, 64 } };
+/* A transposed a is packed as well, 192 rows at a time: width pays for that. */
+static const tile_size of_transposed[] = { { 192, 768 }, { 192, 384 }, { 192, 192 },
+                                           { 96, 192 },  { 96, 96 },   { 48, 96 } };
+/* A library packs both: 192 x 384 keeps 87 % or more of OpenBLAS's rate. */
+static const tile_size of_libraries[] = { { 192, 384 }, { 192, 192 }, { 64, 96 } };
+
+/* Tiles that a product should have at least: two threads then end together, sixteen have work. Of
+ * fewer than TILE_WORK multiplications (about 10 us) a tile is not worth cutting. */
+#define TILES_LEAST 16
+#define TILE_WORK   (1 << 20)
+
+static void choose_tile(cut *tiles)
 {
-    const int64_t elements = matmul->rows * matmul->columns;
-    if (elements >= 8 * 192 * 384) {
-        *out_rows = 192;
-        *out_columns = 384;
-    } else if (elements >= 4 * 192 * 192) {
-        *out_rows = 192;
-        *out_columns = 192;
-    } else {
-        *out_rows = 64;
-        *out_columns = 96;
+    const coh_matmul *m = tiles->matmul;
+    const int is_library = tiles->product != COH_PRODUCT_PANELS;
+    const int transposed = m->layout == COH_MATMUL_TN;
+    const tile_size *sizes = is_library ? of_libraries : transposed ? of_transposed : of_panels;
+    const int count = is_library ? 3 : 6;
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && sizes[i].rows * sizes[i].columns * m->depth < TILE_WORK)
+            return;
+        tiles->tile_rows = even_part(m->rows, sizes[i].rows, 4);
+        tiles->tile_columns = even_part(m->columns, sizes[i].columns, 32);
+        tiles->column_tiles = (m->columns + tiles->tile_columns - 1) / tiles->tile_columns;
+        tiles->row_tiles = (m->rows + tiles->tile_rows - 1) / tiles->tile_rows;
+        if (tiles->row_tiles * tiles->column_tiles >= TILES_LEAST)
+            return;
     }
 }
 
 void coh_kernel_matmul_by(void *queue, const coh_matmul *matmul, coh_product product)
 {
-    cut tiles = { .matmul = matmul, .product = product };
-    int64_t most_rows, most_columns;
-    choose_tile(matmul, &most_rows, &most_columns);
-    tiles.tile_rows = even_part(matmul->rows, most_rows);
-    tiles.tile_columns = even_part(matmul->columns, most_columns);
-    tiles.column_tiles = (matmul->columns + tiles.tile_columns - 1) / tiles.tile_columns;
-    int64_t row_tiles = (matmul->rows + tiles.tile_rows - 1) / tiles.tile_rows;
-    coh_parallel(queue, row_tiles * tiles.column_tiles, run_tile, &tiles);
+    cut tiles = { .matmul = matmul,
+                  .product = product == COH_PRODUCT_DEFAULT ? coh_product_default(matmul->dtype)
+                                                            : product };
+    choose_tile(&tiles);
+    coh_parallel(queue, tiles.row_tiles * tiles.column_tiles, run_tile, &tiles);
 }
 
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul)

@@ -76,20 +76,20 @@ static void begin_sum(const coh_tile *t)
     }
 }
 
-static void multiply(const coh_tile *tile, float beta)
+static void multiply(const coh_tile *tile, int adds)
 {
     if (may_allocate(tile)) {
         coh_tile plain = *tile;
-        plain.beta = beta;
+        plain.adds = adds;
         plain.bias = plain.residual = plain.gelu = NULL;
         coh_panel_run_plain(&plain);
         return;
     }
     cblas_sgemm(CblasRowMajor, tile->a_transposed ? CblasTrans : CblasNoTrans,
                 tile->b_transposed ? CblasTrans : CblasNoTrans, (blasint)tile->rows,
-                (blasint)tile->columns, (blasint)tile->depth, tile->alpha, tile->a,
-                (blasint)tile->a_stride, tile->b, (blasint)tile->b_stride, beta, tile->c,
-                (blasint)tile->c_stride);
+                (blasint)tile->columns, (blasint)tile->depth, 1.0f, tile->a,
+                (blasint)tile->a_stride, tile->b, (blasint)tile->b_stride, adds ? 1.0f : 0.0f,
+                tile->c, (blasint)tile->c_stride);
 }
 
 void coh_openblas_run(const coh_tile *tile)
@@ -97,7 +97,7 @@ void coh_openblas_run(const coh_tile *tile)
     const int begins = tile->bias != NULL || tile->residual != NULL;
     if (begins)
         begin_sum(tile);
-    multiply(tile, begins ? 1.0f : tile->beta);
+    multiply(tile, begins || tile->adds);
     for (int64_t i = 0; tile->gelu != NULL && i < tile->rows; i++)
         coh_rows_get()->gelu((float *)tile->gelu + i * tile->c_stride,
                              (const float *)tile->c + i * tile->c_stride, tile->columns);

@@ -9,14 +9,15 @@
  *   |------| |##|     multiplies pairs of bf16 (AVX512_BF16). Without that, bf16 is widened when
  *   +------+ +--+     it is packed, and sums are those of floats.
  *
- * Depth is taken in blocks of at most 512 words, whose sums are added one after the other; inside a
- * block a sum runs in rising depth. So an element's bits depend on the depth alone, not on tiles
- * (up to four rows of x weight^T, which are not packed, excepted: they run in sixteen lanes). avx2
- * and avx512 fuse multiplication and addition and agree; plain rounds twice. bf16 agrees on
- * all three, as the product of two bf16 is exact in f32. Pairs have bits of their own: vdpbf16ps
- * adds two products at a time, rounds to nearest, and takes subnormals for zero.
+ * An element of c is one chain of sums: it begins with bias, residual or c and takes its products
+ * in rising depth, block after block of 768 words. So its bits depend on the depth alone, not on
+ * tiles (up to four rows of x weight^T excepted: nothing is packed for them, and they are summed in
+ * sixteen lanes). avx2 and avx512 fuse multiplication and addition and agree; plain rounds twice.
+ * bf16 agrees on all three, as the product of two bf16 is exact in f32. Pairs have bits of their
+ * own: vdpbf16ps adds one product of a pair after the other, with a rounding each, and takes
+ * subnormals for zero.
  *
- * Scratch is on the stack: about a MiB. */
+ * Scratch is on the stack: 1.2 MiB at most. */
 #ifndef COH_KERNELS_CPU_PANEL_H
 #define COH_KERNELS_CPU_PANEL_H
 

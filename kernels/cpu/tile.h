@@ -10,9 +10,9 @@
 
 #include "kernels/product.h"
 
-/* c = alpha * op(a) op(b) + bias + residual + beta * c, row-major with the given leading
- * dimensions; op transposes where asked. beta is 0 (c is not read) or 1. bias [columns] and
- * residual (laid out as c; may be c) may be NULL. Where gelu is not NULL it gets gelu(c), laid out
+/* c = op(a) op(b) + bias + residual, and with `adds` + c (else c is not read), row-major with the
+ * given leading dimensions; op transposes where asked. bias [columns] and residual (laid out as c;
+ * may be c) may be NULL. Where gelu is not NULL it gets gelu(c), laid out
  * as c. a, b, bias and residual are of `dtype`, c and gelu of `c_dtype`; sums are f32.
  * Dimensions and strides are below 2^31 (infer checks). */
 typedef struct coh_tile {
@@ -21,7 +21,7 @@ typedef struct coh_tile {
     const void *a, *b;
     int64_t a_stride, b_stride, c_stride;
     int32_t a_transposed, b_transposed;
-    float alpha, beta;
+    int32_t adds;
     void *c;
     const void *bias, *residual;
     void *gelu;

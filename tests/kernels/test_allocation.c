@@ -107,8 +107,7 @@ static void no_tile_of_any_size_allocates(void **state)
                           .c_stride = 193,
                           .a_transposed = at / 1000 & 1,
                           .b_transposed = at / 2000 & 1,
-                          .alpha = 1.0f,
-                          .beta = at / 4000 & 1 ? 0.0f : 1.0f };
+                          .adds = at / 4000 & 1 };
         coh_tile_run_by(products[at / 8000], &tile);
     }
     assert_int_equal(atomic_load(&calls) - before, 0);

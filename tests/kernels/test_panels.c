@@ -114,7 +114,6 @@ static coh_tile tile_of(const problem *p)
                        .c_stride = p->c.stride,
                        .a_transposed = p->layout == COH_MATMUL_TN,
                        .b_transposed = p->layout == COH_MATMUL_NT,
-                       .alpha = 1.0f,
                        .c = p->c.data };
 }
 
@@ -127,12 +126,12 @@ static void check(const char *isa, const problem *p, const coh_tile *t, const ma
             for (int64_t k = 0; k < p->depth; k++) {
                 const double a = t->a_transposed ? at(&p->a, k, i) : at(&p->a, i, k);
                 const double b = t->b_transposed ? at(&p->b, j, k) : at(&p->b, k, j);
-                sum += (double)t->alpha * a * b;
-                size += fabs((double)t->alpha * a * b);
+                sum += a * b;
+                size += fabs(a * b);
             }
             const double terms[] = { t->bias ? at(&p->bias, 0, j) : 0.0,
                                      residual ? at(residual, i, j) : 0.0,
-                                     t->beta != 0.0f ? at(&p->before, i, j) : 0.0 };
+                                     t->adds ? at(&p->before, i, j) : 0.0 };
             for (int n = 0; n < 3; n++) {
                 sum += terms[n];
                 size += fabs(terms[n]);
@@ -173,12 +172,11 @@ static void run_endings(const char *isa, coh_panel_run *run, problem *p)
     run(&t);
     check(isa, p, &t, NULL);
     fill(p, &p->before, 0);
-    t.beta = 1.0f;
+    t.adds = 1;
     run(&t);
     check(isa, p, &t, NULL);
-    t.beta = 0.0f;
+    t.adds = 0;
     t.bias = p->bias.data;
-    t.alpha = 0.5f;
     fill(p, NULL, 0xff);
     run(&t);
     check(isa, p, &t, NULL);
@@ -187,7 +185,6 @@ static void run_endings(const char *isa, coh_panel_run *run, problem *p)
     check(isa, p, &t, &p->residual);
     if (p->c_dtype == p->dtype) {
         t.bias = NULL;
-        t.alpha = 1.0f;
         t.residual = p->c.data;
         fill(p, &p->residual, 0);
         run(&t);

@@ -8,16 +8,53 @@ typedef struct left {
     int64_t row, step;
 } left;
 
-/* sums[rows][PANEL_COLUMNS] = rows of a times the panel. */
-LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int rows, float *sums)
+/* What the sums of a block begin with, floats whose rows are `begin_row` apart (0: one row for
+ * all), and where they go: f32 or, narrowed, bf16, in rows that are `to_row` bytes apart. */
+typedef struct ends {
+    const float *begin;
+    int64_t begin_row;
+    char *to;
+    int64_t to_row;
+    int32_t narrows;
+} ends;
+
+typedef lanes row_of_sums[PANEL_LANES];
+
+LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 {
-    lanes sum[BLOCK_ROWS][PANEL_LANES];
+#if defined(__AVX512BF16__)
+    /* The instruction rounds as lanes_narrow does, but takes subnormals for zero. */
+    __mmask16 subnormal = 0;
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < PANEL_LANES; c++)
+            subnormal |= _mm512_fpclass_ps_mask((__m512)sum[r][c].part[0], 0x20);
+    if (subnormal == 0) {
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < PANEL_LANES; c++) {
+                const __m256bh half = _mm512_cvtneps_pbh((__m512)sum[r][c].part[0]);
+                memcpy(e->to + r * e->to_row + c * (int)sizeof(half), &half, sizeof(half));
+            }
+        return;
+    }
+#endif
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < PANEL_LANES; c++)
+            lanes_narrow((uint16_t *)(e->to + r * e->to_row) + c * COH_LANES, sum[r][c]);
+}
+
+/* Rows of a times the panel. */
+LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int rows, const ends *e)
+{
+    row_of_sums sum[BLOCK_ROWS];
     const char *from = a->from;
     const int64_t row = a->row, step = a->step;
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < PANEL_LANES; c++)
-            sum[r][c] = lanes_all(0.0f);
+            sum[r][c] = lanes_load(e->begin + r * e->begin_row + c * COH_LANES);
     for (int64_t k = 0; k < words; k++) {
         lanes b[PANEL_LANES];
         for (int c = 0; c < PANEL_LANES; c++)
@@ -30,19 +67,23 @@ LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int 
         }
         from += step;
     }
+    if (e->narrows) {
+        store_narrowed(e, rows, sum);
+        return;
+    }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < PANEL_LANES; c++)
-            lanes_store(sums + r * PANEL_COLUMNS + c * COH_LANES, sum[r][c]);
+            lanes_store((float *)(e->to + r * e->to_row) + c * COH_LANES, sum[r][c]);
 }
 
 /* The number of rows must be a constant for the sums to stay in registers. */
-typedef void multiply_rows(const left *a, const word *panel, int64_t words, float *sums);
+typedef void multiply_rows(const left *a, const word *panel, int64_t words, const ends *e);
 
 #define MULTIPLY_ROWS(rows)                                                                        \
-    static void multiply_##rows(const left *a, const word *panel, int64_t words, float *sums)      \
+    static void multiply_##rows(const left *a, const word *panel, int64_t words, const ends *e)    \
     {                                                                                              \
-        multiply(a, panel, words, rows, sums);                                                     \
+        multiply(a, panel, words, rows, e);                                                        \
     }
 #if BLOCK_ROWS == 12
 #define EACH_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
@@ -55,22 +96,23 @@ EACH_ROWS(MULTIPLY_ROWS)
 #define MULTIPLY_NAME(rows) multiply_##rows,
 static multiply_rows *const multiply_by_rows[] = { NULL, EACH_ROWS(MULTIPLY_NAME) };
 
-/* One block of depth of some rows of a tile. */
+/* One block of depth of a part of a tile. */
 typedef struct depth_block {
     const coh_tile *tile;
     int64_t i0, rows, j0, columns, k0, depth;
     panel_place place;
     int packs;
+    int64_t packed_stride;
 } depth_block;
 
-/* What a packed copy of a is for: words that are not there in memory (a transposed operand, bf16 to
- * be widened, half a pair at the end), and rows that are a multiple of half the first-level cache's
- * way apart, of which twelve do not stay there together. */
+/* Words of a that are not there in memory: of a transposed operand, of bf16 that must be widened,
+ * half a pair at the end. All others are taken where they are: even rows that are a multiple of
+ * 4 KiB apart, twelve of which do not fit a set of the first-level cache, cost 5 %, less than
+ * copying them. */
 static int must_pack(const coh_tile *t)
 {
     return t->a_transposed || (t->dtype == COH_DTYPE_BF16 && WORD_ELEMENTS == 1) ||
-           t->depth % WORD_ELEMENTS != 0 ||
-           t->a_stride * coh_tile_element_bytes(t->dtype) % 2048 == 0;
+           t->depth % WORD_ELEMENTS != 0;
 }
 
 /* Where the words of block `index` of a's rows are; *out_rows of them. */
@@ -83,30 +125,114 @@ static left left_of(const depth_block *d, const word *packed, int64_t index, int
         return (left){ (const char *)t->a + ((d->i0 + begin) * t->a_stride + d->k0) * bytes,
                        t->a_stride * bytes, sizeof(word) };
     if (t->a_transposed)
-        return (left){ (const char *)(packed + index * BLOCK_ROWS * PACKED_STRIDE), sizeof(word),
+        return (left){ (const char *)(packed + index * BLOCK_ROWS * d->packed_stride), sizeof(word),
                        BLOCK_ROWS * sizeof(word) };
-    return (left){ (const char *)(packed + begin * PACKED_STRIDE), PACKED_STRIDE * sizeof(word),
-                   sizeof(word) };
+    return (left){ (const char *)(packed + begin * d->packed_stride),
+                   d->packed_stride * (int64_t)sizeof(word), sizeof(word) };
+}
+
+/* Asks for part `index` of `count` of what the next panel will be packed from, columns from j on,
+ * while the sums keep the memory idle: packing would wait for it line by line. */
+static void fetch_next(const depth_block *d, int64_t j, int64_t index, int64_t count)
+{
+    const coh_tile *t = d->tile;
+    const int64_t bytes = coh_tile_element_bytes(t->dtype), row = t->b_stride * bytes;
+    const int64_t rest = d->j0 + d->columns - j;
+    const int64_t columns = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
+    const int64_t rows = t->b_transposed ? columns : d->depth;
+    const int64_t line = (t->b_transposed ? d->depth : columns) * bytes;
+    const char *from =
+        (const char *)t->b + (t->b_transposed ? j * row + d->k0 * bytes : d->k0 * row + j * bytes);
+    for (int64_t r = rows * index / count; r < rows * (index + 1) / count; r++)
+        for (int64_t at = 0; at < line; at += 64)
+            __builtin_prefetch(from + r * row + at, 0, 2);
+}
+
+/* Asks for the lines of c that the block after these rows begins with or is stored to. */
+static void fetch_place(const depth_block *d, int64_t i, int64_t rows, int64_t j, int64_t columns)
+{
+    const coh_tile *t = d->place.tile;
+    const int64_t bytes = coh_tile_element_bytes(t->c_dtype);
+    const char *to = (const char *)t->c + (i * t->c_stride + j) * bytes;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t at = 0; at < columns * bytes; at += 64)
+            __builtin_prefetch(to + r * t->c_stride * bytes + at, 1, 3);
+}
+
+/* What sums of whole panels begin with and end as stands in c, or aside; for others, and where
+ * there is more to add than one thing, `block` [BLOCK_ROWS][PANEL_COLUMNS] stands between.
+ * bias_row: the panel's part of the bias, or zeros. */
+static ends ends_of(const depth_block *d, int64_t i, int64_t rows, int64_t j, int64_t columns,
+                    const float *bias_row, float *block)
+{
+    const panel_place *p = &d->place;
+    const coh_tile *t = p->tile;
+    const int64_t at = i * t->c_stride + j;
+    const int whole = columns == PANEL_COLUMNS;
+    float *partial = p->partial + (i - p->i0) * p->partial_stride + (j - p->j0);
+    ends e = { block, PANEL_COLUMNS, (char *)block, PANEL_COLUMNS * sizeof(float), 0 };
+    if (p->first && t->residual == NULL && !t->adds) {
+        e.begin = bias_row;
+        e.begin_row = 0;
+    } else if (!p->first && whole) {
+        e.begin = partial;
+        e.begin_row = p->partial_stride;
+    } else if (whole && t->adds && t->c_dtype == COH_DTYPE_F32 && t->bias == NULL &&
+               t->residual == NULL) {
+        e.begin = (const float *)t->c + at;
+        e.begin_row = t->c_stride;
+    } else {
+        PANEL(begin)(p, i, rows, j, columns, bias_row, block);
+    }
+    if (whole && !p->last) {
+        e.to = (char *)partial;
+        e.to_row = p->partial_stride * (int64_t)sizeof(float);
+    } else if (whole) {
+        e.to = (char *)t->c + at * coh_tile_element_bytes(t->c_dtype);
+        e.to_row = t->c_stride * coh_tile_element_bytes(t->c_dtype);
+        e.narrows = t->c_dtype == COH_DTYPE_BF16;
+    }
+    return e;
+}
+
+static void run_panel(const depth_block *d, const word *packed, const word *panel, int64_t j,
+                      int64_t columns)
+{
+    float block[BLOCK_ROWS * PANEL_COLUMNS] __attribute__((aligned(64)));
+    float bias_row[PANEL_COLUMNS] __attribute__((aligned(64)));
+    const int64_t words = (d->depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    const int64_t blocks = block_count(d->rows);
+    PANEL(bias)(d->tile, j, columns, bias_row);
+    for (int64_t index = 0; index < blocks; index++) {
+        int64_t rows;
+        const left a = left_of(d, packed, index, &rows);
+        const int64_t i = d->i0 + block_begin(d->rows, index);
+        const ends e = ends_of(d, i, rows, j, columns, bias_row, block);
+        fetch_next(d, j + PANEL_COLUMNS, index, blocks);
+        if (index + 1 < blocks)
+            fetch_place(d, i + rows,
+                        block_begin(d->rows, index + 2 < blocks ? index + 2 : blocks) -
+                            block_begin(d->rows, index + 1),
+                        j, columns);
+        multiply_by_rows[rows](&a, panel, words, &e);
+        if (columns < PANEL_COLUMNS)
+            PANEL(put)(&d->place, block, i, rows, j, columns);
+        if (d->tile->gelu != NULL && d->place.last)
+            PANEL(gelu)(d->tile, i, rows, j, columns);
+    }
 }
 
 static void run_depth_block(const depth_block *d)
 {
-    word packed[(PACKED_ROWS + BLOCK_ROWS) * PACKED_STRIDE] __attribute__((aligned(64)));
+    word packed[PACKED_WORDS] __attribute__((aligned(64)));
     word panel[PANEL_WORDS * PANEL_COLUMNS] __attribute__((aligned(64)));
-    float sums[BLOCK_ROWS * PANEL_COLUMNS] __attribute__((aligned(64)));
-    const int64_t words = (d->depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
     if (d->packs)
-        PANEL(pack_a)(d->tile, d->k0, d->depth, d->i0, d->rows, packed);
+        PANEL(pack_a)(d->tile, d->k0, d->depth, d->i0, d->rows, packed, d->packed_stride);
     for (int64_t j = d->j0; j < d->j0 + d->columns; j += PANEL_COLUMNS) {
         const int64_t rest = d->j0 + d->columns - j;
         const int64_t columns = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
         PANEL(pack_b)(d->tile, d->k0, d->depth, j, columns, panel);
-        for (int64_t index = 0; index < block_count(d->rows); index++) {
-            int64_t rows;
-            const left a = left_of(d, packed, index, &rows);
-            multiply_by_rows[rows](&a, panel, words, sums);
-            PANEL(finish)(&d->place, sums, d->i0 + block_begin(d->rows, index), rows, j, columns);
-        }
+        run_panel(d, packed, panel, j, columns);
     }
 }
 
@@ -118,7 +244,7 @@ static int64_t depth_part(int64_t depth)
     return ((words + parts - 1) / parts + 15) / 16 * 16 * WORD_ELEMENTS;
 }
 
-static void run_rows(depth_block *d)
+static void run_part(depth_block *d)
 {
     const int64_t depth = d->tile->depth, part = depth_part(depth);
     for (d->k0 = 0; d->k0 < depth; d->k0 += part) {
@@ -129,21 +255,27 @@ static void run_rows(depth_block *d)
     }
 }
 
-/* c cannot hold the partial sums where it is bf16: they get a place of their own, columns by
- * columns. */
-#define PARTIAL_COLUMNS 256
-static void run_rows_aside(depth_block *d)
+/* Partial sums that c cannot hold, as it is bf16: a part of the tile at a time has them here. */
+#define ASIDE_FLOATS (1024 * 96)
+
+static void run_part_aside(depth_block *d)
 {
-    float partial[PACKED_ROWS * PARTIAL_COLUMNS];
-    const int64_t columns = d->tile->columns;
-    for (d->j0 = 0; d->j0 < columns; d->j0 += PARTIAL_COLUMNS) {
-        d->columns = columns - d->j0 < PARTIAL_COLUMNS ? columns - d->j0 : PARTIAL_COLUMNS;
+    float partial[ASIDE_FLOATS];
+    const int64_t most = ASIDE_FLOATS / d->rows / PANEL_COLUMNS * PANEL_COLUMNS;
+    const int64_t end = d->tile->columns;
+    for (d->j0 = 0; d->j0 < end; d->j0 += most) {
+        d->columns = end - d->j0 < most ? end - d->j0 : most;
         d->place.partial = partial;
-        d->place.partial_stride = PARTIAL_COLUMNS;
+        d->place.partial_stride = d->columns;
         d->place.i0 = d->i0;
         d->place.j0 = d->j0;
-        run_rows(d);
+        run_part(d);
     }
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 void PANEL(run)(const coh_tile *tile)
@@ -152,18 +284,25 @@ void PANEL(run)(const coh_tile *tile)
         PANEL(thin)(tile);
         return;
     }
+    const int64_t part = depth_part(tile->depth);
+    const int aside = tile->c_dtype != COH_DTYPE_F32 && part < tile->depth;
     depth_block d = {
         .tile = tile,
         .columns = tile->columns,
         .place = { .tile = tile, .partial = tile->c, .partial_stride = tile->c_stride },
-        .packs = must_pack(tile)
+        .packs = must_pack(tile),
+        .packed_stride = part / WORD_ELEMENTS + PACKED_GAP
     };
-    const int aside = tile->c_dtype != COH_DTYPE_F32 && depth_part(tile->depth) < tile->depth;
-    for (d.i0 = 0; d.i0 < tile->rows; d.i0 += PACKED_ROWS) {
-        d.rows = tile->rows - d.i0 < PACKED_ROWS ? tile->rows - d.i0 : PACKED_ROWS;
+    int64_t most = tile->rows;
+    if (d.packs)
+        most = smaller(most, PACKED_WORDS / d.packed_stride / BLOCK_ROWS * BLOCK_ROWS);
+    if (aside)
+        most = smaller(most, ASIDE_FLOATS / PANEL_COLUMNS);
+    for (d.i0 = 0; d.i0 < tile->rows; d.i0 += most) {
+        d.rows = smaller(most, tile->rows - d.i0);
         if (aside)
-            run_rows_aside(&d);
+            run_part_aside(&d);
         else
-            run_rows(&d);
+            run_part(&d);
     }
 }

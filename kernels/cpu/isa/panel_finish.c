@@ -36,43 +36,71 @@ LANES_INLINE void give(void *row, int64_t index, int64_t count, coh_dtype dtype,
         lanes_store_part(to, count, x);
 }
 
-/* c's elements [at, at + count) of one row, whose columns begin at j. */
-LANES_INLINE void finish_lanes(const panel_place *place, lanes x, int64_t i, int64_t j,
-                               int64_t count)
+void PANEL(bias)(const coh_tile *tile, int64_t j, int64_t columns, float *row)
 {
-    const coh_tile *t = place->tile;
-    const int64_t at = i * t->c_stride + j;
-    float *partial = place->partial + (i - place->i0) * place->partial_stride + (j - place->j0);
-    if (t->alpha != 1.0f)
-        x = lanes_multiply(x, lanes_all(t->alpha));
-    if (!place->first) {
-        x = lanes_add(x, take(partial, 0, count, COH_DTYPE_F32));
-    } else {
-        if (t->bias != NULL)
-            x = lanes_add(x, take(t->bias, j, count, t->dtype));
-        if (t->residual != NULL)
-            x = lanes_add(x, take(t->residual, at, count, t->dtype));
-        if (t->beta != 0.0f)
-            x = lanes_add(x, take(t->c, at, count, t->c_dtype));
+    for (int64_t at = 0; at < PANEL_COLUMNS; at += COH_LANES) {
+        const int64_t rest = columns - at, count = rest < COH_LANES ? rest : COH_LANES;
+        const int there = tile->bias != NULL && rest > 0;
+        lanes_store(row + at,
+                    there ? take(tile->bias, j + at, count, tile->dtype) : lanes_all(0.0f));
     }
-    if (!place->last) {
-        give(partial, 0, count, COH_DTYPE_F32, x);
-        return;
-    }
-    give(t->c, at, count, t->c_dtype, x);
-    if (t->gelu != NULL)
-        give(t->gelu, at, count, t->c_dtype, gelu(take(t->c, at, count, t->c_dtype)));
 }
 
-void PANEL(finish)(const panel_place *place, const float *sums, int64_t i, int64_t rows, int64_t j,
-                   int64_t columns)
+/* Sixteen columns, or `count`, of one row. */
+LANES_INLINE lanes begin_lanes(const panel_place *p, const coh_tile *t, int64_t i, int64_t j,
+                               int64_t count, lanes x)
 {
+    const int64_t at = i * t->c_stride + j;
+    if (!p->first)
+        return take(p->partial + (i - p->i0) * p->partial_stride, j - p->j0, count, COH_DTYPE_F32);
+    if (t->residual != NULL)
+        x = lanes_add(x, take(t->residual, at, count, t->dtype));
+    if (t->adds)
+        x = lanes_add(x, take(t->c, at, count, t->c_dtype));
+    return x;
+}
+
+void PANEL(begin)(const panel_place *place, int64_t i, int64_t rows, int64_t j, int64_t columns,
+                  const float *bias_row, float *block)
+{
+    /* copies, which what is stored cannot overlap */
+    const panel_place p = *place;
+    const coh_tile t = *place->tile;
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t begin = 0; begin < columns; begin += COH_LANES) {
-            const lanes x = lanes_load(sums + r * PANEL_COLUMNS + begin);
-            if (columns - begin >= COH_LANES)
-                finish_lanes(place, x, i + r, j + begin, COH_LANES);
+        for (int64_t at = 0; at < columns; at += COH_LANES) {
+            const lanes bias = lanes_load(bias_row + at);
+            float *to = block + r * PANEL_COLUMNS + at;
+            if (columns - at >= COH_LANES)
+                lanes_store(to, begin_lanes(&p, &t, i + r, j + at, COH_LANES, bias));
             else
-                finish_lanes(place, x, i + r, j + begin, columns - begin);
+                lanes_store(to, begin_lanes(&p, &t, i + r, j + at, columns - at, bias));
+        }
+}
+
+void PANEL(put)(const panel_place *place, const float *block, int64_t i, int64_t rows, int64_t j,
+                int64_t columns)
+{
+    const panel_place p = *place;
+    const coh_tile t = *place->tile;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t at = 0; at < columns; at += COH_LANES) {
+            const int64_t rest = columns - at, count = rest < COH_LANES ? rest : COH_LANES;
+            const lanes x = lanes_load(block + r * PANEL_COLUMNS + at);
+            if (p.last)
+                give(t.c, (i + r) * t.c_stride + j + at, count, t.c_dtype, x);
+            else
+                give(p.partial + (i + r - p.i0) * p.partial_stride, j + at - p.j0, count,
+                     COH_DTYPE_F32, x);
+        }
+}
+
+void PANEL(gelu)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, int64_t columns)
+{
+    const coh_tile t = *tile;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t at = 0; at < columns; at += COH_LANES) {
+            const int64_t rest = columns - at, index = (i + r) * t.c_stride + j + at;
+            const int64_t count = rest < COH_LANES ? rest : COH_LANES;
+            give(t.gelu, index, count, t.c_dtype, gelu(take(t.c, index, count, t.c_dtype)));
         }
 }

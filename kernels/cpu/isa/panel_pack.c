@@ -38,18 +38,22 @@ static void transpose_words(const coh_tile *t, int64_t k0, int64_t depth, int64_
 LANES_INLINE void pack_transposed(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0,
                                   int64_t columns, word *panel, coh_dtype dtype)
 {
-    const int64_t bytes = coh_tile_element_bytes(dtype);
+    const int64_t bytes = coh_tile_element_bytes(dtype), row = t->b_stride * bytes;
     const int64_t words = (depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
     const int64_t whole = depth / WORD_ELEMENTS / TRANSPOSE_WORDS * TRANSPOSE_WORDS;
-    int64_t c = 0;
-    for (; c + TRANSPOSE_WORDS <= columns; c += TRANSPOSE_WORDS) {
-        const char *from = (const char *)t->b + ((j0 + c) * t->b_stride + k0) * bytes;
-        for (int64_t k = 0; k < whole; k += TRANSPOSE_WORDS)
-            transpose(from + k * WORD_ELEMENTS * bytes, t->b_stride * bytes, dtype,
+    const int64_t wide = columns / TRANSPOSE_WORDS * TRANSPOSE_WORDS;
+    const char *from = (const char *)t->b + (j0 * t->b_stride + k0) * bytes;
+    for (int64_t k = 0; k < whole; k += TRANSPOSE_WORDS) {
+#ifndef NOPF
+        for (int64_t c = 0; c < TRANSPOSE_WORDS * PANEL_COLUMNS; c += 16)
+            __builtin_prefetch(panel + (k + 1 * TRANSPOSE_WORDS) * PANEL_COLUMNS + c, 1, 3);
+#endif
+        for (int64_t c = 0; c < wide; c += TRANSPOSE_WORDS)
+            transpose(from + c * row + k * WORD_ELEMENTS * bytes, row, dtype,
                       panel + k * PANEL_COLUMNS + c);
-        transpose_words(t, k0, depth, j0, c, TRANSPOSE_WORDS, whole, words - whole, panel);
     }
-    transpose_words(t, k0, depth, j0, c, columns - c, 0, words, panel);
+    transpose_words(t, k0, depth, j0, 0, wide, whole, words - whole, panel);
+    transpose_words(t, k0, depth, j0, wide, columns - wide, 0, words, panel);
     for (int64_t k = 0; k < words && columns < PANEL_COLUMNS; k++)
         memset(panel + k * PANEL_COLUMNS + columns, 0,
                (size_t)(PANEL_COLUMNS - columns) * sizeof(word));
@@ -63,14 +67,14 @@ LANES_INLINE void pack_row(const void *first, const void *second, int64_t column
         const int64_t count = columns - c < COH_LANES ? columns - c : COH_LANES;
         const char *x = (const char *)first + c * coh_tile_element_bytes(dtype);
 #if WORD_ELEMENTS == 2
-        words_pair(x, second == NULL ? NULL : (const char *)second + c * sizeof(uint16_t), count,
-                   to + c);
+        const lanes row = words_pair(
+            x, second == NULL ? NULL : (const char *)second + c * (int64_t)sizeof(uint16_t), count);
 #else
         (void)second;
         const lanes row =
             count == COH_LANES ? words_load(x, dtype) : words_load_part(x, count, dtype);
-        memcpy(to + c, &row, sizeof(row));
 #endif
+        memcpy(to + c, &row, sizeof(row));
     }
     for (int64_t c = (columns + COH_LANES - 1) / COH_LANES * COH_LANES; c < PANEL_COLUMNS; c++)
         to[c] = 0;
@@ -122,13 +126,19 @@ LANES_INLINE void copy_row(const void *from, int64_t depth, word *to, coh_dtype 
         to[k / WORD_ELEMENTS] = word_at(from, k, 1, k + 1 < depth, dtype);
 }
 
-/* `rows` neighbours of one or two of a's rows, which lie along c's rows. */
-LANES_INLINE void copy_block(const void *first, const void *second, int64_t rows, word *to,
+/* `rows` neighbours of one or two of a's rows, which lie along c's rows. May write zeros behind
+ * them, up to sixteen words. */
+LANES_INLINE void copy_block(const char *first, const char *second, int64_t rows, word *to,
                              coh_dtype dtype)
 {
 #if WORD_ELEMENTS == 2
     (void)dtype;
-    words_pair(first, second, rows, to);
+    const lanes x = words_pair(first, second, rows);
+    memcpy(to, &x, sizeof(x));
+#elif defined(__AVX512F__)
+    (void)second;
+    const lanes x = words_load_first(first, rows, dtype);
+    memcpy(to, &x, sizeof(x));
 #else
     (void)second;
     for (int64_t r = 0; r < rows; r++)
@@ -136,48 +146,62 @@ LANES_INLINE void copy_block(const void *first, const void *second, int64_t rows
 #endif
 }
 
-/* Reads a's rows from end to end, so that each is fetched once; each block of c's rows gets its
- * part. */
-LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0,
-                                 int64_t rows, word *packed, coh_dtype dtype)
+/* Words [k, end) of one block of c's rows. */
+LANES_INLINE void pack_a_block(const coh_tile *t, const char *from, int64_t depth, int64_t k,
+                               int64_t end, int64_t rows, word *to, coh_dtype dtype)
 {
-    const int64_t bytes = coh_tile_element_bytes(dtype), row = t->a_stride * bytes;
-    const int64_t blocks = block_count(rows);
-    for (int64_t k = 0; k < depth; k += WORD_ELEMENTS) {
-        const char *from = (const char *)t->a + ((k0 + k) * t->a_stride + i0) * bytes;
-        word *to = packed + k / WORD_ELEMENTS * BLOCK_ROWS;
+    const int64_t row = t->a_stride * coh_tile_element_bytes(dtype);
+    for (; k < end; k++) {
+        const char *first = from + k * WORD_ELEMENTS * row;
+        const char *second = k * WORD_ELEMENTS + 1 < depth ? first + row : NULL;
+        copy_block(first, second, rows, to + k * BLOCK_ROWS, dtype);
+    }
+}
+
+/* A few of a's rows at a time, so that what one block of c's rows leaves of a cache line is still
+ * near when the next wants it. */
+#define PACK_WORDS 16
+LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0,
+                                 int64_t rows, word *packed, int64_t stride, coh_dtype dtype)
+{
+    const int64_t bytes = coh_tile_element_bytes(dtype), blocks = block_count(rows);
+    const int64_t words = (depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    const char *from = (const char *)t->a + (k0 * t->a_stride + i0) * bytes;
+    for (int64_t k = 0; k < words; k += PACK_WORDS) {
+        const int64_t end = k + PACK_WORDS < words ? k + PACK_WORDS : words;
+        for (int64_t at = end * WORD_ELEMENTS; at < (end + PACK_WORDS) * WORD_ELEMENTS; at++)
+            for (int64_t line = 0; line < rows * bytes && at < depth; line += 64)
+                __builtin_prefetch(from + at * t->a_stride * bytes + line);
         for (int64_t index = 0; index < blocks; index++) {
             const int64_t begin = block_begin(rows, index);
             const int64_t count = block_begin(rows, index + 1) - begin;
-            const char *first = from + begin * bytes;
-            const char *second = k + 1 < depth ? first + row : NULL;
+            word *to = packed + index * BLOCK_ROWS * stride;
             if (count == BLOCK_ROWS)
-                copy_block(first, second, BLOCK_ROWS, to, dtype);
+                pack_a_block(t, from + begin * bytes, depth, k, end, BLOCK_ROWS, to, dtype);
             else
-                copy_block(first, second, count, to, dtype);
-            to += BLOCK_ROWS * PACKED_STRIDE;
+                pack_a_block(t, from + begin * bytes, depth, k, end, count, to, dtype);
         }
     }
 }
 
 LANES_INLINE void pack_a(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
-                         word *packed, coh_dtype dtype)
+                         word *packed, int64_t stride, coh_dtype dtype)
 {
     if (t->a_transposed) {
-        pack_a_columns(t, k0, depth, i0, rows, packed, dtype);
+        pack_a_columns(t, k0, depth, i0, rows, packed, stride, dtype);
         return;
     }
     const int64_t bytes = coh_tile_element_bytes(dtype);
     for (int64_t r = 0; r < rows; r++)
         copy_row((const char *)t->a + ((i0 + r) * t->a_stride + k0) * bytes, depth,
-                 packed + r * PACKED_STRIDE, dtype);
+                 packed + r * stride, dtype);
 }
 
 void PANEL(pack_a)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
-                   word *packed)
+                   word *packed, int64_t stride)
 {
     if (WORD_ELEMENTS == 1 && tile->dtype == COH_DTYPE_F32)
-        pack_a(tile, k0, depth, i0, rows, packed, COH_DTYPE_F32);
+        pack_a(tile, k0, depth, i0, rows, packed, stride, COH_DTYPE_F32);
     else
-        pack_a(tile, k0, depth, i0, rows, packed, COH_DTYPE_BF16);
+        pack_a(tile, k0, depth, i0, rows, packed, stride, COH_DTYPE_BF16);
 }

@@ -2,7 +2,7 @@
 
 #define THIN_COLUMNS 4
 
-/* sums[r][THIN_COLUMNS] of `rows` rows and the columns from j; columns beyond the last repeat it. */
+/* Adds to sums[r][THIN_COLUMNS] of `rows` rows and the columns from j; columns beyond the last repeat it. */
 LANES_INLINE void dots(const coh_tile *t, int rows, int64_t j, coh_dtype dtype, float *sums)
 {
     const int64_t bytes = coh_tile_element_bytes(dtype), step = COH_LANES * WORD_ELEMENTS;
@@ -31,7 +31,7 @@ LANES_INLINE void dots(const coh_tile *t, int rows, int64_t j, coh_dtype dtype, 
     }
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < THIN_COLUMNS; c++)
-            sums[r * PANEL_COLUMNS + c] = lanes_sum(sum[r][c]);
+            sums[r * PANEL_COLUMNS + c] += lanes_sum(sum[r][c]);
 }
 
 LANES_INLINE void dots_of(const coh_tile *t, int64_t j, coh_dtype dtype, float *sums)
@@ -57,12 +57,16 @@ void PANEL(thin)(const coh_tile *tile)
     for (int64_t j = 0; j < tile->columns; j += PANEL_COLUMNS) {
         const int64_t columns =
             tile->columns - j < PANEL_COLUMNS ? tile->columns - j : PANEL_COLUMNS;
-        float sums[THIN_ROWS * PANEL_COLUMNS];
+        float block[THIN_ROWS * PANEL_COLUMNS], bias_row[PANEL_COLUMNS];
+        PANEL(bias)(tile, j, columns, bias_row);
+        PANEL(begin)(&place, 0, tile->rows, j, columns, bias_row, block);
         for (int64_t c = 0; c < columns; c += THIN_COLUMNS)
             if (WORD_ELEMENTS == 1 && tile->dtype == COH_DTYPE_F32)
-                dots_of(tile, j + c, COH_DTYPE_F32, sums + c);
+                dots_of(tile, j + c, COH_DTYPE_F32, block + c);
             else
-                dots_of(tile, j + c, COH_DTYPE_BF16, sums + c);
-        PANEL(finish)(&place, sums, 0, tile->rows, j, columns);
+                dots_of(tile, j + c, COH_DTYPE_BF16, block + c);
+        PANEL(put)(&place, block, 0, tile->rows, j, columns);
+        if (tile->gelu != NULL)
+            PANEL(gelu)(tile, 0, tile->rows, j, columns);
     }
 }

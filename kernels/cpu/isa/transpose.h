@@ -88,19 +88,30 @@ LANES_INLINE void transpose(const char *from, int64_t row, coh_dtype dtype, word
 #endif
 
 #if WORD_ELEMENTS == 2
-/* to[i] = (first[i], second[i]) for `count` <= 16 bf16 of each; second NULL: zeros. */
-LANES_INLINE void words_pair(const void *first, const void *second, int64_t count, word *to)
+/* (first[i], second[i]) for `count` <= 16 bf16 of each, zeros behind; second NULL: zeros. */
+LANES_INLINE lanes words_pair(const void *first, const void *second, int64_t count)
 {
     const __mmask16 there = (__mmask16)((1u << count) - 1u);
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, first));
     const __m512i high = second == NULL
                              ? _mm512_setzero_si512()
                              : _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, second));
-    const __m512i pairs = _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
-    if (count == COH_LANES)
-        _mm512_storeu_si512(to, pairs);
+    lanes out;
+    out.part[0] = (vector)_mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    return out;
+}
+#elif defined(__AVX512F__)
+/* The first `count` <= 16 words of a row, zeros behind. */
+LANES_INLINE lanes words_load_first(const void *from, int64_t count, coh_dtype dtype)
+{
+    const __mmask16 there = (__mmask16)((1u << count) - 1u);
+    lanes out;
+    if (dtype == COH_DTYPE_BF16)
+        out.part[0] = (vector)_mm512_slli_epi32(
+            _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, from)), 16);
     else
-        _mm512_mask_storeu_epi32(to, there, pairs);
+        out.part[0] = (vector)_mm512_maskz_loadu_epi32(there, from);
+    return out;
 }
 #endif
 

@@ -32,15 +32,14 @@
 #endif
 #define PANEL_LANES (PANEL_COLUMNS / COH_LANES)
 
-/* Depth of a block: 512 words of twelve rows are 24 KiB, which the first-level cache keeps beside
- * the panel that streams through it. */
-#define PANEL_WORDS 512
+/* Depth of a block: a panel of 768 words is 96 KiB of the second-level cache. */
+#define PANEL_WORDS 768
 
-/* Rows that are taken at a time: their words of one block stay in the second-level cache. */
-#define PACKED_ROWS 256
-/* Words from one packed row to the next: an odd number of cache lines, so that twelve rows do not
- * compete for one set of the first-level cache. */
-#define PACKED_STRIDE (PANEL_WORDS + 16)
+/* Words of a that are packed at a time: 600 KiB, which the second-level cache keeps. A packed row is
+ * PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of cache
+ * lines, so that twelve rows do not compete for one set of the first-level cache. */
+#define PACKED_WORDS (192 * (PANEL_WORDS + PACKED_GAP))
+#define PACKED_GAP   16
 
 typedef uint32_t word;
 /* A word in a row of bf16, which may begin anywhere. */
@@ -99,11 +98,11 @@ LANES_INLINE lanes words_multiply_add(lanes sum, lanes a, lanes b)
 void PANEL(pack_b)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
                    word *panel);
 
-/* Elements [k0, k0 + depth) of op(a)'s rows [i0, i0 + rows), rows <= PACKED_ROWS. Untransposed: rows
- * of words, PACKED_STRIDE apart. Transposed: in blocks as block_begin cuts them, [words][BLOCK_ROWS]
- * each, PACKED_STRIDE * BLOCK_ROWS apart. */
+/* Elements [k0, k0 + depth) of op(a)'s rows [i0, i0 + rows). Untransposed: rows of words, `stride`
+ * words apart. Transposed: in blocks as block_begin cuts them, [words][BLOCK_ROWS] each,
+ * stride * BLOCK_ROWS apart. */
 void PANEL(pack_a)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
-                   word *packed);
+                   word *packed, int64_t stride);
 
 /* `rows` rows in blocks of at most BLOCK_ROWS, as equal as they can be: where block `index` of
  * `count` begins. */
@@ -128,9 +127,20 @@ typedef struct panel_place {
     int32_t first, last; /* this block of depth is */
 } panel_place;
 
-/* Takes sums [rows][PANEL_COLUMNS] for c's rows from i and columns [j, j + columns). */
-void PANEL(finish)(const panel_place *place, const float *sums, int64_t i, int64_t rows, int64_t j,
-                   int64_t columns);
+/* The bias of columns [j, j + columns), zeros behind it or where there is none. */
+void PANEL(bias)(const coh_tile *tile, int64_t j, int64_t columns, float *row);
+
+/* block [rows][PANEL_COLUMNS] = what the sums of c's rows from i and columns [j, j + columns) begin
+ * with: earlier sums, or bias, residual and c. */
+void PANEL(begin)(const panel_place *place, int64_t i, int64_t rows, int64_t j, int64_t columns,
+                  const float *bias_row, float *block);
+
+/* Stores the sums of such a block. */
+void PANEL(put)(const panel_place *place, const float *block, int64_t i, int64_t rows, int64_t j,
+                int64_t columns);
+
+/* Makes the tile's gelu from the c that is stored. */
+void PANEL(gelu)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, int64_t columns);
 
 /* ---- panel_thin.c ---- */
 
