@@ -196,8 +196,8 @@ static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, co
     return coh_lower_bind(w, role, 0, 0, &shape);
 }
 
-/* Is the operator given its cache? Not where its block runs forward twice, and only where a backward
- * follows. */
+/* Is the operator given its cache? Not where its block runs forward twice, and only where a
+ * backward follows. */
 static int has_cache(const coh_lower_writer *w, int32_t index)
 {
     int is_recomputed = w->graph->ops[index].block >= 0 &&

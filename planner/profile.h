@@ -28,9 +28,9 @@ typedef struct coh_profile {
 } coh_profile;
 
 /* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
- * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s throttles the emulated far
- * tier's links (0: memory speed). A pure function of its arguments: the disk is taken to be a drive
- * behind O_DIRECT, the cores as many as threads. */
+ * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s throttles the
+ * emulated far tier's links (0: memory speed). A pure function of its arguments: the disk is taken
+ * to be a drive behind O_DIRECT, the cores as many as threads. */
 void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
                          coh_profile *out_profile);
 

@@ -164,9 +164,9 @@ typedef enum coh_opcode {
     COH_OP_ADD,  /* scratch gradient -> gradient, for kinds that cannot add */
     COH_OP_NORM, /* final gradient chunk -> one partial per grain; where updates are deferred */
     COH_OP_CLIP, /* partials, losses -> latched cells; loss and norm to the host ring */
-    /* Work, grad, states of one chunk -> the next version. Where updates are not deferred it follows
-     * the last contribution and makes the chunk's norm partials in the same pass: operand PARTIALS;
-     * there is then no NORM. */
+    /* Work, grad, states of one chunk -> the next version. Where updates are not deferred it
+     * follows the last contribution and makes the chunk's norm partials in the same pass: operand
+     * PARTIALS; there is then no NORM. */
     COH_OP_UPDATE,
     COH_OP_LOAD,  /* host -> device */
     COH_OP_STORE, /* device -> host */
