@@ -17,7 +17,7 @@
 #include "tests/engine/small_model.h"
 
 static coh_graph *graph;
-static coh_dtype dtype; /* of the graph */
+static coh_dtype model_dtype; /* of the graph */
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
 static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS]; /* as the graph takes it */
 static float values[SMALL_ELEMENTS];
@@ -100,7 +100,7 @@ static inline void run_end(run *r)
 
 static inline coh_step_input step_input(uint64_t step, float clip)
 {
-    small_model_input(dtype, step, input, stored_input);
+    small_model_input(model_dtype, step, input, stored_input);
     return (coh_step_input){ .step = step,
                              .seed = step,
                              .learning_rate = 0.01f + 0.002f * (float)step,
@@ -141,15 +141,15 @@ static inline void fetch_into(run *r, int parameter, coh_fetch what, float *data
 static inline int create_graph_f32(void **state)
 {
     (void)state;
-    dtype = COH_DTYPE_F32;
-    return small_model_create(dtype, &graph) != COH_OK;
+    model_dtype = COH_DTYPE_F32;
+    return small_model_create(model_dtype, &graph) != COH_OK;
 }
 
 static inline int create_graph_bf16(void **state)
 {
     (void)state;
-    dtype = COH_DTYPE_BF16;
-    return small_model_create(dtype, &graph) != COH_OK;
+    model_dtype = COH_DTYPE_BF16;
+    return small_model_create(model_dtype, &graph) != COH_OK;
 }
 
 static inline int destroy_graph(void **state)

@@ -18,7 +18,7 @@ static void check_close(const float *found, const float *expected, double scale)
 static void oracle_begin(run *r)
 {
     memset(&oracle, 0, sizeof(oracle));
-    oracle.dtype = dtype;
+    oracle.dtype = model_dtype;
     for (int l = 0; l < SMALL_LAYERS; l++) {
         fetch_into(r, 2 * l, COH_FETCH_VALUE, oracle.w[l]);
         fetch_into(r, 2 * l + 1, COH_FETCH_VALUE, oracle.b[l]);
@@ -185,9 +185,9 @@ static void evaluation_equals_the_plain_loss(void **state)
     for (int e = 0; e < SMALL_ELEMENTS; e++) {
         double x = (double)input[e];
         for (int l = 0; l < SMALL_LAYERS; l++)
-            x = small_oracle_kept(dtype,
-                                  (double)(float)(x * small_oracle_work(dtype, oracle.w[l][e])) +
-                                      small_oracle_work(dtype, oracle.b[l][e]));
+            x = small_oracle_kept(
+                model_dtype, (double)(float)(x * small_oracle_work(model_dtype, oracle.w[l][e])) +
+                                 small_oracle_work(model_dtype, oracle.b[l][e]));
         expected += x * x / (2.0 * SMALL_ELEMENTS);
     }
     assert_true(fabs(loss - expected) <= 1e-6 * expected);

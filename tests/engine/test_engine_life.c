@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "offload/store.h"
+#include "engine/step.h"
 
 /* ---- checkpoints ---- */
 
@@ -102,7 +102,7 @@ static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
     snprintf(back, sizeof(back), "%s/back", folder);
     coh_graph *other = NULL;
     assert_int_equal(
-        small_model_create(dtype == COH_DTYPE_F32 ? COH_DTYPE_BF16 : COH_DTYPE_F32, &other),
+        small_model_create(model_dtype == COH_DTYPE_F32 ? COH_DTYPE_BF16 : COH_DTYPE_F32, &other),
         COH_OK);
     run r;
     int changed = -1;
@@ -137,7 +137,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/save", folder);
     coh_graph *partly = NULL;
-    assert_int_equal(small_model_create_frozen(dtype, FROZEN, &partly), COH_OK);
+    assert_int_equal(small_model_create_frozen(model_dtype, FROZEN, &partly), COH_OK);
     run r;
     const coh_checkpoint_note note = { .step = 2, .json = "{}" };
     run_begin(&r, &placements[2], 1);
@@ -150,9 +150,9 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
         for (int i = 0; i < PARAMETERS; i++) {
             fetch_into(&r, i, COH_FETCH_VALUE, values);
             for (int e = 0; e < SMALL_ELEMENTS; e++)
-                assert_true((double)values[e] == (i / 2 == FROZEN
-                                                      ? small_oracle_work(dtype, kept[i][0][e])
-                                                      : (double)kept[i][0][e]));
+                assert_true((double)values[e] ==
+                            (i / 2 == FROZEN ? small_oracle_work(model_dtype, kept[i][0][e])
+                                             : (double)kept[i][0][e]));
         }
         remove_checkpoint(path);
         if (round == 0) {
@@ -163,6 +163,34 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
     run_end(&r);
     coh_graph_destroy(partly);
     assert_int_equal(rmdir(folder), 0);
+}
+
+/* Both halves or none: what a visitor saw of one would be no number. */
+static void a_line_that_visits_half_a_master_is_refused(void **state)
+{
+    (void)state;
+    run r;
+    run_prepare(&r, &placements[2], 1);
+    coh_program *program = &r.plan->programs[COH_PROGRAM_SAVE];
+    coh_step_config config = { .plan = r.plan,
+                               .options = &r.options,
+                               .device_ops = &coh_device_host,
+                               .store_ops = &coh_store_mem };
+    uint32_t l = 0;
+    while (program->lines[l].opcode != COH_OP_SAVE)
+        l++;
+    for (uint32_t o = 0; o < program->lines[l].operand_count; o++) {
+        coh_operand *operand = &program->operands[program->lines[l].operand_begin + o];
+        if (operand->role == COH_ROLE_OPTIMIZER_STATE)
+            operand->role = COH_ROLE_STATE;
+    }
+    coh_step *step = NULL;
+    coh_status expected = model_dtype == COH_DTYPE_BF16 ? COH_ERR_INTERNAL : COH_OK;
+    assert_int_equal(coh_step_create(&config, &step), expected);
+    if (expected != COH_OK)
+        assert_non_null(strstr(coh_last_error(), "both of its halves"));
+    coh_step_destroy(step);
+    run_end(&r);
 }
 
 static void an_engine_without_values_refuses_to_run(void **state)
@@ -400,6 +428,7 @@ int main(void)
         cmocka_unit_test(resumed_under_another_placement_gives_the_same_bits),
         cmocka_unit_test(a_checkpoint_holds_every_bit_for_the_other_dtype),
         cmocka_unit_test(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
+        cmocka_unit_test(a_line_that_visits_half_a_master_is_refused),
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_may_come_from_a_source),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
