@@ -42,8 +42,8 @@ int coh_file_create(coh_file_ops *ops, const char *path);
 int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes);
 /* All bytes, whatever the system moves at a time; each piece is one operation. */
 int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, uint64_t offset);
-/* Asks the system to begin bringing written bytes to the disk, so that sync finds little left and the
- * page cache does not fill with them. Promises nothing, cannot fail, is not counted. */
+/* Asks the system to begin bringing written bytes to the disk, so that sync finds little left and
+ * the page cache does not fill with them. Promises nothing, cannot fail, is not counted. */
 void coh_file_write_back(int fd, uint64_t bytes, uint64_t offset);
 int coh_file_sync(coh_file_ops *ops, int fd);
 /* Flushes the entries of a folder. */

@@ -6,8 +6,8 @@
  *
  * All that UPDATE needs of its step was latched by CLIP (by FEED with updates in backward), because
  * with deferred updates it runs after the next FEED. Partials are per grain and folded in tensor
- * order, so neither chunks nor threads can change the norm. With updates in backward nothing waits for
- * the norm, and UPDATE makes the partials itself while a grain is in cache. */
+ * order, so neither chunks nor threads can change the norm. With updates in backward nothing waits
+ * for the norm, and UPDATE makes the partials itself while a grain is in cache. */
 #include <math.h>
 #include <string.h>
 

@@ -9,8 +9,8 @@
  *
  * A tensor without states (frozen, or a plan that does not train) has work grains only.
  *
- * Threads: one at a time; grains are hashed on the pool given at create, if any. Nothing is allocated
- * after create. */
+ * Threads: one at a time; grains are hashed on the pool given at create, if any. Nothing is
+ * allocated after create. */
 #ifndef COH_ENGINE_LOGICAL_HASH_H
 #define COH_ENGINE_LOGICAL_HASH_H
 

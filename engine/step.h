@@ -36,9 +36,9 @@
 typedef struct coh_step coh_step;
 
 /* What an INIT, IMPORT, HASH or SAVE line shows of the chunk it touches: a run of whole grains (the
- * tensor's last may be short) of one part of one tensor, in f32 whatever dtype the plan keeps it in.
- * The value of a bf16 parameter is its exact master. INIT and IMPORT keep what the visitor writes.
- * Called on the compute lane, which may use the pool meanwhile. */
+ * tensor's last may be short) of one part of one tensor, in f32 whatever dtype the plan keeps it
+ * in. The value of a bf16 parameter is its exact master. INIT and IMPORT keep what the visitor
+ * writes. Called on the compute lane, which may use the pool meanwhile. */
 typedef struct coh_chunk_visit {
     coh_opcode opcode;
     coh_stream stream;             /* WORK: the value; GRAD; STATE */

@@ -80,8 +80,8 @@ typedef struct coh_ticket {
 
 /* ---- the executor ---- */
 
-/* Grains of bf16 values that a visitor sees at a time: 1 MiB of f32, which stays in cache from being
- * joined to being hashed. */
+/* Grains of bf16 values that a visitor sees at a time: 1 MiB of f32, which stays in cache from
+ * being joined to being hashed. */
 enum { COH_VISIT_GRAINS = 16 };
 
 /* The counters of a step, in one table so that a failure can close them all. */

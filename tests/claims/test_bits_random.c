@@ -1,5 +1,6 @@
 /* Placement never changes a bit, for models, batches and placements that nobody thought of: small
- * GPT-2s of random shape (in f32 and bf16 by turns), each in memory and under random budgets from its smallest up, disturbed.
+ * GPT-2s of random shape, in f32 and bf16 by turns, each in memory and under random budgets from
+ * its smallest up, disturbed.
  *
  *     test_bits_random [FIRST_SEED [SEED_COUNT]]
  */
