@@ -119,8 +119,8 @@ typedef struct coh_call {
     int32_t microbatch;
     /* device queue; on the host the worker pool, see coh_parallel */
     void *queue;
-    /* cache_bytes that forward wrote, or NULL: the same bits either way. Forward and backward of one
-     * micro-batch are both given it, or neither. */
+    /* cache_bytes that forward wrote, or NULL: the same bits either way. Forward and backward of
+     * one micro-batch are both given it, or neither. */
     void *cache;
 } coh_call;
 

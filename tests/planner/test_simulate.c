@@ -266,8 +266,8 @@ static void a_copy_takes_its_core_from_computing(void **state)
 }
 
 /* The drive gives 1 byte a ns in all. Read 1000 and write 500 side by side: half the rate each
- * until the write is done at 1000, then the read alone, done at 1500. The simulator finds that to first
- * order. One after the other each has the whole drive. */
+ * until the write is done at 1000, then the read alone, done at 1500. The simulator finds that to
+ * first order. One after the other each has the whole drive. */
 static void reads_and_writes_share_a_drive(void **state)
 {
     (void)state;
