@@ -20,9 +20,24 @@
 /* Odd sizes: one page, just below and above a huge page, more than one piece of the first touch. */
 static const uint64_t sizes[] = { 4096, (2 << 20) - 4096, (2 << 20) + 4096, (40 << 20) + 12288 };
 
+/* qemu-user takes every advice and follows none: pages are then resident at their first use only. A
+ * kernel refuses an advice that there is not. */
+static int advice_is_ignored(void)
+{
+    void *page = mmap(NULL, COH_PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(page, MAP_FAILED);
+    int taken = madvise(page, COH_PAGE_BYTES, 12345) == 0;
+    munmap(page, COH_PAGE_BYTES);
+    return taken;
+}
+
 static void every_page_is_resident_zero_and_writable_after_create(void **state)
 {
     (void)state;
+    if (advice_is_ignored()) {
+        print_message("skipped: madvise does nothing here\n");
+        skip();
+    }
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         for (int threads = 1; threads <= 3; threads += 2) {
             coh_arena *arena;
