@@ -1,9 +1,9 @@
 /* pool.h - worker threads that run the pieces of one kernel call.
  *
- * Pieces are handed out dynamically, one index at a time and in the order of the indices, so a thread
- * that loses its core to another process delays its own piece only; a caller whose pieces differ
- * numbers the larger ones first. The caller works too. Waiters look for some tens of microseconds,
- * then sleep. Nothing is allocated after create.
+ * Pieces are handed out dynamically, one index at a time and in the order of the indices, so a
+ * thread that loses its core to another process delays its own piece only; a caller whose pieces
+ * differ numbers the larger ones first. The caller works too. Waiters look for some tens of
+ * microseconds, then sleep. Nothing is allocated after create.
  *
  * Threads: one thread at a time may call coh_pool_run (the compute lane). Workers are named
  * coh-pool-1, coh-pool-2, ... */

@@ -1,9 +1,9 @@
 /* What one call of coh_pool_run costs: jobs of a few short pieces, a serial stretch between two of
  * them, as a training step has them by the hundred. The "ceiling" is the same work by one thread,
- * so the ratio says how many times one thread the pool is; the most is the thread count (2 here),
- * less the serial stretches.
+ * so the ratio says how many times one thread the pool is; the most is the thread count, less the
+ * serial stretches.
  *
- * With competitors: as many processes that do nothing but compute. */
+ *   bench_pool [THREADS [COMPETITORS]]      default: 2 and 0; competitors only compute */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "base/pool.h"
 #include "benchmarks/measure.h"
 
-enum { THREADS = 2, COMPETITORS_MOST = 16, SPINS_PER_US_PROBE = 2000000 };
+enum { COMPETITORS_MOST = 16, SPINS_PER_US_PROBE = 2000000 };
 
 typedef struct load {
     coh_pool *pool;
@@ -70,12 +70,12 @@ static void measure(coh_pool *pool, int64_t pieces, double piece_us, double gap_
     measure_print("pool", shape, 1e-3 * (double)l.job_count, "kjob", &result);
 }
 
-static void measure_all(int competitors)
+static void measure_all(int threads, int competitors)
 {
     static const int64_t pieces[] = { 2, 4, 16 };
     static const double piece_us[] = { 1, 10, 100 }, gap_us[] = { 1, 20 };
     coh_pool *pool;
-    if (coh_pool_create(THREADS, &pool) != COH_OK)
+    if (coh_pool_create(threads, &pool) != COH_OK)
         return;
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++)
@@ -86,7 +86,8 @@ static void measure_all(int competitors)
 
 int main(int argument_count, char **arguments)
 {
-    int wanted = argument_count > 1 ? atoi(arguments[1]) : 0;
+    int threads = argument_count > 1 ? atoi(arguments[1]) : 2;
+    int wanted = argument_count > 2 ? atoi(arguments[2]) : 0;
     pid_t competitors[COMPETITORS_MOST];
     uint64_t begin_ns = coh_clock_ns();
     spin(SPINS_PER_US_PROBE);
@@ -97,7 +98,7 @@ int main(int argument_count, char **arguments)
             for (;;)
                 spin(1u << 20);
     }
-    measure_all(wanted);
+    measure_all(threads, wanted);
     for (int i = 0; i < wanted && i < COMPETITORS_MOST; i++) {
         kill(competitors[i], SIGKILL);
         waitpid(competitors[i], NULL, 0);

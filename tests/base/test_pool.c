@@ -117,8 +117,8 @@ static void pieces_run_at_the_same_time(void **state)
     coh_pool_destroy(pool);
 }
 
-/* Between two jobs the workers look on, go to sleep or are about to: every pause from none to longer
- * than they look. A wake-up lost at any of these ends in a hang. */
+/* Between two jobs a worker looks, falls asleep or sleeps: every pause from none to longer than it
+ * looks. A wake-up lost at any of these ends in a hang. */
 static void a_worker_is_found_looking_falling_asleep_or_asleep(void **state)
 {
     (void)state;
