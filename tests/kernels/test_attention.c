@@ -323,6 +323,32 @@ static void bf16_is_the_naive_loop_on_every_instruction_set(void **state)
     check_dtype(COH_DTYPE_BF16);
 }
 
+/* Both fuse multiplication and addition, and add in the same order. */
+static void avx2_and_avx512_agree_in_f32(void **state)
+{
+    (void)state;
+    const coh_attention_pieces *narrow = coh_attention_pieces_of("avx2", COH_DTYPE_F32);
+    const coh_attention_pieces *wide = coh_attention_pieces_of("avx512", COH_DTYPE_F32);
+    if (narrow == NULL || wide == NULL)
+        skip();
+    for (int s = 0; s < SHAPES; s++) {
+        problem p;
+        problem_create(&p, &shapes[s], COH_DTYPE_F32);
+        const size_t out_bytes = tensor_bytes(&p, p.out_count), bytes = tensor_bytes(&p, p.count);
+        void *y = malloc(out_bytes), *dqkv = malloc(bytes);
+        assert_true(y && dqkv);
+        run(narrow, &p.a);
+        memcpy(y, p.a.y, out_bytes);
+        memcpy(dqkv, p.a.dqkv, bytes);
+        run(wide, &p.a);
+        assert_memory_equal(y, p.a.y, out_bytes);
+        assert_memory_equal(dqkv, p.a.dqkv, bytes);
+        free(y);
+        free(dqkv);
+        problem_destroy(&p);
+    }
+}
+
 /* One head in many parts, and many heads in one part each. */
 static void the_number_of_threads_changes_no_bit(void **state)
 {
@@ -396,6 +422,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_is_the_naive_loop_on_every_instruction_set),
         cmocka_unit_test(bf16_is_the_naive_loop_on_every_instruction_set),
+        cmocka_unit_test(avx2_and_avx512_agree_in_f32),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(later_tokens_change_no_bit_of_earlier_ones),
         cmocka_unit_test(an_instruction_set_that_is_not_there_has_no_table),

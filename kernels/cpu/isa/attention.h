@@ -10,10 +10,6 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/isa/block.h"
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
-
 #define attention_forward  COH_ISA_EXPAND(coh_attention_forward, COH_ISA)
 #define attention_backward COH_ISA_EXPAND(coh_attention_backward, COH_ISA)
 #define attention_fold     COH_ISA_EXPAND(coh_attention_fold, COH_ISA)
@@ -63,7 +59,7 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .D = a->D,
         .C = C,
         .width = cut.width,
-        .depth = (a->D + COH_WORD_ELEMENTS - 1) / COH_WORD_ELEMENTS,
+        .depth = (a->D + WORD_ELEMENTS - 1) / WORD_ELEMENTS,
         .queries = cut.queries,
         .keys = cut.keys,
         .q = element_of(a->dtype, a->qkv, wide),
@@ -85,7 +81,7 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
 }
 
 /* Rows [begin, begin + rows) of a tensor of the head, padded. */
-LANES_INLINE void head_rows(const head *one, word *to, int64_t padded, const void *tensor,
+LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const void *tensor,
                             int64_t stride, int64_t begin, int64_t rows)
 {
     const block_source source = { one->dtype, element_of(one->dtype, tensor, begin * stride),
@@ -101,18 +97,6 @@ LANES_INLINE int64_t smaller(int64_t a, int64_t b)
 LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
-}
-
-LANES_INLINE vector vector_load(const float *from)
-{
-    vector out;
-    memcpy(&out, from, sizeof(out));
-    return out;
-}
-
-LANES_INLINE void vector_store(float *to, vector a)
-{
-    memcpy(to, &a, sizeof(a));
 }
 
 LANES_INLINE vector vector_multiply_add(vector a, vector b, vector c)
@@ -159,7 +143,7 @@ LANES_INLINE vector vector_exp2(vector x)
     return (vector)((vector_bits)power + ((vector_bits)shifted << 23));
 }
 
-#if COH_WORD_ELEMENTS == 2
+#if WORD_ELEMENTS == 2
 /* Words of two floats each, rounded to nearest even. */
 LANES_INLINE vector vector_pair(vector first, vector second)
 {

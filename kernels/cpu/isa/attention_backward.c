@@ -21,13 +21,13 @@ typedef struct backward_block {
     float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, likewise */
     float dq_here[COH_ATTENTION_WORDS];                     /* dq of heads that fit */
     float dk[COH_ATTENTION_WORDS], dv[COH_ATTENTION_WORDS]; /* [key][width] */
-    word k_rows[COH_ATTENTION_WORDS], v_rows[COH_ATTENTION_WORDS];
-    word q_rows[COH_ATTENTION_WORDS], dy_rows[COH_ATTENTION_WORDS], y_rows[COH_ATTENTION_WORDS];
-    word q_across[COH_ATTENTION_WORDS], dy_across[COH_ATTENTION_WORDS];
-    word k_pairs[COH_ATTENTION_WORDS], q_pairs[COH_ATTENTION_WORDS], dy_pairs[COH_ATTENTION_WORDS];
-    const word *k_deep, *q_deep, *dy_deep;
-    word p_rows[COH_ATTENTION_SCORES], ds_rows[COH_ATTENTION_SCORES]; /* [key][query words] */
-    word ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; of floats, ds_rows are it */
+    float k_rows[COH_ATTENTION_WORDS], v_rows[COH_ATTENTION_WORDS];
+    float q_rows[COH_ATTENTION_WORDS], dy_rows[COH_ATTENTION_WORDS], y_rows[COH_ATTENTION_WORDS];
+    float q_across[COH_ATTENTION_WORDS], dy_across[COH_ATTENTION_WORDS];
+    float k_pairs[COH_ATTENTION_WORDS], q_pairs[COH_ATTENTION_WORDS], dy_pairs[COH_ATTENTION_WORDS];
+    const float *k_deep, *q_deep, *dy_deep;
+    float p_rows[COH_ATTENTION_SCORES], ds_rows[COH_ATTENTION_SCORES]; /* [key][query words] */
+    float ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; of floats, ds_rows are it */
 } __attribute__((aligned(64))) backward_block;
 
 /* The first query of the tile, a multiple of sixteen, that may see key j of the block. */
@@ -37,7 +37,7 @@ LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
 }
 
 /* Scores (or gradients of p) of STRIP keys from j on. */
-static void score(const backward_block *t, float *to, const word *rows, const word *across,
+static void score(const backward_block *t, float *to, const float *rows, const float *across,
                   int64_t j)
 {
     const int64_t first = first_query(t, j);
@@ -55,7 +55,7 @@ static void score(const backward_block *t, float *to, const word *rows, const wo
 }
 
 typedef struct weights {
-    vector p[COH_WORD_ELEMENTS], ds[COH_WORD_ELEMENTS];
+    vector p[WORD_ELEMENTS], ds[WORD_ELEMENTS];
 } weights;
 
 /* Of keys j and, in pairs, j + 1, `at` and `at` + 1 of the strip, and the queries from c on. */
@@ -65,7 +65,7 @@ LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, 
     const vector scale = vector_all(t->one.scale * LOG2_E), lse = vector_load(t->lse + c);
     const vector mean = vector_load(t->mean_gradients + t->q0 + c);
     weights w;
-    for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
+    for (int e = 0; e < WORD_ELEMENTS; e++) {
         const int64_t from = (at + e) * t->one.queries + c;
         w.p[e] = vector_exp2(
             vector_multiply_add(vector_load(t->scores + from), scale, vector_all(0.0f) - lse));
@@ -81,9 +81,9 @@ LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, 
 
 LANES_INLINE void put_weights(backward_block *t, int64_t j, int64_t c, const weights *w)
 {
-    const int64_t row_words = t->one.queries / COH_WORD_ELEMENTS;
-    const int64_t at = j * row_words + c / COH_WORD_ELEMENTS;
-#if COH_WORD_ELEMENTS == 2
+    const int64_t row_words = t->one.queries / WORD_ELEMENTS;
+    const int64_t at = j * row_words + c / WORD_ELEMENTS;
+#if WORD_ELEMENTS == 2
     for (int e = 0; e < 2; e++) {
         _mm256_storeu_si256((void *)(t->p_rows + at + e * row_words),
                             (__m256i)_mm512_cvtneps_pbh(w->p[e]));
@@ -104,11 +104,11 @@ static void weigh(backward_block *t, int64_t j)
     const int64_t first = first_query(t, j), keys = smaller(STRIP, t->keys - j);
     const int64_t whole = within(t->k0 + j + keys - 1 - t->q0, 0, t->lanes);
     const weights zeros = { 0 };
-    for (int64_t at = 0; at < keys; at += COH_WORD_ELEMENTS) {
+    for (int64_t at = 0; at < keys; at += WORD_ELEMENTS) {
         for (int64_t c = first >= 16 ? first - 16 : 0; c < first; c += COH_VECTOR_FLOATS)
             put_weights(t, j + at, c, &zeros);
         for (int64_t c = first; c < t->lanes; c += COH_VECTOR_FLOATS) {
-            const int masked = c < whole || j + at + COH_WORD_ELEMENTS > t->seen;
+            const int masked = c < whole || j + at + WORD_ELEMENTS > t->seen;
             const weights w =
                 masked ? weights_at(t, j + at, at, c, 1) : weights_at(t, j + at, at, c, 0);
             put_weights(t, j + at, c, &w);
@@ -117,14 +117,14 @@ static void weigh(backward_block *t, int64_t j)
 }
 
 /* dk or dv += weights^T b over the queries of the tile that may see the strip's keys. */
-static void gather_keys(const backward_block *t, float *to, const word *rows, const word *deep,
+static void gather_keys(const backward_block *t, float *to, const float *rows, const float *deep,
                         int64_t j)
 {
-    const int64_t first = first_query(t, j) / COH_WORD_ELEMENTS;
-    const int64_t row_words = t->one.queries / COH_WORD_ELEMENTS;
+    const int64_t first = first_query(t, j) / WORD_ELEMENTS;
+    const int64_t row_words = t->one.queries / WORD_ELEMENTS;
     const block_product product = { .rows = smaller(STRIP, t->keys - j),
                                     .columns = t->one.width,
-                                    .depth = t->lanes / COH_WORD_ELEMENTS - first,
+                                    .depth = t->lanes / WORD_ELEMENTS - first,
                                     .a = rows + j * row_words + first,
                                     .a_row = row_words,
                                     .a_depth = 1,
@@ -144,19 +144,17 @@ static void gather_queries(const backward_block *t)
         const int64_t seen = smaller(t->q0 + r + rows - t->k0, t->seen);
         if (seen <= 0)
             continue;
-        const block_product product = {
-            .rows = rows,
-            .columns = t->one.width,
-            .depth = block_round(seen, COH_WORD_ELEMENTS) / COH_WORD_ELEMENTS,
-            .a = (COH_WORD_ELEMENTS == 2 ? t->ds_pairs : t->ds_rows) + r,
-            .a_row = 1,
-            .a_depth = t->one.queries,
-            .b = t->k_deep,
-            .b_stride = t->one.width,
-            .c = t->dq + (t->q0 + r) * t->one.width,
-            .c_stride = t->one.width,
-            .into = t->k0 == t->part_k0 ? BLOCK_SET : BLOCK_ADD
-        };
+        const block_product product = { .rows = rows,
+                                        .columns = t->one.width,
+                                        .depth = block_round(seen, WORD_ELEMENTS) / WORD_ELEMENTS,
+                                        .a = (WORD_ELEMENTS == 2 ? t->ds_pairs : t->ds_rows) + r,
+                                        .a_row = 1,
+                                        .a_depth = t->one.queries,
+                                        .b = t->k_deep,
+                                        .b_stride = t->one.width,
+                                        .c = t->dq + (t->q0 + r) * t->one.width,
+                                        .c_stride = t->one.width,
+                                        .into = t->k0 == t->part_k0 ? BLOCK_SET : BLOCK_ADD };
         block_multiply(&product);
     }
 }

@@ -9,13 +9,13 @@ typedef struct forward_block {
     /* a query each */
     float max[COH_ATTENTION_QUERIES]; /* of the scores before scaling */
     float sum[COH_ATTENTION_QUERIES], shrink[COH_ATTENTION_QUERIES];
-    float y[COH_ATTENTION_WORDS];       /* [query][width] */
-    word rows_of[COH_ATTENTION_WORDS];  /* of q, then of v */
-    word q_across[COH_ATTENTION_WORDS]; /* [depth][query] */
-    word k_rows[COH_ATTENTION_WORDS];   /* [key][words] */
-    word v_deep[COH_ATTENTION_WORDS];   /* [key words][width] */
-    float scores[COH_ATTENTION_SCORES]; /* [key][query] */
-    word weights[COH_ATTENTION_SCORES]; /* [key words][query] */
+    float y[COH_ATTENTION_WORDS];        /* [query][width] */
+    float rows_of[COH_ATTENTION_WORDS];  /* of q, then of v */
+    float q_across[COH_ATTENTION_WORDS]; /* [depth][query] */
+    float k_rows[COH_ATTENTION_WORDS];   /* [key][words] */
+    float v_deep[COH_ATTENTION_WORDS];   /* [key words][width] */
+    float scores[COH_ATTENTION_SCORES];  /* [key][query] */
+    float weights[COH_ATTENTION_SCORES]; /* [key words][query] */
 } __attribute__((aligned(64))) forward_block;
 
 /* scores = k q^T, twelve keys at a time, from the first sixteen queries on that may see them. */
@@ -52,8 +52,8 @@ LANES_INLINE vector where_seen(const forward_block *f, int64_t j, int64_t c, vec
 /* Words of a pair of keys, or of one. */
 LANES_INLINE void put_weights(forward_block *f, int64_t j, int64_t c, const vector *p)
 {
-    float *to = f->weights + j / COH_WORD_ELEMENTS * f->one.queries + c;
-#if COH_WORD_ELEMENTS == 2
+    float *to = f->weights + j / WORD_ELEMENTS * f->one.queries + c;
+#if WORD_ELEMENTS == 2
     vector_store(to, vector_pair(p[0], p[1]));
 #else
     vector_store(to, p[0]);
@@ -80,18 +80,19 @@ static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen
     const vector scale = vector_all(f->one.scale * LOG2_E), old_max = vector_load(f->max + c);
     const vector max = largest_score(f, c, whole, seen);
     const vector shift = vector_all(0.0f) - max * scale;
-    const vector shrink = vector_exp2(vector_multiply_add(old_max, scale, shift));
-    vector sum = vector_load(f->sum + c) * shrink, p[COH_WORD_ELEMENTS];
+    /* rounded as `shift` was, so that it is 1 where the maximum stays */
+    const vector shrink = vector_exp2(old_max * scale + shift);
+    vector sum = vector_load(f->sum + c) * shrink, p[WORD_ELEMENTS];
     int64_t j = 0;
-    for (; j + COH_WORD_ELEMENTS <= whole; j += COH_WORD_ELEMENTS) {
-        for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
+    for (; j + WORD_ELEMENTS <= whole; j += WORD_ELEMENTS) {
+        for (int e = 0; e < WORD_ELEMENTS; e++) {
             p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
             sum += p[e];
         }
         put_weights(f, j, c, p);
     }
-    for (; j < seen; j += COH_WORD_ELEMENTS) {
-        for (int e = 0; e < COH_WORD_ELEMENTS; e++) {
+    for (; j < seen; j += WORD_ELEMENTS) {
+        for (int e = 0; e < WORD_ELEMENTS; e++) {
             p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
             p[e] = where_seen(f, j + e, c, p[e], 0.0f);
             sum += p[e];
@@ -113,14 +114,14 @@ static void weigh(forward_block *f)
             weigh_lanes(f, c, whole, seen);
         else
             vector_store(f->shrink + c, vector_all(1.0f));
-        const int64_t first = (seen + COH_WORD_ELEMENTS - 1) / COH_WORD_ELEMENTS;
-        for (int64_t j = first; j < f->keys / COH_WORD_ELEMENTS; j++)
+        const int64_t first = (seen + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+        for (int64_t j = first; j < f->keys / WORD_ELEMENTS; j++)
             vector_store(f->weights + j * f->one.queries + c, vector_all(0.0f));
     }
 }
 
 /* y = shrink * y + weights v, twelve queries at a time, up to the last key that they see. */
-static void gather(forward_block *f, const word *v_deep)
+static void gather(forward_block *f, const float *v_deep)
 {
     for (int64_t r = 0; r < f->rows; r += 12) {
         const int64_t rows = smaller(12, f->rows - r);
@@ -129,8 +130,7 @@ static void gather(forward_block *f, const word *v_deep)
             continue;
         const block_product product = { .rows = rows,
                                         .columns = f->one.width,
-                                        .depth = block_round(seen, COH_WORD_ELEMENTS) /
-                                                 COH_WORD_ELEMENTS,
+                                        .depth = block_round(seen, WORD_ELEMENTS) / WORD_ELEMENTS,
                                         .a = f->weights + r,
                                         .a_row = 1,
                                         .a_depth = f->one.queries,

@@ -1,22 +1,6 @@
 #include "kernels/cpu/isa/block.h"
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
-
-LANES_INLINE vector vector_load(const float *from)
-{
-    vector out;
-    memcpy(&out, from, sizeof(out));
-    return out;
-}
-
-LANES_INLINE void vector_store(float *to, vector a)
-{
-    memcpy(to, &a, sizeof(a));
-}
-
-LANES_INLINE vector broadcast(const word *from)
+LANES_INLINE vector broadcast(const float *from)
 {
 #if defined(__AVX512F__)
     return _mm512_set1_ps(*from);
@@ -27,31 +11,12 @@ LANES_INLINE vector broadcast(const word *from)
 #endif
 }
 
-/* sum + a b, both elements of a pair. */
-LANES_INLINE vector multiply_add(vector sum, vector a, vector b)
-{
-#if defined(__AVX512BF16__)
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-#elif defined(__AVX512F__)
-    return _mm512_fmadd_ps(a, b, sum);
-#elif defined(__FMA__)
-    return _mm256_fmadd_ps(a, b, sum);
-#else
-    return sum + a * b;
-#endif
-}
-
-/* 24 sums of 32 registers, and 8 of 16: enough additions under way to hide the latency of one. */
-#if defined(__AVX512F__)
-#define BLOCK_ROWS 12
-#else
-#define BLOCK_ROWS 4
-#endif
-#define BLOCK_VECTORS 2
+/* Vectors of a row of sums: bare, as gcc keeps an array of lanes of two vectors in memory. */
+#define PANEL_VECTORS (PANEL_COLUMNS / COH_VECTOR_FLOATS)
 
 /* `into` and the numbers of rows and vectors are constants. */
 LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int rows, int vectors,
-                           vector sums[BLOCK_ROWS][BLOCK_VECTORS], block_into into)
+                           vector sums[BLOCK_ROWS][PANEL_VECTORS], block_into into)
 {
     const int64_t stride = p->c_stride;
     float *c = p->c + i * stride + j;
@@ -71,17 +36,17 @@ LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, i
                                  int vectors)
 {
     const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
-    const word *a = p->a + i * a_row, *b = p->b + j;
-    vector sums[BLOCK_ROWS][BLOCK_VECTORS] = { 0 };
+    const float *a = p->a + i * a_row, *b = p->b + j;
+    vector sums[BLOCK_ROWS][PANEL_VECTORS] = { 0 };
     for (int64_t k = 0; k < p->depth; k++, a += a_depth, b += b_stride) {
-        vector right[BLOCK_VECTORS];
+        vector right[PANEL_VECTORS];
         for (int v = 0; v < vectors; v++)
             right[v] = vector_load(b + v * COH_VECTOR_FLOATS);
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
             const vector left = broadcast(a + r * a_row);
             for (int v = 0; v < vectors; v++)
-                sums[r][v] = multiply_add(sums[r][v], left, right[v]);
+                sums[r][v] = words_multiply_add_vector(sums[r][v], left, right[v]);
         }
     }
     if (p->into == BLOCK_SET)
@@ -96,32 +61,39 @@ LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, i
 LANES_INLINE void multiply_rows(const block_product *p, int64_t i, int rows)
 {
     int64_t j = 0;
-    for (; j + BLOCK_VECTORS * COH_VECTOR_FLOATS <= p->columns;
-         j += BLOCK_VECTORS * COH_VECTOR_FLOATS)
-        multiply_block(p, i, j, rows, BLOCK_VECTORS);
-    for (; j < p->columns; j += COH_VECTOR_FLOATS)
-        multiply_block(p, i, j, rows, 1);
+    for (; j + PANEL_COLUMNS <= p->columns; j += PANEL_COLUMNS)
+        multiply_block(p, i, j, rows, PANEL_VECTORS);
+    for (; j < p->columns; j += COH_LANES)
+        multiply_block(p, i, j, rows, COH_VECTORS);
 }
 
+/* Rows up to the next multiple of four, in blocks of BLOCK_ROWS; what is left is even. */
 void block_multiply(const block_product *p)
 {
+    const int64_t rows = block_round(p->rows, 4);
     int64_t i = 0;
+    for (; i + BLOCK_ROWS <= rows; i += BLOCK_ROWS)
+        multiply_rows(p, i, BLOCK_ROWS);
 #if BLOCK_ROWS == 12
-    for (; p->rows - i > 8; i += 12)
-        multiply_rows(p, i, 12);
-    if (p->rows - i > 4) {
+    if (i + 8 <= rows) {
         multiply_rows(p, i, 8);
         i += 8;
     }
 #endif
-    for (; i < p->rows; i += 4)
+#if BLOCK_ROWS > 4
+    if (i + 4 <= rows) {
         multiply_rows(p, i, 4);
+        i += 4;
+    }
+#endif
+    for (; i < rows; i += 2)
+        multiply_rows(p, i, 2);
 }
 
 /* ---- packing ---- */
 
-#if COH_WORD_ELEMENTS == 2
-static void take_row(word *to, const block_source *source, int64_t row)
+#if WORD_ELEMENTS == 2
+static void take_row(float *to, const block_source *source, int64_t row)
 {
     const uint16_t *from = (const uint16_t *)source->from + row * source->from_stride;
     const size_t bytes = (size_t)source->count * sizeof(*from);
@@ -131,7 +103,7 @@ static void take_row(word *to, const block_source *source, int64_t row)
         memcpy(to, from, bytes);
 }
 #else
-static void take_row(word *to, const block_source *source, int64_t row)
+static void take_row(float *to, const block_source *source, int64_t row)
 {
     const int64_t count = source->count;
     if (source->dtype == COH_DTYPE_F32) {
@@ -151,10 +123,10 @@ static void take_row(word *to, const block_source *source, int64_t row)
 }
 #endif
 
-void block_rows(word *to, int64_t to_stride, int64_t padded_rows, const block_source *source)
+void block_rows(float *to, int64_t to_stride, int64_t padded_rows, const block_source *source)
 {
-    const int64_t whole = source->count / COH_WORD_ELEMENTS;
-    const size_t rest = (size_t)(to_stride - whole) * sizeof(word);
+    const int64_t whole = source->count / WORD_ELEMENTS;
+    const size_t rest = (size_t)(to_stride - whole) * sizeof(float);
     for (int64_t i = 0; i < source->rows; i++) {
         if (rest > 0)
             memset(to + i * to_stride + whole, 0, rest);
@@ -162,7 +134,7 @@ void block_rows(word *to, int64_t to_stride, int64_t padded_rows, const block_so
     }
     if (padded_rows > source->rows)
         memset(to + source->rows * to_stride, 0,
-               (size_t)((padded_rows - source->rows) * to_stride) * sizeof(word));
+               (size_t)((padded_rows - source->rows) * to_stride) * sizeof(float));
 }
 
 /* Interleaves the halves of two vectors: a0 b0 a1 b1 ... */
@@ -185,7 +157,7 @@ void block_rows(word *to, int64_t to_stride, int64_t padded_rows, const block_so
 
 /* A square of vectors, transposed by perfect shuffles: each interleaves rows half a square apart,
  * which moves one bit of the row number into the column number. */
-LANES_INLINE void transpose_square(word *to, int64_t to_stride, const word *from,
+LANES_INLINE void transpose_square(float *to, int64_t to_stride, const float *from,
                                    int64_t from_stride)
 {
     vector rows[COH_VECTOR_FLOATS], mixed[COH_VECTOR_FLOATS];
@@ -209,35 +181,35 @@ LANES_INLINE void transpose_square(word *to, int64_t to_stride, const word *from
         vector_store(to + i * to_stride, rows[i]);
 }
 
-void block_across(word *to, int64_t to_stride, const word *from, int64_t rows, int64_t words)
+void block_across(float *to, int64_t to_stride, const float *from, int64_t rows, int64_t words)
 {
     for (int64_t i = 0; i < rows; i += COH_VECTOR_FLOATS)
         for (int64_t k = 0; k < words; k += COH_VECTOR_FLOATS)
             transpose_square(to + k * to_stride + i, to_stride, from + i * words + k, words);
 }
 
-void block_dots(float *to, const word *a, const word *b, int64_t rows, int64_t words)
+void block_dots(float *to, const float *a, const float *b, int64_t rows, int64_t words)
 {
-    for (int64_t i = 0; i < rows; i += COH_VECTOR_FLOATS) {
-        float parts[COH_VECTOR_FLOATS * COH_VECTOR_FLOATS];
-        for (int r = 0; r < COH_VECTOR_FLOATS; r++) {
+    float parts[COH_LANES * COH_LANES], across[COH_LANES * COH_LANES];
+    for (int64_t i = 0; i < rows; i += COH_LANES) {
+        for (int r = 0; r < COH_LANES; r++) {
             const int64_t at = (i + r) * words;
-            vector sum = { 0 };
-            for (int64_t k = 0; k < words; k += COH_VECTOR_FLOATS)
-                sum = multiply_add(sum, vector_load(a + at + k), vector_load(b + at + k));
-            vector_store(parts + r * COH_VECTOR_FLOATS, sum);
+            lanes sum = lanes_all(0.0f);
+            for (int64_t k = 0; k < words; k += COH_LANES)
+                sum = words_multiply_add(sum, lanes_load(a + at + k), lanes_load(b + at + k));
+            lanes_store(parts + r * COH_LANES, sum);
         }
-        transpose_square(parts, COH_VECTOR_FLOATS, parts, COH_VECTOR_FLOATS);
-        vector sum = { 0 };
-        for (int r = 0; r < COH_VECTOR_FLOATS; r++)
-            sum += vector_load(parts + r * COH_VECTOR_FLOATS);
-        vector_store(to + i, sum);
+        block_across(across, COH_LANES, parts, COH_LANES, COH_LANES);
+        lanes sum = lanes_load(across);
+        for (int k = 1; k < COH_LANES; k++)
+            sum = lanes_add(sum, lanes_load(across + k * COH_LANES));
+        lanes_store(to + i, sum);
     }
 }
 
-const word *block_deep(word *to, const word *from, int64_t rows, int64_t words, int64_t width)
+const float *block_deep(float *to, const float *from, int64_t rows, int64_t words, int64_t width)
 {
-#if COH_WORD_ELEMENTS == 2
+#if WORD_ELEMENTS == 2
     for (int64_t i = 0; i < rows; i += 2, to += width)
         for (int64_t j = 0; j < width; j += 16) {
             const uint16_t *even = (const uint16_t *)(from + i * words) + j;

@@ -3,8 +3,7 @@
  * A word is a float or, where the CPU multiplies bf16, a pair of bf16 that are neighbours in depth
  * (vdpbf16ps multiplies both and adds the two products to an f32 sum). Whatever the word, the
  * product is the same loop: for each word of depth, one word of `a` is broadcast and multiplied
- * into a row of `b`, in registers that hold 12 rows by 32 columns of c (AVX-512) or 4 by two
- * vectors:
+ * into a row of `b`, in registers that hold up to BLOCK_ROWS by PANEL_COLUMNS of c (words.h):
  *
  *                     b   k | b b b b ... |      a comes either way round, in words:
  *                           +-------------+        a_row = stride, a_depth = 1   rows
@@ -18,21 +17,12 @@
  *     deep    [row words][column]         for sums over rows: pairs of neighbouring rows; of floats
  *                                         it is the rows themselves
  *
- * Included only by files that are compiled once per instruction set. */
+ * Words are kept as floats, whatever their bits mean. Included only by files that are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_BLOCK_H
 #define COH_KERNELS_CPU_ISA_BLOCK_H
 
-#include "cohobate/model.h"
 #include "kernels/cpu/isa/isa.h"
-#include "kernels/cpu/isa/lanes.h"
-
-typedef float word; /* bits only: never computed with as it is */
-
-#if defined(__AVX512BF16__)
-#define COH_WORD_ELEMENTS 2
-#else
-#define COH_WORD_ELEMENTS 1
-#endif
+#include "kernels/cpu/isa/words.h"
 
 /* What c becomes: the product, c + product, or factors[row] * c + product. */
 typedef enum block_into { BLOCK_SET, BLOCK_ADD, BLOCK_SHRINK } block_into;
@@ -41,7 +31,7 @@ typedef struct block_product {
     int64_t rows;    /* of c; a and c have room up to the next multiple of four */
     int64_t columns; /* a multiple of sixteen */
     int64_t depth;   /* words */
-    const word *a, *b;
+    const float *a, *b;
     int64_t a_row, a_depth, b_stride;
     float *c;
     int64_t c_stride;
@@ -65,20 +55,32 @@ typedef struct block_source {
     const void *from;
     int64_t from_stride, rows, count;
 } block_source;
-void block_rows(word *to, int64_t to_stride, int64_t padded_rows, const block_source *source);
+void block_rows(float *to, int64_t to_stride, int64_t padded_rows, const block_source *source);
 
 /* to [words][rows] = from [rows][words]; both counts are multiples of sixteen. */
-void block_across(word *to, int64_t to_stride, const word *from, int64_t rows, int64_t words);
+void block_across(float *to, int64_t to_stride, const float *from, int64_t rows, int64_t words);
 
 /* The deep form of from [rows][words], rows a multiple of two, `width` columns (a multiple of
  * sixteen): `to`, or `from` itself where a word is one element. */
-const word *block_deep(word *to, const word *from, int64_t rows, int64_t words, int64_t width);
+const float *block_deep(float *to, const float *from, int64_t rows, int64_t words, int64_t width);
 
 /* to [rows] = a row of a times the same row of b, rows and words multiples of sixteen. */
-void block_dots(float *to, const word *a, const word *b, int64_t rows, int64_t words);
+void block_dots(float *to, const float *a, const float *b, int64_t rows, int64_t words);
 
 /* A row of a tensor (= or +=) factor * from, rounded once. */
 void block_put(coh_dtype dtype, void *to, const float *from, float factor, int64_t count, int adds);
+
+LANES_INLINE vector vector_load(const float *from)
+{
+    vector out;
+    memcpy(&out, from, sizeof(out));
+    return out;
+}
+
+LANES_INLINE void vector_store(float *to, vector a)
+{
+    memcpy(to, &a, sizeof(a));
+}
 
 static inline int64_t block_round(int64_t count, int64_t multiple)
 {

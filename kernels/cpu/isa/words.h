@@ -69,21 +69,23 @@ LANES_INLINE lanes words_all(word value)
 }
 
 /* sum + a * b, word by word. */
+LANES_INLINE vector words_multiply_add_vector(vector sum, vector a, vector b)
+{
+#if defined(__AVX512BF16__)
+    return (vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#elif defined(__AVX512F__)
+    return (vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(__FMA__)
+    return (vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#else
+    return sum + a * b;
+#endif
+}
+
 LANES_INLINE lanes words_multiply_add(lanes sum, lanes a, lanes b)
 {
     for (int k = 0; k < COH_VECTORS; k++)
-#if defined(__AVX512BF16__)
-        sum.part[k] =
-            (vector)_mm512_dpbf16_ps((__m512)sum.part[k], (__m512bh)a.part[k], (__m512bh)b.part[k]);
-#elif defined(__AVX512F__)
-        sum.part[k] =
-            (vector)_mm512_fmadd_ps((__m512)a.part[k], (__m512)b.part[k], (__m512)sum.part[k]);
-#elif defined(__FMA__)
-        sum.part[k] =
-            (vector)_mm256_fmadd_ps((__m256)a.part[k], (__m256)b.part[k], (__m256)sum.part[k]);
-#else
-        sum.part[k] = sum.part[k] + a.part[k] * b.part[k];
-#endif
+        sum.part[k] = words_multiply_add_vector(sum.part[k], a.part[k], b.part[k]);
     return sum;
 }
 
