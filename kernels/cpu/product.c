@@ -1,5 +1,8 @@
 #include "kernels/product.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +17,9 @@
 /* Written by coh_products_start and coh_kernels_choose, while nobody reads it. */
 static struct {
     coh_product of_f32;
+    coh_product of_bf16;
     coh_panel_run *panels_f32, *panels_bf16;
-    int bf16_is_fast;
+    int bf16_is_fast, is_plain;
     char path[128];
     int32_t path_length; /* without the table's part */
     coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
@@ -44,12 +48,31 @@ coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
     return strcmp(isa, "plain") == 0 ? coh_panel_run_plain : NULL;
 }
 
-/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied. */
+#if defined(__x86_64__)
+/* Tiles of bf16, and a system that saves them (Intel 64 manual, CPUID leaf 7 and XCR0). */
+static int has_amx(void)
+{
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1u) || !(d >> 24 & 1u) ||
+        !__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1u))
+        return 0;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low >> 17 & 3u) == 3u;
+}
+#else
+static int has_amx(void)
+{
+    return 0;
+}
+#endif
+
+/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied or oneDNN's
+ * name where it multiplies bf16. */
 void coh_products_start(const char *isa, const char *highest)
 {
     const char *plain = getenv("COH_PLAIN_MATMUL");
     const int is_plain = plain != NULL && strcmp(plain, "1") == 0;
-    char name[64];
+    char name[64], bf16[32] = "bf16";
     products.panels_f32 = products.panels_bf16 =
         coh_panel_run_of(is_plain ? "plain" : isa, COH_DTYPE_F32);
     products.of_f32 = COH_PRODUCT_PANELS;
@@ -63,9 +86,15 @@ void coh_products_start(const char *isa, const char *highest)
                             coh_panel_run_of("avx512bf16", COH_DTYPE_BF16) != NULL;
     if (products.bf16_is_fast && !is_plain)
         products.panels_bf16 = coh_panel_run_of("avx512bf16", COH_DTYPE_BF16);
-    products.path_length =
-        (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s%s", isa, name,
-                          products.bf16_is_fast && !is_plain ? "+bf16" : "");
+    products.is_plain = is_plain;
+    products.of_bf16 = COH_PRODUCT_PANELS;
+    if (products.bf16_is_fast && !is_plain && has_amx() && coh_onednn_available()) {
+        products.of_bf16 = COH_PRODUCT_ONEDNN;
+        coh_onednn_name(bf16, sizeof(bf16));
+    }
+    products.path_length = (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s%s%s", isa,
+                                             name, products.bf16_is_fast && !is_plain ? "+" : "",
+                                             products.bf16_is_fast && !is_plain ? bf16 : "");
 }
 
 const char *coh_kernel_path(void)
@@ -88,7 +117,10 @@ int coh_product_available(coh_product product, coh_dtype dtype)
         return dtype == COH_DTYPE_F32 || dtype == COH_DTYPE_BF16;
     case COH_PRODUCT_OPENBLAS:
         return dtype == COH_DTYPE_F32;
-    case COH_PRODUCT_ONEDNN:
+    case COH_PRODUCT_ONEDNN: /* its bf16 begins with AVX-512 */
+        return coh_onednn_available() &&
+               (dtype == COH_DTYPE_F32 ||
+                (dtype == COH_DTYPE_BF16 && strcmp(coh_rows_get()->name, "avx512") == 0));
     case COH_PRODUCT_COUNT:
         return 0;
     }
@@ -98,7 +130,7 @@ int coh_product_available(coh_product product, coh_dtype dtype)
 coh_product coh_product_default(coh_dtype dtype)
 {
     coh_kernels_start();
-    return dtype == COH_DTYPE_F32 ? products.of_f32 : COH_PRODUCT_PANELS;
+    return dtype == COH_DTYPE_F32 ? products.of_f32 : products.of_bf16;
 }
 
 /* ---- the table ---- */
@@ -124,7 +156,7 @@ coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t 
             ? NULL
             : bsearch(&wanted, products.choices, (size_t)products.choice_count, sizeof(wanted),
                       compare);
-    if (found != NULL && found->product != COH_PRODUCT_DEFAULT)
+    if (found != NULL && found->product != COH_PRODUCT_DEFAULT && !products.is_plain)
         return found->product;
     return coh_product_default(dtype);
 }
@@ -145,22 +177,33 @@ static uint64_t table_hash(void)
     return hash;
 }
 
+static int table_names(coh_product product)
+{
+    for (int32_t i = 0; i < products.choice_count; i++)
+        if (products.choices[i].product == product)
+            return 1;
+    return 0;
+}
+
 /* What the table adds to the path: the libraries it brings in, and its hash. */
 static void write_path(void)
 {
-    char name[64] = "", blas[64];
-    for (int32_t i = 0; i < products.choice_count; i++)
-        if (products.choices[i].product == COH_PRODUCT_OPENBLAS &&
-            products.of_f32 != COH_PRODUCT_OPENBLAS && name[0] == '\0') {
-            coh_openblas_start();
-            coh_openblas_name(blas, sizeof(blas));
-            snprintf(name, sizeof(name), "+%.62s", blas);
-        }
+    char blas[48] = "", onednn[32] = "";
     products.path[products.path_length] = '\0';
-    if (products.choice_count > 0)
-        snprintf(products.path + products.path_length,
-                 sizeof(products.path) - (size_t)products.path_length, "%s+table-%016" PRIx64, name,
-                 table_hash());
+    if (products.choice_count == 0 || products.is_plain)
+        return;
+    if (table_names(COH_PRODUCT_OPENBLAS) && products.of_f32 != COH_PRODUCT_OPENBLAS) {
+        coh_openblas_start();
+        blas[0] = '+';
+        coh_openblas_name(blas + 1, sizeof(blas) - 1);
+    }
+    if (table_names(COH_PRODUCT_ONEDNN) && products.of_bf16 != COH_PRODUCT_ONEDNN) {
+        onednn[0] = '+';
+        coh_onednn_name(onednn + 1, sizeof(onednn) - 1);
+    }
+    snprintf(products.path + products.path_length,
+             sizeof(products.path) - (size_t)products.path_length, "%s%s+table-%016" PRIx64, blas,
+             onednn, table_hash());
 }
 
 coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count)
@@ -170,7 +213,8 @@ coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count)
     if (count < 0 || count > COH_PRODUCT_CHOICES_MAX)
         return coh_fail(COH_ERR_ARGUMENT, "a kernel table of %" PRId32 " lines: at most %d", count,
                         COH_PRODUCT_CHOICES_MAX);
-    memcpy(sorted, choices, (size_t)count * sizeof(*choices));
+    for (int32_t i = 0; i < count; i++)
+        sorted[i] = choices[i];
     qsort(sorted, (size_t)count, sizeof(*sorted), compare);
     for (int32_t i = 0; i < count; i++) {
         if (!coh_product_available(sorted[i].product, sorted[i].dtype))
@@ -196,7 +240,10 @@ void coh_tile_run_by(coh_product product, const coh_tile *tile)
     coh_kernels_start();
     if (product == COH_PRODUCT_DEFAULT)
         product = coh_product_default(tile->dtype);
-    if (product == COH_PRODUCT_OPENBLAS && tile->c_dtype == COH_DTYPE_F32)
+    if (product == COH_PRODUCT_ONEDNN && coh_onednn_run(tile))
+        return;
+    if (product == COH_PRODUCT_OPENBLAS && tile->dtype == COH_DTYPE_F32 &&
+        tile->c_dtype == COH_DTYPE_F32)
         coh_openblas_run(tile);
     else if (tile->dtype == COH_DTYPE_F32)
         products.panels_f32(tile);

@@ -2,10 +2,11 @@
  * (matmul.c) and attention hand to the code that multiplies.
  *
  * Threads: all of it may be called from any thread. Nothing allocates once coh_kernels_start has
- * run. */
+ * run, oneDNN excepted. */
 #ifndef COH_KERNELS_CPU_TILE_H
 #define COH_KERNELS_CPU_TILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/product.h"
@@ -59,5 +60,14 @@ void coh_openblas_start(void);
 /* "openblas-0.3.21-Cooperlake" */
 void coh_openblas_name(char *out_name, size_t bytes);
 void coh_openblas_run(const coh_tile *tile);
+
+/* ---- onednn.c: answers no where the library is built without it ---- */
+
+int coh_onednn_available(void);
+/* "onednn-2.6.3" */
+void coh_onednn_name(char *out_name, size_t bytes);
+/* 1, or 0 where oneDNN does not compute such tiles; c is then as it was or holds the residual. The
+ * first tile of a shape makes its code; each call allocates some small blocks (onednn.c). */
+int coh_onednn_run(const coh_tile *tile);
 
 #endif

@@ -240,6 +240,48 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
         }
 }
 
+static void run_openblas(const coh_tile *tile)
+{
+    coh_tile_run_by(COH_PRODUCT_OPENBLAS, tile);
+}
+
+/* What it does not take goes to the panels. */
+static void run_onednn(const coh_tile *tile)
+{
+    if ((tile->dtype == COH_DTYPE_BF16 || tile->c_dtype == COH_DTYPE_F32) &&
+        (tile->residual == NULL || tile->dtype == tile->c_dtype))
+        assert_true(coh_onednn_run(tile));
+    else
+        coh_tile_run_by(COH_PRODUCT_ONEDNN, tile);
+}
+
+/* A kernel table may send any shape there. */
+static void the_libraries_are_right_as_well(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {
+        { 1, 1, 1 }, { 2, 3, 5 }, { 13, 31, 33 }, { 25, 65, 511 }, { 110, 100, 101 }
+    };
+    coh_openblas_start();
+    for (int types = 0; types < 4; types++)
+        for (int layout = 0; layout < 3; layout++)
+            for (int n = 0; n < 5; n++) {
+                const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+                const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+                problem p =
+                    problem_make((coh_matmul_layout)layout, shapes[n], dtype, c_dtype, n % 3);
+                if (coh_product_available(COH_PRODUCT_OPENBLAS, dtype)) {
+                    run_endings("openblas", run_openblas, &p);
+                    run_gelu("openblas", run_openblas, &p);
+                }
+                if (coh_product_available(COH_PRODUCT_ONEDNN, dtype)) {
+                    run_endings("onednn", run_onednn, &p);
+                    run_gelu("onednn", run_onednn, &p);
+                }
+                problem_drop(&p);
+            }
+}
+
 /* Fused and twice rounded sums differ, so plain's f32 stands alone; the product of two bf16 is
  * exact in f32, so there it does not. */
 static void instruction_sets_agree_where_the_header_says_so(void **state)
@@ -312,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tile_is_right_on_every_instruction_set),
+        cmocka_unit_test(the_libraries_are_right_as_well),
         cmocka_unit_test(instruction_sets_agree_where_the_header_says_so),
         cmocka_unit_test(threads_and_tiles_change_no_bit),
     };
