@@ -34,7 +34,7 @@ for compiler in gcc clang; do
             needs=$(pkg-config "${where[@]}" --print-requires-private cohobate)
             # shellcheck disable=SC2086
             flags="$(pkg-config "${where[@]}" --cflags cohobate) $libraries/libcohobate.a
-                $(pkg-config --libs $needs) -lm -pthread"
+                $(pkg-config --libs $needs) $(sed -n 's/^Libs.private: //p' "$pc")"
         fi
         # shellcheck disable=SC2086 # one word per flag is meant
         "$compiler" -std=c17 -Wall -Wextra -Werror "$consumer" -o "$program" $flags
