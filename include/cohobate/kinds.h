@@ -78,9 +78,9 @@ extern COH_API const coh_op_kind coh_kind_attention_decode;
 
 /* x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all B*T items of
  * -log softmax(x weightᵀ)[target]; a target of -1 counts as 0 loss. weight [V,C], row-split: passes
- * over ranges of vocabulary rows, so logits need never be held for batch x tokens x vocabulary; where
- * it is given a cache it keeps them for backward. Saves running max, sum and the target's logit per
- * token, and in bf16 has room there for the sums of its input's gradient. */
+ * over ranges of vocabulary rows, so logits need never be held for batch x tokens x vocabulary;
+ * where it is given a cache it keeps them for backward. Saves running max, sum and the target's
+ * logit per token, and in bf16 has room there for the sums of its input's gradient. */
 typedef struct coh_classifier_attributes {
     int64_t vocabulary;
     float init_std;

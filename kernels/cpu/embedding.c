@@ -5,8 +5,8 @@
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 
-/* Bound by bytes. Forward copies rows. Backward brings the tokens in order of their rows, so that all
- * that belongs to one row stands together: it is summed in f32, in the order of the tokens, and
+/* Bound by bytes. Forward copies rows. Backward brings the tokens in order of their rows, so that
+ * all that belongs to one row stands together: it is summed in f32, in the order of the tokens, and
  * rounded once. */
 #define COPY_TOKENS    64
 #define STRIP_CHANNELS 256

@@ -1,6 +1,6 @@
 /* bf16 as a way to store: rounding against arithmetic that does not know it, and rows of bf16 with
- * the same bits on every instruction set. That the rows compute what they should is in test_kinds.c,
- * with the kinds they are part of. */
+ * the same bits on every instruction set. That the rows compute what they should is in
+ * test_kinds.c, with the kinds they are part of. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

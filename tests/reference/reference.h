@@ -23,7 +23,7 @@ typedef struct coh_reference {
     double *input[2], *parameter[2];
     const int32_t *ids[2];
     double *output_grad; /* NULL for a loss */
-    /* by how much a stored value is rounded, relatively: 2^-8 in bf16; f32's 2^-24 is in the sums */
+    /* by how much a stored value is rounded, relatively: 2^-8 in bf16; in f32 it is in the sums */
     double store;
     coh_array output, input_grad[2], parameter_grad[2]; /* count 0: no such gradient */
 } coh_reference;
