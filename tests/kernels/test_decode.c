@@ -6,64 +6,88 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/kernels/shapes.h"
 #include "tests/reference/reference.h"
 
 /* Feeds the rows of a whole sequence one by one; `T` crosses the tile of 256 keys. */
-static void decoding_token_by_token_is_causal_attention(void **state)
+static void decode_all(coh_dtype dtype)
 {
-    (void)state;
     enum { B = 2, T = 277, H = 3, C = 15 };
     const coh_attention_attributes whole_attributes = { H };
     const coh_attention_decode_attributes step_attributes = { H, T + 4 };
-    const coh_shape whole_shape[] = { F32(B, T, 3 * C) };
-    const coh_shape step_shapes[] = { F32(B, 1, 3 * C), I32(1) };
+    coh_shape whole_shape[] = { F32(B, T, 3 * C) };
+    coh_shape step_shapes[] = { F32(B, 1, 3 * C), I32(1) };
+    whole_shape[0].dtype = step_shapes[0].dtype = dtype;
+    const size_t row_bytes = 3 * C * coh_dtype_bytes(dtype);
     coh_case whole, step;
     coh_reference r;
     coh_case_create(&whole, &coh_kind_attention, &whole_attributes, whole_shape, 11);
     coh_case_create(&step, &coh_kind_attention_decode, &step_attributes, step_shapes, 12);
     coh_reference_create(&r, &whole);
     coh_reference_forward(&r);
-    const float *qkv = whole.call.input[0].data;
+    const char *qkv = whole.call.input[0].data;
     for (int32_t t = 0; t < T; t++) {
         *(int32_t *)step.call.input[1].data = t;
         for (int b = 0; b < B; b++)
-            memcpy((float *)step.call.input[0].data + b * 3 * C, qkv + (b * T + t) * 3 * C,
-                   3 * C * sizeof(float));
+            memcpy((char *)step.call.input[0].data + (size_t)b * row_bytes,
+                   qkv + (size_t)(b * T + t) * row_bytes, row_bytes);
         assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
+        double *got_all = coh_doubles_of(&step.call.output[0]);
         for (int b = 0; b < B; b++)
             for (int c = 0; c < C; c++) {
                 const int64_t at = (b * T + t) * C + c;
-                const float got = ((const float *)step.call.output[0].data)[b * C + c];
+                const double got = got_all[b * C + c];
                 /* one key at a time instead of a product: as many roundings again */
                 if (!(fabs(got - r.output.value[at]) <= 2.0 * r.output.bound[at]))
-                    fail_msg("token %d: %g, should be %g", t, (double)got, r.output.value[at]);
+                    fail_msg("token %d: %g, should be %g", t, got, r.output.value[at]);
             }
+        free(got_all);
     }
     coh_reference_destroy(&r);
     coh_case_destroy(&step);
     coh_case_destroy(&whole);
 }
 
-static void a_position_is_added_by_its_number(void **state)
+static void decoding_token_by_token_is_causal_attention(void **state)
 {
     (void)state;
+    decode_all(COH_DTYPE_F32);
+    decode_all(COH_DTYPE_BF16);
+}
+
+static void add_positions(coh_dtype dtype)
+{
     enum { B = 3, C = 37, POSITIONS = 11 };
     const coh_position_attributes attributes = { POSITIONS, 1.0f };
-    const coh_shape shapes[] = { F32(B, 1, C), I32(1) };
+    coh_shape shapes[] = { F32(B, 1, C), I32(1) };
+    shapes[0].dtype = dtype;
     coh_case one;
     coh_case_create(&one, &coh_kind_position_at, &attributes, shapes, 13);
+    double *x = coh_doubles_of(&one.call.input[0]), *table = coh_doubles_of(&one.call.parameter[0]);
     for (int32_t position = 0; position < POSITIONS; position++) {
         *(int32_t *)one.call.input[1].data = position;
         assert_int_equal(coh_case_forward(&one, NULL), COH_OK);
-        for (int i = 0; i < B * C; i++)
-            assert_true(((float *)one.call.output[0].data)[i] ==
-                        ((float *)one.call.input[0].data)[i] +
-                            ((float *)one.call.parameter[0].data)[position * C + i % C]);
+        double *y = coh_doubles_of(&one.call.output[0]);
+        for (int i = 0; i < B * C; i++) {
+            const double sum = x[i] + table[position * C + i % C];
+            const double rounding = dtype == COH_DTYPE_BF16 ? 0x1p-8 : COH_EPS;
+            assert_true(fabs(y[i] - sum) <= rounding * fabs(sum));
+        }
+        free(y);
     }
+    free(x);
+    free(table);
     coh_case_destroy(&one);
+}
+
+static void a_position_is_added_by_its_number(void **state)
+{
+    (void)state;
+    add_positions(COH_DTYPE_F32);
+    add_positions(COH_DTYPE_BF16);
 }
 
 static void a_position_outside_the_table_is_refused(void **state)
@@ -86,24 +110,25 @@ static void a_position_outside_the_table_is_refused(void **state)
     coh_case_destroy(&step);
 }
 
-static void logits_are_x_times_the_table_and_ranges_change_no_bit(void **state)
+static void check_logits(coh_dtype dtype)
 {
-    (void)state;
     enum { B = 2, T = 3, N = B * T, C = 29, V = 2500 };
     const coh_classifier_attributes attributes = { V, 1.0f };
-    const coh_shape shapes[] = { F32(B, T, C) };
+    coh_shape shapes[] = { F32(B, T, C) };
+    shapes[0].dtype = dtype;
     static float whole[N * V];
     coh_case one;
     coh_case_create(&one, &coh_kind_logits, &attributes, shapes, 15);
     assert_int_equal(coh_case_forward(&one, NULL), COH_OK);
     memcpy(whole, one.call.output[0].data, sizeof(whole));
-    const float *x = one.call.input[0].data, *weight = one.call.parameter[0].data;
+    double *x = coh_doubles_of(&one.call.input[0]);
+    double *weight = coh_doubles_of(&one.call.parameter[0]);
     for (int n = 0; n < N; n++)
         for (int v = 0; v < V; v++) {
             double sum = 0.0, size = 0.0;
             for (int c = 0; c < C; c++) {
-                sum += (double)x[n * C + c] * weight[v * C + c];
-                size += fabs((double)x[n * C + c] * weight[v * C + c]);
+                sum += x[n * C + c] * weight[v * C + c];
+                size += fabs(x[n * C + c] * weight[v * C + c]);
             }
             assert_true(fabs(whole[n * V + v] - sum) <= COH_EPS * (C + 2) * size);
         }
@@ -111,7 +136,17 @@ static void logits_are_x_times_the_table_and_ranges_change_no_bit(void **state)
         assert_int_equal(coh_case_forward_ranges(&one, NULL, blocks), COH_OK);
         assert_memory_equal(whole, one.call.output[0].data, sizeof(whole));
     }
+    free(x);
+    free(weight);
     coh_case_destroy(&one);
+}
+
+/* Always f32, so that a sampler sees what the products gave. */
+static void logits_are_x_times_the_table_and_ranges_change_no_bit(void **state)
+{
+    (void)state;
+    check_logits(COH_DTYPE_F32);
+    check_logits(COH_DTYPE_BF16);
 }
 
 int main(void)
