@@ -1,22 +1,10 @@
 #include "kernels/cpu/isa/block.h"
 
-LANES_INLINE vector broadcast(const float *from)
-{
-#if defined(__AVX512F__)
-    return _mm512_set1_ps(*from);
-#elif defined(__AVX__)
-    return _mm256_broadcast_ss(from);
-#else
-    return vector_all(*from);
-#endif
-}
-
-/* Vectors of a row of sums: bare, as gcc keeps an array of lanes of two vectors in memory. */
-#define PANEL_VECTORS (PANEL_COLUMNS / COH_VECTOR_FLOATS)
+#include "kernels/cpu/isa/transpose.h"
 
 /* `into` and the numbers of rows and vectors are constants. */
 LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int rows, int vectors,
-                           vector sums[BLOCK_ROWS][PANEL_VECTORS], block_into into)
+                           row_of_sums *sums, block_into into)
 {
     const int64_t stride = p->c_stride;
     float *c = p->c + i * stride + j;
@@ -35,20 +23,10 @@ LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int row
 LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, int rows,
                                  int vectors)
 {
-    const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
-    const float *a = p->a + i * a_row, *b = p->b + j;
-    vector sums[BLOCK_ROWS][PANEL_VECTORS] = { 0 };
-    for (int64_t k = 0; k < p->depth; k++, a += a_depth, b += b_stride) {
-        vector right[PANEL_VECTORS];
-        for (int v = 0; v < vectors; v++)
-            right[v] = vector_load(b + v * COH_VECTOR_FLOATS);
-#pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-            const vector left = broadcast(a + r * a_row);
-            for (int v = 0; v < vectors; v++)
-                sums[r][v] = words_multiply_add_vector(sums[r][v], left, right[v]);
-        }
-    }
+    row_of_sums sums[BLOCK_ROWS] = { 0 };
+    words_multiply_block(sums, rows, vectors, (const char *)(p->a + i * p->a_row),
+                         p->a_row * (int64_t)sizeof(float), p->a_depth * (int64_t)sizeof(float),
+                         p->b + j, p->b_stride, p->depth);
     if (p->into == BLOCK_SET)
         put_sums(p, i, j, rows, vectors, sums, BLOCK_SET);
     else if (p->into == BLOCK_ADD)
@@ -137,55 +115,12 @@ void block_rows(float *to, int64_t to_stride, int64_t padded_rows, const block_s
                (size_t)((padded_rows - source->rows) * to_stride) * sizeof(float));
 }
 
-/* Interleaves the halves of two vectors: a0 b0 a1 b1 ... */
-#if COH_VECTOR_FLOATS == 16
-#define INTERLEAVE(a, b, first)                                                                    \
-    __builtin_shufflevector(a, b, first, first + 16, first + 1, first + 17, first + 2, first + 18, \
-                            first + 3, first + 19, first + 4, first + 20, first + 5, first + 21,   \
-                            first + 6, first + 22, first + 7, first + 23)
-#define LOG_VECTOR_FLOATS 4
-#elif COH_VECTOR_FLOATS == 8
-#define INTERLEAVE(a, b, first)                                                                    \
-    __builtin_shufflevector(a, b, first, first + 8, first + 1, first + 9, first + 2, first + 10,   \
-                            first + 3, first + 11)
-#define LOG_VECTOR_FLOATS 3
-#else
-#define INTERLEAVE(a, b, first)                                                                    \
-    __builtin_shufflevector(a, b, first, first + 4, first + 1, first + 5)
-#define LOG_VECTOR_FLOATS 2
-#endif
-
-/* A square of vectors, transposed by perfect shuffles: each interleaves rows half a square apart,
- * which moves one bit of the row number into the column number. */
-LANES_INLINE void transpose_square(float *to, int64_t to_stride, const float *from,
-                                   int64_t from_stride)
-{
-    vector rows[COH_VECTOR_FLOATS], mixed[COH_VECTOR_FLOATS];
-#pragma GCC unroll 16
-    for (int i = 0; i < COH_VECTOR_FLOATS; i++)
-        rows[i] = vector_load(from + i * from_stride);
-#pragma GCC unroll 4
-    for (int bit = 0; bit < LOG_VECTOR_FLOATS; bit++) {
-#pragma GCC unroll 8
-        for (int i = 0; i < COH_VECTOR_FLOATS / 2; i++) {
-            const vector a = rows[i], b = rows[i + COH_VECTOR_FLOATS / 2];
-            mixed[2 * i] = INTERLEAVE(a, b, 0);
-            mixed[2 * i + 1] = INTERLEAVE(a, b, COH_VECTOR_FLOATS / 2);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < COH_VECTOR_FLOATS; i++)
-            rows[i] = mixed[i];
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < COH_VECTOR_FLOATS; i++)
-        vector_store(to + i * to_stride, rows[i]);
-}
-
 void block_across(float *to, int64_t to_stride, const float *from, int64_t rows, int64_t words)
 {
-    for (int64_t i = 0; i < rows; i += COH_VECTOR_FLOATS)
-        for (int64_t k = 0; k < words; k += COH_VECTOR_FLOATS)
-            transpose_square(to + k * to_stride + i, to_stride, from + i * words + k, words);
+    for (int64_t i = 0; i < rows; i += TRANSPOSE_WORDS)
+        for (int64_t k = 0; k < words; k += TRANSPOSE_WORDS)
+            transpose(from + i * words + k, words * (int64_t)sizeof(float), COH_DTYPE_F32,
+                      to + k * to_stride + i, to_stride);
 }
 
 void block_dots(float *to, const float *a, const float *b, int64_t rows, int64_t words)

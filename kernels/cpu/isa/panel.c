@@ -18,8 +18,6 @@ typedef struct ends {
     int32_t narrows;
 } ends;
 
-typedef lanes row_of_sums[PANEL_LANES];
-
 LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 {
 #if defined(__AVX512BF16__)
@@ -27,54 +25,48 @@ LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
     __mmask16 subnormal = 0;
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < PANEL_LANES; c++)
-            subnormal |= _mm512_fpclass_ps_mask((__m512)sum[r][c].part[0], 0x20);
+        for (int v = 0; v < PANEL_VECTORS; v++)
+            subnormal |= _mm512_fpclass_ps_mask((__m512)sum[r][v], 0x20);
     if (subnormal == 0) {
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < PANEL_LANES; c++) {
-                const __m256bh half = _mm512_cvtneps_pbh((__m512)sum[r][c].part[0]);
-                memcpy(e->to + r * e->to_row + c * (int)sizeof(half), &half, sizeof(half));
+            for (int v = 0; v < PANEL_VECTORS; v++) {
+                const __m256bh half = _mm512_cvtneps_pbh((__m512)sum[r][v]);
+                memcpy(e->to + r * e->to_row + v * (int)sizeof(half), &half, sizeof(half));
             }
         return;
     }
 #endif
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < PANEL_LANES; c++)
-            lanes_narrow((uint16_t *)(e->to + r * e->to_row) + c * COH_LANES, sum[r][c]);
+        for (int c = 0; c < PANEL_LANES; c++) {
+            lanes x;
+            for (int k = 0; k < COH_VECTORS; k++)
+                x.part[k] = sum[r][c * COH_VECTORS + k];
+            lanes_narrow((uint16_t *)(e->to + r * e->to_row) + c * COH_LANES, x);
+        }
 }
 
 /* Rows of a times the panel. */
 LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int rows, const ends *e)
 {
     row_of_sums sum[BLOCK_ROWS];
-    const char *from = a->from;
-    const int64_t row = a->row, step = a->step;
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < PANEL_LANES; c++)
-            sum[r][c] = lanes_load(e->begin + r * e->begin_row + c * COH_LANES);
-    for (int64_t k = 0; k < words; k++) {
-        lanes b[PANEL_LANES];
-        for (int c = 0; c < PANEL_LANES; c++)
-            memcpy(&b[c], panel + k * PANEL_COLUMNS + c * COH_LANES, sizeof(b[c]));
-#pragma GCC unroll 12
-        for (int r = 0; r < rows; r++) {
-            const lanes factor = words_all(*(const word_anywhere *)(from + r * row));
-            for (int c = 0; c < PANEL_LANES; c++)
-                sum[r][c] = words_multiply_add(sum[r][c], factor, b[c]);
-        }
-        from += step;
-    }
+        for (int v = 0; v < PANEL_VECTORS; v++)
+            memcpy(&sum[r][v], e->begin + r * e->begin_row + v * COH_VECTOR_FLOATS,
+                   sizeof(sum[r][v]));
+    words_multiply_block(sum, rows, PANEL_VECTORS, a->from, a->row, a->step, panel, PANEL_COLUMNS,
+                         words);
     if (e->narrows) {
         store_narrowed(e, rows, sum);
         return;
     }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < PANEL_LANES; c++)
-            lanes_store((float *)(e->to + r * e->to_row) + c * COH_LANES, sum[r][c]);
+        for (int v = 0; v < PANEL_VECTORS; v++)
+            memcpy((float *)(e->to + r * e->to_row) + v * COH_VECTOR_FLOATS, &sum[r][v],
+                   sizeof(sum[r][v]));
 }
 
 /* The number of rows must be a constant for the sums to stay in registers. */

@@ -44,13 +44,11 @@ LANES_INLINE void pack_transposed(const coh_tile *t, int64_t k0, int64_t depth, 
     const int64_t wide = columns / TRANSPOSE_WORDS * TRANSPOSE_WORDS;
     const char *from = (const char *)t->b + (j0 * t->b_stride + k0) * bytes;
     for (int64_t k = 0; k < whole; k += TRANSPOSE_WORDS) {
-#ifndef NOPF
         for (int64_t c = 0; c < TRANSPOSE_WORDS * PANEL_COLUMNS; c += 16)
-            __builtin_prefetch(panel + (k + 1 * TRANSPOSE_WORDS) * PANEL_COLUMNS + c, 1, 3);
-#endif
+            __builtin_prefetch(panel + (k + TRANSPOSE_WORDS) * PANEL_COLUMNS + c, 1, 3);
         for (int64_t c = 0; c < wide; c += TRANSPOSE_WORDS)
             transpose(from + c * row + k * WORD_ELEMENTS * bytes, row, dtype,
-                      panel + k * PANEL_COLUMNS + c);
+                      panel + k * PANEL_COLUMNS + c, PANEL_COLUMNS);
     }
     transpose_words(t, k0, depth, j0, 0, wide, whole, words - whole, panel);
     transpose_words(t, k0, depth, j0, wide, columns - wide, 0, words, panel);

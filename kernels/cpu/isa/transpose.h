@@ -10,14 +10,15 @@
 
 #define TRANSPOSE_WORDS 16
 
-/* to[k][PANEL_COLUMNS], k < 16: word k of sixteen rows that are `row` bytes apart. Neighbours trade
+/* to[k], k < 16, rows of to_row words: word k of sixteen rows that are `row` bytes apart. Neighbours trade
  * words, then pairs of words, then quarters of registers. */
-LANES_INLINE void transpose(const char *from, int64_t row, coh_dtype dtype, word *to)
+LANES_INLINE void transpose(const void *from, int64_t row, coh_dtype dtype, void *to,
+                            int64_t to_row)
 {
     __m512i x[16], y[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; i++)
-        x[i] = (__m512i)words_load(from + i * row, dtype).part[0];
+        x[i] = (__m512i)words_load((const char *)from + i * row, dtype).part[0];
 #pragma GCC unroll 8
     for (int i = 0; i < 16; i += 2) {
         y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
@@ -39,12 +40,12 @@ LANES_INLINE void transpose(const char *from, int64_t row, coh_dtype dtype, word
     }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
-        _mm512_storeu_si512(to + i * PANEL_COLUMNS, _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88));
-        _mm512_storeu_si512(to + (i + 4) * PANEL_COLUMNS,
+        _mm512_storeu_si512((word *)to + i * to_row, _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88));
+        _mm512_storeu_si512((word *)to + (i + 4) * to_row,
                             _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88));
-        _mm512_storeu_si512(to + (i + 8) * PANEL_COLUMNS,
+        _mm512_storeu_si512((word *)to + (i + 8) * to_row,
                             _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd));
-        _mm512_storeu_si512(to + (i + 12) * PANEL_COLUMNS,
+        _mm512_storeu_si512((word *)to + (i + 12) * to_row,
                             _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xdd));
     }
 }
@@ -68,11 +69,13 @@ LANES_INLINE quad quad_load(const void *from, coh_dtype dtype)
     return out;
 }
 
-/* to[k][PANEL_COLUMNS], k < 4: word k of four rows that are `row` bytes apart. */
-LANES_INLINE void transpose(const char *from, int64_t row, coh_dtype dtype, word *to)
+/* to[k], k < 4, rows of to_row words: word k of four rows that are `row` bytes apart. */
+LANES_INLINE void transpose(const void *from, int64_t row, coh_dtype dtype, void *to,
+                            int64_t to_row)
 {
-    const quad a = quad_load(from, dtype), b = quad_load(from + row, dtype);
-    const quad c = quad_load(from + 2 * row, dtype), d = quad_load(from + 3 * row, dtype);
+    const char *x = from;
+    const quad a = quad_load(x, dtype), b = quad_load(x + row, dtype);
+    const quad c = quad_load(x + 2 * row, dtype), d = quad_load(x + 3 * row, dtype);
     const quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
     const quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     const quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
@@ -82,7 +85,7 @@ LANES_INLINE void transpose(const char *from, int64_t row, coh_dtype dtype, word
                           __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
                           __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) };
     for (int k = 0; k < 4; k++)
-        memcpy(to + k * PANEL_COLUMNS, &out[k], sizeof(out[k]));
+        memcpy((word *)to + k * to_row, &out[k], sizeof(out[k]));
 }
 
 #endif

@@ -89,6 +89,32 @@ LANES_INLINE lanes words_multiply_add(lanes sum, lanes a, lanes b)
     return sum;
 }
 
+/* Vectors in a panel's row. Sums are arrays of bare vectors: an array of lanes of two vectors, gcc 12
+ * keeps in memory, which made AVX2 three times slower. */
+#define PANEL_VECTORS (PANEL_COLUMNS / COH_VECTOR_FLOATS)
+typedef vector row_of_sums[PANEL_VECTORS];
+
+/* sums[r][v] += word k of row r of a * vector v of row k of b, for k < words. Rows of a are `row`
+ * bytes apart, its words `step` bytes, rows of b `b_row` words. The numbers of rows and vectors must
+ * be constants, for the sums to stay in registers. */
+LANES_INLINE void words_multiply_block(row_of_sums *sums, int rows, int vectors, const char *a,
+                                       int64_t row, int64_t step, const void *b, int64_t b_row,
+                                       int64_t words)
+{
+    const float *right_row = b;
+    for (int64_t k = 0; k < words; k++, a += step, right_row += b_row) {
+        row_of_sums right;
+        for (int v = 0; v < vectors; v++)
+            memcpy(&right[v], right_row + v * COH_VECTOR_FLOATS, sizeof(right[v]));
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++) {
+            const vector left = words_all(*(const word_anywhere *)(a + r * row)).part[0];
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = words_multiply_add_vector(sums[r][v], left, right[v]);
+        }
+    }
+}
+
 #define PANEL_JOIN(name, isa)   name##_##isa
 #define PANEL_EXPAND(name, isa) PANEL_JOIN(name, isa)
 #define PANEL(name)             PANEL_EXPAND(coh_panel_##name, COH_ISA)
