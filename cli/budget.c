@@ -52,6 +52,9 @@ coh_status cli_budget_use_kernels(const char *path, int noted)
         cli_note("note: the kernel table %s was measured on another processor (%s): cohobate tune"
                  " measures on this one",
                  path, machine);
+    if (strstr(coh_kernel_path(), "onednn"))
+        cli_note("note: the kernel table %s takes oneDNN, which allocates inside each of its calls",
+                 path);
     return COH_OK;
 }
 

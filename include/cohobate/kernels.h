@@ -5,7 +5,9 @@
  * A training step multiplies matrices of a few dozen shapes. There are up to three products (our
  * own packed panels, OpenBLAS, oneDNN); a fixed one is used where no table says otherwise. Another
  * product is other rounding, so nothing is timed while a run goes on: a table is written by a
- * command of its own, and its hash stands in coh_kernel_path(), in every numeric plan.
+ * command of its own, and its hash stands in coh_kernel_path(), in every numeric plan. oneDNN
+ * allocates inside each of its calls, so a run that multiplies by it is the exception to "nothing
+ * is allocated while it trains".
  *
  * The table is JSON: {"format": "cohobate kernels", "version": 1, "machine", "date", "threads",
  * "products": [{"dtype", "layout", "rows", "columns", "depth", "product", "microseconds"}, ...]},
