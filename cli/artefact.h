@@ -1,5 +1,5 @@
-/* artefact.h - what kind of thing a PATH is: a checkpoint (a folder), a plan or a kernel table (files
- * that begin with '{'), or a token file (any other). */
+/* artefact.h - what kind of thing a PATH is: a checkpoint (a folder), a plan or a kernel table
+ * (files that begin with '{'), or a token file (any other). */
 #ifndef COH_CLI_ARTEFACT_H
 #define COH_CLI_ARTEFACT_H
 

@@ -3,7 +3,8 @@
  *     a new run          --dtype, else bf16 where the processor multiplies it in hardware, else f32
  *     a checkpoint       --dtype, else what it was trained in
  *
- * Checkpoints hold f32 either way, so a run may go on in the other dtype; it rounds otherwise then. */
+ * Checkpoints hold f32 either way, so a run may go on in the other dtype; it rounds otherwise
+ * then. */
 #ifndef COH_CLI_DTYPE_H
 #define COH_CLI_DTYPE_H
 

@@ -31,8 +31,8 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
 /* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
-/* The flags that may change a resumed run (--steps, --micro-batch, --kernels); all others that are part of the
- * recipe are refused. Says on standard error what changes numbers. */
+/* The flags that may change a resumed run (--steps, --micro-batch, --kernels); all others that are
+ * part of the recipe are refused. Says on standard error what changes numbers. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 
 /* The note. Allocates nothing. Fails: COH_ERR_ARGUMENT when paths are too long for it. */

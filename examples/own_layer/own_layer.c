@@ -49,7 +49,7 @@ static coh_status gate_infer(const void *attributes, const coh_shape *inputs,
                             .rank = 1,
                             .dim = { inputs[0].dim[inputs[0].rank - 1] } };
     (void)attributes;
-    if (inputs[0].dtype != COH_DTYPE_F32) /* a model may be in bf16: this layer is written for f32 */
+    if (inputs[0].dtype != COH_DTYPE_F32) /* a model may be in bf16; this layer is not */
         return coh_kind_fail(COH_ERR_SHAPE, "a gate computes in f32 only");
     out_facts->output[0] = inputs[0];
     out_facts->parameter[0] =

@@ -49,7 +49,8 @@ static coh_graph *made_graph(int64_t sequences, int64_t tokens)
 }
 
 /* Each weight takes part in three products, each of two operations a row of x: 6 N (12 L C² + V C)
- * operations in all, whatever the tiles are (Kaplan et al. 2020, section 2.1, without attention). */
+ * operations in all, whatever the tiles are (Kaplan et al. 2020, section 2.1, without
+ * attention). */
 static void the_shapes_hold_every_operation_of_the_weights(void **state)
 {
     (void)state;
