@@ -17,7 +17,8 @@
  *     deep    [row words][column]         for sums over rows: pairs of neighbouring rows; of floats
  *                                         it is the rows themselves
  *
- * Words are kept as floats, whatever their bits mean. Included only by files that are compiled once per instruction set. */
+ * Words are kept as floats, whatever their bits mean. Included only by files that are compiled once
+ * per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_BLOCK_H
 #define COH_KERNELS_CPU_ISA_BLOCK_H
 

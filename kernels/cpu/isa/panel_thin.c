@@ -2,7 +2,8 @@
 
 #define THIN_COLUMNS 4
 
-/* Adds to sums[r][THIN_COLUMNS] of `rows` rows and the columns from j; columns beyond the last repeat it. */
+/* Adds to sums[r][THIN_COLUMNS] of `rows` rows and the columns from j; columns beyond the last
+ * repeat it. */
 LANES_INLINE void dots(const coh_tile *t, int rows, int64_t j, coh_dtype dtype, float *sums)
 {
     const int64_t bytes = coh_tile_element_bytes(dtype), step = COH_LANES * WORD_ELEMENTS;

@@ -35,8 +35,8 @@
 /* Depth of a block: a panel of 768 words is 96 KiB of the second-level cache. */
 #define PANEL_WORDS 768
 
-/* Words of a that are packed at a time: 600 KiB, which the second-level cache keeps. A packed row is
- * PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of cache
+/* Words of a that are packed at a time: 600 KiB, which the second-level cache keeps. A packed row
+ * is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of cache
  * lines, so that twelve rows do not compete for one set of the first-level cache. */
 #define PACKED_WORDS (192 * (PANEL_WORDS + PACKED_GAP))
 #define PACKED_GAP   16
@@ -89,14 +89,14 @@ LANES_INLINE lanes words_multiply_add(lanes sum, lanes a, lanes b)
     return sum;
 }
 
-/* Vectors in a panel's row. Sums are arrays of bare vectors: an array of lanes of two vectors, gcc 12
- * keeps in memory, which made AVX2 three times slower. */
+/* Vectors in a panel's row. Sums are arrays of bare vectors: an array of lanes of two vectors, gcc
+ * 12 keeps in memory, which made AVX2 six times slower. */
 #define PANEL_VECTORS (PANEL_COLUMNS / COH_VECTOR_FLOATS)
 typedef vector row_of_sums[PANEL_VECTORS];
 
 /* sums[r][v] += word k of row r of a * vector v of row k of b, for k < words. Rows of a are `row`
- * bytes apart, its words `step` bytes, rows of b `b_row` words. The numbers of rows and vectors must
- * be constants, for the sums to stay in registers. */
+ * bytes apart, its words `step` bytes, rows of b `b_row` words. The numbers of rows and vectors
+ * must be constants, for the sums to stay in registers. */
 LANES_INLINE void words_multiply_block(row_of_sums *sums, int rows, int vectors, const char *a,
                                        int64_t row, int64_t step, const void *b, int64_t b_row,
                                        int64_t words)
