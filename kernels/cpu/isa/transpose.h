@@ -10,8 +10,8 @@
 
 #define TRANSPOSE_WORDS 16
 
-/* to[k], k < 16, rows of to_row words: word k of sixteen rows that are `row` bytes apart. Neighbours
- * trade words, then pairs of words, then quarters of registers. */
+/* to[k], k < 16, rows of to_row words: word k of sixteen rows that are `row` bytes apart.
+ * Neighbours trade words, then pairs of words, then quarters of registers. */
 LANES_INLINE void transpose(const void *from, int64_t row, coh_dtype dtype, void *to,
                             int64_t to_row)
 {

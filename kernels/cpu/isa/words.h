@@ -36,8 +36,8 @@
 #define PANEL_WORDS 768
 
 /* Words of a that are packed at a time: 600 KiB, which the second-level cache keeps. A packed row
- * is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of cache
- * lines, so that twelve rows do not compete for one set of the first-level cache. */
+ * is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of
+ * cache lines, so that twelve rows do not compete for one set of the first-level cache. */
 #define PACKED_WORDS (192 * (PANEL_WORDS + PACKED_GAP))
 #define PACKED_GAP   16
 
