@@ -67,17 +67,21 @@ typedef struct tile_size {
 
 /* Panels read rows of a where they are, many times, and pack b anew for each tile: tall tiles, as
  * long as a's part of one block of depth fits the second-level cache. Width costs nothing. */
-static const tile_size of_panels[] = { { 512, 192 }, { 512, 96 }, { 256, 96 },
-                                       { 128, 96 },  { 128, 64 }, { 64, 64 } };
-/* A transposed a is packed as well, 192 rows at a time: width pays for that. */
-static const tile_size of_transposed[] = { { 192, 768 }, { 192, 384 }, { 192, 192 },
-                                           { 96, 192 },  { 96, 96 },   { 48, 96 } };
+static const tile_size of_panels[] = {
+    { 512, 96 }, { 256, 96 }, { 128, 96 }, { 128, 64 }, { 64, 64 }
+};
+/* A transposed a is packed as well, 256 rows at a time: width pays for that. */
+static const tile_size of_transposed[] = {
+    { 256, 768 }, { 256, 384 }, { 256, 192 }, { 128, 192 }, { 64, 96 }
+};
 /* A library packs both: 192 x 384 keeps 87 % or more of OpenBLAS's rate. */
 static const tile_size of_libraries[] = { { 192, 384 }, { 192, 192 }, { 64, 96 } };
 
-/* Tiles that a product should have at least: two threads then end together, sixteen have work. Of
- * fewer than TILE_WORK multiplications (about 10 us) a tile is not worth cutting. */
-#define TILES_LEAST 16
+/* Tiles that a product should have at least, and an even number of them while they are few: so two
+ * threads end together. More threads have work too, as most products have two or three times as
+ * many. Of fewer than TILE_WORK multiplications (about 10 us) a tile is not worth cutting. */
+#define TILES_LEAST 8
+#define TILES_FEW   32
 #define TILE_WORK   (1 << 20)
 
 static void choose_tile(cut *tiles)
@@ -86,15 +90,16 @@ static void choose_tile(cut *tiles)
     const int is_library = tiles->product != COH_PRODUCT_PANELS;
     const int transposed = m->layout == COH_MATMUL_TN;
     const tile_size *sizes = is_library ? of_libraries : transposed ? of_transposed : of_panels;
-    const int count = is_library ? 3 : 6;
-    for (int i = 0; i < count; i++) {
+    const int size_count = is_library ? 3 : 5;
+    for (int i = 0; i < size_count; i++) {
         if (i > 0 && sizes[i].rows * sizes[i].columns * m->depth < TILE_WORK)
             return;
         tiles->tile_rows = even_part(m->rows, sizes[i].rows, 4);
         tiles->tile_columns = even_part(m->columns, sizes[i].columns, 32);
         tiles->column_tiles = (m->columns + tiles->tile_columns - 1) / tiles->tile_columns;
         tiles->row_tiles = (m->rows + tiles->tile_rows - 1) / tiles->tile_rows;
-        if (tiles->row_tiles * tiles->column_tiles >= TILES_LEAST)
+        const int64_t count = tiles->row_tiles * tiles->column_tiles;
+        if (count >= TILES_FEW || (count >= TILES_LEAST && count % 2 == 0))
             return;
     }
 }
