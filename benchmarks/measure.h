@@ -38,7 +38,7 @@ double measure_best(int count, void (*run)(void *), void *argument);
  * than a cache holds. The widest stores that the processor has. */
 void measure_copy_past_caches(void *to, const void *from, size_t bytes);
 
-/* The sum of the words of `bytes` (a multiple of 64): reads at memory speed and does little else. */
+/* The sum of the words of `bytes` (a multiple of 64): reads at memory speed, does little else. */
 uint64_t measure_read(const void *from, size_t bytes);
 
 /* ---- workers ---- */

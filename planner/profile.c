@@ -25,9 +25,9 @@ static void links_set(double link_bytes_per_s, coh_profile *profile)
     profile->link[COH_LANE_D2H] = link;
 }
 
-/* A virtual NVMe drive with O_DIRECT and 32 MiB in flight per port (offload/store_base.h): reads 1.7
- * to 2.6 GB/s, writes 3.8 to 5.5, both at once 2.6 to 3.9 together; the lower ends here. The bytes
- * arrive by DMA; cores submit and hash: 0.04 s for 1 GB. */
+/* A virtual NVMe drive with O_DIRECT and 32 MiB in flight per port (offload/store_base.h): reads
+ * 1.7 to 2.6 GB/s, writes 3.8 to 5.5, both at once 2.6 to 3.9 together; the lower ends here. The
+ * bytes arrive by DMA; cores submit and hash: 0.04 s for 1 GB. */
 static void disk_set(coh_profile *profile)
 {
     profile->link[COH_LANE_READ] = (coh_link_profile){

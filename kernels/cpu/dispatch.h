@@ -1,7 +1,7 @@
 /* dispatch.h - which inner loops and which matrix product this process uses, chosen once.
  *
- *     COH_ISA=plain|avx2|avx512    the highest instruction set to use (default: the CPU's, which may
- *                                  be AVX-512 that also multiplies bf16)
+ *     COH_ISA=plain|avx2|avx512    the highest instruction set to use (default: the CPU's, which
+ *                                  may be AVX-512 that also multiplies bf16)
  *     COH_PLAIN_MATMUL=1           matrix products by our own panels in plain C
  *
  * Both change nothing but speed and, the second, bits: they are in coh_kernel_path, so in the

@@ -66,8 +66,8 @@ static int has_amx(void)
 }
 #endif
 
-/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied or oneDNN's
- * name where it multiplies bf16. */
+/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied or
+ * oneDNN's name where it multiplies bf16. */
 void coh_products_start(const char *isa, const char *highest)
 {
     const char *plain = getenv("COH_PLAIN_MATMUL");

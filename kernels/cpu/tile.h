@@ -49,13 +49,13 @@ static inline int64_t coh_tile_element_bytes(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? 2 : 4;
 }
 
-/* Chooses the defaults; `isa` is the table of rows in use, `highest` the instruction set that COH_ISA
- * allows at most. Called once, by coh_kernels_start. */
+/* Chooses the defaults; `isa` is the table of rows in use, `highest` the instruction set that
+ * COH_ISA allows at most. Called once, by coh_kernels_start. */
 void coh_products_start(const char *isa, const char *highest);
 
 /* ---- openblas.c ---- */
 
-/* Tells OpenBLAS to stay on one thread and asks for its memory, once, so that no call does later. */
+/* Tells OpenBLAS to stay on one thread and asks for its memory, once: no call does later. */
 void coh_openblas_start(void);
 /* "openblas-0.3.21-Cooperlake" */
 void coh_openblas_name(char *out_name, size_t bytes);
