@@ -175,8 +175,6 @@ static void update_piece(void *argument, int64_t index)
 coh_status coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line)
 {
     const coh_cells *cells = coh_step_cells(step);
-    if (coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL) /* no NORM line does it */
-        COH_TRY(coh_line_norm(step, program, line));
     const coh_operand *work = coh_line_operand(program, line, COH_ROLE_WORK);
     const coh_operand *grad = coh_line_operand(program, line, COH_ROLE_GRAD);
     const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
