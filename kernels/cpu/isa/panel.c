@@ -23,12 +23,12 @@ LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 #if defined(__AVX512BF16__)
     /* The instruction rounds as lanes_narrow does, but takes subnormals for zero. */
     __mmask16 subnormal = 0;
-#pragma GCC unroll 12
+    UNROLL
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < PANEL_VECTORS; v++)
             subnormal |= _mm512_fpclass_ps_mask((__m512)sum[r][v], 0x20);
     if (subnormal == 0) {
-#pragma GCC unroll 12
+        UNROLL
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < PANEL_VECTORS; v++) {
                 const __m256bh half = _mm512_cvtneps_pbh((__m512)sum[r][v]);
@@ -37,7 +37,7 @@ LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
         return;
     }
 #endif
-#pragma GCC unroll 12
+    UNROLL
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < PANEL_LANES; c++) {
             lanes x;
@@ -51,7 +51,7 @@ LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int rows, const ends *e)
 {
     row_of_sums sum[BLOCK_ROWS];
-#pragma GCC unroll 12
+    UNROLL
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < PANEL_VECTORS; v++)
             memcpy(&sum[r][v], e->begin + r * e->begin_row + v * COH_VECTOR_FLOATS,
@@ -62,7 +62,7 @@ LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int 
         store_narrowed(e, rows, sum);
         return;
     }
-#pragma GCC unroll 12
+    UNROLL
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < PANEL_VECTORS; v++)
             memcpy((float *)(e->to + r * e->to_row) + v * COH_VECTOR_FLOATS, &sum[r][v],

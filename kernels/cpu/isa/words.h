@@ -41,6 +41,13 @@
 #define PACKED_WORDS (192 * (PANEL_WORDS + PACKED_GAP))
 #define PACKED_GAP   16
 
+/* Before a loop whose count is a constant: what it indexes can then stay in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef uint32_t word;
 /* A word in a row of bf16, which may begin anywhere. */
 typedef uint32_t __attribute__((may_alias, aligned(2))) word_anywhere;
@@ -106,7 +113,7 @@ LANES_INLINE void words_multiply_block(row_of_sums *sums, int rows, int vectors,
         row_of_sums right;
         for (int v = 0; v < vectors; v++)
             memcpy(&right[v], right_row + v * COH_VECTOR_FLOATS, sizeof(right[v]));
-#pragma GCC unroll 12
+        UNROLL
         for (int r = 0; r < rows; r++) {
             const vector left = words_all(*(const word_anywhere *)(a + r * row)).part[0];
             for (int v = 0; v < vectors; v++)
