@@ -41,6 +41,13 @@ static uint16_t to_bf16(float x)
     return (uint16_t)((goes_up ? high : low) >> 16);
 }
 
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
 static float from_bf16(uint16_t half)
 {
     const uint32_t bits = (uint32_t)half << 16;
@@ -240,6 +247,48 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
         }
 }
 
+/* Rows of a: infinity, NaN, what underflows, what overflows. The depth is odd and they begin their
+ * rows: half a pair must not meet the next row. */
+static void what_is_not_a_usual_number_comes_through(void **state)
+{
+    (void)state;
+    enum { ROWS = 13, COLUMNS = 33, DEPTH = 7 };
+    static const float special[ROWS] = { INFINITY, NAN, 0x1p-70f, 0x1p100f, 1.0f };
+    static const int64_t shape[] = { ROWS, COLUMNS, DEPTH };
+    for (int isa = 0; isa < 4; isa++)
+        for (int types = 0; types < 4; types++) {
+            const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+            const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+            coh_panel_run *run = coh_panel_run_of(isas[isa], dtype);
+            problem p = problem_make(COH_MATMUL_NN, shape, dtype, c_dtype, 0);
+            for (int i = 0; i < ROWS * DEPTH; i++) {
+                const float x = i % DEPTH == 0 ? special[i / DEPTH] : 0.0f;
+                if (dtype == COH_DTYPE_BF16)
+                    ((uint16_t *)p.a.data)[i] = x != x ? 0x7fc0 : (uint16_t)(bits_of(x) >> 16);
+                else
+                    ((float *)p.a.data)[i] = x;
+            }
+            for (int i = 0; i < COLUMNS * DEPTH; i++) {
+                const float x = i / COLUMNS == 0 ? i % 2 ? 0x1p-70f : 0x1p100f : 0.0f;
+                if (dtype == COH_DTYPE_BF16)
+                    ((uint16_t *)p.b.data)[i] = (uint16_t)(bits_of(x) >> 16);
+                else
+                    ((float *)p.b.data)[i] = x;
+            }
+            const coh_tile tile = tile_of(&p);
+            if (run != NULL)
+                run(&tile);
+            for (int j = 0; j < COLUMNS && run != NULL; j++) {
+                const int small = j % 2;
+                assert_true(at(&p.c, 0, j) == INFINITY);
+                assert_true(isnan(at(&p.c, 1, j)));
+                assert_true(small ? fabsf(at(&p.c, 2, j)) < 0x1p-126f : at(&p.c, 2, j) == 0x1p30f);
+                assert_true(at(&p.c, 3, j) == (small ? 0x1p30f : INFINITY));
+            }
+            problem_drop(&p);
+        }
+}
+
 static void run_openblas(const coh_tile *tile)
 {
     coh_tile_run_by(COH_PRODUCT_OPENBLAS, tile);
@@ -354,6 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tile_is_right_on_every_instruction_set),
+        cmocka_unit_test(what_is_not_a_usual_number_comes_through),
         cmocka_unit_test(the_libraries_are_right_as_well),
         cmocka_unit_test(instruction_sets_agree_where_the_header_says_so),
         cmocka_unit_test(threads_and_tiles_change_no_bit),
