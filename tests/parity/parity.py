@@ -28,8 +28,7 @@ SETTINGS = {name: float(numpy.float32(value))
 # Odd sizes, targets of -1, biases and gains that matter.
 ODD = {"layers": 3, "heads": 4, "channels": 64, "positions": 40, "vocabulary": 311, "sequences": 3, "tokens": 33,
        "microbatches": 2, "ignored": 0.06, "drawn": True}
-# More rows than a block of the table (1024), more tokens than a chunk of the classifier (512) and than
-# a tile of attention (64 queries, 256 keys).
+# More rows than a block of the table (1024), more tokens than a block of attention (128 queries, 128 keys).
 WIDE_TABLE = {"layers": 2, "heads": 3, "channels": 48, "positions": 300, "vocabulary": 2311, "sequences": 2,
               "tokens": 273, "microbatches": 1, "ignored": 0.0, "drawn": True}
 # The smallest preset on bytes, from its own initialisation.
