@@ -24,7 +24,8 @@ static coh_status time_runs(void *queue, const coh_product_choice *choice, coh_m
         ns[i] = coh_clock_ns() - begin;
     }
     qsort(ns + 1, RUNS, sizeof(*ns), compare);
-    *out_seconds = (double)ns[1 + RUNS / 2] * 1e-9;
+    const int median = 1 + RUNS / 2;
+    *out_seconds = (double)ns[median] * 1e-9;
     return COH_OK;
 }
 

@@ -257,6 +257,7 @@ static void run_part_aside(depth_block *d)
         d->place.j0 = d->j0;
         run_part(d);
     }
+    d->place.partial = NULL;
 }
 
 static int64_t smaller(int64_t a, int64_t b)

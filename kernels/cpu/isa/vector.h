@@ -144,7 +144,7 @@ LANES_INLINE vector vector_zero_below(vector x, vector bound, vector value)
 
 LANES_INLINE vector_bits vector_quiet(vector x, vector_bits bits)
 {
-    const vector_bits is_nan = (vector_bits)(x != x);
+    const vector_bits is_nan = (vector_bits)(x != x); /* NOLINT(misc-redundant-expression) */
     return (is_nan & ((vector_bits)x | 0x400000u)) | (~is_nan & bits);
 }
 
