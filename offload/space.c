@@ -111,10 +111,16 @@ coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
 /* ---- held room ---- */
 
 /* Not posix_fallocate: where the file system cannot reserve, the C library writes every block, and
- * a promise kept by hours of writing is none. */
+ * a promise kept by hours of writing is none. What is not free is not asked for: until it gives up,
+ * a file system may take all that is left from every other process. */
 static int take_blocks(int fd, uint64_t bytes)
 {
+    struct statvfs space;
     int result;
+    if (fstatvfs(fd, &space) == 0 && bytes / space.f_frsize > space.f_bavail) {
+        errno = ENOSPC;
+        return -1;
+    }
     do
         result = fallocate(fd, 0, 0, (off_t)bytes);
     while (result != 0 && errno == EINTR);
