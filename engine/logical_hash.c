@@ -157,13 +157,13 @@ static void put_piece(void *argument, int64_t index)
         continue;
 }
 
-/* The first value from grain `grain` on that is NaN or infinite. */
+/* The first value from grain `grain` on that is NaN or infinite; the count if there is none. */
 static uint64_t first_broken(const put_job *job, uint64_t grain)
 {
     uint64_t i = grain * COH_GRAIN_ELEMENTS;
     while (i < job->count && coh_kernel_all_finite(COH_DTYPE_F32, &job->data[i], 1))
         i++;
-    return i;
+    return i < job->count ? i : job->count; /* the last grain may be short */
 }
 
 /* Marks the grains of a put as arrived. */

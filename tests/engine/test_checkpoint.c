@@ -277,6 +277,37 @@ static void a_broken_number_is_never_saved(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Grains are looked through by several threads: the first broken number is named all the same, and
+ * where there is none their count, also where the last grain is short. */
+static void the_first_broken_number_is_found_by_any_number_of_threads(void **state)
+{
+    (void)state;
+    static const uint64_t places[][2] = {
+        { 0, 65534 }, { 16383, 16384 }, { 40000, 50000 }, { 65534, 65534 }, { 65535, 65535 }
+    }; /* the last: none */
+    for (int threads = 0; threads < 4; threads++) {
+        coh_pool *pool = NULL;
+        coh_logical_hash *hash;
+        if (threads > 0)
+            assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
+        assert_int_equal(coh_logical_hash_create(fixture_tensors, FIXTURE_TENSORS, pool, &hash),
+                         COH_OK);
+        for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+            uint64_t broken = UINT64_MAX;
+            fixture_fill(1, COH_PART_WORK, 5, 0, 65535, fixture_buffer);
+            fixture_buffer[places[i][0]] = NAN;
+            fixture_buffer[places[i][1]] = INFINITY;
+            coh_logical_hash_begin(hash);
+            assert_int_equal(
+                coh_logical_hash_put(hash, COH_PART_WORK, 5, 0, 65535, fixture_buffer, &broken),
+                COH_OK);
+            assert_int_equal(broken, places[i][0]);
+        }
+        coh_logical_hash_destroy(hash);
+        coh_pool_destroy(pool);
+    }
+}
+
 static void an_existing_path_is_refused(void **state)
 {
     (void)state;
@@ -390,6 +421,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_grain_missing_or_twice_is_our_bug_and_says_so, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_broken_number_is_never_saved, set_up, tear_down),
+        cmocka_unit_test(the_first_broken_number_is_found_by_any_number_of_threads),
         cmocka_unit_test_setup_teardown(an_existing_path_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             the_rest_of_a_broken_save_is_replaced_but_foreign_files_stay, set_up, tear_down),
