@@ -86,6 +86,7 @@ coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t t
     COH_TRY_GOTO(status, COH_ALLOC((size_t)tensor_count + 1, &hash->grain_begin), done);
     hash->tensor_count = tensor_count;
     hash->pool = pool;
+    (void)XXH3_64bits("", 0); /* it chooses at its first call: before the pool's threads hash */
     COH_TRY_GOTO(status, tensors_copy(hash, tensors), done);
     uint64_t entries;
     COH_TRY_GOTO(status,
