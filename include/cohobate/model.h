@@ -132,7 +132,7 @@ typedef struct coh_in_place {
     int8_t from, to; /* forward: input -> output. backward: output_grad -> input_grad */
 } coh_in_place;
 
-#define COH_KIND_ABI 1u
+#define COH_KIND_ABI 2u /* raised when coh_op_facts or coh_call change but at their end */
 
 /* Fields may be added at the end; `struct_bytes` says how many the author knew, the rest counts as
  * zero. */
