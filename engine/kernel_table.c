@@ -26,11 +26,6 @@ static const char *const layout_names[] = {
 };
 enum { LAYOUT_COUNT = sizeof(layout_names) / sizeof(layout_names[0]) };
 
-const char *coh_kernel_layout_name(coh_matmul_layout layout)
-{
-    return layout_names[layout];
-}
-
 coh_status coh_kernel_layout_of(const char *name, coh_matmul_layout *out_layout)
 {
     for (int i = 0; i < LAYOUT_COUNT; i++)

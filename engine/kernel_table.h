@@ -20,8 +20,7 @@ typedef struct coh_kernel_shapes {
 coh_status coh_kernel_shapes_of(const coh_graph *graph, coh_kernel_shapes *shapes);
 void coh_kernel_shapes_fini(coh_kernel_shapes *shapes); /* accepts a zeroed struct */
 
-/* "nt", "nn", "tn" and back. Fails: COH_ERR_CORRUPT. */
-const char *coh_kernel_layout_name(coh_matmul_layout layout);
+/* The layout of "nt", "nn" or "tn". Fails: COH_ERR_CORRUPT. */
 coh_status coh_kernel_layout_of(const char *name, coh_matmul_layout *out_layout);
 
 /* Between the public numbers of products, from 0, and those of product.h. */

@@ -238,8 +238,6 @@ coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count)
 void coh_tile_run_by(coh_product product, const coh_tile *tile)
 {
     coh_kernels_start();
-    if (product == COH_PRODUCT_DEFAULT)
-        product = coh_product_default(tile->dtype);
     if (product == COH_PRODUCT_ONEDNN && coh_onednn_run(tile))
         return;
     if (product == COH_PRODUCT_OPENBLAS && tile->dtype == COH_DTYPE_F32 &&

@@ -28,9 +28,6 @@ typedef void coh_row_scale(float *x, float factor, int64_t count);
  * *max and *sum (start: -infinity and 0). Puts exp(score - new max) in its place and returns
  * exp(old max - new max), by which what was accumulated before must shrink. */
 typedef float coh_row_softmax_exp(float *row, int64_t count, float *max, float *sum);
-/* score -> p = exp(score - shift); gradient -> scale * p * (gradient - mean_gradient) */
-typedef void coh_row_softmax_backward(float *score, float *gradient, int64_t count, float shift,
-                                      float mean_gradient, float scale);
 
 /* ---- over the element type ---- */
 
@@ -84,8 +81,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(join)                                                                                        \
     X(split)                                                                                       \
     X(scale)                                                                                       \
-    X(softmax_exp)                                                                                 \
-    X(softmax_backward)
+    X(softmax_exp)
 
 #define COH_ROW_LIST(X)                                                                            \
     X(square_sum)                                                                                  \

@@ -32,12 +32,8 @@ typedef struct coh_tile {
 coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t rows,
                              int64_t columns, int64_t depth);
 
-/* One tile by `product`, which must be available; COH_PRODUCT_DEFAULT: by the default. */
+/* One tile by `product`: panels, OpenBLAS or oneDNN, where it takes such tiles, else panels. */
 void coh_tile_run_by(coh_product product, const coh_tile *tile);
-static inline void coh_tile_run(const coh_tile *tile)
-{
-    coh_tile_run_by(COH_PRODUCT_DEFAULT, tile);
-}
 
 /* A whole product by `product`, on the pool (matmul.c). */
 struct coh_matmul;

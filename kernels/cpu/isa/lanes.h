@@ -136,7 +136,6 @@ LANES_BINARY(lanes_multiply, a *b)
 LANES_BINARY(lanes_divide, a / b)
 /* The larger; b where either is NaN. */
 LANES_BINARY(lanes_larger, vector_larger(a, b))
-LANES_BINARY(lanes_smaller, vector_smaller(a, b))
 
 /* ((0+8)+(4+12)) + ... : halves added to halves. */
 LANES_INLINE float lanes_sum(lanes a)
