@@ -1,6 +1,6 @@
 /* thread.h - starting a thread that may run kernels.
  *
- * The one idea: kernels keep their tiles on the stack (up to about 1 MiB), and a thread's stack is
+ * The one idea: kernels keep their tiles on the stack (up to 1.2 MiB), and a thread's stack is
  * whatever `ulimit -s` said when the process began, unless it is asked for. So it is asked for. */
 #ifndef COH_BASE_THREAD_H
 #define COH_BASE_THREAD_H

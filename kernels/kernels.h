@@ -8,8 +8,8 @@
  *
  * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed
  * by the shape alone and sums are folded in index order: the same bits for any number of threads,
- * and on every instruction set (kernels/cpu/rows.h). `adds` != 0: the result is
- * added to what is there.
+ * and, matrix products and attention excepted, on every instruction set (kernels/cpu/rows.h).
+ * `adds` != 0: the result is added to what is there.
  *
  * Tensors are contiguous and row-major. `dtype` is how their elements are stored: COH_DTYPE_F32
  * (which is 0) or COH_DTYPE_BF16, the upper half of a float. bf16 is a storage format only: all
@@ -195,7 +195,7 @@ void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode
 /* ---- classifier ---- */
 
 /* Rows of the table are taken COH_ROW_BLOCK at a time, tokens in chunks: without a cache logits
- * exist for one such tile only. 1024 rows of any width are whole pages. */
+ * exist for one such tile only. */
 #define COH_ROW_BLOCK 1024
 
 /* Softmax cross-entropy over x weight^T, rows [row_begin, row_end) of the table's V in this call;
@@ -213,8 +213,8 @@ typedef struct coh_classifier {
     /* backward; NULL: not wanted */
     void *dx, *dweight;
     int dx_adds, dweight_adds;
-    float *dx_sum;      /* NULL, or coh_kernel_classifier_dx_sums kept from call to call */
-    float *dweight_sum; /* NULL, or coh_kernel_classifier_dweight_sums of scratch */
+    float *dx_sum;      /* coh_kernel_classifier_dx_sums kept from call to call; none: NULL */
+    float *dweight_sum; /* coh_kernel_classifier_dweight_sums of scratch; none: NULL */
     float loss_scale;
 } coh_classifier;
 void coh_kernel_classifier(void *queue, const coh_classifier *classifier);

@@ -4,8 +4,8 @@
  *                                  may be AVX-512 that also multiplies bf16)
  *     COH_PLAIN_MATMUL=1           matrix products by our own panels in plain C
  *
- * Both change nothing but speed and, the second, bits: they are in coh_kernel_path, so in the
- * numeric plan.
+ * They change speed and the bits of matrix products and attention, so coh_kernel_path and with it
+ * the numeric plan name what was chosen.
  *
  * Threads: all of it may be called from any thread; the first call chooses. */
 #ifndef COH_KERNELS_CPU_DISPATCH_H

@@ -1,5 +1,5 @@
 /* tile.h - one tile of a matrix product, on the calling thread: what the cut of a product
- * (matmul.c) and attention hand to the code that multiplies.
+ * (matmul.c) hands to the code that multiplies.
  *
  * Threads: all of it may be called from any thread. Nothing allocates once coh_kernels_start has
  * run, oneDNN excepted. */
