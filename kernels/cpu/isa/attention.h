@@ -33,21 +33,6 @@ typedef struct head {
     int adds;
 } head;
 
-LANES_INLINE size_t element_bytes(coh_dtype dtype)
-{
-    return dtype == COH_DTYPE_BF16 ? 2 : 4;
-}
-
-LANES_INLINE void *element_at(coh_dtype dtype, void *tensor, int64_t index)
-{
-    return (char *)tensor + (size_t)index * element_bytes(dtype);
-}
-
-LANES_INLINE const void *element_of(coh_dtype dtype, const void *tensor, int64_t index)
-{
-    return (const char *)tensor + (size_t)index * element_bytes(dtype);
-}
-
 LANES_INLINE head head_at(const coh_attention *a, int64_t index)
 {
     const int64_t b = index / a->H, h = index % a->H, C = a->H * a->D;
@@ -62,20 +47,20 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .depth = (a->D + WORD_ELEMENTS - 1) / WORD_ELEMENTS,
         .queries = cut.queries,
         .keys = cut.keys,
-        .q = element_of(a->dtype, a->qkv, wide),
-        .k = element_of(a->dtype, a->qkv, wide + C),
-        .v = element_of(a->dtype, a->qkv, wide + 2 * C),
-        .y = element_at(a->dtype, a->y, narrow),
+        .q = coh_element_const(a->dtype, a->qkv, wide),
+        .k = coh_element_const(a->dtype, a->qkv, wide + C),
+        .v = coh_element_const(a->dtype, a->qkv, wide + 2 * C),
+        .y = coh_element(a->dtype, a->y, narrow),
         .lse = a->lse + index * a->T,
         .scale = 1.0f / sqrtf((float)a->D),
         .adds = a->adds,
     };
     one.words = block_round(one.depth, 16);
     if (a->dqkv != NULL) {
-        one.dy = element_of(a->dtype, a->dy, narrow);
-        one.dq = element_at(a->dtype, a->dqkv, wide);
-        one.dk = element_at(a->dtype, a->dqkv, wide + C);
-        one.dv = element_at(a->dtype, a->dqkv, wide + 2 * C);
+        one.dy = coh_element_const(a->dtype, a->dy, narrow);
+        one.dq = coh_element(a->dtype, a->dqkv, wide);
+        one.dk = coh_element(a->dtype, a->dqkv, wide + C);
+        one.dv = coh_element(a->dtype, a->dqkv, wide + 2 * C);
     }
     return one;
 }
@@ -84,7 +69,7 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
 LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const void *tensor,
                             int64_t stride, int64_t begin, int64_t rows)
 {
-    const block_source source = { one->dtype, element_of(one->dtype, tensor, begin * stride),
+    const block_source source = { one->dtype, coh_element_const(one->dtype, tensor, begin * stride),
                                   stride, rows, one->D };
     block_rows(to, one->words, padded, &source);
 }

@@ -207,9 +207,9 @@ static void run_keys(backward_block *t)
     }
     for (int64_t j = 0; j < t->seen; j++) {
         const int64_t at = (t->k0 + j) * wide;
-        block_put(one->dtype, element_at(one->dtype, one->dk, at), t->dk + j * one->width,
+        block_put(one->dtype, coh_element(one->dtype, one->dk, at), t->dk + j * one->width,
                   one->scale, one->D, one->adds);
-        block_put(one->dtype, element_at(one->dtype, one->dv, at), t->dv + j * one->width, 1.0f,
+        block_put(one->dtype, coh_element(one->dtype, one->dv, at), t->dv + j * one->width, 1.0f,
                   one->D, one->adds);
     }
 }
@@ -228,7 +228,7 @@ void attention_backward(const coh_attention *attention, int64_t index)
     for (t.k0 = t.part_k0; t.k0 < smaller(end, t.one.T); t.k0 += t.one.keys)
         run_keys(&t);
     for (int64_t i = 0; cut.parts == 1 && i < t.one.T; i++)
-        block_put(t.one.dtype, element_at(t.one.dtype, t.one.dq, i * 3 * t.one.C),
+        block_put(t.one.dtype, coh_element(t.one.dtype, t.one.dq, i * 3 * t.one.C),
                   t.dq + i * t.one.width, t.one.scale, t.one.D, t.one.adds);
 }
 
@@ -248,7 +248,7 @@ void attention_fold(const coh_attention *attention, int64_t index)
             for (int64_t d = 0; d < one.D; d++)
                 sum[d] += dq[i * one.width + d];
         }
-        block_put(one.dtype, element_at(one.dtype, one.dq, i * 3 * one.C), sum, one.scale, one.D,
+        block_put(one.dtype, coh_element(one.dtype, one.dq, i * 3 * one.C), sum, one.scale, one.D,
                   one.adds);
     }
 }

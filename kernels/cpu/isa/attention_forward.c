@@ -149,7 +149,7 @@ static void finish(const forward_block *f)
     const head *one = &f->one;
     for (int64_t r = 0; r < f->rows; r++) {
         const int64_t i = f->q0 + r;
-        block_put(one->dtype, element_at(one->dtype, one->y, i * one->C), f->y + r * one->width,
+        block_put(one->dtype, coh_element(one->dtype, one->y, i * one->C), f->y + r * one->width,
                   1.0f / f->sum[r], one->D, 0);
         one->lse[i] = f->max[r] * one->scale + logf(f->sum[r]);
     }
