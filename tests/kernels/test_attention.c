@@ -408,6 +408,47 @@ static void later_tokens_change_no_bit_of_earlier_ones(void **state)
         }
 }
 
+/* One NaN in a query (part 0) or a key (part 1), with all bits set as in memory that was given up:
+ * it reaches every weight that it belongs to, and no other query's. */
+static void check_nan(problem *p, const coh_attention_pieces *pieces, int64_t token, int part)
+{
+    const int64_t D = p->a.D, C = p->a.H * D;
+    float *lse = malloc((size_t)(p->a.H * p->a.T) * sizeof(float));
+    assert_non_null(lse);
+    run(pieces, &p->a);
+    memcpy(lse, p->a.lse, (size_t)(p->a.H * p->a.T) * sizeof(float));
+    memset((char *)p->a.qkv + tensor_bytes(p, token * 3 * C + part * C + D / 2), 0xff,
+           tensor_bytes(p, 1));
+    run(pieces, &p->a);
+    for (int64_t i = 0; i < p->a.T; i++) {
+        const int breaks = part == 0 ? i == token : i >= token;
+        for (int64_t d = 0; d < D; d++)
+            assert_int_equal(isnan(stored(p->a.dtype, p->a.y, i * C + d)), breaks);
+        assert_int_equal(isnan(p->a.lse[i]), breaks);
+        assert_memory_equal(&p->a.lse[p->a.T + i], &lse[p->a.T + i], sizeof(float));
+        if (breaks)
+            assert_true(isnan(stored(p->a.dtype, p->a.dqkv, i * 3 * C)));
+    }
+    free(lse);
+}
+
+static void a_nan_stays_one(void **state)
+{
+    (void)state;
+    static const shape odd = { "", 1, 150, 2, 20 };
+    for (int isa = 0; isa < 4; isa++)
+        for (int dtype = 0; dtype < 2; dtype++)
+            for (int part = 0; part < 2; part++) {
+                problem p;
+                problem_create(&p, &odd, dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+                const coh_attention_pieces *pieces =
+                    coh_attention_pieces_of(isa_names[isa], p.a.dtype);
+                if (pieces != NULL)
+                    check_nan(&p, pieces, 37, part);
+                problem_destroy(&p);
+            }
+}
+
 static void an_instruction_set_that_is_not_there_has_no_table(void **state)
 {
     (void)state;
@@ -425,6 +466,7 @@ int main(void)
         cmocka_unit_test(avx2_and_avx512_agree_in_f32),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(later_tokens_change_no_bit_of_earlier_ones),
+        cmocka_unit_test(a_nan_stays_one),
         cmocka_unit_test(an_instruction_set_that_is_not_there_has_no_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,11 +111,11 @@ LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
 
 /* 2^x for x <= 0 and a little above: n = round(x), |r| <= 1/2, 2^r by the polynomial of degree 5
  * with the least relative error and p(0) = 1 (below 3 * 2^-24 with rounding). Below
- * -125 it is about 2^-125; NaN stays NaN. In powers of two because log2(e) goes into the scale of
- * the scores. */
+ * -125 it is about 2^-125; NaN stays NaN, as 2^n is multiplied by, not added to the exponent. In
+ * powers of two because log2(e) goes into the scale of the scores. */
 LANES_INLINE vector vector_exp2(vector x)
 {
-    const vector round_shift = vector_all(0x1.8p23f);
+    const vector round_shift = vector_all(0x1.8p23f + 127.0f); /* its last bits: 2^n's exponent */
     x = vector_larger(vector_all(-125.0f), x);
     const vector shifted = x + round_shift;
     const vector r = x - (shifted - round_shift);
@@ -125,7 +125,7 @@ LANES_INLINE vector vector_exp2(vector x)
     power = vector_multiply_add(power, r, vector_all(0x1.ebf9bcp-3f));
     power = vector_multiply_add(power, r, vector_all(0x1.62e42ap-1f));
     power = vector_multiply_add(power, r, vector_all(1.0f));
-    return (vector)((vector_bits)power + ((vector_bits)shifted << 23));
+    return power * (vector)((vector_bits)shifted << 23);
 }
 
 #if WORD_ELEMENTS == 2
