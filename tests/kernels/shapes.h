@@ -169,11 +169,11 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_classifier_attributes, 1031, 1.0f),
       { F32(5, 215, 7), I32(5, 215) },
       1031 },
-    { "classifier: two chunks of tokens (bf16)",
+    { "classifier: two chunks of tokens (bf16), two blocks of rows",
       &coh_kind_classifier,
-      ATTRIBUTES(coh_classifier_attributes, 131, 1.0f),
+      ATTRIBUTES(coh_classifier_attributes, 1031, 1.0f),
       { F32(7, 331, 5), I32(7, 331) },
-      131 },
+      1031 },
 };
 #define SHAPE_COUNT ((int)(sizeof(shape_cases) / sizeof(shape_cases[0])))
 /* Every shape in f32, then every shape in bf16. */
