@@ -133,6 +133,46 @@ static int access_of_line(uint8_t opcode, const coh_operand *operand)
     return 0;
 }
 
+/* The role by which a line without a call finds what it takes of a stream; -1: nothing of it. */
+static int role_of_stream(coh_stream stream)
+{
+    switch (stream) {
+    case COH_STREAM_WORK:
+        return COH_ROLE_WORK;
+    case COH_STREAM_GRAD:
+        return COH_ROLE_GRAD;
+    case COH_STREAM_STATE:
+        return COH_ROLE_OPTIMIZER_STATE;
+    case COH_STREAM_KEPT:
+        return COH_ROLE_STATE;
+    case COH_STREAM_CELLS:
+        return COH_ROLE_CELLS;
+    case COH_STREAM_PARTIALS:
+        return COH_ROLE_PARTIALS;
+    case COH_STREAM_INPUT:
+        return COH_ROLE_INPUT;
+    case COH_STREAM_LOSS:
+        return COH_ROLE_LOSS;
+    case COH_STREAM_ACTIVATION:
+    case COH_STREAM_ACTIVATION_GRAD:
+    case COH_STREAM_SAVED:
+    case COH_STREAM_CACHE:
+    case COH_STREAM_SCRATCH:
+    case COH_STREAM_OUTPUT:
+    case COH_STREAM_COUNT:
+        break;
+    }
+    return -1;
+}
+
+static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
+{
+    if (coh_opcode_moves(opcode))
+        return 1; /* check_mover */
+    return needs_call(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
+                              : role == role_of_stream(stream);
+}
+
 /* The touches are whole chunks, one after the other, where operand, chunk table and extents all
  * say. */
 static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operand *operand)
@@ -194,13 +234,16 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
                                        : access_of_line(line->opcode, operand);
     int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_CACHE ||
                  stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT; /* one operator's */
-    int is_cache = stream == COH_STREAM_CACHE && !coh_opcode_moves(line->opcode);
     if (is_own && call != NULL && line->opcode != COH_OP_ADD &&
         v->layout->objects[operand->object].owner != call->operator_index)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
                                   "a call of operator %" PRId32 " does not own this",
                                   call->operator_index));
-    if (is_cache != (operand->role == COH_ROLE_CACHE) || !((may >> (operand->access & 3)) & 1))
+    if (!role_fits(line->opcode, operand->role, stream))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+                                  "role %d is none that the stream %s has here", operand->role,
+                                  coh_stream_name(stream)));
+    if (!((may >> (operand->access & 3)) & 1))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
                                   "an operand of role %d has access %d here", operand->role,
                                   operand->access));

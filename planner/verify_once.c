@@ -65,8 +65,9 @@ static int makes_partials(const coh_verifier *v, uint32_t line)
     const coh_instruction *facts = &v->program->lines[line];
     int writes = 0;
     for (uint32_t o = 0; o < facts->operand_count; o++)
-        writes |= coh_line_operands(v, line)[o].object == v->layout->partials;
-    return facts->opcode == COH_OP_NORM || (facts->opcode == COH_OP_UPDATE && writes);
+        writes |= coh_line_operands(v, line)[o].object == v->layout->partials &&
+                  (coh_line_operands(v, line)[o].access & COH_ACCESS_WRITE);
+    return writes && (facts->opcode == COH_OP_NORM || facts->opcode == COH_OP_UPDATE);
 }
 
 /* A line writes or reads a gradient chunk. */

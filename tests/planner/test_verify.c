@@ -174,6 +174,17 @@ static void an_operand_shorter_than_its_chunks_breaks_form(void **state)
     assert_refused(&m, COH_RULE_FORM, "SAVE");
 }
 
+/* The executor would sum no squares: it finds the partials by their role. */
+static void partials_in_another_role_break_form(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    coh_operand *partials = operand_of(&m, find_line(&m.program, COH_OP_UPDATE, 0), 3);
+    assert_int_equal(partials->role, COH_ROLE_PARTIALS);
+    partials->role = COH_ROLE_WORK;
+    assert_refused(&m, COH_RULE_FORM, "none that the stream partials has");
+}
+
 static void two_lines_that_wait_for_each_other_deadlock(void **state)
 {
     (void)state;
@@ -391,3 +402,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        cmocka_unit_test(partials_in_another_role_break_form),
