@@ -100,32 +100,36 @@ static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
     return COH_OK;
 }
 
-/* The cache operand of a line, or UINT32_MAX. */
-static uint32_t cache_of(const coh_verifier *v, uint32_t line)
+static int has_role(const coh_verifier *v, uint32_t line, coh_role role)
 {
     for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++)
-        if (coh_line_operands(v, line)[o].role == COH_ROLE_CACHE)
-            return v->program->lines[line].operand_begin + o;
-    return UINT32_MAX;
+        if (coh_line_operands(v, line)[o].role == role)
+            return 1;
+    return 0;
 }
 
-/* All lines of a call and of its counterpart, forward or backward, have a cache, or none has. */
-static coh_status check_caches(coh_verifier *v, uint32_t begin, uint32_t end)
+/* What forward leaves for backward: all lines of a call and of its counterpart have it, or none has.
+ * An operator without a backward may save something all the same; a cache would be for nobody. */
+static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_role role)
 {
+    const char *what = role == COH_ROLE_CACHE ? "a cache" : "a saved object";
     uint32_t first = 0, last = 0;
-    int has_cache = cache_of(v, v->calls[begin].line) != UINT32_MAX;
+    int has = has_role(v, v->calls[begin].line, role);
     uint8_t other = v->calls[begin].opcode == COH_OP_BACKWARD ? COH_OP_FORWARD : COH_OP_BACKWARD;
     for (uint32_t i = begin + 1; i < end; i++)
-        if ((cache_of(v, v->calls[i].line) != UINT32_MAX) != has_cache)
+        if (has_role(v, v->calls[i].line, role) != has)
             return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[i].line, UINT32_MAX,
-                                     "some rows of the call have a cache and some have not");
-    if (!has_cache || v->calls[begin].opcode == COH_OP_RECOMPUTE)
-        return COH_OK; /* FORM refuses the latter */
+                                     "some rows of the call have %s and some have not", what);
+    if (v->calls[begin].opcode == COH_OP_RECOMPUTE)
+        return COH_OK; /* FORM refuses its cache */
     coh_verify_find_calls(v, other, v->calls[begin].op, v->calls[begin].microbatch, &first, &last);
-    if (first == last || cache_of(v, v->calls[first].line) == UINT32_MAX)
+    if (first == last && role == COH_ROLE_SAVED)
+        return COH_OK;
+    int other_has = first < last && has_role(v, v->calls[first].line, role);
+    if (has != other_has)
         return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[begin].line, UINT32_MAX,
-                                 "it has a cache, and its %s has none",
-                                 coh_opcode_name((coh_opcode)other));
+                                 "%s: it has %s, its %s has %s", what, has ? "one" : "none",
+                                 coh_opcode_name((coh_opcode)other), other_has ? "one" : "none");
     return COH_OK;
 }
 
@@ -151,7 +155,8 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
         expected = v->calls[i].microbatch + 1;
         last_line = v->calls[next - 1].line;
         COH_TRY(check_rows(v, i, next));
-        COH_TRY(check_caches(v, i, next));
+        COH_TRY(check_left(v, i, next, COH_ROLE_SAVED));
+        COH_TRY(check_left(v, i, next, COH_ROLE_CACHE));
         coh_verify_find_calls(v, COH_OP_FORWARD, v->calls[i].op, v->calls[i].microbatch, &forward,
                               &forward_end);
         if (opcode != COH_OP_FORWARD &&

@@ -110,7 +110,7 @@ static void list_lines(const coh_program *p, mutation_list *list)
                 add(list, MUTATE_RETARGET, i, k);
         if (line->call < 0 || line->opcode == COH_OP_ADD)
             continue;
-        add(list, MUTATE_NO_CACHE, i, 0);
+        add(list, MUTATE_LOSE, i, COH_ROLE_CACHE);
         add(list, MUTATE_MICROBATCH, i, 1);
         add(list, MUTATE_OPERATOR, i, 1);
         for (int32_t k = 0; k < 3; k++)
@@ -336,29 +336,29 @@ static int split_visit(mutant *m, uint32_t i)
     return make_consistent(&m->layout, p);
 }
 
-/* A call without its cache: the other operands move up, and so do the ports that name them. */
-static int lose_cache(mutant *m, uint32_t i)
+/* A call without its operand of that role: the others move up, and so do the ports that name
+ * them. */
+static int lose_operand(mutant *m, uint32_t i, int32_t role)
 {
     coh_program *p = &m->program;
     coh_instruction *line = &p->lines[i];
     coh_line_call *call = &p->calls[line->call];
-    uint32_t cache = 0, kept = 0, begin = p->operand_count;
-    while (cache < line->operand_count &&
-           p->operands[line->operand_begin + cache].role != COH_ROLE_CACHE)
-        cache++;
-    if (cache == line->operand_count)
+    uint32_t lost = 0, kept = 0, begin = p->operand_count;
+    while (lost < line->operand_count && p->operands[line->operand_begin + lost].role != role)
+        lost++;
+    if (lost == line->operand_count)
         return 0;
     for (uint32_t o = 0; o < line->operand_count; o++)
-        if (o != cache)
+        if (o != lost)
             p->operands[p->operand_count++] = p->operands[line->operand_begin + o];
     line->operand_begin = begin;
     line->operand_count--;
     coh_binding *bindings = &p->bindings[call->binding_begin];
     for (uint32_t b = 0; b < call->binding_count; b++) {
-        if (bindings[b].operand == cache)
+        if (bindings[b].operand == lost)
             continue;
         bindings[kept] = bindings[b];
-        bindings[kept++].operand -= bindings[b].operand > cache;
+        bindings[kept++].operand -= bindings[b].operand > lost;
     }
     call->binding_count = kept;
     return make_consistent(&m->layout, p);
@@ -451,8 +451,8 @@ static int change_line(mutant *m, const mutation *what)
         return is_small && retarget(m, what);
     if (what->kind == MUTATE_SPLIT)
         return is_small && split_visit(m, i);
-    if (what->kind == MUTATE_NO_CACHE)
-        return is_small && lose_cache(m, i);
+    if (what->kind == MUTATE_LOSE)
+        return is_small && lose_operand(m, i, what->amount);
     if (what->kind == MUTATE_DELETE) {
         p->line_count--;
         memmove(line, line + 1, (p->line_count - i) * sizeof(*line));
@@ -495,7 +495,7 @@ int apply_mutation(mutant *m, const mutation *what, uint64_t seed)
     case MUTATE_REPEAT:
     case MUTATE_RETARGET:
     case MUTATE_SPLIT:
-    case MUTATE_NO_CACHE:
+    case MUTATE_LOSE:
     case MUTATE_PREDICATE:
     case MUTATE_LANE:
     case MUTATE_MOVER_VERSION:

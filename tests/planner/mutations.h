@@ -46,7 +46,7 @@ typedef enum mutation_kind {
     MUTATE_DEPTH,
     MUTATE_DTYPE,       /* of a port */
     MUTATE_GROUP_DTYPE, /* of a group with states */
-    MUTATE_NO_CACHE,    /* a line loses its cache; rest consistent */
+    MUTATE_LOSE,        /* a line loses its cache; rest consistent */
     MUTATE_SPLIT,       /* the second operand of a visit in a line of its own; rest consistent */
     MUTATE_KIND_COUNT
 } mutation_kind;
