@@ -20,7 +20,7 @@ static char folder[64], path[128];
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/cohobate-kernels-XXXXXX");
+    snprintf(folder, sizeof(folder), "kernels-XXXXXX");
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof(path), "%s/kernels.json", folder);
