@@ -108,7 +108,7 @@ static int has_role(const coh_verifier *v, uint32_t line, coh_role role)
     return 0;
 }
 
-/* What forward leaves for backward: all lines of a call and of its counterpart have it, or none has.
+/* What forward leaves for backward: all lines of a call and of its counterpart have it, or none.
  * An operator without a backward may save something all the same; a cache would be for nobody. */
 static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_role role)
 {
