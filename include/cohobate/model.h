@@ -120,7 +120,7 @@ typedef struct coh_call {
     /* device queue; on the host the worker pool, see coh_parallel */
     void *queue;
     /* cache_bytes that forward wrote, or NULL: the same bits either way. Forward and backward of
-     * one micro-batch are both given it, or neither. */
+     * one micro-batch are both given it, or neither; backward may overwrite what it has read. */
     void *cache;
 } coh_call;
 
