@@ -20,20 +20,22 @@ def build():
 
 
 def rows(program, arguments, patterns):
-    """name -> row of the benchmark's file, measured with these sources, after a run for what is missing."""
+    """name -> row of the benchmark's file, measured with these sources, after a run for what is missing; and that
+    run's exit code."""
     build()
+    code = 0
     results = measure.Results(RESULTS, program)
     if not all(any(map(results.has, fnmatch.filter(results.rows, pattern))) for pattern in patterns):
-        subprocess.run([os.path.join("benchmarks", program), *arguments, "--resume"], check=False)
+        code = subprocess.run([os.path.join("benchmarks", program), *arguments, "--resume"], check=False).returncode
         results = measure.Results(RESULTS, program)
-    return {name: row for name, row in results.rows.items() if row["sources"] == results.sources}
+    return {name: row for name, row in results.rows.items() if row["sources"] == results.sources}, code
 
 
 def show(program, arguments, checks):
     """checks: (label, pattern of row names, figure, ">=" or "<=", must, stretch); must None: only printed. Where a
     pattern fits several rows the worst counts. Prints the figures as the last line and exits."""
-    known = rows(program, arguments, [check[1] for check in checks])
-    words, outcome = [], 0
+    known, code = rows(program, arguments, [check[1] for check in checks])
+    words, outcome = [], 1 if code else 0
     for label, pattern, figure, way, must, stretch in checks:
         found = [(known[name][figure], name) for name in fnmatch.filter(known, pattern)]
         if not found:

@@ -15,6 +15,9 @@
 
 enum { MEASURE_PAIRS = 9 };
 
+/* Exit code of a program whose ceiling is not on this machine. */
+enum { MEASURE_ABSENT = 77 };
+
 typedef struct measure_result {
     double ours_s, ceiling_s;            /* medians */
     double ratio, ratio_low, ratio_high; /* ceiling / ours: 1 is the ceiling; median, least, most */

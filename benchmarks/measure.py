@@ -18,11 +18,12 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAIRS = 7
+ABSENT = 77  # exit code of a program whose ceiling is not on this machine: MEASURE_ABSENT of measure.h
 REPEATS_MOST = 3  # of a configuration whose probes differ
 PROBE_BOUND = 0.05
-# What the library's speed is made of, and how it is measured.
+# What the library's speed is made of, and how it is measured: all but the results themselves.
 SPEED = ("include", "base", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
-         "benchmarks/step.c", "benchmarks/pytorch_step.py", "benchmarks/measure.py")
+         "benchmarks")
 # Packages whose version a figure depends on; those that are not installed are left out.
 PACKAGES = ("libopenblas0-pthread", "libopenblas0-openmp", "libdnnl2", "libdnnl3", "libc6", "liburing2", "gcc")
 
@@ -80,7 +81,8 @@ def git(*arguments):
 
 
 def changed():
-    return " with changes" if git("status", "--porcelain", "--untracked-files=no", "--", *SPEED) else ""
+    return " with changes" if git("status", "--porcelain", "--untracked-files=no", "--", *SPEED,
+                                  ":(exclude)benchmarks/results") else ""
 
 
 def commit():
@@ -89,7 +91,8 @@ def commit():
 
 def sources():
     """A name for all that speed depends on: a row stays good while later commits change only words."""
-    trees = git("rev-parse", *(f"HEAD:{path}" for path in SPEED))
+    trees = git("ls-tree", "-r", "HEAD", "--", *SPEED)
+    trees = "\n".join(line for line in trees.splitlines() if "\tbenchmarks/results/" not in line)
     return hashlib.sha1(trees.encode()).hexdigest()[:12] + changed()
 
 

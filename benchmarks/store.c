@@ -164,7 +164,7 @@ static int measure_way(const bench *b, way which)
     char shape[64];
     if (!(fio_best(b, which, &how) > 0)) {
         fprintf(stderr, "store: fio is not here or failed, so there is no ceiling\n");
-        return 1;
+        return MEASURE_ABSENT;
     }
     for (int i = 0; i < MEASURE_PAIRS; i++) {
         mine[i] = ours(b, which);
