@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -33,12 +32,6 @@ double measure_best(int count, void (*run)(void *), void *argument)
     return best;
 }
 
-/* Threads of a library that look for more work for a while would look into the next turn. */
-static void let_sleep(void)
-{
-    nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000 * 1000 }, NULL);
-}
-
 void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument,
                    measure_result *out_result)
 {
@@ -46,9 +39,7 @@ void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument
     ours(argument);
     ceiling(argument);
     for (int i = 0; i < MEASURE_PAIRS; i++) {
-        let_sleep();
         a[i] = timed(ours, argument);
-        let_sleep();
         b[i] = timed(ceiling, argument);
         ratios[i] = b[i] / a[i];
     }
