@@ -4,22 +4,9 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/reference/float_bits.h"
 
 /* ---- elements ---- */
-
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static float of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
 
 /* To the nearest bf16, ties to the even one; NaN stays NaN. */
 static uint16_t round_bf16(float value)
@@ -35,7 +22,7 @@ static float get(const coh_view *view, int i)
 {
     if (view->shape.dtype == COH_DTYPE_F32)
         return ((const float *)view->data)[i];
-    return of_bits((uint32_t)((const uint16_t *)view->data)[i] << 16);
+    return float_of((uint32_t)((const uint16_t *)view->data)[i] << 16);
 }
 
 static void put(const coh_view *view, int i, float value, uint32_t adds)
@@ -204,7 +191,7 @@ void small_model_input(coh_dtype dtype, uint64_t step, float *input, void *store
         input[i] = (float)coh_rng_uniform(11, step, (uint64_t)i) * 2 - 1;
         if (dtype == COH_DTYPE_BF16) {
             ((uint16_t *)stored)[i] = round_bf16(input[i]);
-            input[i] = of_bits((uint32_t)round_bf16(input[i]) << 16);
+            input[i] = float_of((uint32_t)round_bf16(input[i]) << 16);
         } else {
             ((float *)stored)[i] = input[i];
         }
@@ -217,13 +204,13 @@ double small_oracle_work(coh_dtype dtype, float master)
 {
     if (dtype == COH_DTYPE_F32)
         return (double)master;
-    return (double)of_bits((bits_of(master) + 0x8000u) & 0xffff0000u); /* halves away from zero */
+    return (double)float_of((bits_of(master) + 0x8000u) & 0xffff0000u); /* halves away from zero */
 }
 
 double small_oracle_kept(coh_dtype dtype, double value)
 {
     return dtype == COH_DTYPE_F32 ? value
-                                  : (double)of_bits((uint32_t)round_bf16((float)value) << 16);
+                                  : (double)float_of((uint32_t)round_bf16((float)value) << 16);
 }
 
 /* A product on its way to a sum: bf16 tensors are computed with in f32. */

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+#include "tests/reference/float_bits.h"
 
 #define EPS  0x1p-24
 #define MOST COH_GRAIN_ELEMENTS
@@ -63,20 +64,6 @@ static void adamw_is_the_formula(void **state)
 }
 
 /* ---- the split master ---- */
-
-static float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
 
 /* Every upper half with the lower halves where rounding turns, and some others. */
 static void a_split_master_joins_to_the_same_bits(void **state)

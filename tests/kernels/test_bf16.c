@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
+#include "tests/reference/float_bits.h"
 
 #define MOST     COH_GRAIN_ELEMENTS
 #define PATTERNS (1 << 16)
@@ -22,20 +23,6 @@ static const char *const isa_names[] = { "plain", "avx2", "avx512" };
 
 static const int64_t counts[] = { 1, 2, 7, 13, 15, 16, 17, 31, 32, 33, 127, 257, 1009, MOST };
 #define COUNTS ((int)(sizeof(counts) / sizeof(counts[0])))
-
-static float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
 
 static double widened(uint16_t half)
 {
