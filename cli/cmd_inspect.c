@@ -102,17 +102,24 @@ static coh_status inspect_tokens(const cli_options *options)
     return status;
 }
 
+/* A file known by one number: `type` and `key` for machines, `title` and `label` for people. */
+static void say_hash(const cli_options *options, const char *type, const char *key,
+                     const char *title, const char *label, uint64_t hash)
+{
+    if (options->json)
+        printf("{\"type\": \"%s\", \"%s\": \"%016" PRIx64 "\"}\n", type, key, hash);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", hash);
+    else
+        printf("%s %s\n  %s %016" PRIx64 " (the file is JSON for people, too)\n", title,
+               options->operand, label, hash);
+}
+
 static coh_status inspect_kernels(const cli_options *options)
 {
     uint64_t hash;
     CLI_TRY(cli_artefact_kernels_hash(options->operand, &hash));
-    if (options->json)
-        printf("{\"type\": \"kernels\", \"hash\": \"%016" PRIx64 "\"}\n", hash);
-    else if (options->hash)
-        printf("%016" PRIx64 "\n", hash);
-    else
-        printf("kernel table %s\n  hash %016" PRIx64 " (the file is JSON for people, too)\n",
-               options->operand, hash);
+    say_hash(options, "kernels", "hash", "kernel table", "hash", hash);
     return COH_OK;
 }
 
@@ -120,13 +127,7 @@ static coh_status inspect_plan(const cli_options *options)
 {
     uint64_t hash;
     CLI_TRY(cli_artefact_plan_hash(options->operand, &hash));
-    if (options->json)
-        printf("{\"type\": \"plan\", \"program_hash\": \"%016" PRIx64 "\"}\n", hash);
-    else if (options->hash)
-        printf("%016" PRIx64 "\n", hash);
-    else
-        printf("plan %s\n  program %016" PRIx64 " (the file is JSON for people, too)\n",
-               options->operand, hash);
+    say_hash(options, "plan", "program_hash", "plan", "program", hash);
     return COH_OK;
 }
 
