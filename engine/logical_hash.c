@@ -257,11 +257,6 @@ int coh_logical_hash_has_states(const coh_logical_hash *hash)
     return hash->has_states;
 }
 
-uint64_t coh_logical_hash_grain_count(const coh_logical_hash *hash)
-{
-    return hash->grain_begin[hash->tensor_count];
-}
-
 const uint64_t *coh_logical_hash_table(const coh_logical_hash *hash, uint64_t *out_bytes)
 {
     *out_bytes = entry_count(hash) * sizeof(*hash->grains);

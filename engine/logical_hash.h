@@ -59,7 +59,6 @@ int coh_logical_hash_has_states(const coh_logical_hash *hash); /* any tensor has
 
 /* The table of grain hashes as stored in hashes.bin: a row per part (1 or 3 rows), in it the grains
  * of all tensors one after the other; zero where a tensor has no states. */
-uint64_t coh_logical_hash_grain_count(const coh_logical_hash *hash); /* of a row */
 const uint64_t *coh_logical_hash_table(const coh_logical_hash *hash, uint64_t *out_bytes);
 
 /* Takes a table read from a file in place of puts. Fails: COH_ERR_CORRUPT where a tensor without

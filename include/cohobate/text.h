@@ -22,6 +22,7 @@ typedef struct coh_tokenizer coh_tokenizer;
 COH_API coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer);
 /* Accepts NULL. */
 COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer);
+/* Number of ids: they are 0 .. vocabulary - 1. */
 COH_API int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer);
 /* The id that ends a text; -1: none. */
 COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer);
@@ -75,6 +76,9 @@ COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
                                             coh_token_file_facts *out_facts);
 /* Reads all and compares the hash. */
 COH_API coh_status coh_token_file_check(coh_token_file *file);
+/* Ids [begin, begin + count) into `ids`, the caller's.
+ * Fails: COH_ERR_ARGUMENT (beyond the end), COH_ERR_IO, COH_ERR_CORRUPT (a file cut short, an id
+ * outside the vocabulary). */
 COH_API coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count,
                                        int32_t *ids);
 /* Entropy of single tokens in nats: the loss of the best model without context. */
@@ -90,6 +94,7 @@ COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *
 COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
                                          uint64_t window_number, int64_t tokens,
                                          int32_t *out_tokens, int32_t *out_targets);
+/* Windows of `tokens` ids and their targets in the file; 0: it holds none. */
 COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
 
 #ifdef __cplusplus
