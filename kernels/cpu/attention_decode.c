@@ -5,17 +5,13 @@
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
 
 /* One query of one head: scores of KEY_ROWS keys at a time with a running maximum and sum, as
  * attention does for whole sequences. y is summed in f32, a strip of the head's width at a time; a
  * head wider than a strip makes its scores again for each. */
 #define KEY_ROWS   256
 #define HEAD_STRIP 128
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* One head of one sequence: rows of stride C in keys and values. */
 typedef struct decode_head {

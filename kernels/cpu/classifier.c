@@ -5,6 +5,7 @@
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
 
 /* loss = 1/N sum_n (max_n + log sum_n - logit_n[target_n]), logits = x weight^T taken tile by tile
  * (a chunk of tokens x COH_ROW_BLOCK rows of the table) and rounded to the model's element type.
@@ -26,11 +27,6 @@
 /* 4 MiB of logits: table rows read for one tile serve this many tokens, and two such tiles stay in
  * the last cache. */
 #define TILE_BYTES (4 << 20)
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 int64_t coh_kernel_classifier_chunk(coh_dtype dtype)
 {

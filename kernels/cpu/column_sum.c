@@ -2,6 +2,7 @@
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
 
 /* Bound by bytes. A strip of columns is one piece, so that each sum has one order: blocks of rows
  * first, then their sums, for the error grows with rows / 64 + 64, not with rows. */
@@ -15,11 +16,6 @@ typedef struct column_sum {
     int64_t rows, columns;
     int adds;
 } column_sum;
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static void sum_columns(void *argument, int64_t index)
 {

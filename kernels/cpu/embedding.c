@@ -4,6 +4,7 @@
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
 
 /* Bound by bytes. Forward copies rows. Backward brings the tokens in order of their rows, so that
  * all that belongs to one row stands together: it is summed in f32, in the order of the tokens, and
@@ -19,11 +20,6 @@ typedef struct embedding_job {
     void *to;
     const void *from;
 } embedding_job;
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int is_ours(const coh_embedding *e, int64_t n)
 {

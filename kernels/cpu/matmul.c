@@ -4,17 +4,13 @@
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
 
 typedef struct cut {
     const coh_matmul *matmul;
     coh_product product;
     int64_t tile_rows, tile_columns, row_tiles, column_tiles;
 } cut;
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* `length` in equal parts of at most `most`, each a multiple of `step` but the last. */
 static int64_t even_part(int64_t length, int64_t most, int64_t step)

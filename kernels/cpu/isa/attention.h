@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/isa/block.h"
+#include "kernels/cpu/smaller.h"
 
 #define attention_forward  COH_ISA_EXPAND(coh_attention_forward, COH_ISA)
 #define attention_backward COH_ISA_EXPAND(coh_attention_backward, COH_ISA)
@@ -72,11 +73,6 @@ LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const vo
     const block_source source = { one->dtype, coh_element_const(one->dtype, tensor, begin * stride),
                                   stride, rows, one->D };
     block_rows(to, one->words, padded, &source);
-}
-
-LANES_INLINE int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)

@@ -1,6 +1,7 @@
 #include "kernels/cpu/panel.h"
 
 #include "kernels/cpu/isa/words.h"
+#include "kernels/cpu/smaller.h"
 
 /* Words of a, as bytes: the rows of a block are `row` apart, the words of a row `step`. */
 typedef struct left {
@@ -258,11 +259,6 @@ static void run_part_aside(depth_block *d)
         run_part(d);
     }
     d->place.partial = NULL;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 void PANEL(run)(const coh_tile *tile)
