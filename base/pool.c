@@ -28,10 +28,14 @@
 #define PATIENCE_NS 30000u
 /* Looks between two readings of the clock. */
 #define LOOKS 8
+/* A worker leaves a core that it shares once in this time at most: a scheduler's tick. */
+#define MOVE_AGAIN_NS 4000000u
 
 typedef struct worker {
     coh_pool *pool;
     pthread_t thread;
+    int index; /* the caller is 0 */
+    uint64_t moved_ns;
     char name[16];
 } worker;
 
@@ -40,6 +44,7 @@ struct coh_pool {
     int started; /* workers to join */
     worker *workers;
     uint64_t patience_ns; /* 0 where there are more threads than cores */
+    _Atomic int *cores;   /* where the caller and each worker were when they last began a job */
 
     /* The caller writes them while no piece is left or unfinished. */
     coh_pool_piece piece;
@@ -127,6 +132,57 @@ static int take_off(coh_pool *pool, int64_t done)
     return atomic_fetch_sub(&pool->unfinished, done) == done;
 }
 
+/* ---- a core for each ---- */
+
+/* Says where thread `index` is. A core is written when it changes only, so the others' copies of
+ * this line stay. */
+static int note_core(coh_pool *pool, int index)
+{
+    const int core = sched_getcpu();
+    if (core != atomic_load_explicit(&pool->cores[index], memory_order_relaxed))
+        atomic_store_explicit(&pool->cores[index], core, memory_order_relaxed);
+    return core;
+}
+
+/* Leaves the cores where the pool's other threads are, if there is one left that we may use, and
+ * is then again as free as before. */
+static void leave_cores_of_others(const coh_pool *pool, int index)
+{
+    cpu_set_t allowed, free_ones;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return;
+    free_ones = allowed;
+    for (int i = 0; i < pool->thread_count; i++) {
+        const int core = atomic_load_explicit(&pool->cores[i], memory_order_relaxed);
+        if (i != index && core >= 0 && core < CPU_SETSIZE)
+            CPU_CLR((size_t)core, &free_ones);
+    }
+    if (CPU_COUNT(&free_ones) > 0 && sched_setaffinity(0, sizeof(free_ones), &free_ones) == 0)
+        (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
+/* A sleeper is often woken on its waker's core, and a scheduler may leave the two there for a
+ * second while another core idles: half the speed. So a worker that finds itself on the core of one
+ * before it goes elsewhere. */
+static void keep_apart(worker *self)
+{
+    coh_pool *pool = self->pool;
+    if (pool->patience_ns == 0)
+        return;
+    const int core = note_core(pool, self->index);
+    for (int i = 0; i < self->index; i++) {
+        if (atomic_load_explicit(&pool->cores[i], memory_order_relaxed) != core)
+            continue;
+        const uint64_t now_ns = coh_clock_ns();
+        if (now_ns - self->moved_ns >= MOVE_AGAIN_NS) {
+            self->moved_ns = now_ns;
+            leave_cores_of_others(pool, self->index);
+            note_core(pool, self->index);
+        }
+        return;
+    }
+}
+
 /* ---- the workers ---- */
 
 /* The caller raises `jobs` and then reads `sleeping`; the worker raises `sleeping` and then the
@@ -140,11 +196,13 @@ static void sleep_until_job(coh_pool *pool, uint32_t seen)
 
 static void *worker_main(void *context)
 {
-    coh_pool *pool = ((worker *)context)->pool;
+    worker *self = context;
+    coh_pool *pool = self->pool;
     for (;;) {
         uint32_t seen = atomic_load(&pool->jobs);
         if (atomic_load(&pool->stop))
             return NULL;
+        keep_apart(self);
         int64_t done = work_pieces(pool);
         if (done > 0 && take_off(pool, done) && atomic_load(&pool->caller_sleeps)) {
             atomic_fetch_add(&pool->ends, 1);
@@ -165,6 +223,7 @@ static coh_status start_workers(coh_pool *pool)
     for (int i = 0; i < pool->thread_count - 1 && error == 0; i++) {
         worker *one = &pool->workers[i];
         one->pool = pool;
+        one->index = i + 1;
         error = coh_thread_start(&one->thread, worker_main, one);
         if (error == 0) {
             pool->started++;
@@ -202,6 +261,9 @@ coh_status coh_pool_create(int thread_count, coh_pool **out_pool)
     pool->patience_ns = choose_patience(thread_count);
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(thread_count, &pool->workers), failed);
+    COH_TRY_GOTO(status, COH_ALLOC(thread_count, &pool->cores), failed);
+    for (int i = 0; i < thread_count; i++)
+        atomic_store(&pool->cores[i], -1);
     COH_TRY_GOTO(status, start_workers(pool), failed);
     *out_pool = pool;
     return COH_OK;
@@ -220,6 +282,7 @@ void coh_pool_destroy(coh_pool *pool)
     for (int i = 0; i < pool->started; i++)
         pthread_join(pool->workers[i].thread, NULL);
     coh_free(pool->workers);
+    coh_free(pool->cores);
     coh_free(pool);
 }
 
@@ -260,6 +323,7 @@ void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, voi
             piece(argument, i);
         return;
     }
+    note_core(pool, 0);
     open_job(pool, piece_count, piece, argument);
     if (!take_off(pool, work_pieces(pool)))
         wait_for_end(pool);

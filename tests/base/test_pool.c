@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -229,6 +230,67 @@ static void a_thread_has_room_for_tiles_whatever_the_limit(void **state)
     pthread_attr_destroy(&usual);
 }
 
+/* Two threads of a pool, as their pieces see them. */
+typedef struct seats {
+    pthread_t caller;
+    const cpu_set_t *worker_set; /* what the worker sets itself to; NULL: nothing */
+    _Atomic int caller_core, worker_core;
+    cpu_set_t worker_allowed;
+} seats;
+
+static void take_seat(void *argument, int64_t index)
+{
+    (void)index;
+    seats *s = argument;
+    const uint64_t end_ns = coh_clock_ns() + 500000u;
+    if (pthread_equal(pthread_self(), s->caller)) {
+        atomic_store(&s->caller_core, sched_getcpu());
+    } else {
+        if (s->worker_set != NULL)
+            assert_int_equal(sched_setaffinity(0, sizeof(cpu_set_t), s->worker_set), 0);
+        assert_int_equal(sched_getaffinity(0, sizeof(s->worker_allowed), &s->worker_allowed), 0);
+        atomic_store(&s->worker_core, sched_getcpu());
+    }
+    while (coh_clock_ns() < end_ns) {
+    }
+}
+
+/* Runs jobs until the worker had a piece and the two are on one core, or are not. */
+static int sit(coh_pool *pool, seats *s, int together)
+{
+    for (int i = 0; i < 4000; i++) {
+        atomic_store(&s->worker_core, -1);
+        coh_pool_run(pool, 4, take_seat, s);
+        if (s->worker_core >= 0 && (s->worker_core == s->caller_core) == together)
+            return 1;
+    }
+    return 0;
+}
+
+static void a_worker_leaves_the_callers_core_and_is_as_free_as_before(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    if (CPU_COUNT(&all) < 2)
+        skip();
+    coh_pool *pool;
+    assert_int_equal(coh_pool_create(2, &pool), COH_OK);
+    seats s = { .caller = pthread_self() };
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    s.worker_set = &one;
+    assert_true(sit(pool, &s, 1));
+    s.worker_set = &all; /* nothing makes it move but the pool, or a scheduler in its own time */
+    assert_true(sit(pool, &s, 0) || sit(pool, &s, 0));
+    s.worker_set = NULL;
+    assert_true(sit(pool, &s, 0));
+    assert_true(CPU_EQUAL(&s.worker_allowed, &all));
+    coh_pool_destroy(pool);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
 static void bad_thread_counts_are_refused_with_a_sentence(void **state)
 {
     (void)state;
@@ -260,7 +322,7 @@ static void create_survives_the_failure_of_each_of_its_allocations(void **state)
         assert_int_equal(status, COH_ERR_MEMORY);
         assert_null(pool);
     }
-    assert_int_equal(failures, 2);
+    assert_int_equal(failures, 3);
 }
 
 static void running_allocates_nothing(void **state)
@@ -286,6 +348,7 @@ int main(void)
         cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
         cmocka_unit_test(a_thread_has_room_for_tiles_whatever_the_limit),
+        cmocka_unit_test(a_worker_leaves_the_callers_core_and_is_as_free_as_before),
         cmocka_unit_test(bad_thread_counts_are_refused_with_a_sentence),
         cmocka_unit_test(create_survives_the_failure_of_each_of_its_allocations),
         cmocka_unit_test(running_allocates_nothing),
