@@ -61,11 +61,10 @@ typedef struct tile_size {
     int64_t rows, columns;
 } tile_size;
 
-/* Panels read rows of a where they are, many times, and pack b anew for each tile: tall tiles, as
- * long as a's part of one block of depth fits the second-level cache. Width costs nothing. */
-static const tile_size of_panels[] = {
-    { 512, 96 }, { 256, 96 }, { 128, 96 }, { 128, 64 }, { 64, 64 }
-};
+/* Panels read rows of a where they are, and pack b anew for each tile: tall tiles of four panels,
+ * which all rows pass once. */
+static const tile_size of_panels[] = { { 4096, 128 }, { 2048, 128 }, { 1024, 128 }, { 512, 128 },
+                                       { 256, 96 },   { 128, 96 },   { 128, 64 },   { 64, 64 } };
 /* A transposed a is packed as well, 256 rows at a time: width pays for that. */
 static const tile_size of_transposed[] = {
     { 256, 768 }, { 256, 384 }, { 256, 192 }, { 128, 192 }, { 64, 96 }
@@ -86,7 +85,7 @@ static void choose_tile(cut *tiles)
     const int is_library = tiles->product != COH_PRODUCT_PANELS;
     const int transposed = m->layout == COH_MATMUL_TN;
     const tile_size *sizes = is_library ? of_libraries : transposed ? of_transposed : of_panels;
-    const int size_count = is_library ? 3 : 5;
+    const int size_count = is_library ? 3 : transposed ? 5 : 8;
     for (int i = 0; i < size_count; i++) {
         if (i > 0 && sizes[i].rows * sizes[i].columns * m->depth < TILE_WORK)
             return;

@@ -10,14 +10,13 @@
  *   +------+ +--+     it is packed, and sums are those of floats.
  *
  * An element of c is one chain of sums: it begins with bias, residual or c and takes its products
- * in rising depth, block after block of 768 words. So its bits depend on the depth alone, not on
- * tiles (up to four rows of x weight^T excepted: nothing is packed for them, and they are summed in
- * sixteen lanes). avx2 and avx512 fuse multiplication and addition and agree; plain rounds twice.
- * bf16 agrees on all three, as the product of two bf16 is exact in f32. Pairs have bits of their
- * own: vdpbf16ps adds one product of a pair after the other, with a rounding each, and takes
- * subnormals for zero.
+ * in rising depth. So its bits depend on the depth alone, not on blocks or tiles (up to four rows
+ * of x weight^T excepted: nothing is packed for them, and they are summed in sixteen lanes). avx2
+ * and avx512 fuse multiplication and addition and agree; plain rounds twice. bf16 agrees on all
+ * three, as the product of two bf16 is exact in f32. Pairs have bits of their own: vdpbf16ps adds
+ * one product of a pair after the other, with a rounding each, and takes subnormals for zero.
  *
- * Scratch is on the stack: 1.2 MiB at most. */
+ * Scratch is on the stack: 2 MiB at most. */
 #ifndef COH_KERNELS_CPU_PANEL_H
 #define COH_KERNELS_CPU_PANEL_H
 

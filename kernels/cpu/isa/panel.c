@@ -86,10 +86,12 @@ static multiply_rows *const multiply_by_rows[] = { NULL, EACH_ROWS(MULTIPLY_NAME
 /* One block of depth of a part of a tile. */
 typedef struct depth_block {
     const coh_tile *tile;
+    int64_t part; /* the depth of all blocks but the last */
     int64_t i0, rows, j0, columns, k0, depth;
     panel_place place;
     int packs;
     int64_t packed_stride;
+    int64_t group_columns; /* of the panels that are packed at a time */
 } depth_block;
 
 /* Words of a that are not there in memory: of a transposed operand, of bf16 that must be widened,
@@ -118,14 +120,13 @@ static left left_of(const depth_block *d, const word *packed, int64_t index, int
                    d->packed_stride * (int64_t)sizeof(word), sizeof(word) };
 }
 
-/* Asks for part `index` of `count` of what the next panel will be packed from, columns from j on,
- * while the sums keep the memory idle: packing would wait for it line by line. */
+/* Asks for part `index` of `count` of what the next group of panels will be packed from, columns
+ * from j on, while the sums keep the memory idle: packing would wait for it line by line. */
 static void fetch_next(const depth_block *d, int64_t j, int64_t index, int64_t count)
 {
     const coh_tile *t = d->tile;
     const int64_t bytes = coh_tile_element_bytes(t->dtype), row = t->b_stride * bytes;
-    const int64_t rest = d->j0 + d->columns - j;
-    const int64_t columns = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
+    const int64_t columns = smaller(d->j0 + d->columns - j, d->group_columns);
     const int64_t rows = t->b_transposed ? columns : d->depth;
     const int64_t line = (t->b_transposed ? d->depth : columns) * bytes;
     const char *from =
@@ -182,45 +183,56 @@ static ends ends_of(const depth_block *d, int64_t i, int64_t rows, int64_t j, in
     return e;
 }
 
-static void run_panel(const depth_block *d, const word *packed, const word *panel, int64_t j,
-                      int64_t columns)
+/* One block of a's rows times one panel, columns [j, j + columns) of c. */
+static void run_block(const depth_block *d, const left *a, int64_t index, int64_t rows,
+                      const word *panel, int64_t j, int64_t columns, const float *bias_row)
 {
     float block[BLOCK_ROWS * PANEL_COLUMNS] __attribute__((aligned(64)));
-    float bias_row[PANEL_COLUMNS] __attribute__((aligned(64)));
+    const int64_t words = (d->depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    const int64_t i = d->i0 + block_begin(d->rows, index);
+    const ends e = ends_of(d, i, rows, j, columns, bias_row, block);
+    if (index + 1 < block_count(d->rows))
+        fetch_place(d, i + rows,
+                    block_begin(d->rows, smaller(index + 2, block_count(d->rows))) -
+                        block_begin(d->rows, index + 1),
+                    j, columns);
+    multiply_by_rows[rows](a, panel, words, &e);
+    if (columns < PANEL_COLUMNS)
+        PANEL(put)(&d->place, block, i, rows, j, columns);
+    if (d->tile->gelu != NULL && d->place.last)
+        PANEL(gelu)(d->tile, i, rows, j, columns);
+}
+
+/* A group of panels, packed side by side: all of a's rows pass them once. */
+static void run_group(const depth_block *d, const word *packed, word *panels, int64_t j,
+                      int64_t columns)
+{
+    float bias_rows[GROUP_PANELS * PANEL_COLUMNS] __attribute__((aligned(64)));
     const int64_t words = (d->depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
     const int64_t blocks = block_count(d->rows);
-    PANEL(bias)(d->tile, j, columns, bias_row);
+    for (int64_t c = 0; c < columns; c += PANEL_COLUMNS) {
+        const int64_t there = smaller(columns - c, PANEL_COLUMNS);
+        PANEL(pack_b)(d->tile, d->k0, d->depth, j + c, there, panels + c * words);
+        PANEL(bias)(d->tile, j + c, there, bias_rows + c);
+    }
     for (int64_t index = 0; index < blocks; index++) {
         int64_t rows;
         const left a = left_of(d, packed, index, &rows);
-        const int64_t i = d->i0 + block_begin(d->rows, index);
-        const ends e = ends_of(d, i, rows, j, columns, bias_row, block);
-        fetch_next(d, j + PANEL_COLUMNS, index, blocks);
-        if (index + 1 < blocks)
-            fetch_place(d, i + rows,
-                        block_begin(d->rows, index + 2 < blocks ? index + 2 : blocks) -
-                            block_begin(d->rows, index + 1),
-                        j, columns);
-        multiply_by_rows[rows](&a, panel, words, &e);
-        if (columns < PANEL_COLUMNS)
-            PANEL(put)(&d->place, block, i, rows, j, columns);
-        if (d->tile->gelu != NULL && d->place.last)
-            PANEL(gelu)(d->tile, i, rows, j, columns);
+        fetch_next(d, j + columns, index, blocks);
+        for (int64_t c = 0; c < columns; c += PANEL_COLUMNS)
+            run_block(d, &a, index, rows, panels + c * words, j + c,
+                      smaller(columns - c, PANEL_COLUMNS), bias_rows + c);
     }
 }
 
 static void run_depth_block(const depth_block *d)
 {
     word packed[PACKED_WORDS] __attribute__((aligned(64)));
-    word panel[PANEL_WORDS * PANEL_COLUMNS] __attribute__((aligned(64)));
+    word panels[GROUP_WORDS * PANEL_COLUMNS] __attribute__((aligned(64)));
     if (d->packs)
         PANEL(pack_a)(d->tile, d->k0, d->depth, d->i0, d->rows, packed, d->packed_stride);
-    for (int64_t j = d->j0; j < d->j0 + d->columns; j += PANEL_COLUMNS) {
-        const int64_t rest = d->j0 + d->columns - j;
-        const int64_t columns = rest < PANEL_COLUMNS ? rest : PANEL_COLUMNS;
-        PANEL(pack_b)(d->tile, d->k0, d->depth, j, columns, panel);
-        run_panel(d, packed, panel, j, columns);
-    }
+    for (int64_t j = 0; j < d->columns; j += d->group_columns)
+        run_group(d, packed, panels, d->j0 + j, smaller(d->columns - j, d->group_columns));
 }
 
 /* Depth of a block: equal parts of at most PANEL_WORDS words, multiples of 16 words. */
@@ -233,7 +245,7 @@ static int64_t depth_part(int64_t depth)
 
 static void run_part(depth_block *d)
 {
-    const int64_t depth = d->tile->depth, part = depth_part(depth);
+    const int64_t depth = d->tile->depth, part = d->part;
     for (d->k0 = 0; d->k0 < depth; d->k0 += part) {
         d->depth = depth - d->k0 < part ? depth - d->k0 : part;
         d->place.first = d->k0 == 0;
@@ -261,26 +273,37 @@ static void run_part_aside(depth_block *d)
     d->place.partial = NULL;
 }
 
+/* `rows` in equal parts of at most `most`, multiples of BLOCK_ROWS. */
+static int64_t equal_part(int64_t rows, int64_t most)
+{
+    const int64_t parts = (rows + most - 1) / most;
+    return ((rows + parts - 1) / parts + BLOCK_ROWS - 1) / BLOCK_ROWS * BLOCK_ROWS;
+}
+
 void PANEL(run)(const coh_tile *tile)
 {
     if (tile->rows <= THIN_ROWS && tile->b_transposed && !tile->a_transposed) {
         PANEL(thin)(tile);
         return;
     }
+    const int packs = must_pack(tile);
     const int64_t part = depth_part(tile->depth);
     const int aside = tile->c_dtype != COH_DTYPE_F32 && part < tile->depth;
     depth_block d = {
         .tile = tile,
+        .part = part,
         .columns = tile->columns,
         .place = { .tile = tile, .partial = tile->c, .partial_stride = tile->c_stride },
-        .packs = must_pack(tile),
-        .packed_stride = part / WORD_ELEMENTS + PACKED_GAP
+        .packs = packs,
+        .packed_stride = part / WORD_ELEMENTS + PACKED_GAP,
+        .group_columns = smaller(GROUP_WORDS / (part / WORD_ELEMENTS), GROUP_PANELS) * PANEL_COLUMNS
     };
     int64_t most = tile->rows;
     if (d.packs)
         most = smaller(most, PACKED_WORDS / d.packed_stride / BLOCK_ROWS * BLOCK_ROWS);
     if (aside)
         most = smaller(most, ASIDE_FLOATS / PANEL_COLUMNS);
+    most = equal_part(tile->rows, most);
     for (d.i0 = 0; d.i0 < tile->rows; d.i0 += most) {
         d.rows = smaller(most, tile->rows - d.i0);
         if (aside)

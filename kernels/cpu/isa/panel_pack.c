@@ -167,9 +167,10 @@ LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, i
     const char *from = (const char *)t->a + (k0 * t->a_stride + i0) * bytes;
     for (int64_t k = 0; k < words; k += PACK_WORDS) {
         const int64_t end = k + PACK_WORDS < words ? k + PACK_WORDS : words;
-        for (int64_t at = end * WORD_ELEMENTS; at < (end + PACK_WORDS) * WORD_ELEMENTS; at++)
+        for (int64_t at = (end + PACK_WORDS) * WORD_ELEMENTS;
+             at < (end + 2 * PACK_WORDS) * WORD_ELEMENTS; at++)
             for (int64_t line = 0; line < rows * bytes && at < depth; line += 64)
-                __builtin_prefetch(from + at * t->a_stride * bytes + line);
+                __builtin_prefetch(from + at * t->a_stride * bytes + line, 0, 2);
         for (int64_t index = 0; index < blocks; index++) {
             const int64_t begin = block_begin(rows, index);
             const int64_t count = block_begin(rows, index + 1) - begin;

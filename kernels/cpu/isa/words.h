@@ -32,13 +32,17 @@
 #endif
 #define PANEL_LANES (PANEL_COLUMNS / COH_LANES)
 
-/* Depth of a block: a panel of 768 words is 96 KiB of the second-level cache. */
-#define PANEL_WORDS 768
+/* Depth of a block. Panels stand in the second-level cache in groups of at most four, 512 KiB at
+ * most with AVX-512, while rows of a pass by. */
+#define PANEL_WORDS  1536
+#define GROUP_WORDS  4096
+#define GROUP_PANELS 4
 
-/* Words of a that are packed at a time: 600 KiB, which the second-level cache keeps. A packed row
- * is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of
- * cache lines, so that twelve rows do not compete for one set of the first-level cache. */
-#define PACKED_WORDS (192 * (PANEL_WORDS + PACKED_GAP))
+/* Words of a that are packed at a time, 1.1 MiB: 264 rows of 2048 pairs, so that c, if it is bf16,
+ * gets its sums at once. They come from the third-level cache in the order in which they lie. A
+ * packed row is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd
+ * number of cache lines: twelve rows do not compete for one set of the first-level cache. */
+#define PACKED_WORDS (264 * (1024 + PACKED_GAP))
 #define PACKED_GAP   16
 
 /* Before a loop whose count is a constant: what it indexes can then stay in registers. */
