@@ -15,32 +15,55 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double timed(void (*run)(void *), void *argument)
+/* Seconds a call, of as many calls as take `least_s` in sum; at least one. */
+static double timed(void (*run)(void *), void *argument, double least_s)
 {
-    uint64_t begin = coh_clock_ns();
-    run(argument);
-    return (double)(coh_clock_ns() - begin) * 1e-9;
+    const uint64_t begin = coh_clock_ns();
+    double seconds;
+    int64_t count = 0;
+    do {
+        run(argument);
+        count++;
+        seconds = (double)(coh_clock_ns() - begin) * 1e-9;
+    } while (seconds < least_s);
+    return seconds / (double)count;
 }
 
 double measure_best(int count, void (*run)(void *), void *argument)
 {
-    double best = timed(run, argument);
+    double best = timed(run, argument, 0.0);
     for (int i = 0; i < count; i++) {
-        double seconds = timed(run, argument);
+        double seconds = timed(run, argument, 0.0);
         best = i == 0 || seconds < best ? seconds : best;
     }
     return best;
+}
+
+/* A library's threads look for more work for some milliseconds after its turn (libgomp's some 10^5
+ * times, OpenBLAS's as well): on a core that the next turn needs. Pausing lets them sleep, but then
+ * the next side's second thread is woken on the first one's core. So a side's calls go on for
+ * WARM_S untimed, and what is timed lasts TURN_S. Beside calls of LONG_S those milliseconds are
+ * little, and untimed ones would only take time. */
+#define WARM_S 0.02
+#define TURN_S 0.03
+#define LONG_S 0.4
+
+static double turn(void (*run)(void *), void *argument, int is_long)
+{
+    if (!is_long)
+        timed(run, argument, WARM_S);
+    return timed(run, argument, TURN_S);
 }
 
 void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument,
                    measure_result *out_result)
 {
     double a[MEASURE_PAIRS], b[MEASURE_PAIRS], ratios[MEASURE_PAIRS];
-    ours(argument);
-    ceiling(argument);
+    const double first_s = timed(ours, argument, 0.0);
+    const int is_long = timed(ceiling, argument, 0.0) > LONG_S && first_s > LONG_S;
     for (int i = 0; i < MEASURE_PAIRS; i++) {
-        a[i] = timed(ours, argument);
-        b[i] = timed(ceiling, argument);
+        a[i] = turn(ours, argument, is_long);
+        b[i] = turn(ceiling, argument, is_long);
         ratios[i] = b[i] / a[i];
     }
     qsort(a, MEASURE_PAIRS, sizeof(*a), compare);

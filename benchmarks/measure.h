@@ -4,6 +4,9 @@
  *
  *     ours | ceiling | ours | ceiling | ...      ratio i = ceiling i / ours i      their median
  *
+ * A turn is calls of one side for 20 ms that are not timed, then calls for 30 ms that are, or one
+ * that takes longer: by then the other side's threads sleep, and its own have found their cores.
+ *
  * What needs a whole process a side (PyTorch, a run under a budget) is a worker: it waits for
  * "run <count>" on standard input and answers with one JSON line, so that workers can take turns
  * (benchmarks/measure.py). */
@@ -23,7 +26,8 @@ typedef struct measure_result {
     double ratio, ratio_low, ratio_high; /* ceiling / ours: 1 is the ceiling; median, least, most */
 } measure_result;
 
-/* Runs ours and ceiling (each does the same work once) in turns, after one unmeasured turn. */
+/* Runs ours and ceiling (each does the same work once a call, however often it is called) in turns,
+ * after one unmeasured call of each. Seconds in the result are those of one call. */
 void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument,
                    measure_result *out_result);
 
