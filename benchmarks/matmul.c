@@ -32,9 +32,12 @@ typedef struct product {
 #endif
 } product;
 
+/* How many threads a library uses is the process's: our tiles, where they are a library's, take one
+ * each, and set it so for OpenMP. So each side says it anew: nothing beside a product. */
 static void ours(void *argument)
 {
     const product *p = argument;
+    openblas_set_num_threads(1);
     coh_kernel_matmul(p->pool, &p->m);
 }
 
@@ -42,6 +45,7 @@ static void openblas(void *argument)
 {
     const product *p = argument;
     const coh_matmul *m = &p->m;
+    openblas_set_num_threads(p->thread_count);
     cblas_sgemm(CblasRowMajor, m->layout == COH_MATMUL_TN ? CblasTrans : CblasNoTrans,
                 m->layout == COH_MATMUL_NT ? CblasTrans : CblasNoTrans, (int)m->rows,
                 (int)m->columns, (int)m->depth, 1.0f, m->a, (int)m->a_stride, m->b,
@@ -55,6 +59,7 @@ static void onednn(void *argument)
     const dnnl_exec_arg_t arguments[] = { { DNNL_ARG_SRC, p->a },
                                           { DNNL_ARG_WEIGHTS, p->b },
                                           { DNNL_ARG_DST, p->c } };
+    omp_set_num_threads(p->thread_count);
     dnnl_primitive_execute(p->code, p->stream, 3, arguments);
     dnnl_stream_wait(p->stream);
 }
@@ -186,7 +191,6 @@ int main(int argc, char **argv)
         count = 1;
     }
     coh_kernels_start();
-    openblas_set_num_threads(p.thread_count);
     if (coh_pool_create(p.thread_count, &p.pool) != COH_OK)
         return 1;
 #if COH_HAVE_ONEDNN
