@@ -10,10 +10,13 @@
 
 #include "base/pool.h"
 #include "benchmarks/measure.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
 
 enum { N = 16384, C = 768, T = 256, ROWS_OF_TABLE = 50257, PIECE_BYTES = 1 << 20 };
-#define ELEMENTS ((int64_t)N * C)
+#define ELEMENTS       ((int64_t)N * C)
+#define SOFTMAX_ROWS   16 /* rows of COH_ROW_BLOCK logits, as the classifier cuts them */
+#define SOFTMAX_PIECES (ELEMENTS / COH_ROW_BLOCK / SOFTMAX_ROWS)
 
 typedef struct tensors {
     coh_pool *pool;
@@ -111,6 +114,39 @@ static void column_sum(void *argument)
     coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dy, N, C, 0);
 }
 
+/* What the classifier does with a tile between its products, SOFTMAX_ROWS at a time: a pass for the
+ * loss, and one that turns the tile into gradients in place. */
+static void softmax_piece(void *argument, int64_t index)
+{
+    tensors *t = argument;
+    for (int64_t row = index * SOFTMAX_ROWS; row < (index + 1) * SOFTMAX_ROWS; row++) {
+        float max = -INFINITY, sum = 0.0f;
+        coh_rows_for(t->dtype)->softmax_take(coh_element_const(t->dtype, t->x, row * COH_ROW_BLOCK),
+                                             COH_ROW_BLOCK, &max, &sum);
+        t->mean[row] = max;
+        t->rstd[row] = sum;
+    }
+}
+
+/* What is near one comes near a quarter, the more often the nearer: y never leaves the numbers. */
+static void softmax_backward_piece(void *argument, int64_t index)
+{
+    tensors *t = argument;
+    for (int64_t row = index * SOFTMAX_ROWS; row < (index + 1) * SOFTMAX_ROWS; row++)
+        coh_rows_for(t->dtype)->softmax_again(coh_element(t->dtype, t->y, row * COH_ROW_BLOCK),
+                                              COH_ROW_BLOCK, 1.0f, 0.5f);
+}
+
+static void softmax(void *argument)
+{
+    coh_pool_run(((tensors *)argument)->pool, SOFTMAX_PIECES, softmax_piece, argument);
+}
+
+static void softmax_backward(void *argument)
+{
+    coh_pool_run(((tensors *)argument)->pool, SOFTMAX_PIECES, softmax_backward_piece, argument);
+}
+
 /* ---- the roof ---- */
 
 static void copy_piece(void *argument, int64_t index)
@@ -147,7 +183,9 @@ static const struct pass {
                { "position", position, 1, 1, 0 },
                { "embedding", embedding, 1, 1, 0 },
                { "embedding backward", embedding_backward, 1, 0, 1 },
-               { "column sum", column_sum, 1, 0, 0 } };
+               { "column sum", column_sum, 1, 0, 0 },
+               { "softmax", softmax, 1, 0, 0 },
+               { "softmax backward", softmax_backward, 1, 1, 0 } };
 
 static void measure_pass(tensors *t, const struct pass *pass)
 {
