@@ -1,6 +1,7 @@
 /* cohobate tune: the products of a model's shapes, timed and written as a kernel table. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
@@ -9,26 +10,27 @@
 #include "cli/output.h"
 
 typedef struct tally {
-    const cli_options *options;
+    FILE *json; /* NULL: rows for people, as they come */
     int shape_count, changed_count;
     double standard_s, chosen_s; /* the products of one micro-batch */
 } tally;
 
-static void add_row_json(const coh_kernel_timing *timing, int first)
+static void add_row_json(FILE *json, const coh_kernel_timing *timing, int first)
 {
     const char *comma = "";
-    printf("%s{\"dtype\": \"%s\", \"layout\": \"%s\", \"rows\": %" PRId64 ", \"columns\": %" PRId64
-           ", \"depth\": %" PRId64 ", \"uses\": %d, \"standard\": \"%s\", \"product\": \"%s\""
-           ", \"seconds\": {",
-           first ? "" : ", ", cli_dtype_name(timing->dtype), timing->layout, timing->rows,
-           timing->columns, timing->depth, timing->use_count,
-           coh_kernel_product_name(timing->standard), coh_kernel_product_name(timing->chosen));
+    fprintf(json,
+            "%s{\"dtype\": \"%s\", \"layout\": \"%s\", \"rows\": %" PRId64 ", \"columns\": %" PRId64
+            ", \"depth\": %" PRId64 ", \"uses\": %d, \"standard\": \"%s\", \"product\": \"%s\""
+            ", \"seconds\": {",
+            first ? "" : ", ", cli_dtype_name(timing->dtype), timing->layout, timing->rows,
+            timing->columns, timing->depth, timing->use_count,
+            coh_kernel_product_name(timing->standard), coh_kernel_product_name(timing->chosen));
     for (int p = 0; p < COH_KERNEL_PRODUCTS; p++)
         if (timing->seconds[p] > 0) {
-            printf("%s\"%s\": %.9f", comma, coh_kernel_product_name(p), timing->seconds[p]);
+            fprintf(json, "%s\"%s\": %.9f", comma, coh_kernel_product_name(p), timing->seconds[p]);
             comma = ", ";
         }
-    printf("}}");
+    fprintf(json, "}}");
 }
 
 static void print_row(const coh_kernel_timing *timing)
@@ -49,8 +51,8 @@ static void print_row(const coh_kernel_timing *timing)
 static void hear(void *context, const coh_kernel_timing *timing)
 {
     tally *sum = context;
-    if (sum->options->json)
-        add_row_json(timing, sum->shape_count == 0);
+    if (sum->json)
+        add_row_json(sum->json, timing, sum->shape_count == 0);
     else
         print_row(timing);
     sum->shape_count++;
@@ -59,27 +61,41 @@ static void hear(void *context, const coh_kernel_timing *timing)
     sum->chosen_s += timing->use_count * timing->seconds[timing->chosen];
 }
 
+/* The object goes out when the table is written: a failure leaves nothing of it. */
+static coh_status measure_json(const cli_options *options, coh_graph *graph)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    tally sum = { .json = open_memstream(&text, &bytes) };
+    if (!sum.json)
+        return cli_fail(COH_ERR_MEMORY, "out of memory for the result as JSON");
+    fprintf(sum.json, "{\"threads\": %d, \"shapes\": [", (int)cli_budget_thread_count(options));
+    coh_status status =
+        coh_kernels_tune(graph, cli_budget_thread_count(options), options->output, hear, &sum);
+    fprintf(sum.json, "], \"standard_seconds\": %.9f, \"seconds\": %.9f}\n", sum.standard_s,
+            sum.chosen_s);
+    int is_cut = ferror(sum.json);
+    if ((fclose(sum.json) != 0 || is_cut) && status == COH_OK)
+        status = cli_fail(COH_ERR_MEMORY, "out of memory for the result as JSON");
+    if (status == COH_OK)
+        fputs(text, stdout);
+    free(text);
+    return status;
+}
+
 static coh_status measure(const cli_options *options, const cli_job *job, coh_graph *graph)
 {
-    tally sum = { .options = options };
+    tally sum = { 0 };
     char before[32], after[32];
-    if (options->json)
-        printf("{\"threads\": %d, \"shapes\": [", (int)cli_budget_thread_count(options));
-    else
-        printf("%s, %" PRId64 " sequences of %" PRId64
-               " tokens at a time, %d threads; rows x columns"
-               " x depth, forward nt, backward nn and tn\n",
-               job->model.name, job->recipe.micro_batch, job->recipe.sequence,
-               (int)cli_budget_thread_count(options));
+    printf("%s, %" PRId64 " sequences of %" PRId64 " tokens at a time, %d threads; rows x columns"
+           " x depth, forward nt, backward nn and tn\n",
+           job->model.name, job->recipe.micro_batch, job->recipe.sequence,
+           (int)cli_budget_thread_count(options));
     CLI_TRY(coh_kernels_tune(graph, cli_budget_thread_count(options), options->output, hear, &sum));
-    if (options->json)
-        printf("], \"standard_seconds\": %.9f, \"seconds\": %.9f}\n", sum.standard_s, sum.chosen_s);
-    else
-        printf(
-            "%s: %d shapes, %d by another product than the standard one; a micro-batch's products"
-            " take %s, by the standard ones %s\n",
-            options->output, sum.shape_count, sum.changed_count, cli_duration(sum.chosen_s, after),
-            cli_duration(sum.standard_s, before));
+    printf("%s: %d shapes, %d by another product than the standard one; a micro-batch's products"
+           " take %s, by the standard ones %s\n",
+           options->output, sum.shape_count, sum.changed_count, cli_duration(sum.chosen_s, after),
+           cli_duration(sum.standard_s, before));
     return COH_OK;
 }
 
@@ -94,7 +110,7 @@ coh_status cli_tune(const cli_options *options)
     coh_status status =
         coh_gpt2_train_graph(&job.model.gpt2, job.recipe.micro_batch, job.recipe.sequence, &graph);
     if (status == COH_OK)
-        status = measure(options, &job, graph);
+        status = options->json ? measure_json(options, graph) : measure(options, &job, graph);
     coh_graph_destroy(graph);
     cli_job_close(&job);
     return status;

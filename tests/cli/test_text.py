@@ -149,6 +149,11 @@ class Text(ProgramTest):
         self.fails(4, "train", *TINY, "--data", self.corpus(), "--kernels", bad, says="bad.json")
         self.fails(4, "check", bad, says="bad.json")
 
+    def test_a_table_that_cannot_be_written_leaves_no_half_of_a_json_object(self):
+        # a folder that is there and takes no file, root's neither
+        done = self.fails(5, "tune", *TINY, "-o", "/proc/kernels.json", "--json", says="/proc/kernels.json")
+        self.assertEqual(done.out, "")
+
     def test_the_doctor_says_what_is_there(self):
         findings = self.succeeds("doctor", "--folder", self.folder, "--json").json["findings"]
         self.assertIn("cores", [finding["subject"] for finding in findings])
