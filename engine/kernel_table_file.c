@@ -88,6 +88,11 @@ done:
 
 /* ---- reading ---- */
 
+typedef struct file_text {
+    char *data;
+    size_t bytes;
+} file_text;
+
 static coh_status find_name(const char *const *names, int32_t count, const char *what,
                             const char *name, int32_t *out_index)
 {
@@ -142,21 +147,64 @@ static coh_status read_row(json_t *value, coh_product_choice *out_choice)
     return COH_OK;
 }
 
-static coh_status read_rows(const json_t *rows, coh_product_choice *choices, int32_t *out_count)
+/* The line on which product `index` begins; jansson does not keep it. The products are the only
+ * list that stands directly in the object of a table. */
+static int line_of_row(const file_text *text, size_t index)
+{
+    int line = 1, depth = 0, in_string = 0;
+    size_t commas = 0;
+    for (size_t i = 0; i < text->bytes; i++) {
+        const char c = text->data[i];
+        const int is_blank = c == ' ' || c == '\t' || c == '\r' || c == '\n';
+        if (depth == 2 && commas == index && !is_blank)
+            return line;
+        line += c == '\n';
+        if (in_string && c == '\\')
+            i++;
+        else if (c == '"')
+            in_string = !in_string;
+        else if (!in_string) {
+            depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+            commas += depth == 2 && c == ',';
+        }
+    }
+    return line;
+}
+
+/* A shape that two lines name would be multiplied by one of them, unsaid which. */
+static coh_status check_is_new(const coh_product_choice *choices, size_t index)
+{
+    const coh_product_choice *b = &choices[index];
+    for (size_t i = 0; i < index; i++) {
+        const coh_product_choice *a = &choices[i];
+        if (a->dtype == b->dtype && a->layout == b->layout && a->rows == b->rows &&
+            a->columns == b->columns && a->depth == b->depth)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "its shape %" PRId64 " x %" PRId64 " x %" PRId64
+                            " is that of product %zu: leave one of them",
+                            b->rows, b->columns, b->depth, i + 1);
+    }
+    return COH_OK;
+}
+
+static coh_status read_rows(const file_text *text, const json_t *rows, coh_product_choice *choices,
+                            int32_t *out_count)
 {
     size_t count = json_array_size(rows);
     if (!json_is_array(rows) || count > COH_PRODUCT_CHOICES_MAX)
         return coh_fail(COH_ERR_CORRUPT, "its products are no list of at most %d",
                         COH_PRODUCT_CHOICES_MAX);
     for (size_t i = 0; i < count; i++)
-        if (read_row(json_array_get(rows, i), &choices[i]) != COH_OK)
-            return coh_fail_prefix(COH_ERR_CORRUPT, "product %zu of the list", i + 1);
+        if (read_row(json_array_get(rows, i), &choices[i]) != COH_OK ||
+            check_is_new(choices, i) != COH_OK)
+            return coh_fail_prefix(COH_ERR_CORRUPT, "line %d: product %zu of the list",
+                                   line_of_row(text, i), i + 1);
     *out_count = (int32_t)count;
     return COH_OK;
 }
 
-static coh_status read_root(json_t *root, coh_product_choice *choices, int32_t *out_count,
-                            char machine[COH_KERNEL_MACHINE_BYTES])
+static coh_status read_root(const file_text *text, json_t *root, coh_product_choice *choices,
+                            int32_t *out_count, char machine[COH_KERNEL_MACHINE_BYTES])
 {
     const char *format, *measured_on, *date;
     json_int_t version, threads;
@@ -171,27 +219,26 @@ static coh_status read_root(json_t *root, coh_product_choice *choices, int32_t *
                         "its format is \"%.40s\", version %lld, not \"%s\", version %d", format,
                         (long long)version, FORMAT_NAME, FORMAT_VERSION);
     snprintf(machine, COH_KERNEL_MACHINE_BYTES, "%s", measured_on);
-    return read_rows(rows, choices, out_count);
+    return read_rows(text, rows, choices, out_count);
 }
 
 coh_status coh_kernel_table_read(const char *path, coh_product_choice *choices, int32_t *out_count,
                                  char machine[COH_KERNEL_MACHINE_BYTES])
 {
-    char *text;
-    size_t bytes;
+    file_text text;
     json_error_t error;
     *out_count = 0;
-    COH_TRY(coh_file_read_whole(path, BYTES_MOST, &text, &bytes));
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    COH_TRY(coh_file_read_whole(path, BYTES_MOST, &text.data, &text.bytes));
+    json_t *root = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &error);
     coh_status status;
     if (!root && json_error_code(&error) == json_error_out_of_memory)
         status = coh_fail(COH_ERR_MEMORY, "out of memory while reading it");
     else if (!root)
         status = coh_fail(COH_ERR_CORRUPT, "line %d: %.200s", error.line, error.text);
     else
-        status = read_root(root, choices, out_count, machine);
+        status = read_root(&text, root, choices, out_count, machine);
     json_decref(root);
-    coh_free(text);
+    coh_free(text.data);
     if (status != COH_OK)
         return coh_fail_prefix(status, "kernel table %s (cohobate tune makes it anew)", path);
     return COH_OK;

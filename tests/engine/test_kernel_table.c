@@ -143,6 +143,7 @@ static void what_is_no_table_is_refused_with_its_name_and_changes_nothing(void *
         { "\"panels\": 1.5", "\"magic\": 1.5" },
         { "{\"panels\": 1.5, \"openblas\": 2.0}", "2" },
         { "]\n}\n", "]\n" },
+        { "\"tn\"", "\"nt\"" }, /* one shape twice */
     };
     assert_int_equal(use_changed("\"tn\"", "\"nn\""), COH_OK);
     char before[128];
@@ -153,11 +154,30 @@ static void what_is_no_table_is_refused_with_its_name_and_changes_nothing(void *
         assert_non_null(strstr(coh_last_error(), path));
         assert_string_equal(coh_kernel_path(), before);
     }
-    /* one shape twice is a caller's mistake, as is a table that is not there an I/O fault */
-    assert_int_equal(use_changed("\"tn\"", "\"nt\""), COH_ERR_ARGUMENT);
-    assert_non_null(strstr(coh_last_error(), path));
     assert_int_equal(coh_kernels_use("/nowhere/kernels.json", NULL, 0), COH_ERR_IO);
     assert_string_equal(coh_kernel_path(), before);
+}
+
+static void what_is_wrong_with_a_product_is_said_with_its_line(void **state)
+{
+    (void)state;
+    static const struct changed {
+        const char *find, *replacement, *says;
+    } all[] = {
+        { "\"f32\"", "\"f64\"", "line 8: product 1 of the list" },
+        { "\"tn\"", "\"tt\"", "line 9: product 2 of the list" },
+        { "\"tn\"", "\n\"nt\"", "line 9: product 2 of the list: its shape 7 x 5 x 3" },
+        { "another one", "]\\\"}, [{", NULL }, /* brackets in a string hold nothing */
+        { "\"products\": [\n    {", "\"products\": [\n\n 5, {", "line 9: product 1" },
+        { "},\n", "},\n\n 5,\n", "line 10: product 2 of the list" },
+        { "another one\",", "]\\\"}, [{\",\n\n\"x\": 1,", "it is no kernel table" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_status status = use_changed(all[i].find, all[i].replacement);
+        assert_int_equal(status, all[i].says ? COH_ERR_CORRUPT : COH_OK);
+        if (all[i].says && !strstr(coh_last_error(), all[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), all[i].says);
+    }
 }
 
 static void the_path_depends_on_the_choices_and_nothing_else(void **state)
@@ -204,6 +224,7 @@ int main(void)
         cmocka_unit_test(the_shapes_hold_every_operation_of_the_weights),
         IN_FOLDER(a_table_that_was_written_is_used_and_named_in_the_kernel_path),
         IN_FOLDER(what_is_no_table_is_refused_with_its_name_and_changes_nothing),
+        IN_FOLDER(what_is_wrong_with_a_product_is_said_with_its_line),
         IN_FOLDER(the_path_depends_on_the_choices_and_nothing_else),
         IN_FOLDER(every_failing_allocation_leaves_no_table),
     };
