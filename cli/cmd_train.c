@@ -218,6 +218,15 @@ static coh_status open_engine(cli_run *run)
     return coh_engine_facts_get(run->engine, &run->facts);
 }
 
+/* Is it oneDNN that multiplies, though no table asks for it? Of a table cli_budget_use_kernels says
+ * so. */
+static int is_allocating_default(const cli_run *run)
+{
+    const char *path = run->facts.kernel_path;
+    return run->job.model.gpt2.dtype == COH_DTYPE_BF16 && strstr(path, "onednn") &&
+           !strstr(path, "+table-");
+}
+
 static void describe_start(const cli_run *run)
 {
     cli_line line;
@@ -242,7 +251,10 @@ static void describe_start(const cli_run *run)
                          facts->arena_node_count[tier] == 1 ? "" : "s",
                          cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
     cli_line_add(&line, "\n");
-    cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
+    cli_line_add(&line, "kernel: %s%s; overhead beside the arenas %s\n", facts->kernel_path,
+                 is_allocating_default(run)
+                     ? " (bf16 by oneDNN, which allocates inside each of its calls)"
+                     : "",
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.checkpoint_facts.path,

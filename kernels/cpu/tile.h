@@ -32,7 +32,11 @@ typedef struct coh_tile {
 coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t rows,
                              int64_t columns, int64_t depth);
 
-/* One tile by `product`: panels, OpenBLAS or oneDNN, where it takes such tiles, else panels. */
+/* One tile by `product`: panels, OpenBLAS or oneDNN, where it takes such tiles, else panels, and
+ * then with their bits. OpenBLAS takes f32. What oneDNN refuses follows from the tile's shape,
+ * strides, dtypes and operands, on one processor with one version of it: equal tiles have equal
+ * bits in every step and run. The exception is an allocation of oneDNN's that fails: that tile goes
+ * to panels, unsaid, and differs in the last bits. */
 void coh_tile_run_by(coh_product product, const coh_tile *tile);
 
 /* A whole product by `product`, on the pool (matmul.c). */
