@@ -19,7 +19,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAIRS = 7
 ABSENT = 77  # exit code of a program whose ceiling is not on this machine: MEASURE_ABSENT of measure.h
-REPEATS_MOST = 3  # of a configuration whose probes differ
+# Attempts at a configuration whose probes differ, at most: fewer where a machine is never steady, and time is short.
+REPEATS_MOST = max(1, int(os.environ.get("COH_TRIES", "3")))
 PROBE_BOUND = 0.05
 # What the library's speed is made of, and how it is measured: all but the results themselves.
 SPEED = ("include", "base", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
@@ -164,8 +165,8 @@ def moved(before, after):
 
 
 def settled(probe, measure):
-    """measure() with the probe before and after it, again while the probe moved by more than 5 %, at most
-    three times; then the attempt that moved least. Says how it went in the row that measure gives."""
+    """measure() with the probe before and after it, again while the probe moved by more than 5 %, REPEATS_MOST
+    times at most; then the attempt that moved least. Says how it went in the row that measure gives."""
     tries = []
     before = probe.rates()
     for _ in range(REPEATS_MOST):
