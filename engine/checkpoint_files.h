@@ -9,7 +9,7 @@
 #ifndef COH_ENGINE_CHECKPOINT_FILES_H
 #define COH_ENGINE_CHECKPOINT_FILES_H
 
-#include "engine/file_ops.h"
+#include "base/file_ops.h"
 #include "engine/logical_hash.h"
 
 #define COH_CHECKPOINT_FORMAT  "cohobate checkpoint"

@@ -13,7 +13,7 @@
  * From create on nothing is allocated, and no stdio or directory stream is used: begin, put, finish
  * and abort may run in a training step's process without breaking "nothing is allocated".
  *
- * Tests: each file operation is counted (engine/file_ops.h); COH_TEST_EXIT_AT and COH_TEST_FAIL_AT
+ * Tests: each file operation is counted (base/file_ops.h); COH_TEST_EXIT_AT and COH_TEST_FAIL_AT
  * in the environment, read at create, stop or fail the n-th.
  *
  * Threads: one at a time. */

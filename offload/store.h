@@ -107,7 +107,7 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
 
 /* There is no power cut here: the store is scratch, an unnamed file that is gone with the process,
  * so nothing of it can be found broken later. What a power cut drops and tears is modelled where
- * durability is promised, in the file operations of a save (engine/power_cut.h). A lost or torn
+ * durability is promised, in the file operations of a save (base/power_cut.h). A lost or torn
  * write while the process lives is what `flip_at` shows: the chunk's mark does not fit. */
 
 /* The mem store's faults: seeded, by operation number, so that a loop over n finds every path. Also

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "base/alloc.h"
-#include "engine/file_ops.h"
+#include "base/file_ops.h"
 #include "tests/engine/checkpoint_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from program import TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
 STEPS = 6
-DEAD = 86  # exit code of the test modes (engine/file_ops.h)
+DEAD = 86  # exit code of the test modes (base/file_ops.h)
 # A second process that dies must not make the first one wait for ever.
 HANG_S = 200
 

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/file_ops.h"
+#include "base/file_ops.h"
 #include "tests/faults/fault_model.h"
 
 enum { SEEDS = 40, BYTES = 5 * 4096 + 100 };

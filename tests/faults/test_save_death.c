@@ -21,8 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file_ops.h"
 #include "cohobate/checkpoint.h"
-#include "engine/file_ops.h"
 #include "tests/faults/fault_model.h"
 
 enum { LAST_STEP = 4, RUN_SECONDS = 60 };

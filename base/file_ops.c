@@ -1,4 +1,4 @@
-#include "engine/file_ops.h"
+#include "base/file_ops.h"
 
 #include <errno.h>
 #include <fcntl.h>

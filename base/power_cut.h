@@ -18,8 +18,8 @@
  * One journal per process, as there is one disk; made once, and only when the mode is on. Folders
  * are told apart by the text of their path, so a save must name each in one way.
  * Threads: one at a time. */
-#ifndef COH_ENGINE_POWER_CUT_H
-#define COH_ENGINE_POWER_CUT_H
+#ifndef COH_BASE_POWER_CUT_H
+#define COH_BASE_POWER_CUT_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "engine/power_cut.h"
+#include "base/power_cut.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/file_ops.h"
 #include "base/rng.h"
-#include "engine/file_ops.h"
 
 /* A save has five files and about twenty entries under way; removing an old one seven. */
 enum { ENTRIES_MOST = 256, FILES_MOST = 64 };

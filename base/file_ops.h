@@ -8,19 +8,19 @@
  *     COH_TEST_FAIL_AT=<n>[:errno]  operation n fails with that number (default 5, EIO), once
  *     COH_TEST_FAIL_AT=<n>:short    if operation n is a write, it moves only half of its bytes
  *     COH_TEST_POWER_CUT_AT=<n>[:seed]   the power goes in place of operation n: what was not
- *                                   flushed is dropped or torn (engine/power_cut.h), then
+ *                                   flushed is dropped or torn (base/power_cut.h), then
  *                                   _exit(86); here n counts all operations of the process
  *
  * Operations that only undo (unlink, rmdir, close after a failure) are counted too.
  *
  * Every call returns 0 (or a descriptor) or -errno, and allocates nothing. Names are of at most
  * PATH_MAX bytes. Threads: one at a time per struct. */
-#ifndef COH_ENGINE_FILE_OPS_H
-#define COH_ENGINE_FILE_OPS_H
+#ifndef COH_BASE_FILE_OPS_H
+#define COH_BASE_FILE_OPS_H
 
 #include <stdint.h>
 
-#include "engine/power_cut.h"
+#include "base/power_cut.h"
 
 #define COH_FILE_OPS_EXIT_CODE 86
 
