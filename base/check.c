@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "coh_config.h"
 #include "cohobate/cohobate.h"
 
@@ -14,12 +15,26 @@ const char *coh_last_error(void)
     return error_text;
 }
 
+/* Names in a sentence may come from anybody's file: nothing in them shall reach a terminal as a
+ * command, and a character that was cut in half is none. Such bytes become '?'. */
+static void make_printable(char *text)
+{
+    const size_t length = strlen(text);
+    for (size_t i = 0; i < length;) {
+        size_t bytes = coh_utf8_character((const uint8_t *)text + i, length - i);
+        if (bytes == 0 || coh_utf8_control(text + i))
+            memset(text + i, '?', bytes ? bytes : 1);
+        i += bytes ? bytes : 1;
+    }
+}
+
 /* The arguments may be (parts of) the present text: it is replaced only when the new one is
  * made. */
 static void set_error(const char *format, va_list arguments)
 {
     char text[COH_ERROR_TEXT_BYTES];
     vsnprintf(text, sizeof(text), format, arguments);
+    make_printable(text);
     memcpy(error_text, text, strlen(text) + 1);
 }
 
@@ -45,6 +60,7 @@ coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     if (used < sizeof(error_text) - 1)
         snprintf(error_text + used, sizeof(error_text) - used, ": %.*s",
                  (int)(sizeof(error_text) - used), rest);
+    make_printable(error_text);
     return status;
 }
 

@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static uint64_t pair_of(int32_t left, int32_t right)
 {

@@ -36,11 +36,23 @@ static void a_sentence_too_long_is_cut_and_ends(void **state)
     assert_memory_equal(coh_last_error(), "place: aaa", 10);
 }
 
+/* What a name from somebody's file may hold: an escape, a newline, DEL, U+009b, a byte that is no
+ * UTF-8, a character that %.3s cuts in half. */
+static void a_sentence_holds_nothing_but_text(void **state)
+{
+    (void)state;
+    (void)coh_fail(COH_ERR_CORRUPT, "a\x1b[2J\nb\x7f\xc2\x9b\xff \xc3\xa9 \xc2\xa0");
+    assert_string_equal(coh_last_error(), "a?[2J?b???\? \xc3\xa9 \xc2\xa0");
+    (void)coh_fail_prefix(COH_ERR_CORRUPT, "tab\t%.3s", "12\xc3\xa9");
+    assert_memory_equal(coh_last_error(), "tab?12?: a?[2J", 14);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sentence_may_quote_the_last_one),
         cmocka_unit_test(a_sentence_too_long_is_cut_and_ends),
+        cmocka_unit_test(a_sentence_holds_nothing_but_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "text/split.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* ---- UTF-8 ---- */
 

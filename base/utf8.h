@@ -1,7 +1,7 @@
 /* utf8.h - where bytes are valid UTF-8 and where not (Unicode 15, table 3-7: no overlong forms, no
  * surrogates, nothing above U+10FFFF). */
-#ifndef COH_TEXT_UTF8_H
-#define COH_TEXT_UTF8_H
+#ifndef COH_BASE_UTF8_H
+#define COH_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +26,16 @@ static inline size_t coh_utf8_character(const uint8_t *text, size_t byte_count)
         (lead == 0xf0 && text[1] < 0x90) || (lead == 0xf4 && text[1] > 0x8f))
         return 0;
     return length;
+}
+
+/* Bytes of the control character (Unicode's Cc) that begins at text[0], which is UTF-8 and ends
+ * with a NUL; 0: none. There are some above U+007f: a terminal takes U+009b for ESC and "[". */
+static inline size_t coh_utf8_control(const char *text)
+{
+    const uint8_t first = (uint8_t)text[0], second = first == 0xc2 ? (uint8_t)text[1] : 0;
+    if (second >= 0x80 && second < 0xa0)
+        return 2;
+    return (first > 0 && first < 0x20) || first == 0x7f;
 }
 
 /* Bytes of the longest valid beginning of text. */
