@@ -30,14 +30,21 @@ coh_status coh_text_add(coh_text *text, const char *format, ...)
 
 coh_status coh_text_add_quoted(coh_text *text, const char *string)
 {
+    static const char letters[] = "\b\t\n\f\r\"\\", escapes[] = "btnfr\"\\";
     COH_TRY(coh_text_add(text, "\""));
-    for (const char *c = string; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            COH_TRY(coh_text_add(text, "\\%c", *c));
-        else if ((unsigned char)*c < 0x20)
-            COH_TRY(coh_text_add(text, "\\u%04x", (unsigned)(unsigned char)*c));
+    for (const char *at = string; *at;) {
+        const char *plain = at;
+        while ((unsigned char)*at >= 0x20 && *at != '"' && *at != '\\')
+            at++;
+        COH_TRY(coh_text_add(text, "%.*s", (int)(at - plain), plain));
+        if (!*at)
+            break;
+        const char *letter = strchr(letters, *at);
+        if (letter)
+            COH_TRY(coh_text_add(text, "\\%c", escapes[letter - letters]));
         else
-            COH_TRY(coh_text_add(text, "%c", *c));
+            COH_TRY(coh_text_add(text, "\\u%04x", (unsigned)(unsigned char)*at));
+        at++;
     }
     return coh_text_add(text, "\"");
 }

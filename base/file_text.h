@@ -18,7 +18,8 @@ typedef struct coh_text {
 coh_status coh_text_add(coh_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Appends `string` as a JSON string: in quotes, with what must be escaped escaped. */
+/* Appends `string` as a JSON string: in quotes, with what must be escaped escaped, by a letter
+ * where there is one (\n), which is how most writers of JSON do it. Fails: COH_ERR_MEMORY. */
 coh_status coh_text_add_quoted(coh_text *text, const char *string);
 
 void coh_text_fini(coh_text *text); /* accepts a zeroed struct */
