@@ -1,7 +1,6 @@
 #include "base/pool.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
 
@@ -28,8 +28,6 @@
 #define PATIENCE_NS 30000u
 /* Looks between two readings of the clock. */
 #define LOOKS 8
-/* A worker leaves a core that it shares once in this time at most: a scheduler's tick. */
-#define MOVE_AGAIN_NS 4000000u
 
 typedef struct worker {
     coh_pool *pool;
@@ -44,7 +42,7 @@ struct coh_pool {
     int started; /* workers to join */
     worker *workers;
     uint64_t patience_ns; /* 0 where there are more threads than cores */
-    _Atomic int *cores;   /* where the caller and each worker were when they last began a job */
+    coh_cores cores;      /* where the caller and each worker were when they last began a job */
 
     /* The caller writes them while no piece is left or unfinished. */
     coh_pool_piece piece;
@@ -132,57 +130,6 @@ static int take_off(coh_pool *pool, int64_t done)
     return atomic_fetch_sub(&pool->unfinished, done) == done;
 }
 
-/* ---- a core for each ---- */
-
-/* Says where thread `index` is. A core is written when it changes only, so the others' copies of
- * this line stay. */
-static int note_core(coh_pool *pool, int index)
-{
-    const int core = sched_getcpu();
-    if (core != atomic_load_explicit(&pool->cores[index], memory_order_relaxed))
-        atomic_store_explicit(&pool->cores[index], core, memory_order_relaxed);
-    return core;
-}
-
-/* Leaves the cores where the pool's other threads are, if there is one left that we may use, and
- * is then again as free as before. */
-static void leave_cores_of_others(const coh_pool *pool, int index)
-{
-    cpu_set_t allowed, free_ones;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-        return;
-    free_ones = allowed;
-    for (int i = 0; i < pool->thread_count; i++) {
-        const int core = atomic_load_explicit(&pool->cores[i], memory_order_relaxed);
-        if (i != index && core >= 0 && core < CPU_SETSIZE)
-            CPU_CLR((size_t)core, &free_ones);
-    }
-    if (CPU_COUNT(&free_ones) > 0 && sched_setaffinity(0, sizeof(free_ones), &free_ones) == 0)
-        (void)sched_setaffinity(0, sizeof(allowed), &allowed);
-}
-
-/* A sleeper is often woken on its waker's core, and a scheduler may leave the two there for a
- * second while another core idles: half the speed. So a worker that finds itself on the core of one
- * before it goes elsewhere. */
-static void keep_apart(worker *self)
-{
-    coh_pool *pool = self->pool;
-    if (pool->patience_ns == 0)
-        return;
-    const int core = note_core(pool, self->index);
-    for (int i = 0; i < self->index; i++) {
-        if (atomic_load_explicit(&pool->cores[i], memory_order_relaxed) != core)
-            continue;
-        const uint64_t now_ns = coh_clock_ns();
-        if (now_ns - self->moved_ns >= MOVE_AGAIN_NS) {
-            self->moved_ns = now_ns;
-            leave_cores_of_others(pool, self->index);
-            note_core(pool, self->index);
-        }
-        return;
-    }
-}
-
 /* ---- the workers ---- */
 
 /* The caller raises `jobs` and then reads `sleeping`; the worker raises `sleeping` and then the
@@ -202,7 +149,8 @@ static void *worker_main(void *context)
         uint32_t seen = atomic_load(&pool->jobs);
         if (atomic_load(&pool->stop))
             return NULL;
-        keep_apart(self);
+        if (pool->patience_ns > 0)
+            coh_cores_keep_apart(&pool->cores, self->index, &self->moved_ns);
         int64_t done = work_pieces(pool);
         if (done > 0 && take_off(pool, done) && atomic_load(&pool->caller_sleeps)) {
             atomic_fetch_add(&pool->ends, 1);
@@ -241,15 +189,22 @@ static coh_status start_workers(coh_pool *pool)
 
 /* Whoever looks takes a core. Where there are fewer cores than threads, somebody who has a piece
  * waits for that core. */
-static uint64_t choose_patience(int thread_count)
+static uint64_t choose_patience(const coh_cores *cores)
 {
     cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_COUNT(&allowed) < thread_count)
+    if (cores->ops->get_allowed(cores->context, &allowed) == 0 &&
+        CPU_COUNT(&allowed) < cores->thread_count)
         return 0;
     return PATIENCE_NS;
 }
 
 coh_status coh_pool_create(int thread_count, coh_pool **out_pool)
+{
+    return coh_pool_create_on(thread_count, &coh_core_ops_of_system, NULL, out_pool);
+}
+
+coh_status coh_pool_create_on(int thread_count, const coh_core_ops *ops, void *context,
+                              coh_pool **out_pool)
 {
     *out_pool = NULL;
     if (thread_count < 1 || thread_count > 1024)
@@ -258,12 +213,13 @@ coh_status coh_pool_create(int thread_count, coh_pool **out_pool)
     coh_pool *pool = NULL;
     COH_TRY(COH_ALLOC(1, &pool));
     pool->thread_count = thread_count;
-    pool->patience_ns = choose_patience(thread_count);
+    pool->cores = (coh_cores){ .ops = ops, .context = context, .thread_count = thread_count };
+    pool->patience_ns = choose_patience(&pool->cores);
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(thread_count, &pool->workers), failed);
-    COH_TRY_GOTO(status, COH_ALLOC(thread_count, &pool->cores), failed);
+    COH_TRY_GOTO(status, COH_ALLOC(thread_count, &pool->cores.at), failed);
     for (int i = 0; i < thread_count; i++)
-        atomic_store(&pool->cores[i], -1);
+        atomic_store(&pool->cores.at[i], -1);
     COH_TRY_GOTO(status, start_workers(pool), failed);
     *out_pool = pool;
     return COH_OK;
@@ -282,7 +238,7 @@ void coh_pool_destroy(coh_pool *pool)
     for (int i = 0; i < pool->started; i++)
         pthread_join(pool->workers[i].thread, NULL);
     coh_free(pool->workers);
-    coh_free(pool->cores);
+    coh_free(pool->cores.at);
     coh_free(pool);
 }
 
@@ -323,7 +279,7 @@ void coh_pool_run(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, voi
             piece(argument, i);
         return;
     }
-    note_core(pool, 0);
+    (void)coh_cores_say(&pool->cores, 0);
     open_job(pool, piece_count, piece, argument);
     if (!take_off(pool, work_pieces(pool)))
         wait_for_end(pool);

@@ -13,12 +13,17 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/cores.h"
 
 typedef struct coh_pool coh_pool;
 typedef void (*coh_pool_piece)(void *argument, int64_t index);
 
 /* `thread_count` counts the caller: 1 makes no worker. Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
 coh_status coh_pool_create(int thread_count, coh_pool **out_pool);
+/* The same, on cores that somebody else tells of (cores.h): for tests. `ops` and `context` must
+ * outlive the pool; its threads call them. */
+coh_status coh_pool_create_on(int thread_count, const coh_core_ops *ops, void *context,
+                              coh_pool **out_pool);
 void coh_pool_destroy(coh_pool *pool); /* accepts NULL */
 
 /* Runs piece(argument, i) for every i in [0, piece_count), returns when all are done. A NULL pool

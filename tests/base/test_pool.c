@@ -5,7 +5,6 @@
 
 #include <cmocka.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/pool.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
@@ -230,65 +230,151 @@ static void a_thread_has_room_for_tiles_whatever_the_limit(void **state)
     pthread_attr_destroy(&usual);
 }
 
-/* Two threads of a pool, as their pieces see them. */
-typedef struct seats {
-    pthread_t caller;
-    const cpu_set_t *worker_set; /* what the worker sets itself to; NULL: nothing */
-    _Atomic int caller_core, worker_core;
-    cpu_set_t worker_allowed;
-} seats;
+/* Cores and a clock of the test's own; every thread is on `core`. */
+typedef struct stage {
+    _Atomic int core;
+    _Atomic uint64_t now_ns;
+    cpu_set_t allowed;
+    int set_fails;
+    pthread_mutex_t lock;
+    int set_count;
+    cpu_set_t sets[8]; /* what threads allowed themselves, in order */
+} stage;
 
-static void take_seat(void *argument, int64_t index)
+static int stage_here(void *context)
 {
-    (void)index;
-    seats *s = argument;
-    const uint64_t end_ns = coh_clock_ns() + 500000u;
-    if (pthread_equal(pthread_self(), s->caller)) {
-        atomic_store(&s->caller_core, sched_getcpu());
-    } else {
-        if (s->worker_set != NULL)
-            assert_int_equal(sched_setaffinity(0, sizeof(cpu_set_t), s->worker_set), 0);
-        assert_int_equal(sched_getaffinity(0, sizeof(s->worker_allowed), &s->worker_allowed), 0);
-        atomic_store(&s->worker_core, sched_getcpu());
-    }
-    while (coh_clock_ns() < end_ns) {
-    }
+    return atomic_load(&((stage *)context)->core);
 }
 
-/* Runs jobs until the worker had a piece and the two are on one core, or are not. */
-static int sit(coh_pool *pool, seats *s, int together)
+static int stage_get_allowed(void *context, cpu_set_t *out_allowed)
 {
-    for (int i = 0; i < 4000; i++) {
-        atomic_store(&s->worker_core, -1);
-        coh_pool_run(pool, 4, take_seat, s);
-        if (s->worker_core >= 0 && (s->worker_core == s->caller_core) == together)
-            return 1;
-    }
+    *out_allowed = ((stage *)context)->allowed;
     return 0;
 }
 
-static void a_worker_leaves_the_callers_core_and_is_as_free_as_before(void **state)
+static int stage_set_allowed(void *context, const cpu_set_t *allowed)
+{
+    stage *s = context;
+    pthread_mutex_lock(&s->lock);
+    if (s->set_count < (int)(sizeof(s->sets) / sizeof(s->sets[0])))
+        s->sets[s->set_count] = *allowed;
+    s->set_count++;
+    pthread_mutex_unlock(&s->lock);
+    return s->set_fails ? -1 : 0;
+}
+
+static uint64_t stage_now_ns(void *context)
+{
+    return atomic_load(&((stage *)context)->now_ns);
+}
+
+static const coh_core_ops stage_ops = { .here = stage_here,
+                                        .get_allowed = stage_get_allowed,
+                                        .set_allowed = stage_set_allowed,
+                                        .now_ns = stage_now_ns };
+
+/* Cores [0, count). */
+static cpu_set_t first_cores(int count)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < count; i++)
+        CPU_SET((size_t)i, &set);
+    return set;
+}
+
+static stage make_stage(int core, int core_count)
+{
+    return (stage){ .core = core,
+                    .now_ns = COH_CORES_MOVE_AGAIN_NS,
+                    .allowed = first_cores(core_count),
+                    .lock = PTHREAD_MUTEX_INITIALIZER };
+}
+
+/* What was set so far; the threads may be at it still, but ask for nothing new. */
+static int set_count(stage *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const int count = s->set_count;
+    pthread_mutex_unlock(&s->lock);
+    return count;
+}
+
+/* Two jobs of a piece for each thread: before the second a worker has looked where it is after the
+ * caller said where that is. */
+static void run_twice(coh_pool *pool)
+{
+    pthread_barrier_t barrier;
+    const int threads = coh_pool_thread_count(pool);
+    pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+    for (int i = 0; i < 2; i++)
+        coh_pool_run(pool, threads, meet, &barrier);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void a_worker_excludes_the_callers_core_and_allows_it_again_every_4_ms_at_most(void **state)
 {
     (void)state;
-    cpu_set_t all, one;
-    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
-    if (CPU_COUNT(&all) < 2)
-        skip();
     coh_pool *pool;
-    assert_int_equal(coh_pool_create(2, &pool), COH_OK);
-    seats s = { .caller = pthread_self() };
-    CPU_ZERO(&one);
-    CPU_SET((size_t)sched_getcpu(), &one);
-    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
-    s.worker_set = &one;
-    assert_true(sit(pool, &s, 1));
-    s.worker_set = &all; /* nothing makes it move but the pool, or a scheduler in its own time */
-    assert_true(sit(pool, &s, 0) || sit(pool, &s, 0));
-    s.worker_set = NULL;
-    assert_true(sit(pool, &s, 0));
-    assert_true(CPU_EQUAL(&s.worker_allowed, &all));
+    stage s = make_stage(1, 3);
+    cpu_set_t others = s.allowed;
+    CPU_CLR(1, &others);
+    assert_int_equal(coh_pool_create_on(2, &stage_ops, &s, &pool), COH_OK);
+    run_twice(pool);
+    assert_int_equal(set_count(&s), 2);
+    atomic_fetch_add(&s.now_ns, COH_CORES_MOVE_AGAIN_NS - 1);
+    run_twice(pool);
+    assert_int_equal(set_count(&s), 2);
+    atomic_fetch_add(&s.now_ns, 1);
+    run_twice(pool);
+    assert_int_equal(set_count(&s), 4);
+    for (int i = 0; i < 4; i += 2) {
+        assert_true(CPU_EQUAL(&s.sets[i], &others));
+        assert_true(CPU_EQUAL(&s.sets[i + 1], &s.allowed));
+    }
     coh_pool_destroy(pool);
-    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+/* Core 1 would be left, but where three threads have two cores nobody has one alone. */
+static void with_more_threads_than_cores_nobody_moves(void **state)
+{
+    (void)state;
+    coh_pool *pool;
+    stage s = make_stage(0, 2);
+    assert_int_equal(coh_pool_create_on(3, &stage_ops, &s, &pool), COH_OK);
+    run_twice(pool);
+    assert_int_equal(set_count(&s), 0);
+    coh_pool_destroy(pool);
+}
+
+static void a_worker_moves_for_those_before_it_and_only_where_a_core_is_left(void **state)
+{
+    (void)state;
+    _Atomic int at[3] = { 0, -1, -1 };
+    stage s = make_stage(1, 3);
+    const coh_cores cores = { .ops = &stage_ops, .context = &s, .thread_count = 3, .at = at };
+    uint64_t moved_ns[3] = { 0 };
+    cpu_set_t last = s.allowed;
+    CPU_CLR(0, &last);
+    CPU_CLR(1, &last);
+    coh_cores_keep_apart(&cores, 1, &moved_ns[1]); /* on 1, the caller on 0 */
+    assert_int_equal(s.set_count, 0);
+    assert_int_equal(at[1], 1);
+    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* on 1 as well: it goes, */
+    coh_cores_keep_apart(&cores, 1, &moved_ns[1]); /* and the one before it stays */
+    assert_int_equal(s.set_count, 2);
+    assert_true(CPU_EQUAL(&s.sets[0], &last));
+    assert_true(CPU_EQUAL(&s.sets[1], &s.allowed));
+    assert_true(moved_ns[2] == s.now_ns && moved_ns[1] == 0);
+    s.allowed = first_cores(2);
+    moved_ns[2] = 0;
+    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* both are taken */
+    assert_int_equal(s.set_count, 2);
+    s.allowed = first_cores(3);
+    s.set_fails = 1;
+    moved_ns[2] = 0;
+    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* what was not changed is not put back */
+    assert_int_equal(s.set_count, 3);
 }
 
 static void bad_thread_counts_are_refused_with_a_sentence(void **state)
@@ -348,7 +434,9 @@ int main(void)
         cmocka_unit_test(the_return_waits_for_the_slowest_piece),
         cmocka_unit_test(workers_have_names_and_take_no_signals),
         cmocka_unit_test(a_thread_has_room_for_tiles_whatever_the_limit),
-        cmocka_unit_test(a_worker_leaves_the_callers_core_and_is_as_free_as_before),
+        cmocka_unit_test(a_worker_excludes_the_callers_core_and_allows_it_again_every_4_ms_at_most),
+        cmocka_unit_test(with_more_threads_than_cores_nobody_moves),
+        cmocka_unit_test(a_worker_moves_for_those_before_it_and_only_where_a_core_is_left),
         cmocka_unit_test(bad_thread_counts_are_refused_with_a_sentence),
         cmocka_unit_test(create_survives_the_failure_of_each_of_its_allocations),
         cmocka_unit_test(running_allocates_nothing),
