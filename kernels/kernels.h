@@ -81,9 +81,9 @@ void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, i
  * are not NULL. Strides are row lengths in memory, in elements.
  *
  * Sums are f32 whatever the elements are, and are rounded once, when c is stored. a, b, bias and
- * residual are of `dtype` (F32 or BF16), c and gelu of `c_dtype`. Where `gelu` is not NULL it gets
- * gelu(c), laid out as c and of the values that c holds, so that who has c can make the same bits
- * again. Which product runs: kernels/product.h. */
+ * residual are of `dtype` (F32 or BF16), c and activated of `c_dtype`. Where `activated` is not
+ * NULL it gets gelu or relu of c, laid out as c and of the values that c holds, so that who has c
+ * can make the same bits again; it may be c. Which product runs: kernels/product.h. */
 typedef struct coh_matmul {
     coh_matmul_layout layout;
     coh_dtype dtype, c_dtype;
@@ -92,7 +92,8 @@ typedef struct coh_matmul {
     int64_t a_stride, b_stride, c_stride;
     void *c;
     const void *bias, *residual;
-    void *gelu;
+    void *activated;
+    coh_activation activation;
     int adds;
 } coh_matmul;
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul);
@@ -125,7 +126,7 @@ void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, c
 void coh_kernel_position_backward(void *queue, coh_dtype dtype, void *dweight, const void *dy,
                                   int64_t B, int64_t T, int64_t C, int64_t positions, int adds);
 
-/* ---- layer norm and gelu ---- */
+/* ---- layer norm, and functions of single elements ---- */
 
 typedef struct coh_norm {
     int64_t N, C;
@@ -149,18 +150,40 @@ void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64
 void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
                               int64_t count, int adds);
 
-/* dh [N,O] = dy * gelu'(h), and sums [O] (= or +=) its column sums, in the same pass. sums NULL:
- * not wanted. partials: coh_kernel_gelu_partials elements of scratch. dh may be dy. */
-typedef struct coh_gelu_gradient {
+/* y = max(x, 0), and dx (= or +=) dy where y > 0. y may be x; dx may be dy when it does not add. */
+void coh_kernel_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
+void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
+                              int64_t count, int adds);
+
+/* y = gate / (1 + e^-gate) * up; y may be either. Backward: what is NULL is not wanted; dgate or
+ * dup may be dy when it does not add. */
+typedef struct coh_swiglu {
+    coh_dtype dtype;
+    int64_t count;
+    const void *gate, *up;
+    void *y;
+    const void *dy;
+    void *dgate, *dup;
+    int dgate_adds, dup_adds;
+} coh_swiglu;
+void coh_kernel_swiglu(void *queue, const coh_swiglu *swiglu);
+void coh_kernel_swiglu_backward(void *queue, const coh_swiglu *swiglu);
+
+/* dh [N,O] = dy * gelu'(h), or dy where relu's result `y` is above 0, and sums [O] (= or +=) its
+ * column sums, in the same pass. sums NULL: not wanted. partials: coh_kernel_activation_partials
+ * elements of scratch. dh may be dy. */
+typedef struct coh_activation_gradient {
+    coh_activation activation;
     coh_dtype dtype;
     int64_t N, O;
-    const void *dy, *h;
+    const void *dy;
+    const void *of; /* gelu: h, relu: y */
     void *dh, *sums;
     int sums_adds;
     float *partials;
-} coh_gelu_gradient;
-void coh_kernel_gelu_gradient(void *queue, const coh_gelu_gradient *gradient);
-int64_t coh_kernel_gelu_partials(int64_t N, int64_t O);
+} coh_activation_gradient;
+void coh_kernel_activation_gradient(void *queue, const coh_activation_gradient *gradient);
+int64_t coh_kernel_activation_partials(int64_t N, int64_t O);
 
 /* ---- attention ---- */
 

@@ -3,7 +3,7 @@
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
-/* linear, linear_residual and linear_gelu: input 1 is the residual where there is one. */
+/* linear, linear_residual, linear_gelu, linear_relu: input 1 is the residual where there is one. */
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -186,7 +186,7 @@ static coh_status infer_gelu(const void *attributes, const coh_shape *inputs, co
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
     facts->saved_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
     facts->workspace_bytes[COH_PHASE_BACKWARD] =
-        (size_t)coh_kernel_gelu_partials(N, O) * sizeof(float) + facts->saved_bytes;
+        (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) + facts->saved_bytes;
     facts->flops[COH_PHASE_FORWARD] += 30.0 * (double)N * (double)O;
     facts->flops[COH_PHASE_BACKWARD] += 40.0 * (double)N * (double)O;
     return COH_OK;
@@ -196,33 +196,41 @@ static coh_status forward_gelu(const coh_call *call)
 {
     coh_matmul product = product_of(call);
     product.c = call->saved;
-    product.gelu = call->output[0].data;
+    product.activated = call->output[0].data;
+    product.activation = COH_ACTIVATION_GELU;
     coh_kernel_matmul(call->queue, &product);
     return COH_OK;
 }
 
-static coh_status backward_gelu(const coh_call *call)
+static coh_status backward_activation(const coh_call *call, coh_activation activation,
+                                      const void *of)
 {
-    const coh_shape *x = &call->input[0].shape;
-    const coh_linear_attributes *a = call->attributes;
-    const int64_t I = x->dim[x->rank - 1], N = coh_shape_rows(x), O = a->outputs;
-    coh_gelu_gradient gradient = {
-        .dtype = x->dtype,
+    const coh_shape *dy = &call->output_grad[0].shape;
+    const int64_t I = call->parameter[0].shape.dim[1], N = coh_shape_rows(dy),
+                  O = dy->dim[dy->rank - 1];
+    coh_activation_gradient gradient = {
+        .activation = activation,
+        .dtype = dy->dtype,
         .N = N,
         .O = O,
         .dy = call->output_grad[0].data,
-        .h = call->saved,
-        .dh = (float *)call->workspace + coh_kernel_gelu_partials(N, O),
+        .of = of,
+        .dh = (float *)call->workspace + coh_kernel_activation_partials(N, O),
         .sums = call->parameter_grad[1].data,
         .sums_adds = (call->parameter_grad_adds & 2u) != 0,
         .partials = call->workspace,
     };
-    coh_kernel_gelu_gradient(call->queue, &gradient);
+    coh_kernel_activation_gradient(call->queue, &gradient);
     if (call->parameter_grad[0].data != NULL)
         weight_gradient(call, gradient.dh, N, I, O);
     if (call->input_grad[0].data != NULL)
         input_gradient(call, gradient.dh, N, I, O);
     return COH_OK;
+}
+
+static coh_status backward_gelu(const coh_call *call)
+{
+    return backward_activation(call, COH_ACTIVATION_GELU, call->saved);
 }
 
 const coh_op_kind coh_kind_linear_gelu = {
@@ -239,4 +247,51 @@ const coh_op_kind coh_kind_linear_gelu = {
     .infer = infer_gelu,
     .forward = forward_gelu,
     .backward = backward_gelu,
+};
+
+/* ---- linear_relu: nothing is saved, y says where its sum was above 0 ---- */
+
+static coh_status infer_relu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    coh_status status = infer(attributes, inputs, facts);
+    if (status != COH_OK)
+        return status;
+    const coh_shape *y = &facts->output[0];
+    const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) +
+        (size_t)(N * O) * coh_dtype_bytes(y->dtype);
+    facts->flops[COH_PHASE_FORWARD] += (double)N * (double)O;
+    facts->flops[COH_PHASE_BACKWARD] += (double)N * (double)O;
+    return COH_OK;
+}
+
+static coh_status forward_relu(const coh_call *call)
+{
+    coh_matmul product = product_of(call);
+    product.activated = product.c;
+    product.activation = COH_ACTIVATION_RELU;
+    coh_kernel_matmul(call->queue, &product);
+    return COH_OK;
+}
+
+static coh_status backward_relu(const coh_call *call)
+{
+    return backward_activation(call, COH_ACTIVATION_RELU, call->output[0].data);
+}
+
+const coh_op_kind coh_kind_linear_relu = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.linear_relu",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1u, .outputs = 1u, .parameters = 1u },
+    .can_add_grad = { .inputs = 1u, .parameters = 3u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
+    .infer = infer_relu,
+    .forward = forward_relu,
+    .backward = backward_relu,
 };

@@ -18,6 +18,9 @@
 
 #include "cohobate/model.h"
 
+/* What may be made of a product's elements as they are stored (kernels.h). */
+typedef enum coh_activation { COH_ACTIVATION_GELU, COH_ACTIVATION_RELU } coh_activation;
+
 typedef enum coh_matmul_layout { COH_MATMUL_NT, COH_MATMUL_NN, COH_MATMUL_TN } coh_matmul_layout;
 
 typedef enum coh_product {

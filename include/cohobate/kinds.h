@@ -57,9 +57,20 @@ extern COH_API const coh_op_kind coh_kind_linear_residual;
  * parameters. Saves what the gelu takes. */
 extern COH_API const coh_op_kind coh_kind_linear_gelu;
 
+/* x [..,I] -> y [..,O] = max(x weightᵀ + bias, 0), in one pass: linear and relu below with the same
+ * parameters. Saves nothing. */
+extern COH_API const coh_op_kind coh_kind_linear_relu;
+
 /* x -> y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, the tanh
  * form, GPT-2's). */
 extern COH_API const coh_op_kind coh_kind_gelu;
+
+/* x -> y = max(x, 0). Backward reads y, so that y may take x's bytes. */
+extern COH_API const coh_op_kind coh_kind_relu;
+
+/* gate [..], up [..] -> y = gate / (1 + e^-gate) * up (Shazeer 2020: the gate is one linear of x,
+ * up another). */
+extern COH_API const coh_op_kind coh_kind_swiglu;
 
 /* qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head, never holding T x T for the
  * whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al. 2022). Saves log-sum-exp

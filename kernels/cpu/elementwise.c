@@ -81,12 +81,83 @@ void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void
     coh_parallel(queue, grain_count(count), gelu_backward_grain, &job);
 }
 
-/* ---- the gradient before a gelu, with its column sums ---- */
+static void relu_grain(void *argument, int64_t index)
+{
+    const pass *job = argument;
+    const int64_t begin = index * COH_GRAIN_ELEMENTS;
+    coh_rows_for(job->dtype)
+        ->relu(coh_element(job->dtype, job->to, begin),
+               coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index));
+}
 
-/* Bound by bytes: dy and h are read and dh is written once, and dh serves for its column sums while
- * it is in registers. One piece is GRADIENT_ROWS rows of up to GRADIENT_COLUMNS columns, whose sums
- * stay in the first cache: whole rows, for strips of 1024 columns took 1.4 times as long. Blocks of
- * rows are folded in order. */
+void coh_kernel_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+{
+    pass job = { .dtype = dtype, .to = y, .x = x, .count = count };
+    coh_parallel(queue, grain_count(count), relu_grain, &job);
+}
+
+static void relu_backward_grain(void *argument, int64_t index)
+{
+    const pass *job = argument;
+    const int64_t begin = index * COH_GRAIN_ELEMENTS;
+    coh_rows_for(job->dtype)
+        ->relu_backward(coh_element(job->dtype, job->to, begin),
+                        coh_element_const(job->dtype, job->from, begin),
+                        coh_element_const(job->dtype, job->x, begin),
+                        grain_elements(job->count, index), job->adds);
+}
+
+void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
+                              int64_t count, int adds)
+{
+    pass job = { .dtype = dtype, .to = dx, .from = dy, .x = y, .count = count, .adds = adds };
+    coh_parallel(queue, grain_count(count), relu_backward_grain, &job);
+}
+
+/* ---- swiglu ---- */
+
+static void swiglu_grain(void *argument, int64_t index)
+{
+    const coh_swiglu *s = argument;
+    const int64_t begin = index * COH_GRAIN_ELEMENTS;
+    coh_rows_for(s->dtype)->swiglu(
+        coh_element(s->dtype, s->y, begin), coh_element_const(s->dtype, s->gate, begin),
+        coh_element_const(s->dtype, s->up, begin), grain_elements(s->count, index));
+}
+
+void coh_kernel_swiglu(void *queue, const coh_swiglu *swiglu)
+{
+    coh_parallel(queue, grain_count(swiglu->count), swiglu_grain, (void *)swiglu);
+}
+
+static void swiglu_backward_grain(void *argument, int64_t index)
+{
+    const coh_swiglu *s = argument;
+    const int64_t begin = index * COH_GRAIN_ELEMENTS;
+    const coh_swiglu_row row = {
+        .dy = coh_element_const(s->dtype, s->dy, begin),
+        .gate = coh_element_const(s->dtype, s->gate, begin),
+        .up = coh_element_const(s->dtype, s->up, begin),
+        .dgate = s->dgate == NULL ? NULL : coh_element(s->dtype, s->dgate, begin),
+        .dup = s->dup == NULL ? NULL : coh_element(s->dtype, s->dup, begin),
+        .count = grain_elements(s->count, index),
+        .dgate_adds = s->dgate_adds,
+        .dup_adds = s->dup_adds,
+    };
+    coh_rows_for(s->dtype)->swiglu_backward(&row);
+}
+
+void coh_kernel_swiglu_backward(void *queue, const coh_swiglu *swiglu)
+{
+    coh_parallel(queue, grain_count(swiglu->count), swiglu_backward_grain, (void *)swiglu);
+}
+
+/* ---- the gradient before an activation, with its column sums ---- */
+
+/* Bound by bytes: dy and h (or y) are read and dh is written once, and dh serves for its column
+ * sums while it is in registers. One piece is GRADIENT_ROWS rows of up to GRADIENT_COLUMNS columns,
+ * whose sums stay in the first cache: whole rows, for strips of 1024 columns took 1.4 times as
+ * long. Blocks of rows are folded in order. */
 #define GRADIENT_ROWS    16
 #define GRADIENT_COLUMNS 4096
 #define FOLD_COLUMNS     256
@@ -102,31 +173,33 @@ static int64_t part_length(int64_t length, int64_t part, int64_t index)
     return rest < part ? rest : part;
 }
 
-int64_t coh_kernel_gelu_partials(int64_t N, int64_t O)
+int64_t coh_kernel_activation_partials(int64_t N, int64_t O)
 {
     return parts(N, GRADIENT_ROWS) * O;
 }
 
 static void gradient_block(void *argument, int64_t index)
 {
-    const coh_gelu_gradient *g = argument;
+    const coh_activation_gradient *g = argument;
     const int64_t strips = parts(g->O, GRADIENT_COLUMNS);
     const int64_t block = index / strips, strip = index % strips;
     const int64_t column = strip * GRADIENT_COLUMNS, row = block * GRADIENT_ROWS;
     const int64_t width = part_length(g->O, GRADIENT_COLUMNS, strip);
+    const coh_rows *rows = coh_rows_for(g->dtype);
+    coh_row_gelu_gradient *run =
+        g->activation == COH_ACTIVATION_RELU ? rows->relu_gradient : rows->gelu_gradient;
     float *sums = g->partials + block * g->O + column;
     memset(sums, 0, (size_t)width * sizeof(float));
     for (int64_t n = row; n < row + part_length(g->N, GRADIENT_ROWS, block); n++) {
         const int64_t at = n * g->O + column;
-        coh_rows_for(g->dtype)->gelu_gradient(coh_element(g->dtype, g->dh, at),
-                                              coh_element_const(g->dtype, g->dy, at),
-                                              coh_element_const(g->dtype, g->h, at), sums, width);
+        run(coh_element(g->dtype, g->dh, at), coh_element_const(g->dtype, g->dy, at),
+            coh_element_const(g->dtype, g->of, at), sums, width);
     }
 }
 
 static void fold_gradient(void *argument, int64_t index)
 {
-    const coh_gelu_gradient *g = argument;
+    const coh_activation_gradient *g = argument;
     const int64_t column = index * FOLD_COLUMNS;
     const int64_t width = part_length(g->O, FOLD_COLUMNS, index);
     float total[FOLD_COLUMNS] = { 0 };
@@ -135,7 +208,7 @@ static void fold_gradient(void *argument, int64_t index)
     coh_rows_for(g->dtype)->put(coh_element(g->dtype, g->sums, column), total, width, g->sums_adds);
 }
 
-void coh_kernel_gelu_gradient(void *queue, const coh_gelu_gradient *gradient)
+void coh_kernel_activation_gradient(void *queue, const coh_activation_gradient *gradient)
 {
     const int64_t strips = parts(gradient->O, GRADIENT_COLUMNS);
     coh_parallel(queue, parts(gradient->N, GRADIENT_ROWS) * strips, gradient_block,

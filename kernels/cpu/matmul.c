@@ -52,9 +52,21 @@ static void run_tile(void *argument, int64_t index)
         .c = (void *)element(m->c, m->c_dtype, at),
         .bias = m->adds ? NULL : element(m->bias, m->dtype, j),
         .residual = m->adds ? NULL : element(m->residual, m->dtype, at),
-        .gelu = (void *)element(m->gelu, m->c_dtype, at),
+        .activated = (void *)element(m->activated, m->c_dtype, at),
+        .activation = m->activation,
     };
     coh_tile_run_by(tiles->product, &tile);
+}
+
+void coh_tile_activate(const coh_tile *tile)
+{
+    const coh_rows *rows = coh_rows_for(tile->c_dtype);
+    coh_row_gelu *row = tile->activation == COH_ACTIVATION_RELU ? rows->relu : rows->gelu;
+    for (int64_t i = 0; tile->activated != NULL && i < tile->rows; i++) {
+        const int64_t at = i * tile->c_stride;
+        row(coh_element(tile->c_dtype, tile->activated, at),
+            coh_element_const(tile->c_dtype, tile->c, at), tile->columns);
+    }
 }
 
 typedef struct tile_size {

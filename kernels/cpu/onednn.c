@@ -197,12 +197,7 @@ int coh_onednn_run(const coh_tile *tile)
         copy_rows(tile);
     if (execute(p, tile) != dnnl_success)
         return 0;
-    for (int64_t i = 0; tile->gelu != NULL && i < tile->rows; i++) {
-        const int64_t at = i * tile->c_stride;
-        coh_rows_for(tile->c_dtype)
-            ->gelu(coh_element(tile->c_dtype, tile->gelu, at),
-                   coh_element_const(tile->c_dtype, tile->c, at), tile->columns);
-    }
+    coh_tile_activate(tile);
     return 1;
 }
 

@@ -81,7 +81,7 @@ static void multiply(const coh_tile *tile, int adds)
     if (may_allocate(tile)) {
         coh_tile plain = *tile;
         plain.adds = adds;
-        plain.bias = plain.residual = plain.gelu = NULL;
+        plain.bias = plain.residual = plain.activated = NULL;
         coh_panel_run_plain(&plain);
         return;
     }
@@ -98,7 +98,5 @@ void coh_openblas_run(const coh_tile *tile)
     if (begins)
         begin_sum(tile);
     multiply(tile, begins || tile->adds);
-    for (int64_t i = 0; tile->gelu != NULL && i < tile->rows; i++)
-        coh_rows_get()->gelu((float *)tile->gelu + i * tile->c_stride,
-                             (const float *)tile->c + i * tile->c_stride, tile->columns);
+    coh_tile_activate(tile);
 }

@@ -55,6 +55,26 @@ typedef void coh_row_gelu_backward(void *dx, const void *dy, const void *x, int6
 typedef void coh_row_gelu_gradient(void *dh, const void *dy, const void *h, float *sums,
                                    int64_t count);
 
+/* y = max(x, 0): NaN stays; y may be x. dx (= or +=) dy where y > 0, 0 where it is not; dx may be
+ * dy when it does not add. */
+typedef void coh_row_relu(void *y, const void *x, int64_t count);
+typedef void coh_row_relu_backward(void *dx, const void *dy, const void *y, int64_t count,
+                                   int adds);
+/* As gelu_gradient, with relu's y. */
+typedef void coh_row_relu_gradient(void *dh, const void *dy, const void *y, float *sums,
+                                   int64_t count);
+
+/* y = gate / (1 + e^-gate) * up; y may be either */
+typedef void coh_row_swiglu(void *y, const void *gate, const void *up, int64_t count);
+/* dgate or dup NULL: not wanted. Either may be dy when it does not add. */
+typedef struct coh_swiglu_row {
+    const void *dy, *gate, *up;
+    void *dgate, *dup;
+    int64_t count;
+    int32_t dgate_adds, dup_adds;
+} coh_swiglu_row;
+typedef void coh_row_swiglu_backward(const coh_swiglu_row *row);
+
 /* y = (x - mean) * rstd * weight + bias over C channels; gives mean and rstd. y may be x. */
 typedef void coh_row_norm(void *y, const void *x, const void *weight, const void *bias, int64_t C,
                           float epsilon, float *out_mean, float *out_rstd);
@@ -95,6 +115,11 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(gelu)                                                                                        \
     X(gelu_backward)                                                                               \
     X(gelu_gradient)                                                                               \
+    X(relu)                                                                                        \
+    X(relu_backward)                                                                               \
+    X(relu_gradient)                                                                               \
+    X(swiglu)                                                                                      \
+    X(swiglu_backward)                                                                             \
     X(norm)                                                                                        \
     X(norm_backward)                                                                               \
     X(softmax_take)                                                                                \

@@ -13,8 +13,9 @@
 
 /* c = op(a) op(b) + bias + residual, and with `adds` + c (else c is not read), row-major with the
  * given leading dimensions; op transposes where asked. bias [columns] and residual (laid out as c;
- * may be c) may be NULL. Where gelu is not NULL it gets gelu(c), laid out
- * as c. a, b, bias and residual are of `dtype`, c and gelu of `c_dtype`; sums are f32.
+ * may be c) may be NULL. Where activated is not NULL it gets gelu or relu of
+ * c, laid out as c; it may be c. a, b, bias and residual are of `dtype`, c and activated of
+ * `c_dtype`; sums are f32.
  * Dimensions and strides are below 2^31 (infer checks). */
 typedef struct coh_tile {
     int64_t rows, columns, depth;
@@ -25,7 +26,8 @@ typedef struct coh_tile {
     int32_t adds;
     void *c;
     const void *bias, *residual;
-    void *gelu;
+    void *activated;
+    coh_activation activation;
 } coh_tile;
 
 /* The product that the table names for this shape, or the default. */
@@ -38,6 +40,9 @@ coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t 
  * bits in every step and run. The exception is an allocation of oneDNN's that fails: that tile goes
  * to panels, unsaid, and differs in the last bits. */
 void coh_tile_run_by(coh_product product, const coh_tile *tile);
+
+/* What a library leaves to do: `activated` from c, row by row (matmul.c). */
+void coh_tile_activate(const coh_tile *tile);
 
 /* A whole product by `product`, on the pool (matmul.c). */
 struct coh_matmul;

@@ -212,6 +212,27 @@ static void run_elements(const coh_rows *rows, int64_t n)
     take(g, (size_t)n * 4);
 }
 
+static void run_gates(const coh_rows *rows, int64_t n)
+{
+    fill_all();
+    rows->relu(c, a, n);
+    rows->relu_backward(d, b, c, n, 1);
+    rows->relu_backward(b, b, c, n, 0);
+    take(b, (size_t)n * 2);
+    take(c, (size_t)n * 2);
+    take(d, (size_t)n * 2);
+    fill_all();
+    rows->relu_gradient(d, b, a, f, n);
+    take(d, (size_t)n * 2);
+    take(f, (size_t)n * 4);
+    rows->swiglu(c, a, b, n);
+    const coh_swiglu_row row = { b, a, c, d, b, n, 1, 0 };
+    rows->swiglu_backward(&row);
+    take(b, (size_t)n * 2);
+    take(c, (size_t)n * 2);
+    take(d, (size_t)n * 2);
+}
+
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -228,6 +249,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
         for (int n = 0; n < COUNTS; n++) {
             run_sums(rows, counts[n]);
             run_elements(rows, counts[n]);
+            run_gates(rows, counts[n]);
         }
         if (compared++ > 0)
             assert_int_equal(hash, first);

@@ -12,7 +12,7 @@
 typedef struct refusal {
     const coh_op_kind *kind;
     const void *attributes;
-    coh_shape inputs[2];
+    coh_shape inputs[4];
     const char *says;
 } refusal;
 
@@ -66,6 +66,9 @@ static const refusal refusals[] = {
       { F32(2, 3), F32(2, 1, 4) },
       "must agree" },
     { &coh_kind_gelu, NULL, { I32(2, 3) }, "f32 or bf16 is needed" },
+    { &coh_kind_relu, NULL, { I32(2, 3) }, "f32 or bf16 is needed" },
+    { &coh_kind_swiglu, NULL, { F32(2, 3), BF16(2, 3) }, "f32 is needed" },
+    { &coh_kind_swiglu, NULL, { F32(2, 3), F32(2, 4) }, "must agree" },
     { &coh_kind_attention, ATTRIBUTES(coh_attention_attributes, 4), { F32(2, 3, 18) }, "4 heads" },
     { &coh_kind_attention,
       ATTRIBUTES(coh_attention_attributes, 2),

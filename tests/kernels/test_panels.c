@@ -82,7 +82,7 @@ typedef struct problem {
     coh_matmul_layout layout;
     int64_t rows, columns, depth;
     coh_dtype dtype, c_dtype;
-    matrix a, b, c, before, bias, residual, gelu;
+    matrix a, b, c, before, bias, residual, activated;
 } problem;
 
 static problem problem_make(coh_matmul_layout layout, const int64_t *shape, coh_dtype dtype,
@@ -96,13 +96,13 @@ static problem problem_make(coh_matmul_layout layout, const int64_t *shape, coh_
     p.before = make(c_dtype, M, N, gap, 3);
     p.bias = make(dtype, 1, N, 0, 4);
     p.residual = make(dtype, M, N, gap, 5);
-    p.gelu = make(c_dtype, M, N, gap, 6);
+    p.activated = make(c_dtype, M, N, gap, 6);
     return p;
 }
 
 static void problem_drop(problem *p)
 {
-    matrix *all[] = { &p->a, &p->b, &p->c, &p->before, &p->bias, &p->residual, &p->gelu };
+    matrix *all[] = { &p->a, &p->b, &p->c, &p->before, &p->bias, &p->residual, &p->activated };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]->data);
 }
@@ -199,22 +199,34 @@ static void run_endings(const char *isa, coh_panel_run *run, problem *p)
     }
 }
 
-/* gelu is that of the c that was stored: the kernel of that name makes the same bits from it. */
-static void run_gelu(const char *isa, coh_panel_run *run, problem *p)
+/* What is activated is made of the c that was stored: the kernel of that name makes the same bits
+ * from it. In place of c it has them too. */
+static void run_activation(const char *isa, coh_panel_run *run, problem *p,
+                           coh_activation activation)
 {
+    const coh_rows *rows = coh_rows_of("plain", COH_DTYPE_F32);
     coh_tile t = tile_of(p);
     t.bias = p->bias.data;
-    t.gelu = p->gelu.data;
+    t.activated = p->activated.data;
+    t.activation = activation;
     fill(p, NULL, 0xff);
     run(&t);
     check(isa, p, &t, NULL);
     for (int64_t i = 0; i < p->rows; i++)
         for (int64_t j = 0; j < p->columns; j++) {
             float x = at(&p->c, i, j), y;
-            coh_rows_of("plain", COH_DTYPE_F32)->gelu(&y, &x, 1);
+            if (activation == COH_ACTIVATION_GELU)
+                rows->gelu(&y, &x, 1);
+            else
+                y = fmaxf(x, 0.0f);
             const float should = p->c_dtype == COH_DTYPE_BF16 ? from_bf16(to_bf16(y)) : y;
-            assert_true(at(&p->gelu, i, j) == should);
+            assert_true(at(&p->activated, i, j) == should);
         }
+    t.activated = p->c.data;
+    run(&t);
+    for (int64_t i = 0; i < p->rows; i++)
+        for (int64_t j = 0; j < p->columns; j++)
+            assert_true(at(&p->activated, i, j) == at(&p->c, i, j));
 }
 
 static void every_tile_is_right_on_every_instruction_set(void **state)
@@ -241,7 +253,8 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
                                              c_dtype, cases[s].gap);
                     if (cases[s].shape[0] * cases[s].shape[2] < 16000)
                         run_endings(isas[isa], run, &p);
-                    run_gelu(isas[isa], run, &p);
+                    run_activation(isas[isa], run, &p, COH_ACTIVATION_GELU);
+                    run_activation(isas[isa], run, &p, COH_ACTIVATION_RELU);
                     problem_drop(&p);
                 }
         }
@@ -321,11 +334,13 @@ static void the_libraries_are_right_as_well(void **state)
                     problem_make((coh_matmul_layout)layout, shapes[n], dtype, c_dtype, n % 3);
                 if (coh_product_available(COH_PRODUCT_OPENBLAS, dtype)) {
                     run_endings("openblas", run_openblas, &p);
-                    run_gelu("openblas", run_openblas, &p);
+                    run_activation("openblas", run_openblas, &p, COH_ACTIVATION_GELU);
+                    run_activation("openblas", run_openblas, &p, COH_ACTIVATION_RELU);
                 }
                 if (coh_product_available(COH_PRODUCT_ONEDNN, dtype)) {
                     run_endings("onednn", run_onednn, &p);
-                    run_gelu("onednn", run_onednn, &p);
+                    run_activation("onednn", run_onednn, &p, COH_ACTIVATION_GELU);
+                    run_activation("onednn", run_onednn, &p, COH_ACTIVATION_RELU);
                 }
                 problem_drop(&p);
             }

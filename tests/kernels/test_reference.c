@@ -73,9 +73,12 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_linear, &linear, (coh_shape[]){ F32(3, 7) }, 0);
     check(&coh_kind_linear_residual, &linear, (coh_shape[]){ F32(2, 3, 7), F32(2, 3, 5) }, 0);
     check(&coh_kind_linear_gelu, &linear, (coh_shape[]){ F32(3, 7) }, 0);
+    check(&coh_kind_linear_relu, &linear, (coh_shape[]){ F32(3, 7) }, 0);
     const coh_layernorm_attributes norm = { .epsilon = 1e-5f };
     check(&coh_kind_layernorm, &norm, (coh_shape[]){ F32(4, 11) }, 0);
     check(&coh_kind_gelu, NULL, (coh_shape[]){ F32(67) }, 0);
+    check(&coh_kind_relu, NULL, (coh_shape[]){ F32(67) }, 0);
+    check(&coh_kind_swiglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
     const coh_embedding_attributes table = { .vocabulary = 9, .channels = 3 };
     check(&coh_kind_embedding, &table, (coh_shape[]){ I32(2, 5) }, 9);
     const coh_position_attributes positions = { .positions = 7 };

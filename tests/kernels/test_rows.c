@@ -117,6 +117,42 @@ static void gelu_holds_at_the_ends(void **state)
     assert_true(isnan(y[4]) && isnan(dx[4]));
 }
 
+static void relu_keeps_what_is_above_zero_and_nan(void **state)
+{
+    (void)state;
+    const float x[] = { 1e30f, -1e30f, 1e-45f, -1e-45f, NAN, INFINITY, -INFINITY, 0.0f };
+    const float dy[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    float y[8], dx[8];
+    for (int isa = 0; isa < 3; isa++) {
+        const coh_rows *rows = coh_rows_of(isa_names[isa], COH_DTYPE_F32);
+        if (rows == NULL)
+            continue;
+        rows->relu(y, x, 8);
+        assert_true(y[0] == 1e30f && y[1] == 0.0f && y[2] == 1e-45f && y[3] == 0.0f);
+        assert_true(isnan(y[4]) && y[5] == INFINITY && y[6] == 0.0f && y[7] == 0.0f);
+        rows->relu_backward(dx, dy, y, 8, 0);
+        assert_true(dx[0] == 1.0f && dx[1] == 0.0f && dx[2] == 3.0f && dx[3] == 0.0f);
+        assert_true(dx[5] == 6.0f && dx[6] == 0.0f && dx[7] == 0.0f);
+    }
+}
+
+static void swiglu_holds_at_the_ends(void **state)
+{
+    (void)state;
+    const float gate[] = { 1e30f, -1e30f, 40.0f, -40.0f, NAN, INFINITY, 0.0f };
+    const float ones[] = { 1, 1, 1, 1, 1, 1, 1 }, twos[] = { 2, 2, 2, 2, 2, 2, 2 };
+    float y[7], dgate[7], dup[7];
+    const coh_swiglu_row row = { ones, gate, twos, dgate, dup, 7, 0, 0 };
+    coh_rows_get()->swiglu(y, gate, twos, 7);
+    coh_rows_get()->swiglu_backward(&row);
+    assert_true(y[0] == 2e30f && y[2] == 80.0f && y[5] == INFINITY && y[6] == 0.0f);
+    assert_true(fabsf(y[1]) < 1e-7f && fabs(y[3] / -80.0 * exp(40.0) - 1.0) < 1e-6);
+    assert_true(dgate[0] == 2.0f && dgate[2] == 2.0f && dgate[6] == 1.0f);
+    assert_true(fabsf(dgate[1]) < 1e-30f && fabsf(dgate[3]) < 1e-14f);
+    assert_true(dup[0] == 1e30f && dup[2] == 40.0f && dup[6] == 0.0f);
+    assert_true(isnan(y[4]) && isnan(dgate[4]) && isnan(dup[4]));
+}
+
 /* ---- bits ---- */
 
 static uint64_t hash;
@@ -187,6 +223,28 @@ static void run_elements(const coh_rows *rows, int64_t n)
     take_floats(d, n);
 }
 
+static void run_gates(const coh_rows *rows, int64_t n)
+{
+    fill_all();
+    rows->relu(c, a, n);
+    rows->relu_backward(d, b, c, n, 1);
+    rows->relu_backward(b, b, c, n, 0);
+    take_floats(b, n);
+    take_floats(c, n);
+    take_floats(d, n);
+    fill_all();
+    rows->relu_gradient(c, b, a, d, n);
+    rows->gelu_gradient(a, b, c, d, n);
+    take_floats(a, n);
+    take_floats(d, n);
+    rows->swiglu(c, a, b, n);
+    const coh_swiglu_row row = { b, a, c, d, b, n, 1, 0 };
+    rows->swiglu_backward(&row);
+    take_floats(b, n);
+    take_floats(c, n);
+    take_floats(d, n);
+}
+
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -203,6 +261,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
         for (int n = 0; n < COUNTS; n++) {
             run_sums(rows, counts[n]);
             run_elements(rows, counts[n]);
+            run_gates(rows, counts[n]);
         }
         if (compared++ == 0)
             first = hash;
@@ -227,6 +286,8 @@ int main(void)
         cmocka_unit_test(exp_is_within_its_documented_error),
         cmocka_unit_test(exp_ends_as_documented),
         cmocka_unit_test(gelu_holds_at_the_ends),
+        cmocka_unit_test(relu_keeps_what_is_above_zero_and_nan),
+        cmocka_unit_test(swiglu_holds_at_the_ends),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(an_unknown_instruction_set_is_not_found),
     };

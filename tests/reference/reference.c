@@ -88,23 +88,26 @@ void coh_reference_destroy(coh_reference *reference)
 
 static void run(coh_reference *r, int backward)
 {
-    const coh_op_kind *kind = r->of->kind;
-    if (kind == &coh_kind_linear || kind == &coh_kind_linear_residual)
-        coh_reference_linear(r, backward);
-    else if (kind == &coh_kind_linear_gelu)
-        coh_reference_linear_gelu(r, backward);
-    else if (kind == &coh_kind_layernorm)
-        coh_reference_layernorm(r, backward);
-    else if (kind == &coh_kind_gelu)
-        coh_reference_gelu(r, backward);
-    else if (kind == &coh_kind_embedding)
-        coh_reference_embedding(r, backward);
-    else if (kind == &coh_kind_position)
-        coh_reference_position(r, backward);
-    else if (kind == &coh_kind_attention)
-        coh_reference_attention(r, backward);
-    else if (kind == &coh_kind_classifier)
-        coh_reference_classifier(r, backward);
+    static const struct {
+        const coh_op_kind *kind;
+        void (*run)(coh_reference *r, int backward);
+    } references[] = {
+        { &coh_kind_linear, coh_reference_linear },
+        { &coh_kind_linear_residual, coh_reference_linear },
+        { &coh_kind_linear_gelu, coh_reference_linear_gelu },
+        { &coh_kind_linear_relu, coh_reference_linear_relu },
+        { &coh_kind_layernorm, coh_reference_layernorm },
+        { &coh_kind_gelu, coh_reference_gelu },
+        { &coh_kind_relu, coh_reference_relu },
+        { &coh_kind_swiglu, coh_reference_swiglu },
+        { &coh_kind_embedding, coh_reference_embedding },
+        { &coh_kind_position, coh_reference_position },
+        { &coh_kind_attention, coh_reference_attention },
+        { &coh_kind_classifier, coh_reference_classifier },
+    };
+    for (size_t i = 0; i < sizeof(references) / sizeof(references[0]); i++)
+        if (references[i].kind == r->of->kind)
+            references[i].run(r, backward);
 }
 
 /* Results are rounded once where they are stored. */

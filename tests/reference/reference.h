@@ -47,8 +47,11 @@ double *coh_doubles_of(const coh_view *view);
 
 void coh_reference_linear(coh_reference *r, int backward);
 void coh_reference_linear_gelu(coh_reference *r, int backward);
+void coh_reference_linear_relu(coh_reference *r, int backward);
 void coh_reference_layernorm(coh_reference *r, int backward);
 void coh_reference_gelu(coh_reference *r, int backward);
+void coh_reference_relu(coh_reference *r, int backward);
+void coh_reference_swiglu(coh_reference *r, int backward);
 void coh_reference_embedding(coh_reference *r, int backward);
 void coh_reference_position(coh_reference *r, int backward);
 void coh_reference_attention(coh_reference *r, int backward);

@@ -132,6 +132,46 @@ void coh_reference_layernorm(coh_reference *r, int backward)
     }
 }
 
+/* ---- relu: nothing is rounded ---- */
+
+void coh_reference_relu(coh_reference *r, int backward)
+{
+    const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        if (!backward)
+            r->output.value[i] = fmax(r->input[0][i], 0.0);
+        else
+            r->input_grad[0].value[i] = r->input[0][i] > 0.0 ? r->output_grad[i] : 0.0;
+}
+
+/* ---- swiglu ---- */
+
+/* The exponential is off by 3 eps, the quotient s by 5; so is 1 - s, being e^-x s, by 8. */
+static void swiglu_backward(coh_reference *r, int64_t i)
+{
+    const double x = r->input[0][i], up = r->input[1][i], dy = r->output_grad[i];
+    const double s = 1.0 / (1.0 + exp(-x)), rest = 1.0 / (1.0 + exp(x));
+    r->input_grad[0].value[i] = dy * up * (s + x * s * rest);
+    r->input_grad[0].bound[i] =
+        COH_EPS * fabs(dy * up) * (8.0 * s + 20.0 * fabs(x) * s * rest) + 1e-36;
+    r->input_grad[1].value[i] = dy * x * s;
+    r->input_grad[1].bound[i] = COH_EPS * 8.0 * fabs(dy * x * s) + 1e-36;
+}
+
+void coh_reference_swiglu(coh_reference *r, int backward)
+{
+    const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
+    for (int64_t i = 0; i < count; i++) {
+        const double x = r->input[0][i], y = x / (1.0 + exp(-x)) * r->input[1][i];
+        if (backward) {
+            swiglu_backward(r, i);
+            continue;
+        }
+        r->output.value[i] = y;
+        r->output.bound[i] = COH_EPS * 8.0 * fabs(y) + 1e-36;
+    }
+}
+
 /* ---- gelu ---- */
 
 /* gelu or its slope at x, and how far float may be from it. */
@@ -171,15 +211,14 @@ void coh_reference_gelu(coh_reference *r, int backward)
     }
 }
 
-/* ---- linear_gelu ---- */
+/* ---- linear_gelu, linear_relu ---- */
 
-/* What float makes of h is stored before the gelu: its error times the steepest slope (below 1.13),
- * or the largest second derivative (below 0.8), goes on. */
+/* What float makes of h, the product: `store` is by how much it is rounded before what follows. */
 typedef struct linear_sums {
     double *h, *error;
 } linear_sums;
 
-static linear_sums sums_before(coh_reference *r, int64_t N, int64_t I, int64_t O)
+static linear_sums sums_before(coh_reference *r, int64_t N, int64_t I, int64_t O, double store)
 {
     coh_array kept = r->output;
     linear_sums sums = { calloc((size_t)(N * O), sizeof(double)),
@@ -189,7 +228,7 @@ static linear_sums sums_before(coh_reference *r, int64_t N, int64_t I, int64_t O
     linear_forward(r, N, I, O);
     r->output = kept;
     for (int64_t i = 0; i < N * O; i++)
-        sums.error[i] += r->store * (fabs(sums.h[i]) + sums.error[i]);
+        sums.error[i] += store * (fabs(sums.h[i]) + sums.error[i]);
     return sums;
 }
 
@@ -200,14 +239,12 @@ static void add_inexact(coh_array *to, int64_t at, double a, double error, doubl
     to->bound[at] += error * fabs(b);
 }
 
-static void gelu_gradients(coh_reference *r, const linear_sums *sums, int64_t at, int64_t I,
-                           int64_t O, int64_t N)
+/* From the gradient `d` of h[at]. */
+static void spread_gradient(coh_reference *r, int64_t at, double d, double error, int64_t I,
+                            int64_t O, int64_t N)
 {
     const int64_t n = at / O, o = at % O;
-    const double *x = r->input[0], *w = r->parameter[0], dy = r->output_grad[at];
-    const gelu_value slope = gelu_at(sums->h[at], 1);
-    const double d = dy * slope.value;
-    double error = fabs(dy) * (slope.bound + 0.8 * sums->error[at]) + COH_EPS * fabs(d) + 1e-36;
+    const double *x = r->input[0], *w = r->parameter[0];
     if (r->parameter_grad[1].count > 0)
         add_inexact(&r->parameter_grad[1], o, d, error, 1.0, (double)(N + 2));
     error += r->store * (fabs(d) + error);
@@ -217,19 +254,45 @@ static void gelu_gradients(coh_reference *r, const linear_sums *sums, int64_t at
     }
 }
 
+/* h's error times the steepest slope of gelu (below 1.13), or its largest second derivative (below
+ * 0.8), goes on. */
 void coh_reference_linear_gelu(coh_reference *r, int backward)
 {
     const int64_t I = last_dim(&r->of->call.input[0]), O = last_dim(&r->of->call.output[0]);
     const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / I;
-    const linear_sums sums = sums_before(r, N, I, O);
+    const linear_sums sums = sums_before(r, N, I, O, r->store);
     for (int64_t at = 0; at < N * O; at++) {
         if (backward) {
-            gelu_gradients(r, &sums, at, I, O, N);
+            const gelu_value slope = gelu_at(sums.h[at], 1);
+            const double dy = r->output_grad[at], d = dy * slope.value;
+            const double error = fabs(dy) * (slope.bound + 0.8 * sums.error[at]);
+            spread_gradient(r, at, d, error + COH_EPS * fabs(d) + 1e-36, I, O, N);
             continue;
         }
         const gelu_value y = gelu_at(sums.h[at], 0);
         r->output.value[at] = y.value;
         r->output.bound[at] = y.bound + 1.13 * sums.error[at];
+    }
+    free(sums.h);
+    free(sums.error);
+}
+
+/* Where h is nearer to 0 than its error, float may be on the other side. */
+void coh_reference_linear_relu(coh_reference *r, int backward)
+{
+    const int64_t I = last_dim(&r->of->call.input[0]), O = last_dim(&r->of->call.output[0]);
+    const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / I;
+    const linear_sums sums = sums_before(r, N, I, O, 0.0);
+    for (int64_t at = 0; at < N * O; at++) {
+        const double h = sums.h[at];
+        if (backward) {
+            const double dy = r->output_grad[at];
+            spread_gradient(r, at, h > 0.0 ? dy : 0.0, fabs(h) <= sums.error[at] ? fabs(dy) : 0.0,
+                            I, O, N);
+            continue;
+        }
+        r->output.value[at] = fmax(h, 0.0);
+        r->output.bound[at] = sums.error[at];
     }
     free(sums.h);
     free(sums.error);

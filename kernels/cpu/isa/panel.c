@@ -199,8 +199,8 @@ static void run_block(const depth_block *d, const left *a, int64_t index, int64_
     multiply_by_rows[rows](a, panel, words, &e);
     if (columns < PANEL_COLUMNS)
         PANEL(put)(&d->place, block, i, rows, j, columns);
-    if (d->tile->gelu != NULL && d->place.last)
-        PANEL(gelu)(d->tile, i, rows, j, columns);
+    if (d->tile->activated != NULL && d->place.last)
+        PANEL(activate)(d->tile, i, rows, j, columns);
 }
 
 /* A group of panels, packed side by side: all of a's rows pass them once. */

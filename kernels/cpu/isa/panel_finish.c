@@ -1,4 +1,5 @@
 #include "kernels/cpu/isa/gelu.h"
+#include "kernels/cpu/isa/relu.h"
 #include "kernels/cpu/isa/words.h"
 
 /* Sixteen elements of a row, or the first `count`; others are zero. */
@@ -94,13 +95,25 @@ void PANEL(put)(const panel_place *place, const float *block, int64_t i, int64_t
         }
 }
 
-void PANEL(gelu)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, int64_t columns)
+/* `activation` is a constant. */
+LANES_INLINE void activate(const coh_tile *tile, int64_t i, int64_t rows, int64_t j,
+                           int64_t columns, coh_activation activation)
 {
     const coh_tile t = *tile;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t at = 0; at < columns; at += COH_LANES) {
             const int64_t rest = columns - at, index = (i + r) * t.c_stride + j + at;
             const int64_t count = rest < COH_LANES ? rest : COH_LANES;
-            give(t.gelu, index, count, t.c_dtype, gelu(take(t.c, index, count, t.c_dtype)));
+            const lanes c = take(t.c, index, count, t.c_dtype);
+            give(t.activated, index, count, t.c_dtype,
+                 activation == COH_ACTIVATION_RELU ? relu(c) : gelu(c));
         }
+}
+
+void PANEL(activate)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, int64_t columns)
+{
+    if (tile->activation == COH_ACTIVATION_RELU)
+        activate(tile, i, rows, j, columns, COH_ACTIVATION_RELU);
+    else
+        activate(tile, i, rows, j, columns, COH_ACTIVATION_GELU);
 }

@@ -67,7 +67,7 @@ void PANEL(thin)(const coh_tile *tile)
             else
                 dots_of(tile, j + c, COH_DTYPE_BF16, block + c);
         PANEL(put)(&place, block, 0, tile->rows, j, columns);
-        if (tile->gelu != NULL)
-            PANEL(gelu)(tile, 0, tile->rows, j, columns);
+        if (tile->activated != NULL)
+            PANEL(activate)(tile, 0, tile->rows, j, columns);
     }
 }

@@ -178,8 +178,8 @@ void PANEL(begin)(const panel_place *place, int64_t i, int64_t rows, int64_t j, 
 void PANEL(put)(const panel_place *place, const float *block, int64_t i, int64_t rows, int64_t j,
                 int64_t columns);
 
-/* Makes the tile's gelu from the c that is stored. */
-void PANEL(gelu)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, int64_t columns);
+/* Makes what is activated from the c that is stored. */
+void PANEL(activate)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, int64_t columns);
 
 /* ---- panel_thin.c ---- */
 
