@@ -111,6 +111,9 @@ typedef struct coh_embedding {
     const int32_t *tokens;
     coh_dtype dtype;
     int32_t *order; /* backward: coh_kernel_embedding_order elements of scratch */
+    /* backward: tokens that are `padding` count for nothing */
+    int has_padding;
+    int32_t padding;
 } coh_embedding;
 void coh_kernel_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight);
 /* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's
@@ -122,9 +125,15 @@ int64_t coh_kernel_embedding_order(int64_t N);
 /* y [B,T,C] = x + weight[t, :]; y may be x. */
 void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
                          int64_t B, int64_t T, int64_t C);
-/* dweight [positions, C] (= or +=) the sum of dy over B; rows from T on get nothing. */
-void coh_kernel_position_backward(void *queue, coh_dtype dtype, void *dweight, const void *dy,
-                                  int64_t B, int64_t T, int64_t C, int64_t positions, int adds);
+/* dweight [rows, C]: row offset + t (= or +=) the sum of dy over B; other rows get nothing. */
+typedef struct coh_position_gradient {
+    coh_dtype dtype;
+    int64_t B, T, C, rows, offset;
+    const void *dy;
+    void *dweight;
+    int adds;
+} coh_position_gradient;
+void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient);
 
 /* ---- layer norm, and functions of single elements ---- */
 

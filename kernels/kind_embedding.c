@@ -66,15 +66,19 @@ static coh_status forward(const coh_call *call)
     return COH_OK;
 }
 
-static coh_status backward(const coh_call *call)
+static coh_status spread(const coh_call *call, coh_embedding embedding)
 {
-    coh_embedding embedding = embedding_of(call);
     embedding.order = call->workspace;
     if (call->parameter_grad[0].data != NULL)
         coh_kernel_embedding_backward(call->queue, &embedding, call->parameter_grad[0].data,
                                       call->output_grad[0].data,
                                       (call->parameter_grad_adds & 1u) != 0);
     return COH_OK;
+}
+
+static coh_status backward(const coh_call *call)
+{
+    return spread(call, embedding_of(call));
 }
 
 const coh_op_kind coh_kind_embedding = {
@@ -92,4 +96,43 @@ const coh_op_kind coh_kind_embedding = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+};
+
+/* ---- with padding: its attributes begin with those of the plain one ---- */
+
+static coh_status infer_padded(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_embedding_padded_attributes *a = attributes;
+    coh_status status = infer(&a->embedding, inputs, facts);
+    if (status == COH_OK && (a->padding < 0 || a->padding >= a->embedding.vocabulary))
+        status = coh_kind_fail(COH_ERR_SHAPE,
+                               "the padding is token %" PRId64 ": 0 to %" PRId64 " is possible",
+                               a->padding, a->embedding.vocabulary - 1);
+    return status;
+}
+
+static coh_status backward_padded(const coh_call *call)
+{
+    const coh_embedding_padded_attributes *a = call->attributes;
+    coh_embedding embedding = embedding_of(call);
+    embedding.has_padding = 1;
+    embedding.padding = (int32_t)a->padding;
+    return spread(call, embedding);
+}
+
+const coh_op_kind coh_kind_embedding_padded = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.embedding_padded",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .backward_reads = { .inputs = 1u },
+    .can_add_grad = { .parameters = 1u },
+    .can_skip_grad = { .parameters = 1u },
+    .row_split_parameters = 1u,
+    .infer = infer_padded,
+    .forward = forward,
+    .backward = backward_padded,
 };

@@ -11,6 +11,9 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     coh_status status = coh_check_float("x", &inputs[0], 3);
     if (status == COH_OK)
         status = coh_check_count("positions", a->positions);
+    if (status == COH_OK && (a->offset < 0 || a->positions + a->offset > INT32_MAX))
+        status = coh_kind_fail(COH_ERR_SHAPE, "offset is %" PRId32 ": 0 to %" PRId64 " is possible",
+                               a->offset, INT32_MAX - a->positions);
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1], C = inputs[0].dim[2];
@@ -22,7 +25,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->output[0] = inputs[0];
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
-        .shape = coh_shape_make(inputs[0].dtype, 2, a->positions, C, 0),
+        .shape = coh_shape_make(inputs[0].dtype, 2, a->positions + a->offset, C, 0),
         .init = COH_INIT_NORMAL,
         .init_std = a->init_std,
         .decays = 1,
@@ -34,11 +37,20 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     return COH_OK;
 }
 
+/* Row `position` of the table, past those that are never read. */
+static const void *row_of(const coh_call *call, int64_t position)
+{
+    const coh_position_attributes *a = call->attributes;
+    const coh_view *x = &call->input[0];
+    return (const char *)call->parameter[0].data +
+           (size_t)((position + a->offset) * x->shape.dim[2]) * coh_dtype_bytes(x->shape.dtype);
+}
+
 static coh_status forward(const coh_call *call)
 {
     const int64_t *dim = call->input[0].shape.dim;
     coh_kernel_position(call->queue, call->input[0].shape.dtype, call->output[0].data,
-                        call->input[0].data, call->parameter[0].data, dim[0], dim[1], dim[2]);
+                        call->input[0].data, row_of(call, 0), dim[0], dim[1], dim[2]);
     return COH_OK;
 }
 
@@ -48,10 +60,19 @@ static coh_status backward(const coh_call *call)
     const int64_t *dim = call->output_grad[0].shape.dim;
     const coh_dtype dtype = call->output_grad[0].shape.dtype;
     const void *dy = call->output_grad[0].data;
-    if (call->parameter_grad[0].data != NULL)
-        coh_kernel_position_backward(call->queue, dtype, call->parameter_grad[0].data, dy, dim[0],
-                                     dim[1], dim[2], a->positions,
-                                     (call->parameter_grad_adds & 1u) != 0);
+    const coh_position_gradient gradient = {
+        .dtype = dtype,
+        .B = dim[0],
+        .T = dim[1],
+        .C = dim[2],
+        .rows = a->positions + a->offset,
+        .offset = a->offset,
+        .dy = dy,
+        .dweight = call->parameter_grad[0].data,
+        .adds = (call->parameter_grad_adds & 1u) != 0,
+    };
+    if (gradient.dweight != NULL)
+        coh_kernel_position_backward(call->queue, &gradient);
     if (call->input_grad[0].data != NULL)
         coh_kernel_pass(call->queue, dtype, call->input_grad[0].data, dy, dim[0] * dim[1] * dim[2],
                         (call->input_grad_adds & 1u) != 0);
@@ -82,15 +103,8 @@ static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_
 {
     coh_status status = infer(attributes, inputs, facts);
     if (status == COH_OK)
-        status = coh_check_tensor("position", &inputs[1], COH_DTYPE_I32, 1);
-    if (status != COH_OK)
-        return status;
-    if (inputs[0].dim[1] != 1 || inputs[1].dim[0] != 1)
-        return coh_kind_fail(COH_ERR_SHAPE,
-                             "a decoder takes one token at one position, got %" PRId64
-                             " tokens and %" PRId64 " positions",
-                             inputs[0].dim[1], inputs[1].dim[0]);
-    return COH_OK;
+        status = coh_check_step(&inputs[0], &inputs[1]);
+    return status;
 }
 
 static coh_status forward_at(const coh_call *call)
@@ -100,12 +114,9 @@ static coh_status forward_at(const coh_call *call)
     coh_status status = coh_check_position(&call->input[1], a->positions);
     if (status != COH_OK)
         return status;
-    const coh_dtype dtype = call->input[0].shape.dtype;
-    const int64_t position = *(const int32_t *)call->input[1].data;
-    const char *row = (const char *)call->parameter[0].data +
-                      (size_t)(position * dim[2]) * coh_dtype_bytes(dtype);
-    coh_kernel_position(call->queue, dtype, call->output[0].data, call->input[0].data, row, dim[0],
-                        1, dim[2]);
+    coh_kernel_position(call->queue, call->input[0].shape.dtype, call->output[0].data,
+                        call->input[0].data, row_of(call, *(const int32_t *)call->input[1].data),
+                        dim[0], 1, dim[2]);
     return COH_OK;
 }
 

@@ -92,6 +92,17 @@ coh_status coh_check_position(const coh_view *position, int64_t positions)
     return COH_OK;
 }
 
+coh_status coh_check_step(const coh_shape *x, const coh_shape *position)
+{
+    coh_status status = coh_check_tensor("position", position, COH_DTYPE_I32, 1);
+    if (status == COH_OK && (x->dim[1] != 1 || position->dim[0] != 1))
+        status = coh_kind_fail(COH_ERR_SHAPE,
+                               "a decoder takes one token at one position, got %" PRId64
+                               " tokens and %" PRId64 " positions",
+                               x->dim[1], position->dim[0]);
+    return status;
+}
+
 int64_t coh_shape_rows(const coh_shape *shape)
 {
     return coh_shape_elements(shape) / shape->dim[shape->rank - 1];

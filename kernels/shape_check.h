@@ -29,6 +29,9 @@ coh_status coh_check_leading(const char *port, const coh_shape *shape, const cha
  * coh_check_position. Fails there: COH_ERR_CORRUPT. */
 coh_status coh_check_position(const coh_view *position, int64_t positions);
 
+/* One step of a decoder: x is [B,1,..] and `position` i32 [1]. */
+coh_status coh_check_step(const coh_shape *x, const coh_shape *position);
+
 /* Elements of all axes but the last. */
 int64_t coh_shape_rows(const coh_shape *shape);
 

@@ -23,16 +23,25 @@ typedef struct coh_embedding_attributes {
 } coh_embedding_attributes;
 extern COH_API const coh_op_kind coh_kind_embedding;
 
-/* x [B,T,C] -> y = x + weight[t,:]; weight [positions, C], T <= positions. */
+/* The same where one id stands for "no token": looking it up gives its row no gradient. (A tied
+ * head's gradient reaches that row all the same.) */
+typedef struct coh_embedding_padded_attributes {
+    coh_embedding_attributes embedding;
+    int64_t padding; /* the id */
+} coh_embedding_padded_attributes;
+extern COH_API const coh_op_kind coh_kind_embedding_padded;
+
+/* x [B,T,C] -> y = x + weight[t + offset,:]; weight [positions + offset, C], T <= positions. The
+ * first `offset` rows are never read (OPT has two of them). */
 typedef struct coh_position_attributes {
     int64_t positions;
     float init_std;
-    int32_t reserved; /* 0 */
+    int32_t offset;
 } coh_position_attributes;
 extern COH_API const coh_op_kind coh_kind_position;
 
-/* x [B,1,C], position i32 [1] -> y = x + weight[position,:]: one step of a
- * decoder. Forward only. */
+/* x [B,1,C], position i32 [1] -> y = x + weight[position + offset,:]: one step of a decoder.
+ * Forward only. */
 extern COH_API const coh_op_kind coh_kind_position_at;
 
 /* x [..,C] -> y = (x - mean) / sqrt(var + epsilon) * weight + bias, over the last axis, biased

@@ -82,13 +82,14 @@ static void sort_by_digit(const coh_embedding *e, const int32_t *from, int32_t *
         to[places[row_of(e, from[i]) >> shift & mask]++] = from[i];
 }
 
-/* The tokens of our rows, by row and then by place. Returns where they stand, and how many. */
+/* The tokens of our rows without the padding, by row and then by place. Returns where they stand,
+ * and how many. */
 static const int32_t *sort_tokens(const coh_embedding *e, int64_t *out_count)
 {
     int32_t *order = e->order, *spare = e->order + e->N;
     int64_t count = 0;
     for (int64_t n = 0; n < e->N; n++)
-        if (is_ours(e, n))
+        if (is_ours(e, n) && !(e->has_padding && e->tokens[n] == e->padding))
             order[count++] = (int32_t)n;
     for (int shift = 0; (e->row_end - e->row_begin - 1) >> shift != 0; shift += DIGIT_BITS) {
         sort_by_digit(e, order, spare, count, shift);
@@ -155,10 +156,9 @@ void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, 
 
 typedef struct position_job {
     coh_dtype dtype;
-    void *to;
+    void *y;
     const void *x, *weight;
-    int64_t B, T, C, positions;
-    int adds;
+    int64_t B, T, C;
 } position_job;
 
 static void position_rows(void *argument, int64_t index)
@@ -167,7 +167,7 @@ static void position_rows(void *argument, int64_t index)
     const coh_rows *row = coh_rows_for(job->dtype);
     const int64_t end = smaller((index + 1) * POSITION_ROWS, job->B * job->T);
     for (int64_t n = index * POSITION_ROWS; n < end; n++)
-        row->sum(coh_element(job->dtype, job->to, n * job->C),
+        row->sum(coh_element(job->dtype, job->y, n * job->C),
                  coh_element_const(job->dtype, job->x, n * job->C),
                  coh_element_const(job->dtype, job->weight, n % job->T * job->C), job->C);
 }
@@ -175,42 +175,33 @@ static void position_rows(void *argument, int64_t index)
 void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
                          int64_t B, int64_t T, int64_t C)
 {
-    position_job job = {
-        .dtype = dtype, .to = y, .x = x, .weight = weight, .B = B, .T = T, .C = C
-    };
+    position_job job = { .dtype = dtype, .y = y, .x = x, .weight = weight, .B = B, .T = T, .C = C };
     coh_parallel(queue, (B * T + POSITION_ROWS - 1) / POSITION_ROWS, position_rows, &job);
 }
 
-/* Channels [c, c + width) of row t, summed over the sequences in f32 and rounded once. */
-static void position_strip(const position_job *job, int64_t t, int64_t c, int64_t width)
+/* Channels [c, c + width) of a row, summed over the sequences in f32 and rounded once; nothing for
+ * a row before or after the sequence. */
+static void position_strip(const coh_position_gradient *g, int64_t index, int64_t c, int64_t width)
 {
-    const coh_rows *row = coh_rows_for(job->dtype);
+    const coh_rows *row = coh_rows_for(g->dtype);
+    const int64_t t = index - g->offset;
     float total[STRIP_CHANNELS] = { 0 };
-    for (int64_t b = 0; b < job->B && t < job->T; b++)
-        row->gather(total, coh_element_const(job->dtype, job->x, (b * job->T + t) * job->C + c),
-                    width);
-    row->put(coh_element(job->dtype, job->to, t * job->C + c), total, width, job->adds);
+    for (int64_t b = 0; b < g->B && t >= 0 && t < g->T; b++)
+        row->gather(total, coh_element_const(g->dtype, g->dy, (b * g->T + t) * g->C + c), width);
+    row->put(coh_element(g->dtype, g->dweight, index * g->C + c), total, width, g->adds);
 }
 
 static void position_gradient(void *argument, int64_t index)
 {
-    const position_job *job = argument;
-    const int64_t C = job->C, end = smaller((index + 1) * POSITION_ROWS, job->positions);
-    for (int64_t t = index * POSITION_ROWS; t < end; t++)
-        for (int64_t c = 0; c < C; c += STRIP_CHANNELS)
-            position_strip(job, t, c, smaller(STRIP_CHANNELS, C - c));
+    const coh_position_gradient *g = argument;
+    const int64_t end = smaller((index + 1) * POSITION_ROWS, g->rows);
+    for (int64_t row = index * POSITION_ROWS; row < end; row++)
+        for (int64_t c = 0; c < g->C; c += STRIP_CHANNELS)
+            position_strip(g, row, c, smaller(STRIP_CHANNELS, g->C - c));
 }
 
-void coh_kernel_position_backward(void *queue, coh_dtype dtype, void *dweight, const void *dy,
-                                  int64_t B, int64_t T, int64_t C, int64_t positions, int adds)
+void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient)
 {
-    position_job job = { .dtype = dtype,
-                         .to = dweight,
-                         .x = dy,
-                         .B = B,
-                         .T = T,
-                         .C = C,
-                         .positions = positions,
-                         .adds = adds };
-    coh_parallel(queue, (positions + POSITION_ROWS - 1) / POSITION_ROWS, position_gradient, &job);
+    coh_parallel(queue, (gradient->rows + POSITION_ROWS - 1) / POSITION_ROWS, position_gradient,
+                 (void *)gradient);
 }

@@ -142,6 +142,16 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_embedding_attributes, 3, 5, 1.0f),
       { I32(7, 29) },
       3 },
+    { "embedding_padded: few rows, one of them the padding",
+      &coh_kind_embedding_padded,
+      ATTRIBUTES(coh_embedding_padded_attributes, { 3, 5, 1.0f }, 1),
+      { I32(7, 29) },
+      3 },
+    { "embedding_padded: two blocks of rows",
+      &coh_kind_embedding_padded,
+      ATTRIBUTES(coh_embedding_padded_attributes, { 1031, 3, 1.0f }, 1026),
+      { I32(9, 211) },
+      1031 },
     { "position: unused rows",
       &coh_kind_position,
       ATTRIBUTES(coh_position_attributes, 41, 1.0f),
@@ -151,6 +161,11 @@ static const shape_case shape_cases[] = {
       &coh_kind_position,
       ATTRIBUTES(coh_position_attributes, 1, 1.0f),
       { F32(1, 1, 1) },
+      0 },
+    { "position: rows that are never read, before and after",
+      &coh_kind_position,
+      ATTRIBUTES(coh_position_attributes, 31, 1.0f, 2),
+      { F32(3, 19, 23) },
       0 },
     { "attention: all ones",
       &coh_kind_attention,
@@ -210,17 +225,21 @@ static inline const shape_case *shape_case_at(int index)
 /* Case `index` with random data; a few targets are -1. */
 static inline void shape_case_create(coh_case *one, int index, uint64_t seed)
 {
-    static coh_embedding_attributes in_bf16[SHAPE_COUNT];
+    static coh_embedding_padded_attributes in_bf16[SHAPE_COUNT];
     const shape_case *from = shape_case_at(index);
     const void *attributes = from->attributes;
     coh_shape inputs[2] = { from->inputs[0], from->inputs[1] };
     for (int i = 0; i < from->kind->input_count && index >= SHAPE_COUNT; i++)
         if (inputs[i].dtype == COH_DTYPE_F32)
             inputs[i].dtype = COH_DTYPE_BF16;
-    if (index >= SHAPE_COUNT && from->kind == &coh_kind_embedding) {
-        in_bf16[index % SHAPE_COUNT] = *(const coh_embedding_attributes *)attributes;
-        in_bf16[index % SHAPE_COUNT].dtype = COH_DTYPE_BF16;
-        attributes = &in_bf16[index % SHAPE_COUNT];
+    if (index >= SHAPE_COUNT && inputs[0].dtype == COH_DTYPE_I32) {
+        coh_embedding_padded_attributes *here = &in_bf16[index % SHAPE_COUNT];
+        if (from->kind == &coh_kind_embedding)
+            here->embedding = *(const coh_embedding_attributes *)attributes;
+        else
+            *here = *(const coh_embedding_padded_attributes *)attributes;
+        here->embedding.dtype = COH_DTYPE_BF16;
+        attributes = here;
     }
     coh_case_create(one, from->kind, attributes, inputs, seed);
     for (int i = 0; i < from->kind->input_count; i++)

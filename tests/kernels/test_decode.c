@@ -58,10 +58,10 @@ static void decoding_token_by_token_is_causal_attention(void **state)
     decode_all(COH_DTYPE_BF16);
 }
 
-static void add_positions(coh_dtype dtype)
+static void add_positions(coh_dtype dtype, int32_t offset)
 {
     enum { B = 3, C = 37, POSITIONS = 11 };
-    const coh_position_attributes attributes = { POSITIONS, 1.0f };
+    const coh_position_attributes attributes = { POSITIONS, 1.0f, offset };
     coh_shape shapes[] = { F32(B, 1, C), I32(1) };
     shapes[0].dtype = dtype;
     coh_case one;
@@ -72,7 +72,7 @@ static void add_positions(coh_dtype dtype)
         assert_int_equal(coh_case_forward(&one, NULL), COH_OK);
         double *y = coh_doubles_of(&one.call.output[0]);
         for (int i = 0; i < B * C; i++) {
-            const double sum = x[i] + table[position * C + i % C];
+            const double sum = x[i] + table[(position + offset) * C + i % C];
             const double rounding = dtype == COH_DTYPE_BF16 ? 0x1p-8 : COH_EPS;
             assert_true(fabs(y[i] - sum) <= rounding * fabs(sum));
         }
@@ -86,8 +86,9 @@ static void add_positions(coh_dtype dtype)
 static void a_position_is_added_by_its_number(void **state)
 {
     (void)state;
-    add_positions(COH_DTYPE_F32);
-    add_positions(COH_DTYPE_BF16);
+    add_positions(COH_DTYPE_F32, 0);
+    add_positions(COH_DTYPE_F32, 2);
+    add_positions(COH_DTYPE_BF16, 2);
 }
 
 static void a_position_outside_the_table_is_refused(void **state)

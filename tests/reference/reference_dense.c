@@ -302,11 +302,15 @@ void coh_reference_linear_relu(coh_reference *r, int backward)
 
 void coh_reference_embedding(coh_reference *r, int backward)
 {
+    const coh_embedding_padded_attributes *a = r->of->attributes;
+    const int64_t padding = r->of->kind == &coh_kind_embedding_padded ? a->padding : -1;
     const int64_t C = last_dim(&r->of->call.output[0]);
     const int64_t N = coh_shape_elements(&r->of->call.input[0].shape);
     for (int64_t n = 0; n < N; n++)
         for (int64_t c = 0; c < C; c++) {
             const int64_t at = r->ids[0][n] * C + c;
+            if (backward && r->ids[0][n] == padding)
+                continue;
             if (backward)
                 add_product(&r->parameter_grad[0], at, r->output_grad[n * C + c], 1.0, (double)N);
             else
@@ -317,9 +321,10 @@ void coh_reference_embedding(coh_reference *r, int backward)
 void coh_reference_position(coh_reference *r, int backward)
 {
     const int64_t *dim = r->of->call.input[0].shape.dim;
+    const coh_position_attributes *a = r->of->attributes;
     const int64_t B = dim[0], T = dim[1], C = dim[2];
     for (int64_t i = 0; i < B * T * C; i++) {
-        const int64_t at = i % (T * C);
+        const int64_t at = i % (T * C) + a->offset * C;
         if (!backward) {
             r->output.value[i] = r->input[0][i] + r->parameter[0][at];
             r->output.bound[i] = COH_EPS * fabs(r->output.value[i]);
