@@ -135,7 +135,20 @@ typedef struct coh_position_gradient {
 } coh_position_gradient;
 void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient);
 
-/* ---- layer norm, and functions of single elements ---- */
+/* y [B,T,H*D] = x, channels c and c + D/2 of each head turned by (position + t) frequencies[c],
+ * c < D/2 <= COH_HEAD_WIDTH_MOST / 2; `turns_back`: by as much the other way, which is the
+ * derivative. y may be x when it does not add. */
+typedef struct coh_rope {
+    int64_t B, T, H, D, position;
+    coh_dtype dtype;
+    const float *frequencies;
+    const void *x;
+    void *y;
+    int turns_back, adds;
+} coh_rope;
+void coh_kernel_rope(void *queue, const coh_rope *rope);
+
+/* ---- norms, and functions of single elements ---- */
 
 typedef struct coh_norm {
     int64_t N, C;

@@ -81,6 +81,36 @@ extern COH_API const coh_op_kind coh_kind_relu;
  * up another). */
 extern COH_API const coh_op_kind coh_kind_swiglu;
 
+/* x [B,T,H*D] -> y: channels c and c + D/2 of every head of D are turned by t f_c, c < D/2 (Su et
+ * al. 2021; which channels are a pair is Hugging Face's convention):
+ *
+ *     y[c]       = x[c] cos(t f_c) - x[c + D/2] sin(t f_c)
+ *     y[c + D/2] = x[c + D/2] cos(t f_c) + x[c] sin(t f_c)
+ *
+ * f_c = theta^(-2c / D), scaled: COH_ROPE_LINEAR divides it by `factor`. COH_ROPE_LLAMA3 does so
+ * where a turn takes more than original_positions / low_frequency positions, leaves it as it is
+ * where it takes fewer than original_positions / high_frequency, and goes from one to the other
+ * linearly in turns per original_positions between. f_c and t f_c are rounded to float, as models
+ * of that folder format are trained with. What a scaling does not use is 0. theta is 1 or more, and
+ * T times the fastest f_c at most 2^31. */
+typedef enum coh_rope_scaling {
+    COH_ROPE_UNSCALED,
+    COH_ROPE_LINEAR,
+    COH_ROPE_LLAMA3
+} coh_rope_scaling;
+typedef struct coh_rope_attributes {
+    int64_t heads;
+    double theta;
+    int32_t scaling; /* coh_rope_scaling */
+    float factor, low_frequency, high_frequency;
+    int64_t original_positions;
+} coh_rope_attributes;
+extern COH_API const coh_op_kind coh_kind_rope;
+
+/* x [B,1,H*D], position i32 [1] -> y, turned as token `position` of a sequence: one step of a
+ * decoder. Forward only. */
+extern COH_API const coh_op_kind coh_kind_rope_at;
+
 /* qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head, never holding T x T for the
  * whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al. 2022). Saves log-sum-exp
  * [B,H,T]. */

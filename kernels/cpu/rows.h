@@ -23,6 +23,10 @@ typedef void coh_row_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t
 typedef void coh_row_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 typedef void coh_row_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 typedef void coh_row_scale(float *x, float factor, int64_t count);
+/* cosine and sine of position * frequencies[i], the product rounded to float first; it is below
+ * 2^31. */
+typedef void coh_row_turns(float *cosine, float *sine, const float *frequencies, float position,
+                           int64_t count);
 
 /* Running softmax (Milakov and Gimelshein 2018, alg. 3): takes a row's next `count` scores into
  * *max and *sum (start: -infinity and 0). Puts exp(score - new max) in its place and returns
@@ -75,6 +79,17 @@ typedef struct coh_swiglu_row {
 } coh_swiglu_row;
 typedef void coh_row_swiglu_backward(const coh_swiglu_row *row);
 
+/* y (= or +=) a row of heads, pairs (x[i], x[i + half]) of each turned by cosine[i] and sine[i]. y
+ * may be x when it does not add. */
+typedef struct coh_rope_row {
+    const void *x;
+    void *y;
+    const float *cosine, *sine;
+    int64_t heads, half;
+    int32_t adds;
+} coh_rope_row;
+typedef void coh_row_rope(const coh_rope_row *row);
+
 /* y = (x - mean) * rstd * weight + bias over C channels; gives mean and rstd. y may be x. */
 typedef void coh_row_norm(void *y, const void *x, const void *weight, const void *bias, int64_t C,
                           float epsilon, float *out_mean, float *out_rstd);
@@ -101,7 +116,8 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(join)                                                                                        \
     X(split)                                                                                       \
     X(scale)                                                                                       \
-    X(softmax_exp)
+    X(softmax_exp)                                                                                 \
+    X(turns)
 
 #define COH_ROW_LIST(X)                                                                            \
     X(square_sum)                                                                                  \
@@ -120,6 +136,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(relu_gradient)                                                                               \
     X(swiglu)                                                                                      \
     X(swiglu_backward)                                                                             \
+    X(rope)                                                                                        \
     X(norm)                                                                                        \
     X(norm_backward)                                                                               \
     X(softmax_take)                                                                                \

@@ -231,6 +231,14 @@ static void run_gates(const coh_rows *rows, int64_t n)
     take(b, (size_t)n * 2);
     take(c, (size_t)n * 2);
     take(d, (size_t)n * 2);
+    const int64_t heads = n < 6 ? 1 : 3, half_width = n / heads / 2;
+    coh_rope_row turn = { a, d, f, g, heads, half_width, 1 };
+    rows->rope(&turn);
+    turn.y = a;
+    turn.adds = 0;
+    rows->rope(&turn);
+    take(a, (size_t)(heads * half_width) * 4);
+    take(d, (size_t)(heads * half_width) * 4);
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)

@@ -58,6 +58,44 @@ static void decoding_token_by_token_is_causal_attention(void **state)
     decode_all(COH_DTYPE_BF16);
 }
 
+/* Row `t` of each sequence of `whole` becomes the row of the same sequence in `step`. */
+static void take_row(coh_case *step, const coh_case *whole, int input, int64_t t)
+{
+    const coh_shape *shape = &whole->call.input[input].shape;
+    const int64_t T = shape->dim[1];
+    const size_t bytes = (size_t)shape->dim[2] * coh_dtype_bytes(shape->dtype);
+    for (int64_t b = 0; b < shape->dim[0]; b++)
+        memcpy((char *)step->call.input[input].data + (size_t)b * bytes,
+               (const char *)whole->call.input[input].data + (size_t)(b * T + t) * bytes, bytes);
+}
+
+static void a_token_is_turned_as_in_its_sequence(void **state)
+{
+    (void)state;
+    enum { B = 3, T = 29, C = 2 * 38 };
+    const coh_rope_attributes a = { 2, 500000.0, COH_ROPE_LLAMA3, 8.0f, 1.0f, 4.0f, 64 };
+    for (int dtype = 0; dtype < 2; dtype++) {
+        coh_shape whole_shape[] = { F32(B, T, C) }, step_shapes[] = { F32(B, 1, C), I32(1) };
+        whole_shape[0].dtype = step_shapes[0].dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        const size_t bytes = C * coh_dtype_bytes(whole_shape[0].dtype);
+        coh_case whole, step;
+        coh_case_create(&whole, &coh_kind_rope, &a, whole_shape, 16);
+        coh_case_create(&step, &coh_kind_rope_at, &a, step_shapes, 17);
+        assert_int_equal(coh_case_forward(&whole, NULL), COH_OK);
+        for (int32_t t = 0; t < T; t++) {
+            *(int32_t *)step.call.input[1].data = t;
+            take_row(&step, &whole, 0, t);
+            assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
+            for (int b = 0; b < B; b++)
+                assert_memory_equal((char *)step.call.output[0].data + (size_t)b * bytes,
+                                    (char *)whole.call.output[0].data + (size_t)(b * T + t) * bytes,
+                                    bytes);
+        }
+        coh_case_destroy(&step);
+        coh_case_destroy(&whole);
+    }
+}
+
 static void add_positions(coh_dtype dtype, int32_t offset)
 {
     enum { B = 3, C = 37, POSITIONS = 11 };
@@ -111,6 +149,19 @@ static void a_position_outside_the_table_is_refused(void **state)
     coh_case_destroy(&step);
 }
 
+static void a_token_before_the_first_is_not_turned(void **state)
+{
+    (void)state;
+    const coh_rope_attributes attributes = { 1, 10000.0 };
+    const coh_shape shapes[] = { F32(1, 1, 4), I32(1) };
+    coh_case one;
+    coh_case_create(&one, &coh_kind_rope_at, &attributes, shapes, 14);
+    *(int32_t *)one.call.input[1].data = -1;
+    assert_int_equal(coh_case_forward(&one, NULL), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "position -1"));
+    coh_case_destroy(&one);
+}
+
 static void check_logits(coh_dtype dtype)
 {
     enum { B = 2, T = 3, N = B * T, C = 29, V = 2500 };
@@ -154,6 +205,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoding_token_by_token_is_causal_attention),
+        cmocka_unit_test(a_token_is_turned_as_in_its_sequence),
+        cmocka_unit_test(a_token_before_the_first_is_not_turned),
         cmocka_unit_test(a_position_is_added_by_its_number),
         cmocka_unit_test(a_position_outside_the_table_is_refused),
         cmocka_unit_test(logits_are_x_times_the_table_and_ranges_change_no_bit),

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include "tests/kernels/shapes.h"
@@ -85,6 +86,38 @@ static const refusal refusals[] = {
     { &coh_kind_relu, NULL, { I32(2, 3) }, "f32 or bf16 is needed" },
     { &coh_kind_swiglu, NULL, { F32(2, 3), BF16(2, 3) }, "f32 is needed" },
     { &coh_kind_swiglu, NULL, { F32(2, 3), F32(2, 4) }, "must agree" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 2, 1e4), { F32(2, 6) }, "3 dimensions" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 2, 1e4), { F32(2, 3, 6) }, "even number" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 1, 1e4), { F32(2, 3, 514) }, "at most 512" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 0, 1e4), { F32(2, 3, 6) }, "heads is 0" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 1, 0.0), { F32(2, 3, 6) }, "theta is 0" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 1, 0.5), { F32(2, 3, 6) }, "theta is 0.5" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 1, 1e31), { F32(2, 3, 6) }, "theta" },
+    { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 1, NAN), { F32(2, 3, 6) }, "theta" },
+    { &coh_kind_rope,
+      ATTRIBUTES(coh_rope_attributes, 1, 1e4, 3),
+      { F32(2, 3, 6) },
+      "scaling 3 is unknown" },
+    { &coh_kind_rope,
+      ATTRIBUTES(coh_rope_attributes, 1, 1e4, COH_ROPE_LINEAR, -0.5f),
+      { F32(2, 3, 6) },
+      "factor" },
+    { &coh_kind_rope,
+      ATTRIBUTES(coh_rope_attributes, 1, 1e4, COH_ROPE_LINEAR, 0x1p-30f),
+      { F32(2, 3, 6) },
+      "up to 2 are possible" },
+    { &coh_kind_rope,
+      ATTRIBUTES(coh_rope_attributes, 1, 1e4, COH_ROPE_LLAMA3, 8.0f, 4.0f, 4.0f, 64),
+      { F32(2, 3, 6) },
+      "high_frequency" },
+    { &coh_kind_rope,
+      ATTRIBUTES(coh_rope_attributes, 1, 1e4, COH_ROPE_LLAMA3, 8.0f, 1.0f, 4.0f, 0),
+      { F32(2, 3, 6) },
+      "original_positions is 0" },
+    { &coh_kind_rope_at,
+      ATTRIBUTES(coh_rope_attributes, 1, 1e4),
+      { F32(2, 2, 6), I32(1) },
+      "one token" },
     { &coh_kind_attention, ATTRIBUTES(coh_attention_attributes, 4), { F32(2, 3, 18) }, "4 heads" },
     { &coh_kind_attention,
       ATTRIBUTES(coh_attention_attributes, 2),

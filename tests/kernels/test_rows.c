@@ -153,6 +153,31 @@ static void swiglu_holds_at_the_ends(void **state)
     assert_true(isnan(y[4]) && isnan(dgate[4]) && isnan(dup[4]));
 }
 
+/* Half a unit in the last place of what is below one, and what double is off by. */
+static void turns_are_the_nearest_floats(void **state)
+{
+    (void)state;
+    static const float positions[] = { 0, 1, 2, 3, 1000, 131071, 0x1p24f };
+    enum { COUNT = 4001 };
+    for (int p = 0; p < 7; p++) {
+        const int count = p < 6 ? COUNT : 2000; /* angles stay below 2^31 */
+        for (int i = 0; i < COUNT; i++) /* 1 down to 1e-7, and multiples of an eighth turn */
+            a[i] = i < 2000 ? (float)pow(10.0, -7.0 * i / 2000.0)
+                            : (float)((i - 2000) * 0.78539816339744831);
+        for (int isa = 0; isa < 3; isa++) {
+            const coh_rows *rows = coh_rows_of(isa_names[isa], COH_DTYPE_F32);
+            if (rows == NULL)
+                continue;
+            rows->turns(b, c, a, positions[p], count);
+            for (int i = 0; i < count; i++) {
+                const float angle = positions[p] * a[i];
+                assert_true(fabs(b[i] - cos((double)angle)) <= 0x1.001p-25 + angle * 0x1p-52);
+                assert_true(fabs(c[i] - sin((double)angle)) <= 0x1.001p-25 + angle * 0x1p-52);
+            }
+        }
+    }
+}
+
 /* ---- bits ---- */
 
 static uint64_t hash;
@@ -245,6 +270,24 @@ static void run_gates(const coh_rows *rows, int64_t n)
     take_floats(d, n);
 }
 
+/* Some heads, in one row of n elements or less. */
+static void run_turns(const coh_rows *rows, int64_t n)
+{
+    const int64_t heads = n < 6 ? 1 : 3, half = n / heads / 2, count = heads * half * 2;
+    static float cosine[MOST], sine[MOST];
+    fill_all();
+    rows->turns(cosine, sine, b, 1234.0f, half);
+    take_floats(cosine, half);
+    take_floats(sine, half);
+    coh_rope_row row = { a, c, cosine, sine, heads, half, 1 };
+    rows->rope(&row);
+    row.y = a;
+    row.adds = 0;
+    rows->rope(&row);
+    take_floats(a, count);
+    take_floats(c, count);
+}
+
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -262,6 +305,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
             run_sums(rows, counts[n]);
             run_elements(rows, counts[n]);
             run_gates(rows, counts[n]);
+            run_turns(rows, counts[n]);
         }
         if (compared++ == 0)
             first = hash;
@@ -288,6 +332,7 @@ int main(void)
         cmocka_unit_test(gelu_holds_at_the_ends),
         cmocka_unit_test(relu_keeps_what_is_above_zero_and_nan),
         cmocka_unit_test(swiglu_holds_at_the_ends),
+        cmocka_unit_test(turns_are_the_nearest_floats),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(an_unknown_instruction_set_is_not_found),
     };

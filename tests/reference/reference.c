@@ -103,6 +103,7 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_embedding, coh_reference_embedding },
         { &coh_kind_embedding_padded, coh_reference_embedding },
         { &coh_kind_position, coh_reference_position },
+        { &coh_kind_rope, coh_reference_rope },
         { &coh_kind_attention, coh_reference_attention },
         { &coh_kind_classifier, coh_reference_classifier },
     };

@@ -54,6 +54,7 @@ void coh_reference_relu(coh_reference *r, int backward);
 void coh_reference_swiglu(coh_reference *r, int backward);
 void coh_reference_embedding(coh_reference *r, int backward);
 void coh_reference_position(coh_reference *r, int backward);
+void coh_reference_rope(coh_reference *r, int backward);
 void coh_reference_attention(coh_reference *r, int backward);
 void coh_reference_classifier(coh_reference *r, int backward);
 

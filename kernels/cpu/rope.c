@@ -1,0 +1,44 @@
+#include "kernels/kernels.h"
+
+#include "cohobate/model.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
+
+/* Bound by bytes: x is read and y written once. A piece is a few tokens of all sequences, whose
+ * cosines and sines are made once, on the stack: keeping them from call to call is not ours, and
+ * they cost less than the rows do. */
+#define ROPE_TOKENS 8
+#define HALF_MOST   (COH_HEAD_WIDTH_MOST / 2)
+
+static void turn_token(const coh_rope *rope, int64_t t)
+{
+    float cosine[HALF_MOST], sine[HALF_MOST];
+    const int64_t half = rope->D / 2, C = rope->H * rope->D;
+    coh_rows_get()->turns(cosine, sine, rope->frequencies, (float)(rope->position + t), half);
+    for (int64_t i = 0; rope->turns_back && i < half; i++)
+        sine[i] = -sine[i];
+    for (int64_t b = 0; b < rope->B; b++) {
+        const int64_t at = (b * rope->T + t) * C;
+        const coh_rope_row row = { .x = coh_element_const(rope->dtype, rope->x, at),
+                                   .y = coh_element(rope->dtype, rope->y, at),
+                                   .cosine = cosine,
+                                   .sine = sine,
+                                   .heads = rope->H,
+                                   .half = half,
+                                   .adds = rope->adds };
+        coh_rows_for(rope->dtype)->rope(&row);
+    }
+}
+
+static void turn_tokens(void *argument, int64_t index)
+{
+    const coh_rope *rope = argument;
+    const int64_t end = smaller((index + 1) * ROPE_TOKENS, rope->T);
+    for (int64_t t = index * ROPE_TOKENS; t < end; t++)
+        turn_token(rope, t);
+}
+
+void coh_kernel_rope(void *queue, const coh_rope *rope)
+{
+    coh_parallel(queue, (rope->T + ROPE_TOKENS - 1) / ROPE_TOKENS, turn_tokens, (void *)rope);
+}
