@@ -150,6 +150,8 @@ void coh_kernel_rope(void *queue, const coh_rope *rope);
 
 /* ---- norms, and functions of single elements ---- */
 
+/* Layer norm: (x - mean) / sqrt(var + epsilon) * weight + bias. Where `mean` is NULL, the norm by
+ * root mean square: x / sqrt(mean(x^2) + epsilon) * weight; there is no bias then. */
 typedef struct coh_norm {
     int64_t N, C;
     coh_dtype dtype;

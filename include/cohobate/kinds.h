@@ -51,6 +51,13 @@ typedef struct coh_layernorm_attributes {
 } coh_layernorm_attributes;
 extern COH_API const coh_op_kind coh_kind_layernorm;
 
+/* x [..,C] -> y = x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang and Sennrich
+ * 2019). Saves 1 / sqrt. */
+typedef struct coh_rmsnorm_attributes {
+    float epsilon;
+} coh_rmsnorm_attributes;
+extern COH_API const coh_op_kind coh_kind_rmsnorm;
+
 /* x [..,I] -> y [..,O] = x weightᵀ + bias; weight [O,I], bias [O] (absent unless has_bias). */
 typedef struct coh_linear_attributes {
     int64_t outputs;

@@ -7,8 +7,8 @@
 
 /* Bound by bytes: forward reads x twice out of the cache, backward reads x and dy once from memory.
  * The sums over rows for weight and bias are kept per block of BLOCK_ROWS rows (`partials`: block
- * by block, C of weight then C of bias), so that blocks run in any order, and
- * folded in block order. */
+ * by block, C of weight then C of bias, which stay free in a norm by root mean square), so that
+ * blocks run in any order, and folded in block order. */
 #define BLOCK_ROWS   64
 #define FOLD_COLUMNS 128
 
@@ -33,10 +33,15 @@ static void norm_block(void *argument, int64_t index)
     const coh_norm *norm = argument;
     const coh_rows *row = coh_rows_for(norm->dtype);
     const int64_t C = norm->C;
-    for (int64_t n = index * BLOCK_ROWS; n < block_end(norm, index); n++)
-        row->norm(coh_element(norm->dtype, norm->y, n * C),
-                  coh_element_const(norm->dtype, norm->x, n * C), norm->weight, norm->bias, C,
-                  norm->epsilon, &norm->mean[n], &norm->rstd[n]);
+    for (int64_t n = index * BLOCK_ROWS; n < block_end(norm, index); n++) {
+        void *y = coh_element(norm->dtype, norm->y, n * C);
+        const void *x = coh_element_const(norm->dtype, norm->x, n * C);
+        if (norm->mean == NULL)
+            row->rms(y, x, norm->weight, C, norm->epsilon, &norm->rstd[n]);
+        else
+            row->norm(y, x, norm->weight, norm->bias, C, norm->epsilon, &norm->mean[n],
+                      &norm->rstd[n]);
+    }
 }
 
 void coh_kernel_norm(void *queue, const coh_norm *norm)
@@ -57,14 +62,17 @@ static void backward_block(void *argument, int64_t index)
             .dy = coh_element_const(norm->dtype, norm->dy, n * C),
             .x = coh_element_const(norm->dtype, norm->x, n * C),
             .weight = norm->weight,
-            .mean = norm->mean[n],
+            .mean = norm->mean == NULL ? 0.0f : norm->mean[n],
             .rstd = norm->rstd[n],
             .dweight = partials,
             .dbias = partials + C,
             .C = C,
             .adds = norm->dx_adds,
         };
-        row->norm_backward(&one);
+        if (norm->mean == NULL)
+            row->rms_backward(&one);
+        else
+            row->norm_backward(&one);
     }
 }
 

@@ -105,6 +105,12 @@ typedef struct coh_norm_row {
 } coh_norm_row;
 typedef void coh_row_norm_backward(const coh_norm_row *row);
 
+/* The same without a mean: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon). Backward
+ * takes neither mean nor dbias. */
+typedef void coh_row_rms(void *y, const void *x, const void *weight, int64_t C, float epsilon,
+                         float *out_rstd);
+typedef void coh_row_rms_backward(const coh_norm_row *row);
+
 /* As softmax_exp, leaving the row as it is. */
 typedef void coh_row_softmax_take(const void *row, int64_t count, float *max, float *sum);
 /* row = factor * exp(row - shift) */
@@ -139,6 +145,8 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(rope)                                                                                        \
     X(norm)                                                                                        \
     X(norm_backward)                                                                               \
+    X(rms)                                                                                         \
+    X(rms_backward)                                                                                \
     X(softmax_take)                                                                                \
     X(softmax_again)
 

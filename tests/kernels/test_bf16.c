@@ -185,6 +185,15 @@ static void run_sums(const coh_rows *rows, int64_t n)
         take(f, whole);
         take(g, whole);
     }
+    rows->rms(c, a, b, n, 1e-5f, &rstd);
+    take(c, half);
+    take(&rstd, sizeof(rstd));
+    for (int adds = 0; adds < 2; adds++) {
+        coh_norm_row row = { c, b, a, d, 0.0f, rstd, f, NULL, n, adds };
+        rows->rms_backward(&row);
+        take(c, half);
+        take(f, whole);
+    }
     rows->softmax_take(a, n, &max, &sum);
     take(&max, sizeof(max));
     take(&sum, sizeof(sum));

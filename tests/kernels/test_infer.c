@@ -65,6 +65,8 @@ static const refusal refusals[] = {
       ATTRIBUTES(coh_layernorm_attributes, 1e-5f),
       { F32(2, 0) },
       "every dimension" },
+    { &coh_kind_rmsnorm, ATTRIBUTES(coh_rmsnorm_attributes, NAN), { F32(2, 3) }, "epsilon" },
+    { &coh_kind_rmsnorm, ATTRIBUTES(coh_rmsnorm_attributes, 1.0f), { F32(2, 3) }, "epsilon" },
     { &coh_kind_linear, ATTRIBUTES(coh_linear_attributes, 0), { F32(2, 3) }, "outputs is 0" },
     { &coh_kind_linear,
       ATTRIBUTES(coh_linear_attributes, 4),

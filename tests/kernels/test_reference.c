@@ -93,6 +93,8 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_linear_relu, &linear, (coh_shape[]){ F32(3, 7) }, 0);
     const coh_layernorm_attributes norm = { .epsilon = 1e-5f };
     check(&coh_kind_layernorm, &norm, (coh_shape[]){ F32(4, 11) }, 0);
+    const coh_rmsnorm_attributes rms = { .epsilon = 1e-5f };
+    check(&coh_kind_rmsnorm, &rms, (coh_shape[]){ F32(4, 11) }, 0);
     check(&coh_kind_gelu, NULL, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_relu, NULL, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_swiglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);

@@ -217,6 +217,16 @@ static void run_sums(const coh_rows *rows, int64_t n)
         take_floats(dbias, n);
     }
     fill_all();
+    rows->rms(c, a, b, n, 1e-5f, &rstd);
+    take_floats(c, n);
+    take(&rstd, sizeof(rstd));
+    for (int adds = 0; adds < 2; adds++) {
+        coh_norm_row row = { c, b, a, d, 0.0f, rstd, dweight, NULL, n, adds };
+        rows->rms_backward(&row);
+        take_floats(c, n);
+        take_floats(dweight, n);
+    }
+    fill_all();
     rows->softmax_take(a, n, &max, &sum);
     float factor = rows->softmax_exp(b, n, &max, &sum);
     take(&factor, sizeof(factor));

@@ -97,6 +97,7 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_linear_gelu, coh_reference_linear_gelu },
         { &coh_kind_linear_relu, coh_reference_linear_relu },
         { &coh_kind_layernorm, coh_reference_layernorm },
+        { &coh_kind_rmsnorm, coh_reference_rmsnorm },
         { &coh_kind_gelu, coh_reference_gelu },
         { &coh_kind_relu, coh_reference_relu },
         { &coh_kind_swiglu, coh_reference_swiglu },

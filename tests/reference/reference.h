@@ -49,6 +49,7 @@ void coh_reference_linear(coh_reference *r, int backward);
 void coh_reference_linear_gelu(coh_reference *r, int backward);
 void coh_reference_linear_relu(coh_reference *r, int backward);
 void coh_reference_layernorm(coh_reference *r, int backward);
+void coh_reference_rmsnorm(coh_reference *r, int backward);
 void coh_reference_gelu(coh_reference *r, int backward);
 void coh_reference_relu(coh_reference *r, int backward);
 void coh_reference_swiglu(coh_reference *r, int backward);

@@ -132,6 +132,42 @@ void coh_reference_layernorm(coh_reference *r, int backward)
     }
 }
 
+/* ---- norm by root mean square ---- */
+
+static void rms_row(coh_reference *r, int64_t n, int64_t N, int64_t C, double epsilon, int backward)
+{
+    const double *x = r->input[0] + n * C, *dy = r->output_grad + n * C;
+    double square = 0.0, mean_gn = 0.0, size_gn = 0.0;
+    for (int64_t c = 0; c < C; c++)
+        square += x[c] * x[c] / (double)C;
+    const double rstd = 1.0 / sqrt(square + epsilon); /* off by a relative (C + 8) eps */
+    for (int64_t c = 0; c < C; c++) {
+        mean_gn += dy[c] * r->parameter[0][c] * x[c] * rstd / (double)C;
+        size_gn += fabs(dy[c] * r->parameter[0][c] * x[c] * rstd) / (double)C;
+    }
+    for (int64_t c = 0; c < C; c++) {
+        const double normal = x[c] * rstd, w = r->parameter[0][c];
+        if (!backward) {
+            r->output.value[n * C + c] = normal * w;
+            r->output.bound[n * C + c] = COH_EPS * (double)(C + 12) * fabs(normal * w);
+            continue;
+        }
+        const double size = fabs(dy[c] * w) + fabs(normal) * size_gn;
+        r->input_grad[0].value[n * C + c] = rstd * (dy[c] * w - normal * mean_gn);
+        r->input_grad[0].bound[n * C + c] = COH_EPS * (double)(3 * C + 30) * rstd * size;
+        add_product(&r->parameter_grad[0], c, dy[c], normal, (double)(N + C + 12));
+    }
+}
+
+void coh_reference_rmsnorm(coh_reference *r, int backward)
+{
+    const coh_rmsnorm_attributes *a = r->of->attributes;
+    const int64_t C = last_dim(&r->of->call.input[0]);
+    const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / C;
+    for (int64_t n = 0; n < N; n++)
+        rms_row(r, n, N, C, a->epsilon, backward);
+}
+
 /* ---- relu: nothing is rounded ---- */
 
 void coh_reference_relu(coh_reference *r, int backward)

@@ -116,3 +116,83 @@ void ROW(norm_backward)(const coh_norm_row *row)
     if (i < C)
         give_part(row, i, C - i, mean_g, mean_gn);
 }
+
+/* ---- by root mean square ---- */
+
+static float row_square_mean(const element *x, int64_t C)
+{
+    lanes sum = lanes_all(0.0f);
+    int64_t i = 0;
+    for (; i + COH_LANES <= C; i += COH_LANES) {
+        const lanes here = elements_load(x + i);
+        sum = lanes_add(sum, lanes_multiply(here, here));
+    }
+    if (i < C) {
+        const lanes here = elements_load_part(x + i, C - i, 0.0f);
+        sum = lanes_add(sum, lanes_multiply(here, here));
+    }
+    return lanes_sum(sum) / (float)C;
+}
+
+LANES_INLINE void rms_part(element *y, const element *x, const element *weight, int64_t count,
+                           lanes rstd)
+{
+    const lanes n = lanes_multiply(elements_take(x, count, 0.0f), rstd);
+    elements_give(y, count, lanes_multiply(n, elements_take(weight, count, 0.0f)));
+}
+
+void ROW(rms)(void *out, const void *row, const void *weights, int64_t C, float epsilon,
+              float *out_rstd)
+{
+    element *y = out;
+    const element *x = row, *weight = weights;
+    const float rstd = 1.0f / sqrtf(row_square_mean(x, C) + epsilon);
+    const lanes factor = lanes_all(rstd);
+    int64_t i = 0;
+    for (; i + COH_LANES <= C; i += COH_LANES)
+        rms_part(y + i, x + i, weight + i, COH_LANES, factor);
+    if (i < C)
+        rms_part(y + i, x + i, weight + i, C - i, factor);
+    *out_rstd = rstd;
+}
+
+/* With n = x rstd and g = dy weight: dx = rstd (g - n mean(g n)). */
+LANES_INLINE void rms_take_part(lanes *sum, const coh_norm_row *row, int64_t i, int64_t count)
+{
+    const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
+    const lanes weight = elements_take((const element *)row->weight + i, count, 0.0f);
+    const lanes n = lanes_multiply(elements_take((const element *)row->x + i, count, 0.0f),
+                                   lanes_all(row->rstd));
+    *sum = lanes_add(*sum, lanes_multiply(lanes_multiply(dy, weight), n));
+    add_to(row->dweight + i, count, lanes_multiply(dy, n));
+}
+
+LANES_INLINE void rms_give_part(const coh_norm_row *row, int64_t i, int64_t count, lanes mean_gn)
+{
+    element *dx = (element *)row->dx + i;
+    const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
+    const lanes weight = elements_take((const element *)row->weight + i, count, 0.0f);
+    const lanes rstd = lanes_all(row->rstd);
+    const lanes n = lanes_multiply(elements_take((const element *)row->x + i, count, 0.0f), rstd);
+    const lanes value = lanes_multiply(
+        rstd, lanes_subtract(lanes_multiply(dy, weight), lanes_multiply(n, mean_gn)));
+    elements_give(dx, count, row->adds ? lanes_add(elements_take(dx, count, 0.0f), value) : value);
+}
+
+void ROW(rms_backward)(const coh_norm_row *row)
+{
+    const int64_t C = row->C;
+    lanes sum = lanes_all(0.0f);
+    int64_t i = 0;
+    for (; i + COH_LANES <= C; i += COH_LANES)
+        rms_take_part(&sum, row, i, COH_LANES);
+    if (i < C)
+        rms_take_part(&sum, row, i, C - i);
+    if (row->dx == NULL)
+        return;
+    const lanes mean_gn = lanes_all(lanes_sum(sum) / (float)C);
+    for (i = 0; i + COH_LANES <= C; i += COH_LANES)
+        rms_give_part(row, i, COH_LANES, mean_gn);
+    if (i < C)
+        rms_give_part(row, i, C - i, mean_gn);
+}

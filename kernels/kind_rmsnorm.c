@@ -1,0 +1,83 @@
+#include "cohobate/kinds.h"
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    const coh_rmsnorm_attributes *a = attributes;
+    coh_status status = coh_check_float("x", &inputs[0], 0);
+    if (status != COH_OK)
+        return status;
+    if (!(a->epsilon >= 0.0f && a->epsilon < 1.0f))
+        return coh_kind_fail(COH_ERR_SHAPE, "epsilon is %g: 0 to 1 is possible",
+                             (double)a->epsilon);
+    const int64_t C = inputs[0].dim[inputs[0].rank - 1], N = coh_shape_rows(&inputs[0]);
+    facts->output[0] = inputs[0];
+    facts->parameter[0] = (coh_parameter_facts){
+        .name = "weight",
+        .shape = coh_shape_make(inputs[0].dtype, 1, C, 0, 0),
+        .init = COH_INIT_ONE,
+    };
+    facts->saved_bytes = (size_t)N * sizeof(float);
+    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+        (size_t)coh_kernel_norm_partials(N, C) * sizeof(float);
+    facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)N * (double)C;
+    facts->flops[COH_PHASE_BACKWARD] = 10.0 * (double)N * (double)C;
+    return COH_OK;
+}
+
+static coh_norm norm_of(const coh_call *call)
+{
+    const coh_rmsnorm_attributes *a = call->attributes;
+    const coh_shape *shape = &call->input[0].shape;
+    return (coh_norm){
+        .N = coh_shape_rows(shape),
+        .C = shape->dim[shape->rank - 1],
+        .dtype = shape->dtype,
+        .epsilon = a->epsilon,
+        .x = call->input[0].data,
+        .weight = call->parameter[0].data,
+        .rstd = call->saved,
+    };
+}
+
+static coh_status forward(const coh_call *call)
+{
+    coh_norm norm = norm_of(call);
+    norm.y = call->output[0].data;
+    coh_kernel_norm(call->queue, &norm);
+    return COH_OK;
+}
+
+static coh_status backward(const coh_call *call)
+{
+    coh_norm norm = norm_of(call);
+    norm.dy = call->output_grad[0].data;
+    norm.dx = call->input_grad[0].data;
+    norm.dweight = call->parameter_grad[0].data;
+    norm.dx_adds = (call->input_grad_adds & 1u) != 0;
+    norm.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
+    norm.partials = call->workspace;
+    coh_kernel_norm_backward(call->queue, &norm);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_rmsnorm = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.rmsnorm",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .can_add_grad = { .inputs = 1u, .parameters = 1u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 1u },
+    .forward_in_place = { { 0, 0 } },
+    .backward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 1 },
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
