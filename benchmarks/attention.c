@@ -53,27 +53,45 @@ static void *random_tensor(coh_dtype dtype, int64_t elements, uint64_t seed)
     return x;
 }
 
-static void run(coh_pool *pool, coh_dtype dtype, int64_t B, int64_t T, int64_t H, int64_t D)
+/* q, k and v side by side in one tensor, which the caller frees by `q`; so are their gradients. */
+static coh_attention attention_of(coh_dtype dtype, int64_t B, int64_t T, int64_t H, int64_t G,
+                                  int64_t D)
 {
-    const int64_t rows = B * T * H * D;
+    const int64_t rows = B * T * H * D, wide = (H + 2 * G) * D;
+    const size_t k_bytes = (size_t)(H * D) * coh_dtype_bytes(dtype);
+    const size_t v_bytes = (size_t)((H + G) * D) * coh_dtype_bytes(dtype);
+    char *qkv = random_tensor(dtype, B * T * wide, 1);
+    char *dqkv = random_tensor(dtype, B * T * wide, 5);
+    return (coh_attention){
+        .B = B,
+        .T = T,
+        .H = H,
+        .G = G,
+        .D = D,
+        .dtype = dtype,
+        .q_stride = wide,
+        .kv_stride = wide,
+        .q = qkv,
+        .k = qkv + k_bytes,
+        .v = qkv + v_bytes,
+        .y = random_tensor(dtype, rows, 2),
+        .lse = random_tensor(COH_DTYPE_F32, B * H * T, 3),
+        .dy = random_tensor(dtype, rows, 4),
+        .dq = dqkv,
+        .dk = dqkv + k_bytes,
+        .dv = dqkv + v_bytes,
+        .scratch = random_tensor(COH_DTYPE_F32, coh_kernel_attention_scratch(B, T, H, G, D), 6),
+    };
+}
+
+static void run(coh_pool *pool, coh_dtype dtype, int64_t B, int64_t T, int64_t H, int64_t G,
+                int64_t D)
+{
     const double flops = 14.0 * (double)D * (double)(B * H) * (double)T * (double)(T + 1) / 2.0;
     const int64_t depth = (int64_t)(flops / (2.0 * PRODUCT_SIDE * PRODUCT_SIDE) + 0.5);
     char shape[64];
     measure_result result;
-    problem p = { .pool = pool };
-    p.attention = (coh_attention){
-        .B = B,
-        .T = T,
-        .H = H,
-        .D = D,
-        .dtype = dtype,
-        .qkv = random_tensor(dtype, 3 * rows, 1),
-        .y = random_tensor(dtype, rows, 2),
-        .lse = random_tensor(COH_DTYPE_F32, B * H * T, 3),
-        .dy = random_tensor(dtype, rows, 4),
-        .dqkv = random_tensor(dtype, 3 * rows, 5),
-        .scratch = random_tensor(COH_DTYPE_F32, coh_kernel_attention_scratch(B, T, H, D), 6),
-    };
+    problem p = { .pool = pool, .attention = attention_of(dtype, B, T, H, G, D) };
     p.product = (coh_matmul){
         .layout = COH_MATMUL_NT,
         .dtype = dtype,
@@ -89,12 +107,15 @@ static void run(coh_pool *pool, coh_dtype dtype, int64_t B, int64_t T, int64_t H
         .c_stride = PRODUCT_SIDE,
     };
     measure_pairs(ours, product, &p, &result);
-    snprintf(shape, sizeof(shape), "%s B%d T%d H%d D%d", dtype == COH_DTYPE_BF16 ? "bf16" : "f32",
-             (int)B, (int)T, (int)H, (int)D);
+    char shared[24] = "";
+    if (G < H)
+        snprintf(shared, sizeof(shared), " G%d", (int)G);
+    snprintf(shape, sizeof(shape), "%s B%d T%d H%d%s D%d", dtype == COH_DTYPE_BF16 ? "bf16" : "f32",
+             (int)B, (int)T, (int)H, shared, (int)D);
     measure_print("attention", shape, flops * 1e-9, "GFLOP", &result);
-    const void *memory[] = { p.attention.qkv, p.attention.y,    p.attention.lse,
-                             p.attention.dy,  p.attention.dqkv, p.attention.scratch,
-                             p.product.a,     p.product.b,      p.product.c };
+    const void *memory[] = { p.attention.q,   p.attention.dq, p.attention.y,
+                             p.attention.lse, p.attention.dy, p.attention.scratch,
+                             p.product.a,     p.product.b,    p.product.c };
     for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
         free((void *)memory[i]);
 }
@@ -111,9 +132,11 @@ int main(int argc, char **argv)
     for (int dtype = 0; dtype < 2; dtype++) /* GPT-2's heads, 4,096 tokens of one layer */
         for (int i = 0; i < 3; i++)
             run(pool, dtype == 0 ? COH_DTYPE_F32 : COH_DTYPE_BF16, 4096 / tokens[i], tokens[i], 12,
-                64);
-    run(pool, COH_DTYPE_F32, 4, 256, 6, 80);
-    run(pool, COH_DTYPE_BF16, 4, 256, 6, 80);
+                12, 64);
+    run(pool, COH_DTYPE_F32, 4, 256, 6, 6, 80);
+    run(pool, COH_DTYPE_BF16, 4, 256, 6, 6, 80);
+    run(pool, COH_DTYPE_F32, 4, 1024, 9, 3, 64); /* a small Llama's: three heads share their keys */
+    run(pool, COH_DTYPE_BF16, 4, 1024, 9, 3, 64);
     coh_pool_destroy(pool);
     return 0;
 }

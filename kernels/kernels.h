@@ -4,7 +4,7 @@
  * Shape letters, everywhere in this folder:
  *
  *     B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a layer
- *     H heads       D = C / H head width     V vocabulary
+ *     H heads       D = C / H head width     V vocabulary   G heads of keys and values
  *
  * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed
  * by the shape alone and sums are folded in index order: the same bits for any number of threads,
@@ -211,30 +211,36 @@ int64_t coh_kernel_activation_partials(int64_t N, int64_t O);
 
 /* ---- attention ---- */
 
-/* Causal attention over qkv [B,T,3C] (q, then k, then v; head h is channels h*D .. h*D+D of each,
- * D <= COH_HEAD_WIDTH_MOST). Blocks live on the stack: up to 640 KiB. */
+/* Causal attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]; head h of q attends over head
+ * h / (H / G) of k and v. D <= COH_HEAD_WIDTH_MOST. A row of q, k, v (and of their gradients) is
+ * q_stride or kv_stride elements from the next, so that they may stand side by side in one tensor;
+ * y and dy are contiguous. Blocks live on the stack: up to 640 KiB. */
 #define COH_HEAD_WIDTH_MOST 512
 typedef struct coh_attention {
-    int64_t B, T, H, D;
+    int64_t B, T, H, G, D;
     coh_dtype dtype;
-    const void *qkv;
-    void *y;    /* [B,T,C]: written by forward, read by backward */
+    int64_t q_stride, kv_stride;
+    const void *q, *k, *v;
+    void *y;    /* written by forward, read by backward */
     float *lse; /* [B,H,T] log-sum-exp of the scores: likewise */
+    /* backward; what is NULL is not wanted; dq may be dy if rows are alike and it does not add */
     const void *dy;
-    void *dqkv;
-    int adds;
-    float *scratch; /* backward: coh_kernel_attention_scratch elements */
+    void *dq, *dk, *dv;
+    int dq_adds, dk_adds, dv_adds;
+    float *scratch; /* coh_kernel_attention_scratch elements */
 } coh_attention;
 void coh_kernel_attention(void *queue, const coh_attention *attention);
 void coh_kernel_attention_backward(void *queue, const coh_attention *attention);
-int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t D);
+int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D);
 
-/* One step of a decoder: keys and values [B,positions,C] get row `position`, y [B,C] attends over
- * rows 0..position. */
+/* One step of a decoder: keys and values [B,positions,G*D] get k and v as row `position`, y [B,H*D]
+ * attends over rows 0..position. q, k and v of a sequence are q_stride and kv_stride elements from
+ * those of the next. */
 typedef struct coh_attention_decode {
-    int64_t B, H, D, positions, position;
+    int64_t B, H, G, D, positions, position;
     coh_dtype dtype;
-    const void *qkv;
+    int64_t q_stride, kv_stride;
+    const void *q, *k, *v;
     void *keys, *values, *y;
 } coh_attention_decode;
 void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode);

@@ -35,7 +35,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, T, C);
     facts->saved_bytes = (size_t)(B * a->heads * T) * sizeof(float);
     facts->workspace_bytes[COH_PHASE_BACKWARD] =
-        (size_t)coh_kernel_attention_scratch(B, T, a->heads, C / a->heads) * sizeof(float);
+        (size_t)coh_kernel_attention_scratch(B, T, a->heads, a->heads, C / a->heads) *
+        sizeof(float);
     /* two products forward, five backward, over half of T x T */
     const double half = (double)B * (double)T * (double)T * (double)C;
     facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
@@ -43,17 +44,26 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     return COH_OK;
 }
 
+/* q, k and v stand side by side in a row. */
 static coh_attention attention_of(const coh_call *call)
 {
     const coh_attention_attributes *a = call->attributes;
-    const int64_t *dim = call->input[0].shape.dim;
+    const int64_t *dim = call->input[0].shape.dim, C = dim[2] / 3;
+    const coh_dtype dtype = call->input[0].shape.dtype;
+    const char *qkv = call->input[0].data;
+    const size_t part_bytes = (size_t)C * coh_dtype_bytes(dtype);
     return (coh_attention){
         .B = dim[0],
         .T = dim[1],
         .H = a->heads,
-        .D = dim[2] / 3 / a->heads,
-        .dtype = call->input[0].shape.dtype,
-        .qkv = call->input[0].data,
+        .G = a->heads,
+        .D = C / a->heads,
+        .dtype = dtype,
+        .q_stride = 3 * C,
+        .kv_stride = 3 * C,
+        .q = qkv,
+        .k = qkv + part_bytes,
+        .v = qkv + 2 * part_bytes,
         .y = call->output[0].data,
         .lse = call->saved,
     };
@@ -69,12 +79,17 @@ static coh_status forward(const coh_call *call)
 static coh_status backward(const coh_call *call)
 {
     coh_attention attention = attention_of(call);
+    const int adds = (call->input_grad_adds & 1u) != 0;
+    char *dqkv = call->input_grad[0].data;
+    if (dqkv == NULL)
+        return COH_OK;
     attention.dy = call->output_grad[0].data;
-    attention.dqkv = call->input_grad[0].data;
-    attention.adds = (call->input_grad_adds & 1u) != 0;
+    attention.dq = dqkv;
+    attention.dk = dqkv + ((const char *)attention.k - (const char *)attention.q);
+    attention.dv = dqkv + ((const char *)attention.v - (const char *)attention.q);
+    attention.dq_adds = attention.dk_adds = attention.dv_adds = adds;
     attention.scratch = call->workspace;
-    if (attention.dqkv != NULL)
-        coh_kernel_attention_backward(call->queue, &attention);
+    coh_kernel_attention_backward(call->queue, &attention);
     return COH_OK;
 }
 
@@ -103,15 +118,10 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
     if (status == COH_OK)
         status = coh_check_count("positions", a->positions);
     if (status == COH_OK)
-        status = coh_check_tensor("position", &inputs[1], COH_DTYPE_I32, 1);
+        status = coh_check_step(&inputs[0], &inputs[1]);
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0], C = inputs[0].dim[2] / 3;
-    if (inputs[0].dim[1] != 1 || inputs[1].dim[0] != 1)
-        return coh_kind_fail(COH_ERR_SHAPE,
-                             "a decoder takes one token at one position, got %" PRId64
-                             " tokens and %" PRId64 " positions",
-                             inputs[0].dim[1], inputs[1].dim[0]);
     facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, 1, C);
     for (int state = 0; state < 2; state++) {
         facts->state[state] = coh_shape_make(inputs[0].dtype, 3, B, a->positions, C);
@@ -129,14 +139,22 @@ static coh_status forward_decode(const coh_call *call)
     coh_status status = coh_check_position(&call->input[1], a->positions);
     if (status != COH_OK)
         return status;
+    const int64_t C = call->input[0].shape.dim[2] / 3;
+    const char *qkv = call->input[0].data;
+    const size_t part_bytes = (size_t)C * coh_dtype_bytes(call->input[0].shape.dtype);
     coh_attention_decode decode = {
         .B = call->input[0].shape.dim[0],
         .H = a->heads,
-        .D = call->input[0].shape.dim[2] / 3 / a->heads,
+        .G = a->heads,
+        .D = C / a->heads,
         .positions = a->positions,
         .position = *(const int32_t *)call->input[1].data,
         .dtype = call->input[0].shape.dtype,
-        .qkv = call->input[0].data,
+        .q_stride = 3 * C,
+        .kv_stride = 3 * C,
+        .q = qkv,
+        .k = qkv + part_bytes,
+        .v = qkv + 2 * part_bytes,
         .keys = call->state[0].data,
         .values = call->state[1].data,
         .y = call->output[0].data,

@@ -1,10 +1,10 @@
 /* kinds.h - the operator kinds that come with the library: tables like any user's (model.h).
  *
- * Shapes: B sequences, T tokens, C channels, O outputs, H heads, D = C / H, V vocabulary. Token
- * ids are i32; everything else is of one element type, f32 or bf16, which begins at the embedding
- * and which each kind takes over from input 0, parameters included; losses and the output of
- * `logits` are always f32. Weights are [outputs, inputs], row-major. Every kind states its formula;
- * the backward pass is its exact derivative. */
+ * Shapes: B sequences, T tokens, C channels, O outputs, H heads (G of them for keys and values),
+ * D = C / H, V vocabulary. Token ids are i32; everything else is of one element type, f32 or bf16,
+ * which begins at the embedding and which each kind takes over from input 0, parameters included;
+ * losses and the output of `logits` are always f32. Weights are [outputs, inputs], row-major. Every
+ * kind states its formula; the backward pass is its exact derivative. */
 #ifndef COHOBATE_KINDS_H
 #define COHOBATE_KINDS_H
 
@@ -132,6 +132,22 @@ typedef struct coh_attention_decode_attributes {
     int64_t heads, positions;
 } coh_attention_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_decode;
+
+/* q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]: the same where heads of queries share heads of
+ * keys and values (Ainslie et al. 2023): head h of q attends over head h / (H / G) of k and v. G is
+ * `kv_heads`, a divisor of `heads`; with G = H the bits are those of coh_kind_attention. Saves
+ * log-sum-exp [B,H,T]. */
+typedef struct coh_attention_grouped_attributes {
+    int64_t heads, kv_heads;
+} coh_attention_grouped_attributes;
+extern COH_API const coh_op_kind coh_kind_attention_grouped;
+
+/* q [B,1,H*D], k and v [B,1,G*D], position i32 [1] -> y [B,1,H*D], with states keys and values
+ * [B,positions,G*D]: writes row `position` of both, attends over rows 0..position. Forward only. */
+typedef struct coh_attention_grouped_decode_attributes {
+    int64_t heads, kv_heads, positions;
+} coh_attention_grouped_decode_attributes;
+extern COH_API const coh_op_kind coh_kind_attention_grouped_decode;
 
 /* x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all B*T items of
  * -log softmax(x weightᵀ)[target]; a target of -1 counts as 0 loss. weight [V,C], row-split: passes

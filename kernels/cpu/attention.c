@@ -18,17 +18,20 @@
  *
  * dk and dv of a block of keys are then sums in one place. dq of a query is a sum over pieces: each
  * leaves its part in scratch and, where a head has several, they are folded in order. Heads are
- * cut in parts where there are few, so that many threads have work. */
+ * cut in parts where there are few, so that many threads have work. Where heads of queries share a
+ * head of keys, each leaves its dk and dv in scratch and they are folded as well: pieces of a whole
+ * group would be too few and need more scratch for their dq. */
 
-int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t D)
+int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
-    const coh_attention shape = { .B = B, .T = T, .H = H, .D = D };
+    const coh_attention shape = { .B = B, .T = T, .H = H, .G = G, .D = D };
     const coh_attention_cut cut = coh_attention_cut_of(&shape);
-    return B * H * cut.parts * cut.scratch;
+    return B * H * cut.head_scratch;
 }
 
 const coh_attention_pieces *coh_attention_pieces_of(const char *isa, coh_dtype dtype)
 {
+    (void)dtype; /* elsewhere there is one table for both */
 #if defined(__x86_64__)
     if (strcmp(isa, "avx512bf16") == 0)
         return dtype == COH_DTYPE_BF16 && coh_rows_of("avx512", dtype) != NULL &&
@@ -89,6 +92,12 @@ static void fold_piece(void *argument, int64_t index)
     run->pieces->fold(run->attention, index);
 }
 
+static void fold_group_piece(void *argument, int64_t index)
+{
+    const attention_run *run = argument;
+    run->pieces->fold_group(run->attention, index);
+}
+
 void coh_kernel_attention(void *queue, const coh_attention *attention)
 {
     const coh_attention_cut cut = coh_attention_cut_of(attention);
@@ -101,6 +110,8 @@ void coh_kernel_attention_backward(void *queue, const coh_attention *attention)
     const coh_attention_cut cut = coh_attention_cut_of(attention);
     attention_run run = run_of(attention);
     coh_parallel(queue, attention->B * attention->H * cut.parts, backward_piece, &run);
-    if (cut.parts > 1)
+    if (cut.parts > 1 && attention->dq != NULL)
         coh_parallel(queue, attention->B * attention->H * cut.blocks, fold_piece, &run);
+    if (attention->H > attention->G && (attention->dk != NULL || attention->dv != NULL))
+        coh_parallel(queue, attention->B * attention->G * cut.key_blocks, fold_group_piece, &run);
 }

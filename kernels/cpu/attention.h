@@ -23,6 +23,8 @@ typedef struct coh_attention_cut {
     int64_t key_blocks;
     int64_t parts;   /* pieces of a head in backward, each some blocks of keys */
     int64_t scratch; /* floats of a part: dq [T rounded up to sixteen][width], one per query */
+    /* floats of a head: its parts, then, where it shares its keys, dk [T][width] and dv */
+    int64_t head_scratch;
 } coh_attention_cut;
 
 static inline coh_attention_cut coh_attention_cut_of(const coh_attention *a)
@@ -38,6 +40,7 @@ static inline coh_attention_cut coh_attention_cut_of(const coh_attention *a)
     cut.parts = (COH_ATTENTION_PIECES + a->B * a->H - 1) / (a->B * a->H);
     cut.parts = cut.parts < cut.key_blocks ? cut.parts : cut.key_blocks;
     cut.scratch = (a->T + 15) / 16 * 16 * (cut.width + 1);
+    cut.head_scratch = cut.parts * cut.scratch + (a->H > a->G ? 2 * a->T * cut.width : 0);
     return cut;
 }
 
@@ -55,10 +58,14 @@ static inline int64_t coh_attention_part_begin(const coh_attention_cut *cut, int
 typedef struct coh_attention_pieces {
     /* a block of queries of one head: index = head * blocks + block */
     void (*forward)(const coh_attention *attention, int64_t index);
-    /* a part of one head: index = head * parts + part; writes dk and dv, and dq if it is alone */
+    /* a part of one head: index = head * parts + part; writes dk and dv if the head shares them
+     * with no other, and dq if the part is alone */
     void (*backward)(const coh_attention *attention, int64_t index);
     /* dq from its parts: index as in forward */
     void (*fold)(const coh_attention *attention, int64_t index);
+    /* dk and dv of a block of keys from the heads that share them: index = head of keys *
+     * key_blocks + block */
+    void (*fold_group)(const coh_attention *attention, int64_t index);
 } coh_attention_pieces;
 
 extern const coh_attention_pieces coh_attention_plain;

@@ -13,10 +13,10 @@
 #define KEY_ROWS   256
 #define HEAD_STRIP 128
 
-/* One head of one sequence: rows of stride C in keys and values. */
+/* One head of one sequence: rows of that stride in keys and values. */
 typedef struct decode_head {
     coh_dtype dtype;
-    int64_t C, D, last; /* attends over rows 0..last */
+    int64_t stride, D, last; /* attends over rows 0..last */
     const void *q, *keys, *values;
     void *y;
 } decode_head;
@@ -31,12 +31,12 @@ static void attend_strip(const decode_head *one, int64_t d, int64_t width)
         for (int64_t k = 0; k < count; k++)
             scores[k] =
                 scale * row->dot(one->q,
-                                 coh_element_const(one->dtype, one->keys, (k0 + k) * one->C),
+                                 coh_element_const(one->dtype, one->keys, (k0 + k) * one->stride),
                                  one->D);
         row->scale(total, row->softmax_exp(scores, count, &max, &sum), width);
         for (int64_t k = 0; k < count; k++)
             row->add_scaled(total,
-                            coh_element_const(one->dtype, one->values, (k0 + k) * one->C + d),
+                            coh_element_const(one->dtype, one->values, (k0 + k) * one->stride + d),
                             scores[k], width);
     }
     row->scale(total, 1.0f / sum, width);
@@ -47,23 +47,31 @@ static void decode_piece(void *argument, int64_t index)
 {
     const coh_attention_decode *a = argument;
     const coh_dtype dtype = a->dtype;
-    const int64_t b = index / a->H, offset = index % a->H * a->D, D = a->D, C = a->H * D;
-    const int64_t cached = b * a->positions * C + offset;
-    const size_t head_bytes = (size_t)D * coh_dtype_bytes(dtype);
-    decode_head one = { .dtype = dtype, .C = C, .D = D, .last = a->position };
-    one.q = coh_element_const(dtype, a->qkv, b * 3 * C + offset);
+    const int64_t b = index / a->H, h = index % a->H, D = a->D, stride = a->G * D;
+    const int64_t cached = b * a->positions * stride + h / (a->H / a->G) * D;
+    decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = a->position };
+    one.q = coh_element_const(dtype, a->q, b * a->q_stride + h * D);
     one.keys = coh_element(dtype, a->keys, cached);
     one.values = coh_element(dtype, a->values, cached);
-    one.y = coh_element(dtype, a->y, b * C + offset);
-    memcpy(coh_element(dtype, a->keys, cached + a->position * C),
-           coh_element_const(dtype, one.q, C), head_bytes);
-    memcpy(coh_element(dtype, a->values, cached + a->position * C),
-           coh_element_const(dtype, one.q, 2 * C), head_bytes);
+    one.y = coh_element(dtype, a->y, index * D);
     for (int64_t d = 0; d < D; d += HEAD_STRIP)
         attend_strip(&one, d, smaller(HEAD_STRIP, D - d));
 }
 
+/* Before the heads, some of which share keys and values. */
+static void keep_row(const coh_attention_decode *a, void *states, const void *from, int64_t b)
+{
+    const int64_t stride = a->G * a->D;
+    memcpy(coh_element(a->dtype, states, (b * a->positions + a->position) * stride),
+           coh_element_const(a->dtype, from, b * a->kv_stride),
+           (size_t)stride * coh_dtype_bytes(a->dtype));
+}
+
 void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode)
 {
+    for (int64_t b = 0; b < decode->B; b++) {
+        keep_row(decode, decode->keys, decode->k, b);
+        keep_row(decode, decode->values, decode->v, b);
+    }
     coh_parallel(queue, decode->B * decode->H, decode_piece, (void *)decode);
 }

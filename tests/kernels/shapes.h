@@ -26,7 +26,7 @@ typedef struct shape_case {
     const char *why;
     const coh_op_kind *kind;
     const void *attributes;
-    coh_shape inputs[2];
+    coh_shape inputs[3];
     int32_t ids; /* bound of the i32 input */
 } shape_case;
 
@@ -222,6 +222,31 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_attention_attributes, 1),
       { F32(1, 331, 3 * 17) },
       0 },
+    { "attention_grouped: all ones",
+      &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 1, 1),
+      { F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1) },
+      0 },
+    { "attention_grouped: two heads of keys for six, primes",
+      &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 6, 2),
+      { F32(2, 67, 6 * 5), F32(2, 67, 2 * 5), F32(2, 67, 2 * 5) },
+      0 },
+    { "attention_grouped: one for all, several parts and blocks, odd rest",
+      &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 3, 1),
+      { F32(1, 277, 3 * 17), F32(1, 277, 17), F32(1, 277, 17) },
+      0 },
+    { "attention_grouped: as many of both",
+      &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 3, 3),
+      { F32(2, 67, 3 * 5), F32(2, 67, 3 * 5), F32(2, 67, 3 * 5) },
+      0 },
+    { "attention_grouped: one part a head",
+      &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 8, 2),
+      { F32(5, 19, 8 * 16), F32(5, 19, 2 * 16), F32(5, 19, 2 * 16) },
+      0 },
     { "classifier: all ones",
       &coh_kind_classifier,
       ATTRIBUTES(coh_classifier_attributes, 1, 1.0f),
@@ -263,7 +288,7 @@ static inline void shape_case_create(coh_case *one, int index, uint64_t seed)
     static coh_embedding_padded_attributes in_bf16[SHAPE_COUNT];
     const shape_case *from = shape_case_at(index);
     const void *attributes = from->attributes;
-    coh_shape inputs[2] = { from->inputs[0], from->inputs[1] };
+    coh_shape inputs[3] = { from->inputs[0], from->inputs[1], from->inputs[2] };
     for (int i = 0; i < from->kind->input_count && index >= SHAPE_COUNT; i++)
         if (inputs[i].dtype == COH_DTYPE_F32)
             inputs[i].dtype = COH_DTYPE_BF16;

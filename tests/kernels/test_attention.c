@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "base/rng.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/rows.h"
 
 #define EPS      0x1p-24
 #define BF16_EPS 0x1p-8
@@ -25,6 +26,7 @@ static const char *const isa_names[] = { "plain", "avx2", "avx512", "avx512bf16"
 typedef struct shape {
     const char *why;
     int64_t B, T, H, D;
+    int64_t G; /* heads of keys and values; 0: H */
 } shape;
 
 static const shape shapes[] = {
@@ -48,6 +50,11 @@ static const shape shapes[] = {
     { "shorter blocks", 1, 90, 2, 200 },
     { "the widest heads", 1, 70, 1, 512 },
     { "one part a head", 33, 5, 1, 9 },
+    { "two heads share keys, odd width", 2, 37, 2, 5, 1 },
+    { "three heads each, a block and a query, parts", 1, 129, 6, 20, 2 },
+    { "one part a head and its dq on the stack, shared keys", 5, 33, 8, 16, 2 },
+    { "one part a head of several blocks, shared keys", 2, 259, 16, 33, 4 },
+    { "the widest heads share", 1, 40, 2, 512, 1 },
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -78,11 +85,13 @@ static void *random_tensor(coh_dtype dtype, int64_t count, uint64_t stream)
     return whole;
 }
 
+/* q, k and v stand side by side in rows of `wide` elements, so do their gradients. */
 typedef struct problem {
     coh_attention a;
+    void *qkv, *dqkv;
     void *before; /* what dqkv holds when backward adds */
-    int64_t count, out_count, scratch_count;
-    double *y, *y_bound, *dqkv, *dqkv_bound; /* bounds without storing */
+    int64_t wide, count, out_count, scratch_count;
+    double *y, *y_bound, *d, *d_bound; /* d: of dqkv; bounds without storing */
 } problem;
 
 static double *doubles(int64_t count)
@@ -92,46 +101,65 @@ static double *doubles(int64_t count)
     return values;
 }
 
+/* Where q (0), k (1) or v (2) begins in a row. */
+static int64_t part_begin(const problem *p, int part)
+{
+    return part == 0 ? 0 : (p->a.H + (part - 1) * p->a.G) * p->a.D;
+}
+
+static void place_parts(problem *p)
+{
+    p->a.q_stride = p->a.kv_stride = p->wide;
+    p->a.q = p->qkv;
+    p->a.k = coh_element(p->a.dtype, p->qkv, part_begin(p, 1));
+    p->a.v = coh_element(p->a.dtype, p->qkv, part_begin(p, 2));
+    p->a.dq = p->dqkv;
+    p->a.dk = coh_element(p->a.dtype, p->dqkv, part_begin(p, 1));
+    p->a.dv = coh_element(p->a.dtype, p->dqkv, part_begin(p, 2));
+}
+
 static void problem_create(problem *p, const shape *s, coh_dtype dtype)
 {
-    *p = (problem){ .count = s->B * s->T * 3 * s->H * s->D };
-    p->out_count = p->count / 3;
-    p->scratch_count = coh_kernel_attention_scratch(s->B, s->T, s->H, s->D);
-    p->a = (coh_attention){ s->B, s->T, s->H, s->D, .dtype = dtype };
-    p->a.qkv = random_tensor(dtype, p->count, 1);
+    const int64_t G = s->G > 0 ? s->G : s->H;
+    *p = (problem){ .wide = (s->H + 2 * G) * s->D, .out_count = s->B * s->T * s->H * s->D };
+    p->count = s->B * s->T * p->wide;
+    p->scratch_count = coh_kernel_attention_scratch(s->B, s->T, s->H, G, s->D);
+    p->a = (coh_attention){ s->B, s->T, s->H, G, s->D, .dtype = dtype };
+    p->qkv = random_tensor(dtype, p->count, 1);
     p->a.dy = random_tensor(dtype, p->out_count, 2);
     p->before = random_tensor(dtype, p->count, 3);
     p->a.y = calloc((size_t)p->out_count, sizeof(float));
-    p->a.dqkv = calloc((size_t)p->count, sizeof(float));
+    p->dqkv = calloc((size_t)p->count, sizeof(float));
     p->a.lse = calloc((size_t)(s->B * s->H * s->T), sizeof(float));
     p->a.scratch = calloc((size_t)p->scratch_count, sizeof(float));
-    assert_true(p->a.y && p->a.dqkv && p->a.lse && p->a.scratch);
+    assert_true(p->a.y && p->dqkv && p->a.lse && p->a.scratch);
+    place_parts(p);
     p->y = doubles(p->out_count);
     p->y_bound = doubles(p->out_count);
-    p->dqkv = doubles(p->count);
-    p->dqkv_bound = doubles(p->count);
+    p->d = doubles(p->count);
+    p->d_bound = doubles(p->count);
 }
 
 static void problem_destroy(problem *p)
 {
-    free((void *)p->a.qkv);
+    free(p->qkv);
     free((void *)p->a.dy);
     free(p->before);
     free(p->a.y);
-    free(p->a.dqkv);
+    free(p->dqkv);
     free(p->a.lse);
     free(p->a.scratch);
     free(p->y);
     free(p->y_bound);
-    free(p->dqkv);
-    free(p->dqkv_bound);
+    free(p->d);
+    free(p->d_bound);
 }
 
 /* ---- the naive loop ---- */
 
-/* One query of one head; element d of key j's q, k or v is at row + j * 3C + part * C + d. */
+/* One query of one head; element d of token j's q, k or v is at place[part] + j * wide + d. */
 typedef struct query {
-    int64_t row, out, i;        /* of the head's first token; of y's row */
+    int64_t place[3], out, i;   /* out: of y's row */
     double *p, *dp, *dp_size;   /* by key */
     double p_error, scale;      /* relative error of a weight as an operand */
     double weight_eps, out_eps; /* of operands; of what is stored */
@@ -139,8 +167,7 @@ typedef struct query {
 
 static double qkv_at(const problem *p, const query *one, int64_t token, int part, int64_t d)
 {
-    const int64_t C = p->a.H * p->a.D;
-    return stored(p->a.dtype, p->a.qkv, one->row + token * 3 * C + part * C + d);
+    return stored(p->a.dtype, p->qkv, one->place[part] + token * p->wide + d);
 }
 
 static void weigh(const problem *p, query *one)
@@ -185,7 +212,7 @@ static void expect_y(problem *p, const query *one)
 
 static void expect_gradients(problem *p, const query *one)
 {
-    const int64_t D = p->a.D, C = p->a.H * D, T = p->a.T;
+    const int64_t D = p->a.D, sum_terms = p->a.T * (p->a.H / p->a.G);
     double mean = 0.0, mean_error = 0.0, mean_size = 0.0;
     for (int64_t d = 0; d < D; d++) {
         const double dy = stored(p->a.dtype, p->a.dy, one->out + d);
@@ -202,36 +229,39 @@ static void expect_gradients(problem *p, const query *one)
             dp_size += fabs(term);
         }
         const double weight = one->p[j], ds = one->scale * weight * (dp - mean);
-        const double sums = EPS * (double)(T + 16);
+        const double sums = EPS * (double)(sum_terms + 16);
         const double ds_error =
             one->scale * weight *
                 (EPS * (double)(D + 8) * dp_size + mean_error +
                  (2.0 * one->p_error + 8.0 * EPS) * (fabs(dp - mean) + mean_error)) +
             sums * fabs(ds);
-        const int64_t q = one->row + one->i * 3 * C, k = one->row + j * 3 * C + C;
+        const int64_t q = one->place[0] + one->i * p->wide;
+        const int64_t k = one->place[1] + j * p->wide, v = one->place[2] + j * p->wide;
         for (int64_t d = 0; d < D; d++) {
             const double dy = stored(p->a.dtype, p->a.dy, one->out + d);
-            p->dqkv[q + d] += ds * qkv_at(p, one, j, 1, d);
-            p->dqkv_bound[q + d] += ds_error * fabs(qkv_at(p, one, j, 1, d));
-            p->dqkv[k + d] += ds * qkv_at(p, one, one->i, 0, d);
-            p->dqkv_bound[k + d] += ds_error * fabs(qkv_at(p, one, one->i, 0, d));
-            p->dqkv[k + C + d] += weight * dy;
-            p->dqkv_bound[k + C + d] += (2.0 * one->p_error + sums) * weight * fabs(dy);
+            p->d[q + d] += ds * qkv_at(p, one, j, 1, d);
+            p->d_bound[q + d] += ds_error * fabs(qkv_at(p, one, j, 1, d));
+            p->d[k + d] += ds * qkv_at(p, one, one->i, 0, d);
+            p->d_bound[k + d] += ds_error * fabs(qkv_at(p, one, one->i, 0, d));
+            p->d[v + d] += weight * dy;
+            p->d_bound[v + d] += (2.0 * one->p_error + sums) * weight * fabs(dy);
         }
     }
 }
 
 static void expect(problem *p, int pairs)
 {
-    const int64_t D = p->a.D, C = p->a.H * D, T = p->a.T;
+    const int64_t D = p->a.D, H = p->a.H, T = p->a.T;
     double *weights = doubles(T);
-    memset(p->dqkv, 0, (size_t)p->count * sizeof(double));
-    memset(p->dqkv_bound, 0, (size_t)p->count * sizeof(double));
-    for (int64_t head = 0; head < p->a.B * p->a.H; head++)
+    memset(p->d, 0, (size_t)p->count * sizeof(double));
+    memset(p->d_bound, 0, (size_t)p->count * sizeof(double));
+    for (int64_t head = 0; head < p->a.B * H; head++)
         for (int64_t i = 0; i < T; i++) {
-            const int64_t b = head / p->a.H, h = head % p->a.H;
-            query one = { .row = b * T * 3 * C + h * D,
-                          .out = (b * T + i) * C + h * D,
+            const int64_t b = head / H, h = head % H, row = b * T * p->wide;
+            const int64_t shared = row + h / (H / p->a.G) * D;
+            query one = { .place = { row + h * D, shared + part_begin(p, 1),
+                                     shared + part_begin(p, 2) },
+                          .out = ((b * T + i) * H + h) * D,
                           .i = i,
                           .p = weights,
                           .scale = 1.0 / sqrt((double)D),
@@ -256,10 +286,11 @@ static void check(const problem *p, const char *isa, const char *what, const dou
                             out_eps * fabs(start + value[i]);
         const double error = fabs(stored(p->a.dtype, got, i) - (start + value[i]));
         if (!(error <= most))
-            fail_msg("%s, %s, T %d, D %d: %s[%d] is %.9g, should be %.9g: off by %.3g, bound %.3g",
-                     isa, p->a.dtype == COH_DTYPE_BF16 ? "bf16" : "f32", (int)p->a.T, (int)p->a.D,
-                     what, (int)i, (double)stored(p->a.dtype, got, i), start + value[i], error,
-                     most);
+            fail_msg("%s, %s, T %d, H %d, G %d, D %d: %s[%d] is %.9g, should be %.9g: off by %.3g, "
+                     "bound %.3g",
+                     isa, p->a.dtype == COH_DTYPE_BF16 ? "bf16" : "f32", (int)p->a.T, (int)p->a.H,
+                     (int)p->a.G, (int)p->a.D, what, (int)i, (double)stored(p->a.dtype, got, i),
+                     start + value[i], error, most);
     }
 }
 
@@ -272,6 +303,8 @@ static void run(const coh_attention_pieces *pieces, const coh_attention *a)
         pieces->backward(a, i);
     for (int64_t i = 0; cut.parts > 1 && i < a->B * a->H * cut.blocks; i++)
         pieces->fold(a, i);
+    for (int64_t i = 0; a->H > a->G && i < a->B * a->G * cut.key_blocks; i++)
+        pieces->fold_group(a, i);
 }
 
 static size_t tensor_bytes(const problem *p, int64_t count)
@@ -287,16 +320,16 @@ static void check_isa(problem *p, const char *isa)
         return;
     expect(p, strcmp(isa, "avx512bf16") == 0);
     for (int adds = 0; adds < 2; adds++) {
-        p->a.adds = adds;
+        p->a.dq_adds = p->a.dk_adds = p->a.dv_adds = adds;
         memset(p->a.y, 0xff, tensor_bytes(p, p->out_count));
         memset(p->a.scratch, 0xff, (size_t)p->scratch_count * sizeof(float));
         if (adds)
-            memcpy(p->a.dqkv, p->before, tensor_bytes(p, p->count));
+            memcpy(p->dqkv, p->before, tensor_bytes(p, p->count));
         else
-            memset(p->a.dqkv, 0xff, tensor_bytes(p, p->count));
+            memset(p->dqkv, 0xff, tensor_bytes(p, p->count));
         run(pieces, &p->a);
         check(p, isa, "y", p->y, p->y_bound, p->a.y, p->out_count, NULL);
-        check(p, isa, "dqkv", p->dqkv, p->dqkv_bound, p->a.dqkv, p->count, adds ? p->before : NULL);
+        check(p, isa, "dqkv", p->d, p->d_bound, p->dqkv, p->count, adds ? p->before : NULL);
     }
 }
 
@@ -339,10 +372,10 @@ static void avx2_and_avx512_agree_in_f32(void **state)
         assert_true(y && dqkv);
         run(narrow, &p.a);
         memcpy(y, p.a.y, out_bytes);
-        memcpy(dqkv, p.a.dqkv, bytes);
+        memcpy(dqkv, p.dqkv, bytes);
         run(wide, &p.a);
         assert_memory_equal(y, p.a.y, out_bytes);
-        assert_memory_equal(dqkv, p.a.dqkv, bytes);
+        assert_memory_equal(dqkv, p.dqkv, bytes);
         free(y);
         free(dqkv);
         problem_destroy(&p);
@@ -353,9 +386,11 @@ static void avx2_and_avx512_agree_in_f32(void **state)
 static void the_number_of_threads_changes_no_bit(void **state)
 {
     (void)state;
-    static const shape cut[] = { { "parts", 1, 601, 1, 24 }, { "heads", 4, 150, 9, 20 } };
+    static const shape cut[] = { { "parts", 1, 601, 1, 24 },
+                                 { "heads", 4, 150, 9, 20 },
+                                 { "shared keys", 2, 301, 6, 20, 2 } };
     for (int dtype = 0; dtype < 2; dtype++)
-        for (int s = 0; s < 2; s++) {
+        for (int s = 0; s < 3; s++) {
             problem p;
             problem_create(&p, &cut[s], dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
             const size_t out_bytes = tensor_bytes(&p, p.out_count);
@@ -371,14 +406,44 @@ static void the_number_of_threads_changes_no_bit(void **state)
                 coh_pool_destroy(pool);
                 if (threads == 0) {
                     memcpy(y, p.a.y, out_bytes);
-                    memcpy(dqkv, p.a.dqkv, bytes);
+                    memcpy(dqkv, p.dqkv, bytes);
                 }
                 assert_memory_equal(y, p.a.y, out_bytes);
-                assert_memory_equal(dqkv, p.a.dqkv, bytes);
+                assert_memory_equal(dqkv, p.dqkv, bytes);
             }
             free(y);
             free(dqkv);
             problem_destroy(&p);
+        }
+}
+
+/* Each of dq, dk and dv may be left out, and what is left has the same bits. */
+static void what_is_not_wanted_is_not_written(void **state)
+{
+    (void)state;
+    static const shape cut[] = { { "", 1, 301, 2, 20 }, { "", 1, 301, 6, 20, 2 } };
+    for (int s = 0; s < 2; s++)
+        for (int left_out = 1; left_out < 8; left_out++) {
+            problem whole, less;
+            problem_create(&whole, &cut[s], COH_DTYPE_F32);
+            problem_create(&less, &cut[s], COH_DTYPE_F32);
+            coh_kernel_attention(NULL, &whole.a);
+            coh_kernel_attention_backward(NULL, &whole.a);
+            void **parts[] = { &less.a.dq, &less.a.dk, &less.a.dv };
+            for (int part = 0; part < 3; part++)
+                if ((left_out >> part & 1) != 0)
+                    *parts[part] = NULL;
+            coh_kernel_attention(NULL, &less.a);
+            coh_kernel_attention_backward(NULL, &less.a);
+            for (int64_t i = 0; i < whole.count; i++) {
+                const int64_t at = i % whole.wide;
+                const int part = (at >= part_begin(&whole, 1)) + (at >= part_begin(&whole, 2));
+                const float expected =
+                    (left_out >> part & 1) != 0 ? 0.0f : ((const float *)whole.dqkv)[i];
+                assert_true(((const float *)less.dqkv)[i] == expected);
+            }
+            problem_destroy(&whole);
+            problem_destroy(&less);
         }
 }
 
@@ -395,7 +460,7 @@ static void later_tokens_change_no_bit_of_earlier_ones(void **state)
             problem_create(&other, &two_blocks, dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
             const coh_attention_pieces *pieces = coh_attention_pieces_of(isa_names[isa], p.a.dtype);
             const size_t kept = tensor_bytes(&p, later * p.count / p.a.T);
-            memcpy((char *)other.a.qkv + kept, (const char *)other.before + kept,
+            memcpy((char *)other.qkv + kept, (const char *)other.before + kept,
                    tensor_bytes(&p, p.count) - kept);
             if (pieces != NULL) {
                 run(pieces, &p.a);
@@ -412,12 +477,12 @@ static void later_tokens_change_no_bit_of_earlier_ones(void **state)
  * it reaches every weight that it belongs to, and no other query's. */
 static void check_nan(problem *p, const coh_attention_pieces *pieces, int64_t token, int part)
 {
-    const int64_t D = p->a.D, C = p->a.H * D;
+    const int64_t D = p->a.D, C = p->a.H * D; /* as many heads of keys */
     float *lse = malloc((size_t)(p->a.H * p->a.T) * sizeof(float));
     assert_non_null(lse);
     run(pieces, &p->a);
     memcpy(lse, p->a.lse, (size_t)(p->a.H * p->a.T) * sizeof(float));
-    memset((char *)p->a.qkv + tensor_bytes(p, token * 3 * C + part * C + D / 2), 0xff,
+    memset((char *)p->qkv + tensor_bytes(p, token * 3 * C + part * C + D / 2), 0xff,
            tensor_bytes(p, 1));
     run(pieces, &p->a);
     for (int64_t i = 0; i < p->a.T; i++) {
@@ -427,7 +492,7 @@ static void check_nan(problem *p, const coh_attention_pieces *pieces, int64_t to
         assert_int_equal(isnan(p->a.lse[i]), breaks);
         assert_memory_equal(&p->a.lse[p->a.T + i], &lse[p->a.T + i], sizeof(float));
         if (breaks)
-            assert_true(isnan(stored(p->a.dtype, p->a.dqkv, i * 3 * C)));
+            assert_true(isnan(stored(p->a.dtype, p->dqkv, i * 3 * C)));
     }
     free(lse);
 }
@@ -465,6 +530,7 @@ int main(void)
         cmocka_unit_test(bf16_is_the_naive_loop_on_every_instruction_set),
         cmocka_unit_test(avx2_and_avx512_agree_in_f32),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(what_is_not_wanted_is_not_written),
         cmocka_unit_test(later_tokens_change_no_bit_of_earlier_ones),
         cmocka_unit_test(a_nan_stays_one),
         cmocka_unit_test(an_instruction_set_that_is_not_there_has_no_table),

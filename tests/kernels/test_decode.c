@@ -69,6 +69,47 @@ static void take_row(coh_case *step, const coh_case *whole, int input, int64_t t
                (const char *)whole->call.input[input].data + (size_t)(b * T + t) * bytes, bytes);
 }
 
+static void decode_grouped(coh_dtype dtype)
+{
+    enum { B = 2, T = 277, H = 6, G = 2, D = 5, C = H * D, WIDE = G * D };
+    const coh_attention_grouped_attributes whole_attributes = { H, G };
+    const coh_attention_grouped_decode_attributes step_attributes = { H, G, T + 4 };
+    coh_shape whole_shapes[] = { F32(B, T, C), F32(B, T, WIDE), F32(B, T, WIDE) };
+    coh_shape step_shapes[] = { F32(B, 1, C), F32(B, 1, WIDE), F32(B, 1, WIDE), I32(1) };
+    for (int i = 0; i < 3; i++)
+        whole_shapes[i].dtype = step_shapes[i].dtype = dtype;
+    coh_case whole, step;
+    coh_reference r;
+    coh_case_create(&whole, &coh_kind_attention_grouped, &whole_attributes, whole_shapes, 11);
+    coh_case_create(&step, &coh_kind_attention_grouped_decode, &step_attributes, step_shapes, 12);
+    coh_reference_create(&r, &whole);
+    coh_reference_forward(&r);
+    for (int32_t t = 0; t < T; t++) {
+        *(int32_t *)step.call.input[3].data = t;
+        for (int i = 0; i < 3; i++)
+            take_row(&step, &whole, i, t);
+        assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
+        double *got = coh_doubles_of(&step.call.output[0]);
+        for (int i = 0; i < B * C; i++) {
+            const int64_t at = (i / C * T + t) * C + i % C;
+            /* one key at a time instead of a product: as many roundings again */
+            if (!(fabs(got[i] - r.output.value[at]) <= 2.0 * r.output.bound[at]))
+                fail_msg("token %d: %g, should be %g", t, got[i], r.output.value[at]);
+        }
+        free(got);
+    }
+    coh_reference_destroy(&r);
+    coh_case_destroy(&step);
+    coh_case_destroy(&whole);
+}
+
+static void decoding_token_by_token_is_grouped_attention(void **state)
+{
+    (void)state;
+    decode_grouped(COH_DTYPE_F32);
+    decode_grouped(COH_DTYPE_BF16);
+}
+
 static void a_token_is_turned_as_in_its_sequence(void **state)
 {
     (void)state;
@@ -134,17 +175,24 @@ static void a_position_outside_the_table_is_refused(void **state)
     (void)state;
     const coh_position_attributes attributes = { 5, 1.0f };
     const coh_attention_decode_attributes decode = { 1, 5 };
+    const coh_attention_grouped_decode_attributes grouped = { 3, 1, 5 };
     const coh_shape shapes[] = { F32(1, 1, 3), I32(1) };
+    const coh_shape grouped_shapes[] = { F32(1, 1, 3), F32(1, 1, 1), F32(1, 1, 1), I32(1) };
     static const int32_t bad[] = { -1, 5, INT32_MAX, INT32_MIN };
-    coh_case at, step;
+    coh_case at, step, grouped_step;
+    coh_case_create(&grouped_step, &coh_kind_attention_grouped_decode, &grouped, grouped_shapes,
+                    14);
     coh_case_create(&at, &coh_kind_position_at, &attributes, shapes, 14);
     coh_case_create(&step, &coh_kind_attention_decode, &decode, shapes, 14);
     for (int i = 0; i < 4; i++) {
         *(int32_t *)at.call.input[1].data = *(int32_t *)step.call.input[1].data = bad[i];
         assert_int_equal(coh_case_forward(&at, NULL), COH_ERR_CORRUPT);
         assert_int_equal(coh_case_forward(&step, NULL), COH_ERR_CORRUPT);
+        *(int32_t *)grouped_step.call.input[3].data = bad[i];
+        assert_int_equal(coh_case_forward(&grouped_step, NULL), COH_ERR_CORRUPT);
         assert_non_null(strstr(coh_last_error(), "outside 0..4"));
     }
+    coh_case_destroy(&grouped_step);
     coh_case_destroy(&at);
     coh_case_destroy(&step);
 }
@@ -205,6 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoding_token_by_token_is_causal_attention),
+        cmocka_unit_test(decoding_token_by_token_is_grouped_attention),
         cmocka_unit_test(a_token_is_turned_as_in_its_sequence),
         cmocka_unit_test(a_token_before_the_first_is_not_turned),
         cmocka_unit_test(a_position_is_added_by_its_number),

@@ -36,15 +36,22 @@ static void must_agree(int index, const char *what, const coh_array *expected, c
         fail_msg("%s, %s", shape_case_at(index)->why, index < SHAPE_COUNT ? "f32" : "bf16");
 }
 
-static void check_gradients(int index, coh_case *one, const coh_reference *r,
-                            double *const before[4])
+/* Gradients of inputs, then of parameters. */
+enum { INPUTS = COH_REFERENCE_INPUTS, GRADIENTS = INPUTS + 2 };
+
+static coh_view *gradient_at(coh_case *one, int i)
 {
-    static const char *const names[] = { "dinput 0", "dinput 1", "dparameter 0", "dparameter 1" };
-    for (int i = 0; i < 2; i++) {
-        must_agree(index, names[i], &r->input_grad[i], &one->call.input_grad[i],
-                   before ? before[i] : NULL);
-        must_agree(index, names[2 + i], &r->parameter_grad[i], &one->call.parameter_grad[i],
-                   before ? before[2 + i] : NULL);
+    return i < INPUTS ? &one->call.input_grad[i] : &one->call.parameter_grad[i - INPUTS];
+}
+
+static void check_gradients(int index, coh_case *one, const coh_reference *r,
+                            double *const before[GRADIENTS])
+{
+    static const char *const names[GRADIENTS] = { "dinput 0", "dinput 1", "dinput 2",
+                                                  "dparameter 0", "dparameter 1" };
+    for (int i = 0; i < GRADIENTS; i++) {
+        const coh_array *expected = i < INPUTS ? &r->input_grad[i] : &r->parameter_grad[i - INPUTS];
+        must_agree(index, names[i], expected, gradient_at(one, i), before ? before[i] : NULL);
     }
 }
 
@@ -82,14 +89,12 @@ static void every_gradient_can_be_added_to(void **state)
         assert_int_equal(coh_case_backward(&one, pool), COH_OK);
         one.call.input_grad_adds = kind->can_add_grad.inputs;
         one.call.parameter_grad_adds = kind->can_add_grad.parameters;
-        double *before[4];
-        for (int i = 0; i < 2; i++) {
-            before[i] = coh_doubles_of(&one.call.input_grad[i]);
-            before[2 + i] = coh_doubles_of(&one.call.parameter_grad[i]);
-        }
+        double *before[GRADIENTS];
+        for (int i = 0; i < GRADIENTS; i++)
+            before[i] = coh_doubles_of(gradient_at(&one, i));
         assert_int_equal(coh_case_backward(&one, pool), COH_OK);
         check_gradients(index, &one, &r, before);
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < GRADIENTS; i++)
             free(before[i]);
         coh_reference_destroy(&r);
         coh_case_destroy(&one);
@@ -193,6 +198,48 @@ static void a_cache_changes_no_bit(void **state)
     assert_true(cached_cases >= 8);
 }
 
+/* `width` channels, from `begin` on, of rows of `wide`. */
+static void take_part(void *to, const void *from, int64_t rows, int64_t wide, int64_t begin,
+                      int64_t width, size_t element_bytes)
+{
+    for (int64_t n = 0; n < rows; n++)
+        memcpy((char *)to + (size_t)(n * width) * element_bytes,
+               (const char *)from + (size_t)(n * wide + begin) * element_bytes,
+               (size_t)width * element_bytes);
+}
+
+static void three_tensors_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    enum { B = 2, T = 167, H = 3, D = 20, C = H * D, ROWS = B * T };
+    const coh_attention_attributes heads = { H };
+    const coh_attention_grouped_attributes grouped = { H, H };
+    for (int dtype = 0; dtype < 2; dtype++) {
+        coh_shape one_shape[] = { F32(B, T, 3 * C) };
+        coh_shape shapes[] = { F32(B, T, C), F32(B, T, C), F32(B, T, C) };
+        one_shape[0].dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        shapes[0].dtype = shapes[1].dtype = shapes[2].dtype = one_shape[0].dtype;
+        const size_t element_bytes = coh_dtype_bytes(shapes[0].dtype);
+        static float part[ROWS * C];
+        coh_case one, three;
+        coh_case_create(&one, &coh_kind_attention, &heads, one_shape, 31);
+        coh_case_create(&three, &coh_kind_attention_grouped, &grouped, shapes, 31);
+        for (int i = 0; i < 3; i++)
+            take_part(three.call.input[i].data, one.call.input[0].data, ROWS, 3 * C, i * C, C,
+                      element_bytes);
+        whole_hash(&one, pool);
+        whole_hash(&three, pool);
+        assert_memory_equal(one.call.output[0].data, three.call.output[0].data,
+                            ROWS * C * element_bytes);
+        for (int i = 0; i < 3; i++) {
+            take_part(part, one.call.input_grad[0].data, ROWS, 3 * C, i * C, C, element_bytes);
+            assert_memory_equal(part, three.call.input_grad[i].data, ROWS * C * element_bytes);
+        }
+        coh_case_destroy(&one);
+        coh_case_destroy(&three);
+    }
+}
+
 /* ---- what the tables declare ---- */
 
 static void declared_pairs_may_share_their_bytes(void **state)
@@ -211,8 +258,8 @@ static void declared_pairs_may_share_their_bytes(void **state)
             call.input_grad[pair.to].data = call.output_grad[pair.from].data;
         }
         assert_int_equal(kind->backward(&call), COH_OK);
-        one.call.input_grad[0].data = call.input_grad[0].data;
-        one.call.input_grad[1].data = call.input_grad[1].data;
+        for (int i = 0; i < INPUTS; i++)
+            one.call.input_grad[i].data = call.input_grad[i].data;
         assert_int_equal(hash_results(&one), apart);
         for (int p = 0; p < kind->in_place_count[COH_PHASE_FORWARD]; p++, pairs++) {
             const coh_in_place pair = kind->forward_in_place[p];
@@ -234,11 +281,10 @@ static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void *
         coh_case one;
         shape_case_create(&one, index, 10);
         whole_hash(&one, pool);
-        for (int port = 0; port < 4; port++) {
-            const uint32_t may = port < 2 ? kind->can_skip_grad.inputs >> port
-                                          : kind->can_skip_grad.parameters >> (port - 2);
-            coh_view *skipped =
-                port < 2 ? &one.call.input_grad[port] : &one.call.parameter_grad[port - 2];
+        for (int port = 0; port < GRADIENTS; port++) {
+            const uint32_t may = port < INPUTS ? kind->can_skip_grad.inputs >> port
+                                               : kind->can_skip_grad.parameters >> (port - INPUTS);
+            coh_view *skipped = gradient_at(&one, port);
             void *data = skipped->data;
             if ((may & 1u) == 0 || data == NULL)
                 continue;
@@ -279,6 +325,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(ranges_of_rows_change_no_bit),
         cmocka_unit_test(a_cache_changes_no_bit),
+        cmocka_unit_test(three_tensors_have_the_bits_of_one),
         cmocka_unit_test(declared_pairs_may_share_their_bytes),
         cmocka_unit_test(a_gradient_that_may_be_left_out_leaves_the_others_as_they_are),
         cmocka_unit_test(the_classifier_never_takes_logits_of_all_tokens_and_words),

@@ -58,10 +58,10 @@ static void check(const coh_op_kind *kind, const void *attributes, const coh_sha
     coh_reference r;
     coh_reference_create(&r, &one);
     coh_reference_backward(&r);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < COH_REFERENCE_INPUTS; i++)
         check_gradient(&r, r.input[i], &r.input_grad[i]);
+    for (int i = 0; i < 2; i++)
         check_gradient(&r, r.parameter[i], &r.parameter_grad[i]);
-    }
     coh_reference_destroy(&r);
     coh_case_destroy(&one);
 }
@@ -110,6 +110,9 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_rope, &turns, (coh_shape[]){ F32(2, 5, 2 * 6) }, 0);
     const coh_attention_attributes heads = { .heads = 2 };
     check(&coh_kind_attention, &heads, (coh_shape[]){ F32(2, 7, 18) }, 0);
+    const coh_attention_grouped_attributes groups = { .heads = 4, .kv_heads = 2 };
+    check(&coh_kind_attention_grouped, &groups,
+          (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
     const coh_classifier_attributes classes = { .vocabulary = 13 };
     check(&coh_kind_classifier, &classes, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
 }

@@ -52,12 +52,14 @@ void coh_reference_create(coh_reference *out_reference, const coh_case *of)
 {
     coh_reference *r = out_reference;
     *r = (coh_reference){ .of = of };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < COH_REFERENCE_INPUTS; i++) {
         r->input[i] = coh_doubles_of(&of->call.input[i]);
-        r->parameter[i] = coh_doubles_of(&of->call.parameter[i]);
         if (of->call.input[i].shape.dtype == COH_DTYPE_I32)
             r->ids[i] = of->call.input[i].data;
         r->input_grad[i] = array_for(&of->call.input_grad[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        r->parameter[i] = coh_doubles_of(&of->call.parameter[i]);
         r->parameter_grad[i] = array_for(&of->call.parameter_grad[i]);
     }
     const coh_shape *first = &of->call.input[0].shape;
@@ -76,10 +78,12 @@ static void free_array(coh_array *array)
 
 void coh_reference_destroy(coh_reference *reference)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < COH_REFERENCE_INPUTS; i++) {
         free(reference->input[i]);
-        free(reference->parameter[i]);
         free_array(&reference->input_grad[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(reference->parameter[i]);
         free_array(&reference->parameter_grad[i]);
     }
     free_array(&reference->output);
@@ -106,6 +110,7 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_position, coh_reference_position },
         { &coh_kind_rope, coh_reference_rope },
         { &coh_kind_attention, coh_reference_attention },
+        { &coh_kind_attention_grouped, coh_reference_attention_grouped },
         { &coh_kind_classifier, coh_reference_classifier },
     };
     for (size_t i = 0; i < sizeof(references) / sizeof(references[0]); i++)
@@ -136,17 +141,17 @@ void coh_reference_forward(coh_reference *reference)
 
 void coh_reference_backward(coh_reference *reference)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < COH_REFERENCE_INPUTS; i++)
         if (reference->input_grad[i].count > 0)
             clear(&reference->input_grad[i]);
+    for (int i = 0; i < 2; i++)
         if (reference->parameter_grad[i].count > 0)
             clear(&reference->parameter_grad[i]);
-    }
     run(reference, 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < COH_REFERENCE_INPUTS; i++)
         round_stored(reference, &reference->input_grad[i]);
+    for (int i = 0; i < 2; i++)
         round_stored(reference, &reference->parameter_grad[i]);
-    }
 }
 
 int coh_reference_agrees(const char *name, const coh_array *expected, const coh_view *view,

@@ -17,15 +17,18 @@ typedef struct coh_array {
     int64_t count;
 } coh_array;
 
+enum { COH_REFERENCE_INPUTS = 3 };
+
 /* The same operator as a case: inputs and parameters as doubles. */
 typedef struct coh_reference {
     const coh_case *of;
-    double *input[2], *parameter[2];
-    const int32_t *ids[2];
+    double *input[COH_REFERENCE_INPUTS], *parameter[2];
+    const int32_t *ids[COH_REFERENCE_INPUTS];
     double *output_grad; /* NULL for a loss */
     /* by how much a stored value is rounded, relatively: 2^-8 in bf16; in f32 it is in the sums */
     double store;
-    coh_array output, input_grad[2], parameter_grad[2]; /* count 0: no such gradient */
+    /* count 0: no such gradient */
+    coh_array output, input_grad[COH_REFERENCE_INPUTS], parameter_grad[2];
 } coh_reference;
 
 /* From the case's data as it stands. */
@@ -57,6 +60,7 @@ void coh_reference_embedding(coh_reference *r, int backward);
 void coh_reference_position(coh_reference *r, int backward);
 void coh_reference_rope(coh_reference *r, int backward);
 void coh_reference_attention(coh_reference *r, int backward);
+void coh_reference_attention_grouped(coh_reference *r, int backward);
 void coh_reference_classifier(coh_reference *r, int backward);
 
 #define COH_EPS 0x1p-24

@@ -88,29 +88,82 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
     free(dp);
 }
 
+/* Where q, k and v of one problem stand: as parts of one tensor, or as three. Head h of q attends
+ * over head h / group of k and v. */
+typedef struct layout {
+    int64_t B, T, H, group, D;
+    int input[3]; /* q, k, v: of which input */
+    int64_t begin[3], stride[3];
+} layout;
+
+static void run_query(coh_reference *r, const layout *at, double *p, int64_t b, int64_t h,
+                      int64_t i, int backward)
+{
+    const int64_t T = at->T, D = at->D;
+    int64_t place[3]; /* of the head's row 0 */
+    for (int part = 0; part < 3; part++)
+        place[part] =
+            b * T * at->stride[part] + at->begin[part] + (part == 0 ? h : h / at->group) * D;
+    place[0] += i * at->stride[0];
+    query one = { .q = r->input[at->input[0]] + place[0],
+                  .k = r->input[at->input[1]] + place[1],
+                  .v = r->input[at->input[2]] + place[2],
+                  .seen = i + 1,
+                  .D = D,
+                  .stride = at->stride[1],
+                  .scale = 1.0 / sqrt((double)D),
+                  .p = p,
+                  .store = r->store };
+    const int64_t out = ((b * T + i) * at->H + h) * D;
+    attend(&one);
+    if (!backward) {
+        forward_query(&one, r->output.value + out, r->output.bound + out);
+        return;
+    }
+    const coh_array *grad[3];
+    for (int part = 0; part < 3; part++)
+        grad[part] = &r->input_grad[at->input[part]];
+    const gradients to = { grad[0]->value + place[0], grad[1]->value + place[1],
+                           grad[2]->value + place[2], grad[0]->bound + place[0],
+                           grad[1]->bound + place[1], grad[2]->bound + place[2] };
+    backward_query(&one, T * at->group, r->output_grad + out, &to);
+}
+
+static void run_all(coh_reference *r, const layout *at, int backward)
+{
+    double *p = calloc((size_t)at->T, sizeof(double));
+    for (int64_t b = 0; b < at->B; b++)
+        for (int64_t h = 0; h < at->H; h++)
+            for (int64_t i = 0; i < at->T; i++)
+                run_query(r, at, p, b, h, i, backward);
+    free(p);
+}
+
 void coh_reference_attention(coh_reference *r, int backward)
 {
     const coh_attention_attributes *a = r->of->attributes;
+    const int64_t *dim = r->of->call.input[0].shape.dim, C = dim[2] / 3;
+    const layout at = { .B = dim[0],
+                        .T = dim[1],
+                        .H = a->heads,
+                        .group = 1,
+                        .D = C / a->heads,
+                        .begin = { 0, C, 2 * C },
+                        .stride = { 3 * C, 3 * C, 3 * C } };
+    run_all(r, &at, backward);
+}
+
+void coh_reference_attention_grouped(coh_reference *r, int backward)
+{
+    const coh_attention_grouped_attributes *a = r->of->attributes;
     const int64_t *dim = r->of->call.input[0].shape.dim;
-    const int64_t B = dim[0], T = dim[1], H = a->heads, wide = dim[2], C = wide / 3, D = C / H;
-    double *p = calloc((size_t)T, sizeof(double));
-    for (int64_t b = 0; b < B; b++)
-        for (int64_t h = 0; h < H; h++)
-            for (int64_t i = 0; i < T; i++) {
-                const int64_t row0 = b * T * wide + h * D, out = (b * T + i) * C + h * D;
-                const double *qkv = r->input[0] + row0;
-                query one = { qkv + i * wide,        qkv + C, qkv + 2 * C, i + 1,   D, wide,
-                              1.0 / sqrt((double)D), p,       0.0,         r->store };
-                attend(&one);
-                if (!backward) {
-                    forward_query(&one, r->output.value + out, r->output.bound + out);
-                    continue;
-                }
-                double *value = r->input_grad[0].value + row0;
-                double *bound = r->input_grad[0].bound + row0;
-                gradients to = { value + i * wide, value + C, value + 2 * C,
-                                 bound + i * wide, bound + C, bound + 2 * C };
-                backward_query(&one, T, r->output_grad + out, &to);
-            }
-    free(p);
+    const int64_t D = dim[2] / a->heads, wide = a->kv_heads * D;
+    const layout at = { .B = dim[0],
+                        .T = dim[1],
+                        .H = a->heads,
+                        .group = a->heads / a->kv_heads,
+                        .D = D,
+                        .input = { 0, 1, 2 },
+                        .stride = { dim[2], wide, wide } };
+    run_all(r, &at, backward);
 }

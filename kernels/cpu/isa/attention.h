@@ -14,55 +14,62 @@
 #define attention_forward  COH_ISA_EXPAND(coh_attention_forward, COH_ISA)
 #define attention_backward COH_ISA_EXPAND(coh_attention_backward, COH_ISA)
 #define attention_fold     COH_ISA_EXPAND(coh_attention_fold, COH_ISA)
+#define attention_group    COH_ISA_EXPAND(coh_attention_group, COH_ISA)
 
 void attention_forward(const coh_attention *attention, int64_t index);
 void attention_backward(const coh_attention *attention, int64_t index);
 void attention_fold(const coh_attention *attention, int64_t index);
+void attention_group(const coh_attention *attention, int64_t index);
 
-/* One head of one sequence. */
+/* One head of queries of one sequence, with its head of keys and values. */
 typedef struct head {
     coh_dtype dtype;
-    int64_t T, D, C;
+    int64_t T, D;
+    int64_t q_stride, kv_stride, y_stride;
     int64_t width, words, depth; /* D in columns, in words of a row with and without padding */
     int64_t queries, keys;       /* of a block */
-    const void *q, *k, *v;       /* rows of stride 3C */
-    void *y;                     /* rows of stride C */
+    const void *q, *k, *v;
+    void *y;
     float *lse;
     const void *dy;
-    void *dq, *dk, *dv;
+    void *dq, *dk, *dv; /* NULL where it is not wanted */
     float scale;
-    int adds;
 } head;
+
+LANES_INLINE void *gradient_at(coh_dtype dtype, void *tensor, int64_t index)
+{
+    return tensor == NULL ? NULL : coh_element(dtype, tensor, index);
+}
 
 LANES_INLINE head head_at(const coh_attention *a, int64_t index)
 {
     const int64_t b = index / a->H, h = index % a->H, C = a->H * a->D;
-    const int64_t wide = b * a->T * 3 * C + h * a->D, narrow = b * a->T * C + h * a->D;
+    const int64_t q = b * a->T * a->q_stride + h * a->D, y = b * a->T * C + h * a->D;
+    const int64_t kv = b * a->T * a->kv_stride + h / (a->H / a->G) * a->D;
     const coh_attention_cut cut = coh_attention_cut_of(a);
     head one = {
         .dtype = a->dtype,
         .T = a->T,
         .D = a->D,
-        .C = C,
+        .q_stride = a->q_stride,
+        .kv_stride = a->kv_stride,
+        .y_stride = C,
         .width = cut.width,
         .depth = (a->D + WORD_ELEMENTS - 1) / WORD_ELEMENTS,
         .queries = cut.queries,
         .keys = cut.keys,
-        .q = coh_element_const(a->dtype, a->qkv, wide),
-        .k = coh_element_const(a->dtype, a->qkv, wide + C),
-        .v = coh_element_const(a->dtype, a->qkv, wide + 2 * C),
-        .y = coh_element(a->dtype, a->y, narrow),
+        .q = coh_element_const(a->dtype, a->q, q),
+        .k = coh_element_const(a->dtype, a->k, kv),
+        .v = coh_element_const(a->dtype, a->v, kv),
+        .y = coh_element(a->dtype, a->y, y),
         .lse = a->lse + index * a->T,
+        .dy = gradient_at(a->dtype, (void *)a->dy, y),
+        .dq = gradient_at(a->dtype, a->dq, q),
+        .dk = gradient_at(a->dtype, a->dk, kv),
+        .dv = gradient_at(a->dtype, a->dv, kv),
         .scale = 1.0f / sqrtf((float)a->D),
-        .adds = a->adds,
     };
     one.words = block_round(one.depth, 16);
-    if (a->dqkv != NULL) {
-        one.dy = coh_element_const(a->dtype, a->dy, narrow);
-        one.dq = coh_element(a->dtype, a->dqkv, wide);
-        one.dk = coh_element(a->dtype, a->dqkv, wide + C);
-        one.dv = coh_element(a->dtype, a->dqkv, wide + 2 * C);
-    }
     return one;
 }
 

@@ -5,18 +5,21 @@
  *   dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
  *
  * A piece takes blocks of keys in turn, each passing over the blocks of queries from the diagonal
- * on: dk and dv of the block stay in cache, dq of the head is summed in f32 in scratch. */
+ * on: dk and dv of the block stay in cache, dq of the head is summed in f32 in scratch, and so are
+ * dk and dv where other heads share the keys. */
 
 #define STRIP 12 /* keys whose scores are alive at a time */
 
 typedef struct backward_block {
     head one;
-    float *dq;                        /* [query][width]: this part's sum */
-    float *mean_gradients;            /* D_i [query] */
-    int64_t part_k0;                  /* first key of the part */
-    int64_t k0, seen, keys;           /* keys of the block, rounded up to four in `keys` */
-    int64_t q0, rows, lanes;          /* queries of the tile, rounded up to sixteen in `lanes` */
-    float lse[COH_ATTENTION_QUERIES]; /* in powers of two */
+    const coh_attention *attention;
+    float *dq;                    /* [query][width]: this part's sum */
+    float *shared_dk, *shared_dv; /* [key][width], or NULL: the head shares its keys with none */
+    float *mean_gradients;        /* D_i [query] */
+    int64_t part_k0;              /* first key of the part */
+    int64_t k0, seen, keys;       /* keys of the block, rounded up to four in `keys` */
+    int64_t q0, rows, lanes;      /* queries of the tile, rounded up to sixteen in `lanes` */
+    float lse[COH_ATTENTION_QUERIES];                       /* in powers of two */
     float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
     float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, likewise */
     float dq_here[COH_ATTENTION_WORDS];                     /* dq of heads that fit */
@@ -162,14 +165,14 @@ static void gather_queries(const backward_block *t)
 static void load_queries(backward_block *t)
 {
     const head *one = &t->one;
-    head_rows(one, t->q_rows, t->lanes, one->q, 3 * one->C, t->q0, t->rows);
-    head_rows(one, t->dy_rows, t->lanes, one->dy, one->C, t->q0, t->rows);
+    head_rows(one, t->q_rows, t->lanes, one->q, one->q_stride, t->q0, t->rows);
+    head_rows(one, t->dy_rows, t->lanes, one->dy, one->y_stride, t->q0, t->rows);
     block_across(t->q_across, one->queries, t->q_rows, t->lanes, one->words);
     block_across(t->dy_across, one->queries, t->dy_rows, t->lanes, one->words);
     t->q_deep = block_deep(t->q_pairs, t->q_rows, t->lanes, one->words, one->width);
     t->dy_deep = block_deep(t->dy_pairs, t->dy_rows, t->lanes, one->words, one->width);
     if (t->k0 == t->part_k0) {
-        head_rows(one, t->y_rows, t->lanes, one->y, one->C, t->q0, t->rows);
+        head_rows(one, t->y_rows, t->lanes, one->y, one->y_stride, t->q0, t->rows);
         block_dots(t->mean_gradients + t->q0, t->y_rows, t->dy_rows, t->lanes, one->words);
     }
     for (int64_t r = 0; r < t->lanes; r++)
@@ -189,14 +192,34 @@ static void run_tile(backward_block *t)
     gather_queries(t);
 }
 
+static void put_keys(const backward_block *t)
+{
+    const head *one = &t->one;
+    const coh_attention *a = t->attention;
+    if (t->shared_dk != NULL) {
+        const size_t bytes = (size_t)(t->seen * one->width) * sizeof(float);
+        memcpy(t->shared_dk + t->k0 * one->width, t->dk, bytes);
+        memcpy(t->shared_dv + t->k0 * one->width, t->dv, bytes);
+        return;
+    }
+    for (int64_t j = 0; j < t->seen; j++) {
+        const int64_t at = (t->k0 + j) * one->kv_stride;
+        if (one->dk != NULL)
+            block_put(one->dtype, coh_element(one->dtype, one->dk, at), t->dk + j * one->width,
+                      one->scale, one->D, a->dk_adds);
+        if (one->dv != NULL)
+            block_put(one->dtype, coh_element(one->dtype, one->dv, at), t->dv + j * one->width,
+                      1.0f, one->D, a->dv_adds);
+    }
+}
+
 static void run_keys(backward_block *t)
 {
     const head *one = &t->one;
-    const int64_t wide = 3 * one->C;
     t->seen = smaller(one->keys, one->T - t->k0);
     t->keys = block_round(t->seen, 4);
-    head_rows(one, t->k_rows, t->keys, one->k, wide, t->k0, t->seen);
-    head_rows(one, t->v_rows, t->keys, one->v, wide, t->k0, t->seen);
+    head_rows(one, t->k_rows, t->keys, one->k, one->kv_stride, t->k0, t->seen);
+    head_rows(one, t->v_rows, t->keys, one->v, one->kv_stride, t->k0, t->seen);
     t->k_deep = block_deep(t->k_pairs, t->k_rows, t->keys, one->words, one->width);
     memset(t->dk, 0, (size_t)(t->keys * one->width) * sizeof(float));
     memset(t->dv, 0, (size_t)(t->keys * one->width) * sizeof(float));
@@ -205,31 +228,33 @@ static void run_keys(backward_block *t)
         t->lanes = block_round(t->rows, 16);
         run_tile(t);
     }
-    for (int64_t j = 0; j < t->seen; j++) {
-        const int64_t at = (t->k0 + j) * wide;
-        block_put(one->dtype, coh_element(one->dtype, one->dk, at), t->dk + j * one->width,
-                  one->scale, one->D, one->adds);
-        block_put(one->dtype, coh_element(one->dtype, one->dv, at), t->dv + j * one->width, 1.0f,
-                  one->D, one->adds);
-    }
+    put_keys(t);
 }
 
 void attention_backward(const coh_attention *attention, int64_t index)
 {
     const coh_attention_cut cut = coh_attention_cut_of(attention);
+    const int64_t head_index = index / cut.parts, part = index % cut.parts;
+    float *scratch = attention->scratch + head_index * cut.head_scratch;
     backward_block t;
-    t.one = head_at(attention, index / cut.parts);
-    t.dq = attention->scratch + index * cut.scratch;
+    t.one = head_at(attention, head_index);
+    t.attention = attention;
+    t.shared_dk = t.shared_dv = NULL;
+    if (attention->H > attention->G) {
+        t.shared_dk = scratch + cut.parts * cut.scratch;
+        t.shared_dv = t.shared_dk + t.one.T * t.one.width;
+    }
+    t.dq = scratch + part * cut.scratch;
     t.mean_gradients = t.dq + cut.scratch / (t.one.width + 1) * t.one.width;
     if (cut.parts == 1 && t.mean_gradients - t.dq <= COH_ATTENTION_WORDS)
         t.dq = t.dq_here;
-    t.part_k0 = coh_attention_part_begin(&cut, index % cut.parts) * cut.keys;
-    const int64_t end = coh_attention_part_begin(&cut, index % cut.parts + 1) * cut.keys;
+    t.part_k0 = coh_attention_part_begin(&cut, part) * cut.keys;
+    const int64_t end = coh_attention_part_begin(&cut, part + 1) * cut.keys;
     for (t.k0 = t.part_k0; t.k0 < smaller(end, t.one.T); t.k0 += t.one.keys)
         run_keys(&t);
-    for (int64_t i = 0; cut.parts == 1 && i < t.one.T; i++)
-        block_put(t.one.dtype, coh_element(t.one.dtype, t.one.dq, i * 3 * t.one.C),
-                  t.dq + i * t.one.width, t.one.scale, t.one.D, t.one.adds);
+    for (int64_t i = 0; cut.parts == 1 && t.one.dq != NULL && i < t.one.T; i++)
+        block_put(t.one.dtype, coh_element(t.one.dtype, t.one.dq, i * t.one.q_stride),
+                  t.dq + i * t.one.width, t.one.scale, t.one.D, attention->dq_adds);
 }
 
 void attention_fold(const coh_attention *attention, int64_t index)
@@ -239,7 +264,7 @@ void attention_fold(const coh_attention *attention, int64_t index)
     float sum[COH_HEAD_WIDTH_MOST];
     const int64_t q0 = index % cut.blocks * one.queries;
     for (int64_t i = q0; i < smaller(q0 + one.queries, one.T); i++) {
-        const float *dq = attention->scratch + index / cut.blocks * cut.parts * cut.scratch;
+        const float *dq = attention->scratch + index / cut.blocks * cut.head_scratch;
         memcpy(sum, dq + i * one.width, (size_t)one.D * sizeof(float));
         for (int64_t part = 1; part < cut.parts; part++) {
             dq += cut.scratch;
@@ -248,7 +273,40 @@ void attention_fold(const coh_attention *attention, int64_t index)
             for (int64_t d = 0; d < one.D; d++)
                 sum[d] += dq[i * one.width + d];
         }
-        block_put(one.dtype, coh_element(one.dtype, one.dq, i * 3 * one.C), sum, one.scale, one.D,
-                  one.adds);
+        block_put(one.dtype, coh_element(one.dtype, one.dq, i * one.q_stride), sum, one.scale,
+                  one.D, attention->dq_adds);
+    }
+}
+
+/* The sum of `heads` rows of D, head_scratch apart, in order. */
+static void sum_heads(float *sum, const float *row, int64_t heads, int64_t head_scratch, int64_t D)
+{
+    memcpy(sum, row, (size_t)D * sizeof(float));
+    for (int64_t h = 1; h < heads; h++)
+        for (int64_t d = 0; d < D; d++)
+            sum[d] += row[h * head_scratch + d];
+}
+
+void attention_group(const coh_attention *attention, int64_t index)
+{
+    const coh_attention_cut cut = coh_attention_cut_of(attention);
+    const int64_t heads = attention->H / attention->G, first = index / cut.key_blocks * heads;
+    const head one = head_at(attention, first);
+    const float *dk = attention->scratch + first * cut.head_scratch + cut.parts * cut.scratch;
+    const float *dv = dk + one.T * one.width;
+    float sum[COH_HEAD_WIDTH_MOST];
+    const int64_t k0 = index % cut.key_blocks * one.keys;
+    for (int64_t j = k0; j < smaller(k0 + one.keys, one.T); j++) {
+        const int64_t at = j * one.kv_stride;
+        if (one.dk != NULL) {
+            sum_heads(sum, dk + j * one.width, heads, cut.head_scratch, one.D);
+            block_put(one.dtype, coh_element(one.dtype, one.dk, at), sum, one.scale, one.D,
+                      attention->dk_adds);
+        }
+        if (one.dv != NULL) {
+            sum_heads(sum, dv + j * one.width, heads, cut.head_scratch, one.D);
+            block_put(one.dtype, coh_element(one.dtype, one.dv, at), sum, 1.0f, one.D,
+                      attention->dv_adds);
+        }
     }
 }

@@ -149,8 +149,8 @@ static void finish(const forward_block *f)
     const head *one = &f->one;
     for (int64_t r = 0; r < f->rows; r++) {
         const int64_t i = f->q0 + r;
-        block_put(one->dtype, coh_element(one->dtype, one->y, i * one->C), f->y + r * one->width,
-                  1.0f / f->sum[r], one->D, 0);
+        block_put(one->dtype, coh_element(one->dtype, one->y, i * one->y_stride),
+                  f->y + r * one->width, 1.0f / f->sum[r], one->D, 0);
         one->lse[i] = f->max[r] * one->scale + logf(f->sum[r]);
     }
 }
@@ -168,16 +168,15 @@ void attention_forward(const coh_attention *attention, int64_t index)
         f.max[r] = -INFINITY;
         f.sum[r] = 0.0f;
     }
-    const int64_t wide = 3 * f.one.C;
-    head_rows(&f.one, f.rows_of, f.lanes, f.one.q, wide, f.q0, f.rows);
+    head_rows(&f.one, f.rows_of, f.lanes, f.one.q, f.one.q_stride, f.q0, f.rows);
     block_across(f.q_across, queries, f.rows_of, f.lanes, f.one.words);
     for (f.k0 = 0; f.k0 < f.q0 + f.rows; f.k0 += f.one.keys) {
         f.seen = smaller(f.one.keys, f.q0 + f.rows - f.k0);
         f.keys = block_round(f.seen, 4);
-        head_rows(&f.one, f.k_rows, f.keys, f.one.k, wide, f.k0, f.seen);
+        head_rows(&f.one, f.k_rows, f.keys, f.one.k, f.one.kv_stride, f.k0, f.seen);
         score(&f);
         weigh(&f);
-        head_rows(&f.one, f.rows_of, f.keys, f.one.v, wide, f.k0, f.seen);
+        head_rows(&f.one, f.rows_of, f.keys, f.one.v, f.one.kv_stride, f.k0, f.seen);
         gather(&f, block_deep(f.v_deep, f.rows_of, f.keys, f.one.words, f.one.width));
     }
     finish(&f);
@@ -187,4 +186,5 @@ const coh_attention_pieces COH_ISA_EXPAND(coh_attention, COH_ISA) = {
     .forward = attention_forward,
     .backward = attention_backward,
     .fold = attention_fold,
+    .fold_group = attention_group,
 };
