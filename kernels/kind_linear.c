@@ -103,8 +103,8 @@ static void input_gradient(const coh_call *call, const void *dy, int64_t N, int6
 {
     coh_matmul product = {
         .layout = COH_MATMUL_NN,
-        .dtype = call->input[0].shape.dtype,
-        .c_dtype = call->input[0].shape.dtype,
+        .dtype = call->input_grad[0].shape.dtype,
+        .c_dtype = call->input_grad[0].shape.dtype,
         .rows = N,
         .columns = I,
         .depth = O,
@@ -119,21 +119,22 @@ static void input_gradient(const coh_call *call, const void *dy, int64_t N, int6
     coh_kernel_matmul(call->queue, &product);
 }
 
+/* Of frozen parameters x is not given: what it would say, dy and the weight do. */
 static coh_status backward(const coh_call *call)
 {
-    const coh_shape *x = &call->input[0].shape;
-    const coh_linear_attributes *a = call->attributes;
-    const int64_t I = x->dim[x->rank - 1], N = coh_shape_rows(x), O = a->outputs;
+    const coh_shape *dy = &call->output_grad[0].shape;
+    const int64_t I = call->parameter[0].shape.dim[1], N = coh_shape_rows(dy),
+                  O = dy->dim[dy->rank - 1];
     if (call->parameter_grad[0].data != NULL)
         weight_gradient(call, call->output_grad[0].data, N, I, O);
     if (call->parameter_grad[1].data != NULL)
-        coh_kernel_column_sum(call->queue, x->dtype, call->parameter_grad[1].data,
+        coh_kernel_column_sum(call->queue, dy->dtype, call->parameter_grad[1].data,
                               call->output_grad[0].data, N, O,
                               (call->parameter_grad_adds & 2u) != 0);
     if (call->input_grad[0].data != NULL)
         input_gradient(call, call->output_grad[0].data, N, I, O);
     if (call->input_grad[1].data != NULL)
-        coh_kernel_pass(call->queue, x->dtype, call->input_grad[1].data, call->output_grad[0].data,
+        coh_kernel_pass(call->queue, dy->dtype, call->input_grad[1].data, call->output_grad[0].data,
                         N * O, (call->input_grad_adds & 2u) != 0);
     return COH_OK;
 }
@@ -147,6 +148,7 @@ const coh_op_kind coh_kind_linear = {
     .output_count = 1,
     .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .reads_for_parameters = { .inputs = 1u },
     .can_add_grad = { .inputs = 1u, .parameters = 3u },
     .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer,
@@ -165,6 +167,7 @@ const coh_op_kind coh_kind_linear_residual = {
     .output_count = 1,
     .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .reads_for_parameters = { .inputs = 1u },
     .can_add_grad = { .inputs = 3u, .parameters = 3u },
     .can_skip_grad = { .inputs = 3u, .parameters = 3u },
     .forward_in_place = { { 1, 0 } },
@@ -242,6 +245,7 @@ const coh_op_kind coh_kind_linear_gelu = {
     .output_count = 1,
     .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .reads_for_parameters = { .inputs = 1u },
     .can_add_grad = { .inputs = 1u, .parameters = 3u },
     .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer_gelu,
@@ -289,6 +293,7 @@ const coh_op_kind coh_kind_linear_relu = {
     .output_count = 1,
     .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .outputs = 1u, .parameters = 1u },
+    .reads_for_parameters = { .inputs = 1u },
     .can_add_grad = { .inputs = 1u, .parameters = 3u },
     .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer_relu,

@@ -284,6 +284,17 @@ coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_
     return COH_OK;
 }
 
+coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_op_entry *op)
+{
+    coh_port_mask reads = op->kind.backward_reads;
+    for (int32_t i = 0; i < op->kind.parameter_count; i++)
+        if (op->parameter[i] >= 0 && !graph->parameters[op->parameter[i]].frozen)
+            return reads;
+    reads.inputs &= ~op->kind.reads_for_parameters.inputs;
+    reads.outputs &= ~op->kind.reads_for_parameters.outputs;
+    return reads;
+}
+
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op)
 {
     int32_t count = 0;

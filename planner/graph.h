@@ -44,6 +44,9 @@ struct coh_graph {
     int32_t loss;                       /* tensor, or -1 */
 };
 
+/* What backward of this operator reads again: less where all its parameters are frozen. */
+coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_op_entry *op);
+
 /* Operators of one block follow one another. The number of blocks before the one of operator `op`,
  * and of all blocks; operators outside blocks do not count. */
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);

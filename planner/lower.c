@@ -79,11 +79,12 @@ static void mark_recomputed(const coh_lower_writer *w, int32_t first, int32_t la
         const coh_graph_op_entry *op = &w->graph->ops[i];
         if (!w->map->runs_backward[i])
             continue;
+        const coh_port_mask reads = coh_graph_backward_reads(w->graph, op);
         for (int32_t port = 0; port < op->kind.input_count; port++)
-            if ((op->kind.backward_reads.inputs >> port) & 1)
+            if ((reads.inputs >> port) & 1)
                 tensor_wanted[op->input[port]] = 1;
         for (int32_t port = 0; port < op->kind.output_count; port++)
-            if ((op->kind.backward_reads.outputs >> port) & 1)
+            if ((reads.outputs >> port) & 1)
                 tensor_wanted[op->output[port]] = 1;
     }
     for (int32_t i = last; i >= first; i--) {

@@ -336,17 +336,17 @@ static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t mic
                                  row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
-    const coh_port_mask *reads = &op->kind.backward_reads;
+    const coh_port_mask reads = coh_graph_backward_reads(w->graph, op);
     for (int32_t port = 0; port < op->kind.input_count; port++)
-        if ((reads->inputs >> port) & 1)
+        if ((reads.inputs >> port) & 1)
             COH_TRY(
                 tensor_port(w, op->input[port], microbatch, COH_ACCESS_READ, COH_ROLE_INPUT, port));
     for (int32_t port = 0; port < op->kind.output_count; port++)
-        if ((reads->outputs >> port) & 1)
+        if ((reads.outputs >> port) & 1)
             COH_TRY(tensor_port(w, op->output[port], microbatch, COH_ACCESS_READ, COH_ROLE_OUTPUT,
                                 port));
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
-        if (op->parameter[port] < 0 || !((reads->parameters >> port) & 1))
+        if (op->parameter[port] < 0 || !((reads.parameters >> port) & 1))
             continue;
         int32_t group = w->map->group_of_parameter[op->parameter[port]];
         COH_TRY(parameter_port(w, op->parameter[port], rows, COH_ACCESS_READ,

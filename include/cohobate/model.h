@@ -181,6 +181,10 @@ typedef struct coh_op_kind {
     /* NULL: the operator runs on the host device only */
     coh_status (*forward_cuda)(const coh_call *call);
     coh_status (*backward_cuda)(const coh_call *call);
+
+    /* Of backward_reads, what serves the gradients of parameters alone: where all parameters are
+     * frozen it is neither kept nor given (a linear layer's input). `.parameters` is unused. */
+    coh_port_mask reads_for_parameters;
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

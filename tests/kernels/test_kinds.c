@@ -299,6 +299,32 @@ static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void *
     }
 }
 
+/* Without parameter gradients the kinds are given less (call.c), and give the same. */
+static void frozen_parameters_leave_the_gradients_of_inputs_as_they_are(void **state)
+{
+    (void)state;
+    int less = 0;
+    for (int index = 0; index < SHAPE_CASES; index++) {
+        const coh_op_kind *kind = shape_case_at(index)->kind;
+        coh_case one;
+        shape_case_create(&one, index, 12);
+        whole_hash(&one, pool);
+        less += kind->reads_for_parameters.inputs != 0;
+        assert_int_equal(kind->reads_for_parameters.inputs & ~kind->backward_reads.inputs, 0);
+        assert_int_equal(kind->reads_for_parameters.outputs & ~kind->backward_reads.outputs, 0);
+        for (int i = 0; i < kind->parameter_count; i++)
+            one.call.parameter_grad[i].data = NULL;
+        const uint64_t expected = hash_results(&one);
+        const uint32_t all = (1u << kind->parameter_count) - 1;
+        if ((kind->can_skip_grad.parameters & all) == all) {
+            assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+            assert_int_equal(hash_results(&one), expected);
+        }
+        coh_case_destroy(&one);
+    }
+    assert_true(less >= 10);
+}
+
 static void the_classifier_never_takes_logits_of_all_tokens_and_words(void **state)
 {
     (void)state;
@@ -328,6 +354,7 @@ int main(void)
         cmocka_unit_test(three_tensors_have_the_bits_of_one),
         cmocka_unit_test(declared_pairs_may_share_their_bytes),
         cmocka_unit_test(a_gradient_that_may_be_left_out_leaves_the_others_as_they_are),
+        cmocka_unit_test(frozen_parameters_leave_the_gradients_of_inputs_as_they_are),
         cmocka_unit_test(the_classifier_never_takes_logits_of_all_tokens_and_words),
     };
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

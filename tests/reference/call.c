@@ -137,7 +137,16 @@ static void keep_named(coh_view *views, int count, uint32_t mask)
 {
     for (int i = 0; i < count; i++)
         if ((mask >> i & 1u) == 0)
-            views[i].data = NULL;
+            views[i] = (coh_view){ 0 };
+}
+
+/* No parameter that is there gets a gradient. */
+static int is_frozen(const coh_case *one)
+{
+    for (int i = 0; i < one->kind->parameter_count; i++)
+        if (one->call.parameter_grad[i].data != NULL)
+            return 0;
+    return 1;
 }
 
 /* What one phase may see, with poison where it must write. */
@@ -162,8 +171,11 @@ static coh_call prepare(coh_case *one, coh_phase phase, void *queue)
         memset(call.parameter_grad, 0, sizeof(call.parameter_grad));
         return call;
     }
-    keep_named(call.input, kind->input_count, kind->backward_reads.inputs);
-    keep_named(call.output, kind->output_count, kind->backward_reads.outputs);
+    coh_port_mask left_out = { 0 };
+    if (is_frozen(one))
+        left_out = kind->reads_for_parameters;
+    keep_named(call.input, kind->input_count, kind->backward_reads.inputs & ~left_out.inputs);
+    keep_named(call.output, kind->output_count, kind->backward_reads.outputs & ~left_out.outputs);
     keep_named(call.parameter, kind->parameter_count, kind->backward_reads.parameters);
     for (int i = 0; i < kind->input_count; i++)
         if ((call.input_grad_adds >> i & 1u) == 0)
