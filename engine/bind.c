@@ -191,9 +191,20 @@ void coh_bound_reset(coh_bound *bound, uint64_t number)
         for (uint32_t e = 0; e < program->extent_count; e++) {
             coh_extent_state *state = &bound->extents[parity][e];
             uint32_t waits_for_one = parity != number % 2 && bound->comes_from[e];
-            atomic_store(&state->remaining, program->extents[e].use_count + waits_for_one);
+            atomic_store(&state->remaining, coh_extent_users(&program->extents[e]) + waits_for_one);
             atomic_store(&state->entered, program->extents[e].at_begin);
         }
+}
+
+/* What stands there at the begin, is not used and does not stay: a copy of what is elsewhere. */
+static coh_status bind_unused(coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(program->extent_count, &bound->unused));
+    for (uint32_t e = 0; e < program->extent_count; e++)
+        if (coh_extent_is_unused(&program->extents[e]))
+            bound->unused[bound->unused_count++] = e;
+    return COH_OK;
 }
 
 /* A program that makes residents without having found them (INIT) replaces what stood there. */
@@ -305,6 +316,7 @@ coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_
     COH_TRY(bind_lanes(step, out_bound));
     COH_TRY(bind_uses(out_bound));
     COH_TRY(bind_extents(step->layout, out_bound));
+    COH_TRY(bind_unused(out_bound));
     COH_TRY(bind_replaced(step->layout, out_bound));
     COH_TRY(count_versions(step->layout, out_bound));
     return bind_calls(step, out_bound);
@@ -322,6 +334,7 @@ void coh_bound_fini(coh_bound *bound)
     coh_free(bound->goes_on_as);
     coh_free(bound->comes_from);
     coh_free(bound->versions_per_run);
+    coh_free(bound->unused);
     coh_free(bound->replaced);
     *bound = (coh_bound){ 0 };
 }

@@ -46,7 +46,7 @@ void coh_line_begin(void *context, uint64_t number, uint32_t index)
 static void leave(coh_step *step, const coh_bound *bound, uint32_t index, coh_extent_state *state)
 {
     const coh_extent *extent = &bound->program->extents[index];
-    atomic_store_explicit(&state->remaining, extent->use_count + bound->comes_from[index],
+    atomic_store_explicit(&state->remaining, coh_extent_users(extent) + bound->comes_from[index],
                           memory_order_relaxed);
     atomic_store_explicit(&state->entered, extent->at_begin, memory_order_relaxed);
     if (extent->at_end)
@@ -68,6 +68,23 @@ static int take_off(coh_step *step, const coh_bound *bound, uint64_t parity, uin
     return 1;
 }
 
+void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket)
+{
+    const coh_bound *bound = ticket->bound;
+    for (uint32_t i = 0; i < bound->unused_count; i++)
+        (void)take_off(step, bound, ticket->number % 2, bound->unused[i]);
+}
+
+/* A transfer of parameters that nothing updates: a chunk is of one group, and a group trained as a
+ * whole or not at all. */
+static int moves_frozen(const coh_step *step, const coh_program *program,
+                        const coh_instruction *line)
+{
+    const coh_layout *layout = step->layout;
+    const coh_object *object = &layout->objects[program->operands[line->operand_begin].object];
+    return object->stream == COH_STREAM_WORK && layout->groups[object->owner].state < 0;
+}
+
 void coh_line_end(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
@@ -78,8 +95,12 @@ void coh_line_end(void *context, uint64_t number, uint32_t index)
         if (take_off(step, bound, number % 2, extent) && bound->goes_on_as[extent] > 0)
             (void)take_off(step, bound, (number + 1) % 2, bound->goes_on_as[extent] - 1);
     }
-    if (line->lane != COH_LANE_COMPUTE)
-        atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);
+    if (line->lane == COH_LANE_COMPUTE)
+        return;
+    atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);
+    if (moves_frozen(step, bound->program, line))
+        atomic_fetch_add_explicit(&step->frozen_bytes[line->lane], line->bytes,
+                                  memory_order_relaxed);
 }
 
 const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *line)

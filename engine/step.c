@@ -143,8 +143,10 @@ static void take_differences(coh_step *step, const coh_ticket *ticket, coh_step_
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         result->exposed_ns[lane] -= step->clip_exposed_ns[lane];
         result->link_bytes[lane] -= step->clip_link_bytes[lane];
+        result->frozen_bytes[lane] -= step->clip_frozen_bytes[lane];
         step->clip_exposed_ns[lane] = ticket->result.exposed_ns[lane];
         step->clip_link_bytes[lane] = ticket->result.link_bytes[lane];
+        step->clip_frozen_bytes[lane] = ticket->result.frozen_bytes[lane];
     }
     for (int tier = 0; tier < COH_TIER_DISK; tier++) {
         coh_ledger_sums sums = { 0 };
@@ -179,6 +181,8 @@ void coh_step_stamp(coh_step *step, coh_ticket *ticket)
             atomic_load_explicit(&step->exposed_ns[lane], memory_order_relaxed);
         ticket->result.link_bytes[lane] =
             atomic_load_explicit(&step->link_bytes[lane], memory_order_relaxed);
+        ticket->result.frozen_bytes[lane] =
+            atomic_load_explicit(&step->frozen_bytes[lane], memory_order_relaxed);
     }
 }
 
@@ -246,6 +250,7 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
     if (feed->scan)
         step->has_finding = 0;
     fill_ticket(step, coh_step_ticket(step, number), number, feed);
+    coh_line_drop_unused(step, coh_step_ticket(step, number));
     coh_counter_raise(&step->counters[COH_COUNTER_SUBMITTED], number);
     if (out_ticket != NULL)
         *out_ticket = number;

@@ -48,6 +48,7 @@ typedef struct coh_bound {
     uint32_t clip_ordinal; /* in the compute lane; 0: none */
     /* Residents that this program makes anew without having found them (INIT, IMPORT): indices. */
     uint32_t *replaced, replaced_count;
+    uint32_t *unused, unused_count; /* extents that are left as a run begins */
 } coh_bound;
 
 /* ---- tickets ---- */
@@ -144,8 +145,10 @@ struct coh_step {
     coh_lane_thread threads[COH_LANE_COUNT];
 
     _Atomic uint64_t exposed_ns[COH_LANE_COUNT]; /* compute's queue adds */
-    _Atomic uint64_t link_bytes[COH_LANE_COUNT]; /* each lane adds its own */
-    uint64_t clip_ns, clip_exposed_ns[COH_LANE_COUNT], clip_link_bytes[COH_LANE_COUNT];
+    /* each lane adds its own; of those, of parameters that are not trained */
+    _Atomic uint64_t link_bytes[COH_LANE_COUNT], frozen_bytes[COH_LANE_COUNT];
+    uint64_t clip_ns, clip_exposed_ns[COH_LANE_COUNT];
+    uint64_t clip_link_bytes[COH_LANE_COUNT], clip_frozen_bytes[COH_LANE_COUNT];
 
     /* First failure: any thread, under the mutex. */
     pthread_mutex_t failure_mutex;
@@ -222,6 +225,8 @@ const coh_operand *coh_line_operand(const coh_program *program, const coh_instru
 void coh_line_begin(void *step, uint64_t number, uint32_t index);   /* delay, enter extents */
 void coh_line_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
 void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, leave extents */
+/* As a ticket begins: takes the ticket off what it finds and does not use. Creating thread. */
+void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
 
 /* The value of the line's predicate, or NULL: always. */
 const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *line);

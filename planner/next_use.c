@@ -33,8 +33,9 @@ static void add_accesses(coh_next_use *uses, const coh_layout *layout, const coh
 static void add_ends(coh_next_use *uses, const coh_layout *layout, const uint8_t *held_nearer)
 {
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        int is_held = held_nearer != NULL && held_nearer[chunk];
         int alive = layout->objects[layout->chunks[chunk].object].survives &&
-                    !(held_nearer != NULL && held_nearer[chunk]);
+                    (!is_held || coh_chunk_is_read_only(layout, chunk));
         uses->accesses[uses->cursor[chunk]++] =
             (coh_chunk_access){ .step = uses->end_step, .what = alive ? END_ALIVE : END_DEAD };
     }

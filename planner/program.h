@@ -100,9 +100,11 @@ static inline uint64_t coh_state_factor(coh_dtype dtype)
 
 /* What is resident, and where, at the begin AND at the end of every program that runs on these
  * arenas: body, drain, evaluate, save alike (the boundary map). Its copies farther out count as
- * stale at the begin. A program that disturbed an entry brings it back at its end (that is the
- * wrap-around prefetch), so programs follow one another in any order and the loop closes by
- * construction. Pinned objects are not listed. Entries are of surviving objects. */
+ * stale at the begin, unless nothing but INIT and IMPORT writes it (coh_chunk_is_read_only): then
+ * those programs leave its copy in the farthest tier up to date, and no other need write it. A
+ * program that disturbed an entry brings it back at its end (that is the wrap-around prefetch), so
+ * programs follow one another in any order and the loop closes by construction. Pinned objects are
+ * not listed. Entries are of surviving objects. */
 typedef struct coh_resident {
     uint32_t chunk;
     uint8_t tier; /* device or host */
@@ -130,6 +132,13 @@ typedef struct coh_layout {
     uint64_t arena_bytes[COH_TIER_COUNT]; /* device, host: the peak over all programs */
     coh_access_matrix access;
 } coh_layout;
+
+/* Parameters that are not trained: INIT and IMPORT write them, all else reads. */
+static inline int coh_chunk_is_read_only(const coh_layout *layout, uint32_t chunk)
+{
+    const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+    return object->stream == COH_STREAM_WORK && layout->groups[object->owner].state < 0;
+}
 
 /* ---- cells ---- */
 
@@ -219,6 +228,19 @@ typedef struct coh_extent {
     uint8_t tier;
     uint8_t at_begin, at_end;
 } coh_extent;
+
+/* A copy that the program finds, does not use and does not keep (of what nothing writes: its room
+ * was worth more). It is left as the program begins. */
+static inline int coh_extent_is_unused(const coh_extent *extent)
+{
+    return extent->at_begin && !extent->at_end && extent->use_count == 0;
+}
+
+/* Who takes part in its life: its lines, or the program's begin where there are none. */
+static inline uint32_t coh_extent_users(const coh_extent *extent)
+{
+    return extent->use_count + (uint32_t)coh_extent_is_unused(extent);
+}
 
 /* One chunk that an operand touches. `version` counts the writes to the chunk since the program
  * began, before this line: a reader finds that version; a compute line that writes leaves

@@ -335,11 +335,18 @@ int coh_runner_holds_between(const coh_runner *r, uint32_t chunk)
            !(r->level->held_nearer != NULL && r->level->held_nearer[chunk]);
 }
 
+/* Is there a copy farther out between programs, wherever else the chunk stands? */
+static int stays_far(const coh_runner *r, uint32_t chunk)
+{
+    return r->level->has_far && coh_chunk_is_read_only(r->layout, chunk);
+}
+
 coh_status coh_runner_begin(coh_runner *r)
 {
     for (uint32_t chunk = 0; chunk < r->layout->chunk_count; chunk++) {
+        int is_far = coh_runner_holds_between(r, chunk) && r->level->has_far;
         r->boundary_offset[chunk] = UINT64_MAX;
-        r->far_version[chunk] = coh_runner_holds_between(r, chunk) && r->level->has_far ? 0 : -1;
+        r->far_version[chunk] = is_far || stays_far(r, chunk) ? 0 : -1;
         r->last_write[chunk] = -1;
         r->pinned_extent[chunk] = COH_NO_EXTENT;
     }
@@ -348,7 +355,8 @@ coh_status coh_runner_begin(coh_runner *r)
         if (resident->tier != r->level->tier)
             continue;
         r->boundary_offset[resident->chunk] = resident->offset;
-        r->far_version[resident->chunk] = -1;
+        if (!stays_far(r, resident->chunk))
+            r->far_version[resident->chunk] = -1;
         if (!coh_next_use_is_needed(&r->next, resident->chunk))
             continue; /* overwritten before it is read */
         COH_TRY(reserve(r, resident->chunk, resident->offset, -1));
@@ -378,6 +386,9 @@ static coh_status end_run(coh_runner *r)
         uint32_t extent = COH_NO_EXTENT;
         COH_TRY(acquire(r, resident->chunk, 1, &extent));
         r->out->extents[extent].at_end = 1;
+        if (stays_far(r, resident->chunk) &&
+            r->far_version[resident->chunk] != r->version[resident->chunk])
+            COH_TRY(add_move(r, resident->chunk, extent, r->last_write[resident->chunk], 1));
     }
     return COH_OK;
 }

@@ -39,10 +39,10 @@ typedef struct coh_verify_result {
 } coh_verify_result;
 
 /* Three runs of a body, one of another kind, starting from: residents hold version 0, their copies
- * farther out are stale; every other chunk of a surviving object is version 0 in the store (or,
- * without a disk, must be a resident of the host tier); the rest is garbage.
- * Fails: COH_ERR_CORRUPT with a sentence naming rule, line, object and versions; *out_result (may
- * be NULL) says which. COH_ERR_MEMORY. */
+ * farther out are stale unless the chunk is read only (and must then be up to date at the end);
+ * every other chunk of a surviving object is version 0 in the store (or, without a disk, must be a
+ * resident of the host tier); the rest is garbage. Fails: COH_ERR_CORRUPT with a sentence naming
+ * rule, line, object and versions; *out_result (may be NULL) says which. COH_ERR_MEMORY. */
 coh_status coh_verify(const coh_layout *layout, const coh_program *program,
                       const coh_verify_options *options, coh_verify_result *out_result);
 

@@ -206,8 +206,9 @@ static coh_status begin_run(coh_scene *scene, uint32_t run)
     const coh_verifier *v = scene->v;
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         const coh_object *object = coh_chunk_object(v, c);
-        int is_in_file = object->survives && !object->pinned && v->layout->file_bytes > 0 &&
-                         coh_scene_home(scene, c) == COH_TIER_DISK;
+        int is_in_file =
+            object->survives && !object->pinned && v->layout->file_bytes > 0 &&
+            (coh_scene_home(scene, c) == COH_TIER_DISK || coh_chunk_is_read_only(v->layout, c));
         if (!is_in_file || (run == 0 && coh_scene_starts_empty(scene)))
             scene->files[c].version = COH_GARBAGE;
         else if (run == 0)
@@ -228,6 +229,25 @@ static coh_status begin_run(coh_scene *scene, uint32_t run)
     return COH_OK;
 }
 
+/* What is only read stands up to date in every tier that has it between programs. */
+static coh_status check_read_only(coh_scene *scene, uint32_t chunk)
+{
+    coh_verifier *v = scene->v;
+    int64_t current = coh_scene_current(scene, chunk);
+    uint32_t extent = scene->end_extent[coh_tier_chunk(scene, COH_TIER_HOST, chunk)];
+    if (v->layout->file_bytes > 0 && scene->files[chunk].version != current)
+        COH_TRY(coh_verify_breach(v, COH_RULE_LOST_DATA, COH_NO_LINE, chunk,
+                                  "at the end its version %" PRId64 " is not in the file, which "
+                                  "nothing will write again",
+                                  scene->writes[chunk]));
+    if (extent != 0 && scene->lives[scene->life_of[extent - 1]].place.version != current)
+        COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_LINE, chunk,
+                                  "at the end its version %" PRId64 " is not in the host tier, "
+                                  "which nothing will write again",
+                                  scene->writes[chunk]));
+    return COH_OK;
+}
+
 /* Every survivor stands, in its latest version, where the next program will look for it. */
 static coh_status end_run(coh_scene *scene)
 {
@@ -239,6 +259,8 @@ static coh_status end_run(coh_scene *scene)
         if (!object->survives || object->pinned)
             continue;
         int64_t current = coh_scene_current(scene, c);
+        if (coh_chunk_is_read_only(v->layout, c))
+            COH_TRY(check_read_only(scene, c));
         if (home == COH_TIER_DISK && v->layout->file_bytes == 0) {
             COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_LINE, c,
                                       "it survives and has neither a boundary entry nor a disk"));

@@ -185,6 +185,14 @@ static uint32_t new_life(coh_scene *scene, uint32_t run, uint32_t extent)
     return index;
 }
 
+/* Does the place hold the chunk's value between programs? Copies farther out than the nearest count
+ * as stale, unless nobody writes the chunk. */
+static int is_kept(const coh_scene *scene, const coh_extent *extent)
+{
+    return coh_scene_home(scene, extent->chunk) == extent->tier ||
+           coh_chunk_is_read_only(scene->v->layout, extent->chunk);
+}
+
 /* What stands in an extent when the program starts for the first time. */
 static int64_t first_version(const coh_scene *scene, const coh_extent *extent)
 {
@@ -193,9 +201,7 @@ static int64_t first_version(const coh_scene *scene, const coh_extent *extent)
         return COH_GARBAGE;
     if (object->pinned)
         return 0;
-    return !coh_scene_starts_empty(scene) && coh_scene_home(scene, extent->chunk) == extent->tier
-               ? 0
-               : COH_GARBAGE;
+    return !coh_scene_starts_empty(scene) && is_kept(scene, extent) ? 0 : COH_GARBAGE;
 }
 
 static coh_status begin_life(coh_scene *scene, uint32_t run, uint32_t e)
@@ -214,20 +220,24 @@ static coh_status begin_life(coh_scene *scene, uint32_t run, uint32_t e)
     coh_life *life = &scene->lives[scene->next_life_of[e]];
     life->extent = e;
     life->used = 0;
-    int is_home = coh_chunk_object(scene->v, extent->chunk)->pinned ||
-                  coh_scene_home(scene, extent->chunk) == extent->tier;
-    if (!is_home)
-        life->place.version = COH_GARBAGE; /* copies farther out count as stale */
+    if (!coh_chunk_object(scene->v, extent->chunk)->pinned && !is_kept(scene, extent))
+        life->place.version = COH_GARBAGE;
     return COH_OK;
 }
 
 coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run)
 {
-    for (uint32_t e = 0; e < scene->v->program->extent_count; e++)
-        if (scene->v->program->extents[e].at_begin)
-            COH_TRY(begin_life(scene, run, e));
-        else
+    for (uint32_t e = 0; e < scene->v->program->extent_count; e++) {
+        if (!scene->v->program->extents[e].at_begin) {
             scene->next_life_of[e] = new_life(scene, run, e);
+            continue;
+        }
+        COH_TRY(begin_life(scene, run, e));
+        if (!coh_extent_is_unused(&scene->v->program->extents[e]))
+            continue;
+        scene->lives[scene->next_life_of[e]].is_left = 1;
+        scene->lives[scene->next_life_of[e]].place.version = COH_GARBAGE;
+    }
     memcpy(scene->life_of, scene->next_life_of,
            scene->v->program->extent_count * sizeof(*scene->life_of));
     return COH_OK;

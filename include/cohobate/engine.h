@@ -83,6 +83,8 @@ typedef struct coh_step_result {
     uint64_t exposed_ns[COH_PLAN_LANES]; /* compute stood still for this lane */
     uint64_t link_bytes[COH_PLAN_LANES];
     uint64_t peak_bytes[COH_PLAN_TIERS]; /* counted so far in this run */
+    /* of link_bytes, those of parameters that are not trained: they are read, never written */
+    uint64_t frozen_bytes[COH_PLAN_LANES];
 } coh_step_result;
 
 /* Starts one body. Up to two may be under way: the second one's transfers

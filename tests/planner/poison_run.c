@@ -160,22 +160,30 @@ static const coh_object *object_of(const machine *m, uint32_t chunk)
     return &m->layout->objects[m->layout->chunks[chunk].object];
 }
 
-/* Where the next program looks for a survivor. */
-static void home_of(const machine *m, uint32_t chunk, int *tier, uint64_t *offset)
+typedef struct spot {
+    int tier;
+    uint64_t offset;
+} spot;
+
+/* Where the next program may look for a survivor: the nearest of pin, boundary entries and file; of
+ * parameters that nothing updates all of these. Returns how many. */
+static int homes_of(const machine *m, uint32_t chunk, spot homes[COH_TIER_COUNT])
 {
-    *tier = COH_TIER_DISK;
-    *offset = m->layout->chunks[chunk].file_offset;
-    if (object_of(m, chunk)->pinned) {
-        *tier = COH_TIER_DEVICE;
-        *offset = object_of(m, chunk)->pinned_offset;
-    }
-    for (uint32_t i = 0; i < m->layout->resident_count; i++) {
-        const coh_resident *entry = &m->layout->residents[i];
-        if (entry->chunk == chunk && (int)entry->tier < *tier) {
-            *tier = entry->tier;
-            *offset = entry->offset;
+    const coh_object *object = object_of(m, chunk);
+    const int is_frozen =
+        object->stream == COH_STREAM_WORK && m->layout->groups[object->owner].state < 0;
+    int count = 0;
+    if (object->pinned)
+        homes[count++] = (spot){ COH_TIER_DEVICE, object->pinned_offset };
+    for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)
+        for (uint32_t i = 0; i < m->layout->resident_count; i++) {
+            const coh_resident *entry = &m->layout->residents[i];
+            if (entry->chunk == chunk && (int)entry->tier == tier && (count == 0 || is_frozen))
+                homes[count++] = (spot){ tier, entry->offset };
         }
-    }
+    if (m->layout->file_bytes > 0 && (count == 0 || is_frozen))
+        homes[count++] = (spot){ COH_TIER_DISK, m->layout->chunks[chunk].file_offset };
+    return object->survives ? count : 0;
 }
 
 /* Version 0 of run r, through all runs. */
@@ -192,26 +200,22 @@ static int starts_empty(const machine *m)
 /* Keeps only what the boundary promises: survivors at their homes; the rest is poison. */
 static void cross_boundary(machine *m, int is_first)
 {
-    uint64_t *symbols = calloc(m->layout->chunk_count, sizeof(uint64_t));
-    for (uint32_t c = 0; c < m->layout->chunk_count; c++) {
-        int tier = 0;
-        uint64_t offset = 0;
-        home_of(m, c, &tier, &offset);
-        if (!object_of(m, c)->survives || (tier == COH_TIER_DISK && m->layout->file_bytes == 0))
-            continue;
-        symbols[c] = is_first ? mix(77, c) : read_symbol(m, tier, offset, c, base_of(m, c));
-        if (is_first && starts_empty(m) && !object_of(m, c)->pinned)
-            symbols[c] = 0;
-    }
+    spot homes[COH_TIER_COUNT];
+    uint64_t(*symbols)[COH_TIER_COUNT] = calloc(m->layout->chunk_count, sizeof(*symbols));
+    for (uint32_t c = 0; c < m->layout->chunk_count; c++)
+        for (int i = homes_of(m, c, homes); i-- > 0;) {
+            const spot *at = &homes[i];
+            symbols[c][i] =
+                is_first ? mix(77, c) : read_symbol(m, at->tier, at->offset, c, base_of(m, c));
+            if (is_first && starts_empty(m) && !object_of(m, c)->pinned)
+                symbols[c][i] = 0;
+        }
     for (size_t i = 0; i < m->piece_count; i++)
         m->pieces[i].symbol = 0;
-    for (uint32_t c = 0; c < m->layout->chunk_count; c++) {
-        int tier = 0;
-        uint64_t offset = 0;
-        home_of(m, c, &tier, &offset);
-        if (symbols[c] != 0)
-            write_symbol(m, tier, offset, c, symbols[c], base_of(m, c));
-    }
+    for (uint32_t c = 0; c < m->layout->chunk_count; c++)
+        for (int i = homes_of(m, c, homes); i-- > 0;)
+            if (symbols[c][i] != 0)
+                write_symbol(m, homes[i].tier, homes[i].offset, c, symbols[c][i], base_of(m, c));
     free(symbols);
 }
 
@@ -258,7 +262,8 @@ static void begin_run(machine *m)
         m->pieces[i].owner = 0;
     for (uint32_t e = 0; e < m->program->extent_count; e++)
         if (m->program->extents[e].at_begin) {
-            own(m, UINT32_MAX, e);
+            if (!coh_extent_is_unused(&m->program->extents[e])) /* else it is left at once */
+                own(m, UINT32_MAX, e);
             if (entry_of(m, &m->program->extents[e]) == 0)
                 fault(m, UINT32_MAX, "extent %u is not at the boundary", e);
         }
@@ -296,15 +301,19 @@ static void end_run(machine *m)
     check_entries(m, 0);
     check_entries(m, 1);
     for (uint32_t c = 0; c < m->layout->chunk_count; c++) {
-        int tier = 0;
-        uint64_t offset = 0;
-        home_of(m, c, &tier, &offset);
-        if (!object_of(m, c)->survives || (object_of(m, c)->pinned && m->writes_per_run[c] == 0))
+        spot homes[COH_TIER_COUNT];
+        if (object_of(m, c)->pinned && m->writes_per_run[c] == 0)
             continue;
-        uint64_t symbol = read_symbol(m, tier, offset, c, base_of(m, c) + m->writes[c]);
-        if (symbol == 0)
-            fault(m, UINT32_MAX, "chunk %u is not whole at its home at the end", c);
-        m->result->hash = mix(m->result->hash, symbol);
+        const int count = homes_of(m, c, homes);
+        if (count == 0 && object_of(m, c)->survives)
+            fault(m, UINT32_MAX, "chunk %u has no home at the end", c);
+        for (int i = 0; i < count; i++) {
+            uint64_t symbol =
+                read_symbol(m, homes[i].tier, homes[i].offset, c, base_of(m, c) + m->writes[c]);
+            if (symbol == 0)
+                fault(m, UINT32_MAX, "chunk %u is not whole at its home at the end", c);
+            m->result->hash = i == 0 ? mix(m->result->hash, symbol) : m->result->hash;
+        }
     }
 }
 
