@@ -3,6 +3,7 @@
 #include "cohobate/engine.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -181,6 +182,9 @@ static coh_status check_input(const coh_engine *engine, const coh_step_input *in
     if (!(input->clip >= 0))
         return coh_fail(COH_ERR_ARGUMENT, "clip %g: 0 is off, else a positive norm",
                         (double)input->clip);
+    if (!(input->loss_factor >= 0) || isinf(input->loss_factor))
+        return coh_fail(COH_ERR_ARGUMENT, "loss factor %g: 0 counts as 1, else a positive number",
+                        (double)input->loss_factor);
     return COH_OK;
 }
 
@@ -249,7 +253,7 @@ coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, 
     COH_TRY(coh_engine_run_program(engine, trains ? COH_PROGRAM_EVALUATE : COH_PROGRAM_BODY, &feed,
                                    NULL));
     if (out_loss != NULL)
-        *out_loss = coh_step_mean_loss(engine->step, 1);
+        *out_loss = coh_step_mean_loss(engine->step, 1) * (double)coh_loss_factor(input);
     return COH_OK;
 }
 

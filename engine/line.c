@@ -159,9 +159,10 @@ static void set_port(coh_call *call, const coh_bound_port *bound)
     }
 }
 
-static void fill_call(coh_step *step, const coh_bound *bound, const coh_line_call *line_call,
+static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_line_call *line_call,
                       coh_call *call)
 {
+    const coh_bound *bound = ticket->bound;
     coh_cells *cells = coh_step_cells(step);
     memset(call, 0, sizeof(*call));
     for (uint32_t i = 0; i < line_call->binding_count; i++)
@@ -170,7 +171,8 @@ static void fill_call(coh_step *step, const coh_bound *bound, const coh_line_cal
     call->input_grad_adds = line_call->input_grad_adds;
     call->parameter_grad_adds = line_call->parameter_grad_adds;
     call->seed_cell = cells != NULL ? &cells->seed : NULL;
-    call->loss_scale = 1.0f / (float)step->layout->microbatch_count;
+    call->loss_scale =
+        1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
     call->row_begin = line_call->row_begin;
     call->row_end = line_call->row_end;
     call->row_count = line_call->row_count;
@@ -212,11 +214,11 @@ static void scan_line(coh_step *step, const coh_bound *bound, const coh_instruct
     }
 }
 
-static coh_status run_kind(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
 {
-    const coh_line_call *line_call = &bound->program->calls[line->call];
+    const coh_line_call *line_call = &ticket->bound->program->calls[line->call];
     const coh_graph_op_entry *op = &step->plan->graph->ops[line_call->operator_index];
-    fill_call(step, bound, line_call, &step->call);
+    fill_call(step, ticket, line_call, &step->call);
     coh_status status = line->opcode == COH_OP_BACKWARD ? op->kind.backward(&step->call)
                                                         : op->kind.forward(&step->call);
     if (status != COH_OK)
@@ -277,7 +279,7 @@ static coh_status execute(coh_step *step, coh_ticket *ticket, const coh_instruct
     case COH_OP_FORWARD:
     case COH_OP_RECOMPUTE:
     case COH_OP_BACKWARD:
-        return run_kind(step, bound, line);
+        return run_kind(step, ticket, line);
     case COH_OP_ADD:
         return run_add(step, bound, line);
     case COH_OP_NORM:

@@ -115,7 +115,8 @@ double coh_step_mean_loss(coh_step *step, uint64_t microbatch_count)
 coh_status coh_line_clip(coh_step *step, coh_ticket *ticket)
 {
     coh_cells *cells = coh_step_cells(step);
-    double loss = coh_step_mean_loss(step, step->layout->microbatch_count);
+    double loss = coh_step_mean_loss(step, step->layout->microbatch_count) *
+                  (double)coh_loss_factor(&ticket->input);
     double norm = sqrt(fold_partials(step, coh_step_pinned(step, step->layout->partials)));
     float scale = 1.0f;
     if (cells->clip > 0 && norm > (double)cells->clip)

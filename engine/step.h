@@ -51,6 +51,11 @@ typedef coh_status (*coh_chunk_visitor)(void *context, const coh_chunk_visit *vi
 /* Does the visitor look at this one? Asked before `values` are put together. */
 typedef int (*coh_chunk_filter)(void *context, const coh_chunk_visit *visit);
 
+static inline float coh_loss_factor(const coh_step_input *step_input)
+{
+    return step_input->loss_factor > 0 ? step_input->loss_factor : 1.0f;
+}
+
 typedef struct coh_step_config {
     /* Layout, programs, graph, microbatch count, deferred_update, link rate. Must outlive the step.
      * `graph` may be NULL where no line runs a kind. */

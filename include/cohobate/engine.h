@@ -71,11 +71,15 @@ typedef struct coh_step_input {
     float learning_rate;
     float clip; /* most global gradient norm; 0: off. Above 0 needs a plan with deferred_update */
     const void *inputs[COH_PORT_MAX];
+    /* Multiplies the loss and all gradients; 0 counts as 1. A loss is the sum over the places that
+     * count (target >= 0), divided by the number of all: with places / counted, both of the whole
+     * step, it is the mean over those that count, however they fall into micro-batches. */
+    float loss_factor;
 } coh_step_input;
 
 typedef struct coh_step_result {
     uint64_t step;
-    double loss;      /* mean over micro-batches */
+    double loss;      /* mean over micro-batches, times loss_factor */
     double grad_norm; /* before clipping */
     int32_t finite; /* 0: nothing was updated (deferred) or broken values went out (not deferred) */
     uint64_t applied_count;
@@ -110,8 +114,8 @@ COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *inp
  * nothing if nothing waits. evaluate, save and hash call it. */
 COH_API coh_status coh_engine_drain(coh_engine *engine);
 
-/* Forward of one micro-batch: mean loss over its items. In a plan of COH_PLAN_INFER this is the
- * body, and coh_engine_output gives its outputs. */
+/* Forward of one micro-batch: mean loss over its items, times loss_factor. In a plan of
+ * COH_PLAN_INFER this is the body, and coh_engine_output gives its outputs. */
 COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input,
                                        double *out_loss);
 

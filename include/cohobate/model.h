@@ -109,7 +109,8 @@ typedef struct coh_call {
     /* counter-based RNG: mix with origin; equal in recompute */
     const uint64_t *seed_cell;
     const int64_t *count_cell; /* NULL, or how many leading rows are real (experts) */
-    /* loss kinds only: 1 / micro-batches, so that the sum is the mean */
+    /* loss kinds only: 1 / micro-batches, so that the sum is the mean, times the step's
+     * loss_factor */
     float loss_scale;
     /* Row-split parameters: this call is for rows [row_begin, row_end) of row_count. Calls come in
      * rising order and cover all rows; the one with row_begin 0 initialises outputs, saved and

@@ -95,6 +95,63 @@ static void a_gradient_is_fetched_as_the_body_left_it(void **state)
     run_end(&r);
 }
 
+/* ---- loss factor ---- */
+
+static void a_loss_factor_multiplies_the_loss_and_every_gradient(void **state)
+{
+    (void)state;
+    static float plain[SMALL_ELEMENTS];
+    const float factors[] = { 0, 1, 4, 3.7f };
+    for (size_t f = 0; f < sizeof(factors) / sizeof(factors[0]); f++) {
+        coh_step_result result, scaled;
+        double evaluated = 0, evaluated_scaled = 0;
+        const double factor = factors[f] > 0 ? (double)factors[f] : 1;
+        run r;
+        run_begin(&r, &placements[3], 1);
+        coh_step_input in = step_input(1, 0);
+        in.learning_rate = 0;
+        assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_OK);
+        fetch_into(&r, 2, COH_FETCH_GRADIENT, plain);
+        assert_int_equal(coh_engine_evaluate(r.engine, &in, &evaluated), COH_OK);
+        in.loss_factor = factors[f];
+        assert_int_equal(coh_engine_step(r.engine, &in, &scaled), COH_OK);
+        fetch_into(&r, 2, COH_FETCH_GRADIENT, values);
+        assert_int_equal(coh_engine_evaluate(r.engine, &in, &evaluated_scaled), COH_OK);
+        /* f32: loss_scale is rounded twice. bf16: in either run at most 5 values between loss and
+         * gradient are stored, each within 2^-9 of itself: 10 * 2^-9 < 2^-5. */
+        const double bound = model_dtype == COH_DTYPE_F32 ? 1e-6 : 0x1p-5;
+        assert_true(fabs(scaled.loss - factor * result.loss) <= 1e-6 * scaled.loss);
+        assert_true(fabs(evaluated_scaled - factor * evaluated) <= 1e-12 * evaluated_scaled);
+        assert_true(fabs(scaled.grad_norm - factor * result.grad_norm) <= bound * scaled.grad_norm);
+        double largest = 0; /* the gradients of two micro-batches may cancel */
+        for (int i = 0; i < SMALL_ELEMENTS; i++)
+            largest = fmax(largest, factor * fabs((double)plain[i]));
+        for (int i = 0; i < SMALL_ELEMENTS; i++) {
+            const double expected = factor * (double)plain[i];
+            if (!(fabs((double)values[i] - expected) <= bound * largest))
+                fail_msg("factor %g, element %d: %.9g, expected %.9g", factor, i, (double)values[i],
+                         expected);
+        }
+        run_end(&r);
+    }
+}
+
+static void a_loss_factor_that_is_no_positive_number_is_refused(void **state)
+{
+    (void)state;
+    run r;
+    run_begin(&r, &placements[0], 1);
+    coh_step_input in = step_input(0, 0);
+    coh_step_result result;
+    const float refused[] = { -1, NAN, INFINITY };
+    for (int i = 0; i < 3; i++) {
+        in.loss_factor = refused[i];
+        assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_ERR_ARGUMENT);
+        assert_int_equal(coh_engine_evaluate(r.engine, &in, NULL), COH_ERR_ARGUMENT);
+    }
+    run_end(&r);
+}
+
 /* ---- bits ---- */
 
 static void placement_changes_no_bit(void **state)
@@ -214,6 +271,8 @@ int main(void)
         cmocka_unit_test(clipped_deferred_steps_equal_plain_loops),
         cmocka_unit_test(updates_in_backward_equal_plain_loops),
         cmocka_unit_test(a_gradient_is_fetched_as_the_body_left_it),
+        cmocka_unit_test(a_loss_factor_multiplies_the_loss_and_every_gradient),
+        cmocka_unit_test(a_loss_factor_that_is_no_positive_number_is_refused),
         cmocka_unit_test(placement_changes_no_bit),
         cmocka_unit_test(delays_and_poison_change_no_bit),
         cmocka_unit_test(two_steps_under_way_give_the_same_bits),
