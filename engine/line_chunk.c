@@ -51,6 +51,13 @@ static void init_piece(void *argument, int64_t index)
                                                first + (uint64_t)i) *
                                 (double)r->parameter->init_std);
         return;
+    case COH_INIT_UNIFORM: /* over [-sqrt(3), sqrt(3)) the standard deviation is 1 */
+        for (int64_t i = 0; i < count; i++)
+            values[i] = (float)((2.0 * coh_rng_uniform(r->seed, (uint64_t)r->parameter->parameter,
+                                                       first + (uint64_t)i) -
+                                 1.0) *
+                                1.7320508075688772 * (double)r->parameter->init_std);
+        return;
     }
 }
 

@@ -179,6 +179,17 @@ void coh_kernel_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64
 void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
                               int64_t count, int adds);
 
+/* y (= or +=) factor x; y may be x when it does not add. */
+typedef struct coh_scale {
+    coh_dtype dtype;
+    int64_t count;
+    const void *x;
+    void *y;
+    float factor;
+    int adds;
+} coh_scale;
+void coh_kernel_scale(void *queue, const coh_scale *scale);
+
 /* y = gate / (1 + e^-gate) * up; y may be either. Backward: what is NULL is not wanted; dgate or
  * dup may be dy when it does not add. */
 typedef struct coh_swiglu {

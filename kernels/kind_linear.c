@@ -1,9 +1,12 @@
 #include "cohobate/kinds.h"
 
+#include <math.h>
+
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
-/* linear, linear_residual, linear_gelu, linear_relu: input 1 is the residual where there is one. */
+/* linear, linear_uniform, linear_residual, linear_gelu, linear_relu: input 1 is the residual where
+ * there is one. */
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -22,7 +25,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",
         .shape = coh_shape_make(inputs[0].dtype, 2, a->outputs, I, 0),
-        .init = COH_INIT_NORMAL,
+        .init = a->init_std != 0.0f ? COH_INIT_NORMAL : COH_INIT_ZERO,
         .init_std = a->init_std,
         .decays = 1,
     };
@@ -34,6 +37,18 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
         };
     facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)N * (double)I * (double)a->outputs;
     facts->flops[COH_PHASE_BACKWARD] = 2.0 * facts->flops[COH_PHASE_FORWARD];
+    return COH_OK;
+}
+
+static coh_status infer_uniform(const void *attributes, const coh_shape *inputs,
+                                coh_op_facts *facts)
+{
+    coh_status status = infer(attributes, inputs, facts);
+    if (status != COH_OK)
+        return status;
+    const int64_t I = inputs[0].dim[inputs[0].rank - 1];
+    facts->parameter[0].init = COH_INIT_UNIFORM;
+    facts->parameter[0].init_std = (float)(1.0 / sqrt(3.0 * (double)I));
     return COH_OK;
 }
 
@@ -152,6 +167,23 @@ const coh_op_kind coh_kind_linear = {
     .can_add_grad = { .inputs = 1u, .parameters = 3u },
     .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer,
+    .forward = forward,
+    .backward = backward,
+};
+
+const coh_op_kind coh_kind_linear_uniform = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.linear_uniform",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 2,
+    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    .reads_for_parameters = { .inputs = 1u },
+    .can_add_grad = { .inputs = 1u, .parameters = 3u },
+    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
+    .infer = infer_uniform,
     .forward = forward,
     .backward = backward,
 };

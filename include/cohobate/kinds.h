@@ -62,9 +62,13 @@ extern COH_API const coh_op_kind coh_kind_rmsnorm;
 typedef struct coh_linear_attributes {
     int64_t outputs;
     int32_t has_bias;
-    float init_std;
+    float init_std; /* 0: the weight begins at zero */
 } coh_linear_attributes;
 extern COH_API const coh_op_kind coh_kind_linear;
+
+/* The same, its weight drawn uniformly from -1/sqrt(I) to 1/sqrt(I) (init_std is not looked at), as
+ * the first factor of an adapter of low rank begins (Hu et al. 2021; PEFT). */
+extern COH_API const coh_op_kind coh_kind_linear_uniform;
 
 /* x [..,I], residual [..,O] -> y = residual + x weightᵀ + bias, in one pass. */
 extern COH_API const coh_op_kind coh_kind_linear_residual;
@@ -80,6 +84,12 @@ extern COH_API const coh_op_kind coh_kind_linear_relu;
 /* x -> y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, the tanh
  * form, GPT-2's). */
 extern COH_API const coh_op_kind coh_kind_gelu;
+
+/* x -> y = factor x. */
+typedef struct coh_scale_attributes {
+    float factor;
+} coh_scale_attributes;
+extern COH_API const coh_op_kind coh_kind_scale;
 
 /* x -> y = max(x, 0). Backward reads y, so that y may take x's bytes. */
 extern COH_API const coh_op_kind coh_kind_relu;

@@ -52,7 +52,8 @@ typedef struct coh_view {
 
 typedef enum coh_phase { COH_PHASE_FORWARD, COH_PHASE_BACKWARD, COH_PHASE_COUNT } coh_phase;
 
-typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL } coh_init;
+/* Normal and uniform around 0, with a standard deviation of init_std. */
+typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL, COH_INIT_UNIFORM } coh_init;
 
 typedef struct coh_parameter_facts {
     const char *name; /* "weight": the parameter is called "<operator>.weight"; static storage */

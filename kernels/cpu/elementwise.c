@@ -114,6 +114,28 @@ void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void
     coh_parallel(queue, grain_count(count), relu_backward_grain, &job);
 }
 
+/* ---- scale: of tensors as narrow as an adapter's rank, so through scratch that others use ---- */
+
+#define SCALE_ELEMENTS 512
+
+static void scale_grain(void *argument, int64_t index)
+{
+    const coh_scale *s = argument;
+    const int64_t begin = index * COH_GRAIN_ELEMENTS, end = begin + grain_elements(s->count, index);
+    const coh_rows *rows = coh_rows_for(s->dtype);
+    for (int64_t at = begin; at < end; at += SCALE_ELEMENTS) {
+        const int64_t count = end - at < SCALE_ELEMENTS ? end - at : SCALE_ELEMENTS;
+        float total[SCALE_ELEMENTS] = { 0 };
+        rows->add_scaled(total, coh_element_const(s->dtype, s->x, at), s->factor, count);
+        rows->put(coh_element(s->dtype, s->y, at), total, count, s->adds);
+    }
+}
+
+void coh_kernel_scale(void *queue, const coh_scale *scale)
+{
+    coh_parallel(queue, grain_count(scale->count), scale_grain, (void *)scale);
+}
+
 /* ---- swiglu ---- */
 
 static void swiglu_grain(void *argument, int64_t index)

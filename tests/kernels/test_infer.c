@@ -86,6 +86,8 @@ static const refusal refusals[] = {
       "must agree" },
     { &coh_kind_gelu, NULL, { I32(2, 3) }, "f32 or bf16 is needed" },
     { &coh_kind_relu, NULL, { I32(2, 3) }, "f32 or bf16 is needed" },
+    { &coh_kind_scale, ATTRIBUTES(coh_scale_attributes, 1.0f), { I32(2, 3) }, "f32 or bf16" },
+    { &coh_kind_scale, ATTRIBUTES(coh_scale_attributes, NAN), { F32(2, 3) }, "factor is nan" },
     { &coh_kind_swiglu, NULL, { F32(2, 3), BF16(2, 3) }, "f32 is needed" },
     { &coh_kind_swiglu, NULL, { F32(2, 3), F32(2, 4) }, "must agree" },
     { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 2, 1e4), { F32(2, 6) }, "3 dimensions" },

@@ -97,6 +97,8 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_rmsnorm, &rms, (coh_shape[]){ F32(4, 11) }, 0);
     check(&coh_kind_gelu, NULL, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_relu, NULL, (coh_shape[]){ F32(67) }, 0);
+    const coh_scale_attributes scale = { -2.5f };
+    check(&coh_kind_scale, &scale, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_swiglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
     const coh_embedding_attributes table = { .vocabulary = 9, .channels = 3 };
     check(&coh_kind_embedding, &table, (coh_shape[]){ I32(2, 5) }, 9);

@@ -104,6 +104,8 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_rmsnorm, coh_reference_rmsnorm },
         { &coh_kind_gelu, coh_reference_gelu },
         { &coh_kind_relu, coh_reference_relu },
+        { &coh_kind_linear_uniform, coh_reference_linear },
+        { &coh_kind_scale, coh_reference_scale },
         { &coh_kind_swiglu, coh_reference_swiglu },
         { &coh_kind_embedding, coh_reference_embedding },
         { &coh_kind_embedding_padded, coh_reference_embedding },

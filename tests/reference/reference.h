@@ -55,6 +55,7 @@ void coh_reference_layernorm(coh_reference *r, int backward);
 void coh_reference_rmsnorm(coh_reference *r, int backward);
 void coh_reference_gelu(coh_reference *r, int backward);
 void coh_reference_relu(coh_reference *r, int backward);
+void coh_reference_scale(coh_reference *r, int backward);
 void coh_reference_swiglu(coh_reference *r, int backward);
 void coh_reference_embedding(coh_reference *r, int backward);
 void coh_reference_position(coh_reference *r, int backward);

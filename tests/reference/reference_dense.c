@@ -180,6 +180,20 @@ void coh_reference_relu(coh_reference *r, int backward)
             r->input_grad[0].value[i] = r->input[0][i] > 0.0 ? r->output_grad[i] : 0.0;
 }
 
+/* ---- scale ---- */
+
+void coh_reference_scale(coh_reference *r, int backward)
+{
+    const coh_scale_attributes *a = r->of->attributes;
+    const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
+    const double *from = backward ? r->output_grad : r->input[0];
+    coh_array *to = backward ? &r->input_grad[0] : &r->output;
+    for (int64_t i = 0; i < count; i++) {
+        to->value[i] = (double)a->factor * from[i];
+        to->bound[i] = COH_EPS * fabs(to->value[i]) + 1e-36;
+    }
+}
+
 /* ---- swiglu ---- */
 
 /* The exponential is off by 3 eps, the quotient s by 5; so is 1 - s, being e^-x s, by 8. */
