@@ -203,10 +203,11 @@ int main(int argc, char **argv)
         for (int n = 0; n < count; n++) {
             const int64_t most = coh_kernel_classifier_chunk((coh_dtype)dtype);
             const int64_t chunk = counts[n] < most ? counts[n] : most;
+            const int is_known = n > 0 && counts[n - 1] >= most;
             for (int layer = 0; layer < 4; layer++)
                 if (run_layer(&p, (coh_dtype)dtype, counts[n], layers[layer][0], layers[layer][1]))
                     return 1;
-            if (run_layer(&p, (coh_dtype)dtype, chunk, COH_ROW_BLOCK, 768))
+            if (!is_known && run_layer(&p, (coh_dtype)dtype, chunk, COH_ROW_BLOCK, 768))
                 return 1;
         }
     coh_pool_destroy(p.pool);

@@ -7,8 +7,9 @@
  *     H heads       D = C / H head width     V vocabulary   G heads of keys and values
  *
  * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed
- * by the shape alone and sums are folded in index order: the same bits for any number of threads,
- * and, matrix products and attention excepted, on every instruction set (kernels/cpu/rows.h).
+ * by the shape alone (matrix products: where the pieces decide bits; kernels/cpu/matmul.c) and sums
+ * are folded in index order: the same bits for any number of threads, and, matrix products and
+ * attention excepted, on every instruction set (kernels/cpu/rows.h).
  * `adds` != 0: the result is added to what is there.
  *
  * Tensors are contiguous and row-major. `dtype` is how their elements are stored: COH_DTYPE_F32
@@ -72,8 +73,9 @@ void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, i
 
 /* ---- matrix products ---- */
 
-/* c [rows, columns] (= or +=) op(a) op(b), cut into tiles of c that depend on the shape only
- * (Goto and van de Geijn 2008 for what a tile must hold to run at full rate):
+/* c [rows, columns] (= or +=) op(a) op(b), cut into tiles of c by the shape and, where that changes
+ * no bit, the number of threads (Goto and van de Geijn 2008 for what a tile must hold to run at
+ * full rate):
  *   COH_MATMUL_NT  a [rows, depth], b [columns, depth]    y = x weight^T
  *   COH_MATMUL_NN  a [rows, depth], b [depth, columns]    dx = dy weight
  *   COH_MATMUL_TN  a [depth, rows], b [depth, columns]    dweight = dy^T x

@@ -2,8 +2,10 @@
 
 #include <string.h>
 
+#include "base/pool.h"
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/cpu/smaller.h"
 
 typedef struct cut {
@@ -73,6 +75,12 @@ typedef struct tile_size {
     int64_t rows, columns;
 } tile_size;
 
+/* Of one product, the largest first. */
+typedef struct tile_sizes {
+    const tile_size *all;
+    int count;
+} tile_sizes;
+
 /* Panels read rows of a where they are, and pack b anew for each tile: tall tiles of four panels,
  * which all rows pass once. */
 static const tile_size of_panels[] = { { 4096, 128 }, { 2048, 128 }, { 1024, 128 }, { 512, 128 },
@@ -84,40 +92,113 @@ static const tile_size of_transposed[] = {
 /* A library packs both: 192 x 384 keeps 87 % or more of OpenBLAS's rate. */
 static const tile_size of_libraries[] = { { 192, 384 }, { 192, 192 }, { 64, 96 } };
 
+static tile_sizes sizes_of(const cut *tiles)
+{
+    if (tiles->product != COH_PRODUCT_PANELS)
+        return (tile_sizes){ of_libraries, sizeof(of_libraries) / sizeof(*of_libraries) };
+    if (tiles->matmul->layout == COH_MATMUL_TN)
+        return (tile_sizes){ of_transposed, sizeof(of_transposed) / sizeof(*of_transposed) };
+    return (tile_sizes){ of_panels, sizeof(of_panels) / sizeof(*of_panels) };
+}
+
+static void cut_by(cut *tiles, tile_size size)
+{
+    const coh_matmul *m = tiles->matmul;
+    tiles->tile_rows = even_part(m->rows, size.rows, 4);
+    tiles->tile_columns = even_part(m->columns, size.columns, 32);
+    tiles->column_tiles = (m->columns + tiles->tile_columns - 1) / tiles->tile_columns;
+    tiles->row_tiles = (m->rows + tiles->tile_rows - 1) / tiles->tile_rows;
+}
+
+static int64_t tile_count(const cut *tiles)
+{
+    return tiles->row_tiles * tiles->column_tiles;
+}
+
 /* Tiles that a product should have at least, and an even number of them while they are few: so two
- * threads end together. More threads have work too, as most products have two or three times as
- * many. Of fewer than TILE_WORK multiplications (about 10 us) a tile is not worth cutting. */
+ * threads end together. Of fewer than TILE_WORK multiplications (about 10 us) a tile is not worth
+ * cutting. */
 #define TILES_LEAST 8
 #define TILES_FEW   32
 #define TILE_WORK   (1 << 20)
 
-static void choose_tile(cut *tiles)
+/* The cut for two threads, which one has as well. Returns the size's index. */
+static int cut_for_two(cut *tiles, tile_sizes sizes)
 {
-    const coh_matmul *m = tiles->matmul;
-    const int is_library = tiles->product != COH_PRODUCT_PANELS;
-    const int transposed = m->layout == COH_MATMUL_TN;
-    const tile_size *sizes = is_library ? of_libraries : transposed ? of_transposed : of_panels;
-    const int size_count = is_library ? 3 : transposed ? 5 : 8;
-    for (int i = 0; i < size_count; i++) {
-        if (i > 0 && sizes[i].rows * sizes[i].columns * m->depth < TILE_WORK)
-            return;
-        tiles->tile_rows = even_part(m->rows, sizes[i].rows, 4);
-        tiles->tile_columns = even_part(m->columns, sizes[i].columns, 32);
-        tiles->column_tiles = (m->columns + tiles->tile_columns - 1) / tiles->tile_columns;
-        tiles->row_tiles = (m->rows + tiles->tile_rows - 1) / tiles->tile_rows;
-        const int64_t count = tiles->row_tiles * tiles->column_tiles;
+    for (int i = 0; i < sizes.count; i++) {
+        if (i > 0 && sizes.all[i].rows * sizes.all[i].columns * tiles->matmul->depth < TILE_WORK)
+            return i - 1;
+        cut_by(tiles, sizes.all[i]);
+        const int64_t count = tile_count(tiles);
         if (count >= TILES_FEW || (count >= TILES_LEAST && count % 2 == 0))
+            return i;
+    }
+    return sizes.count - 1;
+}
+
+/* Is x weight^T of many rows cut so that the last tile is one of those that are summed in lanes? */
+static int has_thin_rest(const cut *tiles)
+{
+    const int64_t rest = tiles->matmul->rows - (tiles->row_tiles - 1) * tiles->tile_rows;
+    return tiles->matmul->layout == COH_MATMUL_NT && tiles->row_tiles > 1 && rest <= COH_THIN_ROWS;
+}
+
+/* The share of their time that the threads have a tile, in 1/1024. */
+static int64_t busy_share(const cut *tiles, int64_t thread_count)
+{
+    const int64_t count = tile_count(tiles), turns = (count + thread_count - 1) / thread_count;
+    return count * 1024 / (turns * thread_count);
+}
+
+/* Threads that are busy for so much of their time need no more tiles, which cost packing. */
+#define BUSY_ENOUGH (1024 * 7 / 8)
+
+/* The cut, by shape and threads. Twelve tall tiles are enough for two threads and starve sixteen:
+ * for more than two, the first size from theirs on that keeps them busy, else the one that keeps
+ * them busiest.
+ *
+ * The number of threads must change no bit. An element's bits depend on its tile in two cases, and
+ * there the tiles are those of two threads for any number of them: a library's sums are as the tile
+ * asks for, and four rows or fewer of x weight^T are summed in lanes. So a product never gets a
+ * thin tile for the number of threads, nor loses the one it has. Panels begin at the same columns
+ * in every cut, as tiles are multiples of 32 wide. */
+static void choose_tile(cut *tiles, int thread_count)
+{
+    const tile_sizes sizes = sizes_of(tiles);
+    const int first = cut_for_two(tiles, sizes);
+    if (thread_count <= 2 || tiles->product != COH_PRODUCT_PANELS || has_thin_rest(tiles))
+        return;
+    cut next = *tiles;
+    for (int i = first + 1; i < sizes.count && busy_share(tiles, thread_count) < BUSY_ENOUGH; i++) {
+        cut_by(&next, sizes.all[i]);
+        if (smaller(next.tile_rows, next.matmul->rows) * next.tile_columns * next.matmul->depth <
+            TILE_WORK)
             return;
+        if (!has_thin_rest(&next) &&
+            busy_share(&next, thread_count) > busy_share(tiles, thread_count))
+            *tiles = next;
     }
 }
 
-void coh_kernel_matmul_by(void *queue, const coh_matmul *matmul, coh_product product)
+static cut make_cut(const coh_matmul *matmul, coh_product product, int thread_count)
 {
     cut tiles = { .matmul = matmul,
                   .product = product == COH_PRODUCT_DEFAULT ? coh_product_default(matmul->dtype)
                                                             : product };
-    choose_tile(&tiles);
-    coh_parallel(queue, tiles.row_tiles * tiles.column_tiles, run_tile, &tiles);
+    choose_tile(&tiles, thread_count);
+    return tiles;
+}
+
+int64_t coh_matmul_tile_count(const coh_matmul *matmul, coh_product product, int thread_count)
+{
+    const cut tiles = make_cut(matmul, product, thread_count);
+    return tile_count(&tiles);
+}
+
+void coh_kernel_matmul_by(void *queue, const coh_matmul *matmul, coh_product product)
+{
+    cut tiles = make_cut(matmul, product, coh_pool_thread_count(queue));
+    coh_parallel(queue, tile_count(&tiles), run_tile, &tiles);
 }
 
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul)

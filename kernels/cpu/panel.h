@@ -16,11 +16,21 @@
  * three, as the product of two bf16 is exact in f32. Pairs have bits of their own: vdpbf16ps adds
  * one product of a pair after the other, with a rounding each, and takes subnormals for zero.
  *
- * Scratch is on the stack: 2 MiB at most. */
+ * The depth is cut in equal blocks of at most COH_PANEL_WORDS words; between two of them the sums
+ * stand in c, or beside it where c is bf16.
+ *
+ * Scratch is on the stack: 2 MiB at most (base/thread.h). */
 #ifndef COH_KERNELS_CPU_PANEL_H
 #define COH_KERNELS_CPU_PANEL_H
 
 #include "kernels/cpu/tile.h"
+
+/* A panel this deep takes 192 KiB with AVX-512; two or four of them stand in the second-level cache
+ * while rows of a pass by. Tests derive from it the depths where a second block begins. */
+#define COH_PANEL_WORDS 1536
+
+/* x weight^T of up to so many rows of x is summed in lanes. */
+#define COH_THIN_ROWS 4
 
 typedef void coh_panel_run(const coh_tile *tile);
 

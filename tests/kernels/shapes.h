@@ -4,6 +4,7 @@
 #define COH_TESTS_KERNELS_SHAPES_H
 
 #include "cohobate/kinds.h"
+#include "kernels/cpu/panel.h"
 #include "tests/reference/call.h"
 
 #define F32(...)                                                                                   \
@@ -57,10 +58,10 @@ static const shape_case shape_cases[] = {
       ATTRIBUTES(coh_linear_attributes, 1031, 1, 0.02f),
       { F32(2, 311, 31) },
       0 },
-    { "linear: deeper than one BLAS panel",
+    { "linear: two blocks of depth of pairs of bf16, three of floats",
       &coh_kind_linear,
-      ATTRIBUTES(coh_linear_attributes, 19, 1, 0.02f),
-      { F32(1, 37, 1301) },
+      ATTRIBUTES(coh_linear_attributes, 41, 1, 0.02f),
+      { F32(1, 13, 2 * COH_PANEL_WORDS + 29) },
       0 },
     { "linear_residual: primes",
       &coh_kind_linear_residual,

@@ -83,7 +83,23 @@ typedef struct problem {
     int64_t rows, columns, depth;
     coh_dtype dtype, c_dtype;
     matrix a, b, c, before, bias, residual, activated;
+    double *sums, *sizes; /* of each element of op(a) op(b): its terms, and their magnitudes */
 } problem;
+
+static void sum_in_double(problem *p)
+{
+    const int a_transposed = p->layout == COH_MATMUL_TN, b_transposed = p->layout == COH_MATMUL_NT;
+    p->sums = calloc((size_t)(p->rows * p->columns), sizeof(double));
+    p->sizes = calloc((size_t)(p->rows * p->columns), sizeof(double));
+    for (int64_t i = 0; i < p->rows; i++)
+        for (int64_t j = 0; j < p->columns; j++)
+            for (int64_t k = 0; k < p->depth; k++) {
+                const double a = a_transposed ? at(&p->a, k, i) : at(&p->a, i, k);
+                const double b = b_transposed ? at(&p->b, j, k) : at(&p->b, k, j);
+                p->sums[i * p->columns + j] += a * b;
+                p->sizes[i * p->columns + j] += fabs(a * b);
+            }
+}
 
 static problem problem_make(coh_matmul_layout layout, const int64_t *shape, coh_dtype dtype,
                             coh_dtype c_dtype, int64_t gap)
@@ -105,6 +121,8 @@ static void problem_drop(problem *p)
     matrix *all[] = { &p->a, &p->b, &p->c, &p->before, &p->bias, &p->residual, &p->activated };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]->data);
+    free(p->sums);
+    free(p->sizes);
 }
 
 static coh_tile tile_of(const problem *p)
@@ -125,17 +143,13 @@ static coh_tile tile_of(const problem *p)
 }
 
 /* c against the sum in double, each element; what lies in the gaps is as it was. */
-static void check(const char *isa, const problem *p, const coh_tile *t, const matrix *residual)
+static void check(const char *isa, problem *p, const coh_tile *t, const matrix *residual)
 {
+    if (p->sums == NULL)
+        sum_in_double(p);
     for (int64_t i = 0; i < p->rows; i++) {
         for (int64_t j = 0; j < p->columns; j++) {
-            double sum = 0.0, size = 0.0;
-            for (int64_t k = 0; k < p->depth; k++) {
-                const double a = t->a_transposed ? at(&p->a, k, i) : at(&p->a, i, k);
-                const double b = t->b_transposed ? at(&p->b, j, k) : at(&p->b, k, j);
-                sum += a * b;
-                size += fabs(a * b);
-            }
+            double sum = p->sums[i * p->columns + j], size = p->sizes[i * p->columns + j];
             const double terms[] = { t->bias ? at(&p->bias, 0, j) : 0.0,
                                      residual ? at(residual, i, j) : 0.0,
                                      t->adds ? at(&p->before, i, j) : 0.0 };
@@ -235,12 +249,11 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
     static const struct {
         int64_t shape[3], gap;
     } cases[] = {
-        { { 1, 1, 1 }, 0 },      { { 2, 3, 5 }, 0 },       { { 4, 34, 67 }, 3 },
-        { { 3, 5, 1031 }, 0 },   { { 5, 33, 17 }, 0 },     { { 12, 32, 32 }, 0 },
-        { { 13, 31, 33 }, 1 },   { { 24, 64, 512 }, 0 },   { { 25, 65, 511 }, 0 },
-        { { 7, 40, 1030 }, 2 },  { { 6, 16, 1024 }, 0 },   /* rows half a way apart */
-        { { 257, 17, 19 }, 0 },  { { 31, 259, 1100 }, 0 }, /* sums of bf16 aside, twice */
-        { { 16, 48, 2048 }, 0 },
+        { { 1, 1, 1 }, 0 },     { { 2, 3, 5 }, 0 },      { { 4, 34, 67 }, 3 },
+        { { 3, 5, 1031 }, 0 },  { { 5, 33, 17 }, 0 },    { { 12, 32, 32 }, 0 },
+        { { 13, 31, 33 }, 1 },  { { 24, 64, 512 }, 0 },  { { 25, 65, 511 }, 0 },
+        { { 7, 40, 1030 }, 2 }, { { 6, 16, 1024 }, 0 },  /* rows a way of a cache apart */
+        { { 257, 17, 19 }, 0 }, { { 31, 259, 110 }, 0 }, /* three groups of panels */
     };
     for (int isa = 0; isa < 4; isa++)
         for (int types = 0; types < 4; types++) {
@@ -253,6 +266,37 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
                                              c_dtype, cases[s].gap);
                     if (cases[s].shape[0] * cases[s].shape[2] < 16000)
                         run_endings(isas[isa], run, &p);
+                    run_activation(isas[isa], run, &p, COH_ACTIVATION_GELU);
+                    run_activation(isas[isa], run, &p, COH_ACTIVATION_RELU);
+                    problem_drop(&p);
+                }
+        }
+}
+
+/* Elements of the deepest block: a word is one of them, or a pair. */
+static int64_t deepest_block(const char *isa)
+{
+    return COH_PANEL_WORDS * (strcmp(isa, "avx512bf16") == 0 ? 2 : 1);
+}
+
+/* Between two blocks the sums stand in c, or aside; bias, residual and c are taken with the first
+ * one, what is activated is made behind the last. Columns: whole panels, and a part of one. */
+static void sums_go_on_from_one_block_of_depth_to_the_next(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < 4; isa++)
+        for (int types = 0; types < 4; types++) {
+            const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+            const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+            const int64_t most = deepest_block(isas[isa]);
+            /* two blocks, the lesser no whole number of words; three of whole words */
+            const int64_t shapes[][3] = { { 14, 41, most + 1 }, { 5, 72, 2 * most + 128 } };
+            coh_panel_run *run = coh_panel_run_of(isas[isa], dtype);
+            for (int s = 0; run != NULL && s < 2; s++)
+                for (int layout = 0; layout < 3; layout++) {
+                    problem p = problem_make((coh_matmul_layout)layout, shapes[s], dtype, c_dtype,
+                                             s ? 0 : 3);
+                    run_endings(isas[isa], run, &p);
                     run_activation(isas[isa], run, &p, COH_ACTIVATION_GELU);
                     run_activation(isas[isa], run, &p, COH_ACTIVATION_RELU);
                     problem_drop(&p);
@@ -374,43 +418,129 @@ static void instruction_sets_agree_where_the_header_says_so(void **state)
         }
 }
 
-/* Above four rows the order of a sum depends on the depth alone. */
-static void threads_and_tiles_change_no_bit(void **state)
+static coh_matmul matmul_of(const problem *p)
+{
+    return (coh_matmul){ .layout = p->layout,
+                         .rows = p->rows,
+                         .columns = p->columns,
+                         .depth = p->depth,
+                         .dtype = p->dtype,
+                         .c_dtype = p->c_dtype,
+                         .a = p->a.data,
+                         .b = p->b.data,
+                         .c = p->c.data,
+                         .a_stride = p->a.stride,
+                         .b_stride = p->b.stride,
+                         .c_stride = p->c.stride };
+}
+
+static const int threads[] = { 1, 2, 3, 8, 16, 32 };
+enum { THREADS = sizeof(threads) / sizeof(threads[0]) };
+
+/* The product on every number of threads, which must give the bits that `c` holds. */
+static void check_threads(problem *p, coh_pool *const *pools, coh_product product, const void *c)
+{
+    const size_t bytes = (size_t)(p->rows * p->columns) * (p->c_dtype == COH_DTYPE_BF16 ? 2 : 4);
+    const coh_matmul m = matmul_of(p);
+    for (int n = 0; n < THREADS; n++) {
+        fill(p, NULL, 0xff);
+        coh_kernel_matmul_by(pools[n], &m, product);
+        if (memcmp(p->c.data, c, bytes) != 0)
+            fail_msg("%s, layout %d, %lld x %lld x %lld, types %d %d: other bits on %d threads",
+                     coh_product_name(product), (int)p->layout, (long long)p->rows,
+                     (long long)p->columns, (long long)p->depth, (int)p->dtype, (int)p->c_dtype,
+                     threads[n]);
+    }
+}
+
+/* Above four rows the order of a sum depends on the depth alone: one tile is the same as many. The
+ * sums of the deep one stand aside for bf16: in two parts in one tile, in one in each of many. */
+static void tiles_change_no_bit(void **state)
 {
     (void)state;
-    static const int64_t shape[] = { 530, 803, 607 };
-    static const int threads[] = { 1, 2, 3, 8 };
-    for (int types = 0; types < 2; types++)
-        for (int layout = 0; layout < 3; layout++) {
-            const coh_dtype dtype = types ? COH_DTYPE_BF16 : COH_DTYPE_F32;
-            problem p = problem_make((coh_matmul_layout)layout, shape, dtype, dtype, 0);
-            matrix whole = make(dtype, shape[0], shape[1], 0, 9);
-            coh_tile tile = tile_of(&p);
-            tile.c = whole.data;
-            coh_tile_run_by(COH_PRODUCT_PANELS, &tile);
-            for (int n = 0; n < 4; n++) {
-                coh_pool *pool;
-                assert_int_equal(coh_pool_create(threads[n], &pool), COH_OK);
-                const coh_matmul m = { .layout = p.layout,
-                                       .rows = p.rows,
-                                       .columns = p.columns,
-                                       .depth = p.depth,
-                                       .dtype = dtype,
-                                       .c_dtype = dtype,
-                                       .a = p.a.data,
-                                       .b = p.b.data,
-                                       .c = p.c.data,
-                                       .a_stride = p.a.stride,
-                                       .b_stride = p.b.stride,
-                                       .c_stride = p.c.stride };
-                fill(&p, NULL, 0xff);
-                coh_kernel_matmul_by(pool, &m, COH_PRODUCT_PANELS);
-                assert_memory_equal(p.c.data, whole.data,
-                                    (size_t)(shape[0] * shape[1]) * (types ? 2 : 4));
-                coh_pool_destroy(pool);
-            }
-            free(whole.data);
-            problem_drop(&p);
+    const int64_t shapes[][3] = { { 530, 803, 607 }, { 1030, 100, 2 * COH_PANEL_WORDS + 28 } };
+    coh_pool *pools[THREADS];
+    for (int n = 0; n < THREADS; n++)
+        assert_int_equal(coh_pool_create(threads[n], &pools[n]), COH_OK);
+    for (int at = 0; at < 2 * 3 * 2; at++) {
+        const coh_dtype dtype = at & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        problem p = problem_make((coh_matmul_layout)(at / 2 % 3), shapes[at / 6], dtype, dtype, 0);
+        matrix whole = make(dtype, p.rows, p.columns, 0, 9);
+        coh_tile tile = tile_of(&p);
+        tile.c = whole.data;
+        coh_tile_run_by(COH_PRODUCT_PANELS, &tile);
+        check_threads(&p, pools, COH_PRODUCT_PANELS, whole.data);
+        free(whole.data);
+        problem_drop(&p);
+    }
+    for (int n = 0; n < THREADS; n++)
+        coh_pool_destroy(pools[n]);
+}
+
+/* Four rows or fewer of x weight^T are summed otherwise, and libraries sum as the tile asks: where
+ * more threads get smaller tiles, neither may show. Rows: as of a layer, so that each number of
+ * threads has its own tiles; one more than 64 of the least tiles hold, which are a row's then; the
+ * same, where two threads have such a tile as well; so few that every tile is one. */
+static void threads_change_no_bit_of_any_product(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {
+        { 1040, 416, 300 }, { 1025, 384, 300 }, { 1025, 64, 300 }, { 3, 1000, 300 }
+    };
+    coh_pool *pools[THREADS];
+    coh_openblas_start();
+    for (int n = 0; n < THREADS; n++)
+        assert_int_equal(coh_pool_create(threads[n], &pools[n]), COH_OK);
+    for (int at = 0; at < 4 * 3 * 4; at++) {
+        const coh_dtype dtype = at & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        const coh_dtype c_dtype = at & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        problem p =
+            problem_make((coh_matmul_layout)(at / 4 % 3), shapes[at / 12], dtype, c_dtype, 0);
+        matrix first = make(c_dtype, p.rows, p.columns, 0, 9);
+        for (int product = COH_PRODUCT_PANELS; product < COH_PRODUCT_COUNT; product++) {
+            coh_matmul m = matmul_of(&p);
+            m.c = first.data;
+            if (!coh_product_available((coh_product)product, dtype))
+                continue;
+            coh_kernel_matmul_by(NULL, &m, (coh_product)product);
+            check_threads(&p, pools, (coh_product)product, first.data);
+        }
+        free(first.data);
+        problem_drop(&p);
+    }
+    for (int n = 0; n < THREADS; n++)
+        coh_pool_destroy(pools[n]);
+}
+
+static int64_t tiles_of(int64_t rows, int64_t columns, coh_product product, int thread_count)
+{
+    const coh_matmul m = {
+        .layout = COH_MATMUL_NT, .rows = rows, .columns = columns, .depth = 768
+    };
+    return coh_matmul_tile_count(&m, product, thread_count);
+}
+
+/* The layers of GPT-2 124M on 2048 tokens. */
+static void threads_have_tiles_to_work_on_and_libraries_keep_theirs(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = { 768, 2304, 3072 };
+    static const int counts[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 };
+    /* tall ones, which pack b twice and once */
+    assert_int_equal(tiles_of(2048, 768, COH_PRODUCT_PANELS, 2), 12);
+    assert_int_equal(tiles_of(2048, 2304, COH_PRODUCT_PANELS, 2), 18);
+    for (int w = 0; w < 3; w++)
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+            const int count = counts[i];
+            const int64_t two = tiles_of(2048, widths[w], COH_PRODUCT_PANELS, 2);
+            const int64_t tiles = tiles_of(2048, widths[w], COH_PRODUCT_PANELS, count);
+            const int64_t turns = (tiles + count - 1) / count;
+            if (count <= 2)
+                assert_int_equal(tiles, two);
+            if (!(8 * tiles >= 7 * turns * count))
+                fail_msg("%lld tiles for %d threads", (long long)tiles, count);
+            assert_int_equal(tiles_of(2048, widths[w], COH_PRODUCT_OPENBLAS, count),
+                             tiles_of(2048, widths[w], COH_PRODUCT_OPENBLAS, 2));
         }
 }
 
@@ -418,10 +548,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tile_is_right_on_every_instruction_set),
+        cmocka_unit_test(sums_go_on_from_one_block_of_depth_to_the_next),
         cmocka_unit_test(what_is_not_a_usual_number_comes_through),
         cmocka_unit_test(the_libraries_are_right_as_well),
         cmocka_unit_test(instruction_sets_agree_where_the_header_says_so),
-        cmocka_unit_test(threads_and_tiles_change_no_bit),
+        cmocka_unit_test(tiles_change_no_bit),
+        cmocka_unit_test(threads_change_no_bit_of_any_product),
+        cmocka_unit_test(threads_have_tiles_to_work_on_and_libraries_keep_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,11 +235,11 @@ static void run_depth_block(const depth_block *d)
         run_group(d, packed, panels, d->j0 + j, smaller(d->columns - j, d->group_columns));
 }
 
-/* Depth of a block: equal parts of at most PANEL_WORDS words, multiples of 16 words. */
+/* Depth of a block: equal parts of at most COH_PANEL_WORDS words, multiples of 16 words. */
 static int64_t depth_part(int64_t depth)
 {
     const int64_t words = (depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
-    const int64_t parts = (words + PANEL_WORDS - 1) / PANEL_WORDS;
+    const int64_t parts = (words + COH_PANEL_WORDS - 1) / COH_PANEL_WORDS;
     return ((words + parts - 1) / parts + 15) / 16 * 16 * WORD_ELEMENTS;
 }
 
@@ -282,7 +282,7 @@ static int64_t equal_part(int64_t rows, int64_t most)
 
 void PANEL(run)(const coh_tile *tile)
 {
-    if (tile->rows <= THIN_ROWS && tile->b_transposed && !tile->a_transposed) {
+    if (tile->rows <= COH_THIN_ROWS && tile->b_transposed && !tile->a_transposed) {
         PANEL(thin)(tile);
         return;
     }

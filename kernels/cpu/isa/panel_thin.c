@@ -7,8 +7,8 @@
 LANES_INLINE void dots(const coh_tile *t, int rows, int64_t j, coh_dtype dtype, float *sums)
 {
     const int64_t bytes = coh_tile_element_bytes(dtype), step = COH_LANES * WORD_ELEMENTS;
-    const char *a[THIN_ROWS], *b[THIN_COLUMNS];
-    lanes sum[THIN_ROWS][THIN_COLUMNS];
+    const char *a[COH_THIN_ROWS], *b[THIN_COLUMNS];
+    lanes sum[COH_THIN_ROWS][THIN_COLUMNS];
     for (int c = 0; c < THIN_COLUMNS; c++) {
         const int64_t column = j + c < t->columns ? j + c : t->columns - 1;
         b[c] = (const char *)t->b + column * t->b_stride * bytes;
@@ -58,7 +58,7 @@ void PANEL(thin)(const coh_tile *tile)
     for (int64_t j = 0; j < tile->columns; j += PANEL_COLUMNS) {
         const int64_t columns =
             tile->columns - j < PANEL_COLUMNS ? tile->columns - j : PANEL_COLUMNS;
-        float block[THIN_ROWS * PANEL_COLUMNS], bias_row[PANEL_COLUMNS];
+        float block[COH_THIN_ROWS * PANEL_COLUMNS], bias_row[PANEL_COLUMNS];
         PANEL(bias)(tile, j, columns, bias_row);
         PANEL(begin)(&place, 0, tile->rows, j, columns, bias_row, block);
         for (int64_t c = 0; c < columns; c += THIN_COLUMNS)

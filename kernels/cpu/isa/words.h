@@ -5,6 +5,7 @@
 #define COH_KERNELS_CPU_ISA_WORDS_H
 
 #include "kernels/cpu/isa/lanes.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/cpu/tile.h"
 
 #if defined(__x86_64__)
@@ -32,16 +33,16 @@
 #endif
 #define PANEL_LANES (PANEL_COLUMNS / COH_LANES)
 
-/* Depth of a block. Panels stand in the second-level cache in groups of at most four, 512 KiB at
- * most with AVX-512, while rows of a pass by. */
-#define PANEL_WORDS  1536
+/* Panels stand in the second-level cache in groups of at most four, 512 KiB at most with AVX-512,
+ * while rows of a pass by. */
 #define GROUP_WORDS  4096
 #define GROUP_PANELS 4
 
-/* Words of a that are packed at a time, 1.1 MiB: 264 rows of 2048 pairs, so that c, if it is bf16,
- * gets its sums at once. They come from the third-level cache in the order in which they lie. A
- * packed row is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd
- * number of cache lines: twelve rows do not compete for one set of the first-level cache. */
+/* Words of a that are packed at a time, 1.1 MiB: 264 rows of 1024 words, as many as a tile of a
+ * transposed a has (256) and more, so b is packed once for them; of a block as deep as can be
+ * about 170 rows. They come from the third-level cache in the order in which they lie. A packed row
+ * is PACKED_GAP words longer than the block is deep (a multiple of 16 words), an odd number of
+ * cache lines: twelve rows do not compete for one set of the first-level cache. */
 #define PACKED_WORDS (264 * (1024 + PACKED_GAP))
 #define PACKED_GAP   16
 
@@ -183,8 +184,7 @@ void PANEL(activate)(const coh_tile *tile, int64_t i, int64_t rows, int64_t j, i
 
 /* ---- panel_thin.c ---- */
 
-/* x weight^T for up to THIN_ROWS rows of x: nothing is packed, as each weight is read once. */
-#define THIN_ROWS 4
+/* x weight^T for up to COH_THIN_ROWS rows of x: nothing is packed, as each weight is read once. */
 void PANEL(thin)(const coh_tile *tile);
 
 #endif
