@@ -31,7 +31,7 @@ typedef struct shape {
 typedef struct primitive {
     struct primitive *next;
     shape shape;
-    dnnl_primitive_t code; /* NULL: oneDNN cannot, or wants too much scratch */
+    dnnl_primitive_t code; /* NULL: oneDNN has none for this shape, or it wants too much scratch */
     dnnl_memory_desc_t a, b, c, bias, scratch;
 } primitive;
 
@@ -95,7 +95,8 @@ static dnnl_status_t attributes(const shape *s, dnnl_primitive_attr_t *out)
     return status;
 }
 
-static void make_code(primitive *p)
+/* dnnl_success with p->code, or NULL there if the code would want too much scratch. */
+static dnnl_status_t make_code(primitive *p)
 {
     const shape *s = &p->shape;
     dnnl_primitive_attr_t attr = NULL;
@@ -117,15 +118,23 @@ static void make_code(primitive *p)
         status = dnnl_primitive_desc_create(&description, &matmul, attr, library.engine, NULL);
     if (status == dnnl_success) {
         p->scratch = *dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-        if (dnnl_memory_desc_get_size(&p->scratch) > SCRATCH_BYTES ||
-            dnnl_primitive_create(&p->code, description) != dnnl_success)
-            p->code = NULL;
+        if (dnnl_memory_desc_get_size(&p->scratch) <= SCRATCH_BYTES)
+            status = dnnl_primitive_create(&p->code, description);
     }
     dnnl_primitive_desc_destroy(description);
     dnnl_primitive_attr_destroy(attr);
+    return status;
 }
 
-/* NULL without memory. */
+/* Does the shape alone decide it, so that it will be so every time? What failed for want of memory
+ * may work the next time. */
+static int is_final(dnnl_status_t status)
+{
+    return status == dnnl_success || status == dnnl_unimplemented ||
+           status == dnnl_invalid_arguments;
+}
+
+/* NULL where making it failed this time; the next call tries again. */
 static const primitive *find(const shape *s)
 {
     pthread_mutex_lock(&library.lock);
@@ -134,9 +143,13 @@ static const primitive *find(const shape *s)
         p = p->next;
     if (p == NULL && (p = calloc(1, sizeof(*p))) != NULL) {
         p->shape = *s;
-        make_code(p);
-        p->next = library.first;
-        library.first = p;
+        if (is_final(make_code(p))) {
+            p->next = library.first;
+            library.first = p;
+        } else {
+            free(p);
+            p = NULL;
+        }
     }
     pthread_mutex_unlock(&library.lock);
     return p;

@@ -37,8 +37,9 @@ coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t 
 /* One tile by `product`: panels, OpenBLAS or oneDNN, where it takes such tiles, else panels, and
  * then with their bits. OpenBLAS takes f32. What oneDNN refuses follows from the tile's shape,
  * strides, dtypes and operands, on one processor with one version of it: equal tiles have equal
- * bits in every step and run. The exception is an allocation of oneDNN's that fails: that tile goes
- * to panels, unsaid, and differs in the last bits. */
+ * bits in every step and run. The exception is an allocation of oneDNN's that fails, as it makes
+ * code or runs it: that one tile goes to panels, unsaid, and differs in the last bits; the next
+ * tile of its shape asks oneDNN again. */
 void coh_tile_run_by(coh_product product, const coh_tile *tile);
 
 /* What a library leaves to do: `activated` from c, row by row (matmul.c). */
