@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/pool.h"
+#include "base/thread.h"
 #include "kernels/kernels.h"
 #include "planner/graph.h"
 
@@ -136,13 +137,55 @@ static coh_status time_shape(coh_pool *pool, coh_kernel_timing *shape)
     return COH_OK;
 }
 
+typedef struct measuring {
+    coh_kernel_shapes *list;
+    int32_t thread_count;
+    coh_kernel_report report;
+    void *context;
+    coh_status status;
+    char why[COH_ERROR_TEXT_BYTES];
+} measuring;
+
+static void *measure(void *argument)
+{
+    measuring *m = argument;
+    coh_pool *pool = NULL;
+    COH_TRY_GOTO(m->status, coh_pool_create(m->thread_count, &pool), done);
+    for (size_t i = 0; i < m->list->count; i++) {
+        COH_TRY_GOTO(m->status, time_shape(pool, &m->list->shapes[i]), done);
+        if (m->report)
+            m->report(m->context, &m->list->shapes[i]);
+    }
+done:
+    coh_pool_destroy(pool);
+    coh_error_save(m->why);
+    return NULL;
+}
+
+/* On a thread (coh-tune) with the stack that kernels need, whatever the caller's. */
+static coh_status measure_aside(measuring *m)
+{
+    pthread_t thread;
+    int error = coh_thread_start(&thread, measure, m);
+    if (error != 0)
+        return coh_fail(COH_ERR_MEMORY, "no thread to measure on: %s: see to ulimit -u",
+                        strerror(error));
+    (void)pthread_setname_np(thread, "coh-tune");
+    pthread_join(thread, NULL);
+    if (m->status != COH_OK)
+        coh_error_restore(m->why);
+    return m->status;
+}
+
 coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count, const char *path,
                             coh_kernel_report report, void *context)
 {
     if (!graph || !path || !path[0])
         return coh_fail(COH_ERR_ARGUMENT, "a kernel table needs a graph and a path");
     coh_kernel_shapes list = { 0 };
-    coh_pool *pool = NULL;
+    measuring m = {
+        .list = &list, .thread_count = thread_count, .report = report, .context = context
+    };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, coh_kernel_shapes_of(graph, &list), done);
     if (list.count == 0 || list.count > COH_PRODUCT_CHOICES_MAX)
@@ -152,20 +195,20 @@ coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count, const 
                               "to %d",
                               list.count, COH_PRODUCT_CHOICES_MAX),
                      done);
-    COH_TRY_GOTO(status, coh_pool_create(thread_count, &pool), done);
-    for (size_t i = 0; i < list.count; i++) {
-        COH_TRY_GOTO(status, time_shape(pool, &list.shapes[i]), done);
-        if (report)
-            report(context, &list.shapes[i]);
-    }
+    COH_TRY_GOTO(status, measure_aside(&m), done);
     status = coh_kernel_table_write(&list, thread_count, path);
 done:
-    coh_pool_destroy(pool);
     coh_kernel_shapes_fini(&list);
     return status;
 }
 
 /* ---- using ---- */
+
+int32_t coh_kernels_onednn(coh_dtype dtype)
+{
+    return (coh_product_default(dtype) == COH_PRODUCT_ONEDNN ? COH_ONEDNN_BY_DEFAULT : 0) |
+           (coh_product_is_named(COH_PRODUCT_ONEDNN, dtype) ? COH_ONEDNN_BY_TABLE : 0);
+}
 
 coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_bytes)
 {

@@ -56,6 +56,9 @@ coh_product coh_product_default(coh_dtype dtype);
  * product that is not available here; the old table stays. */
 coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count);
 
+/* 1 if the table in use names this product for some shape of this element type. */
+int coh_product_is_named(coh_product product, coh_dtype dtype);
+
 /* Median of the wall time of a few runs of choice->product on that shape, on the pool behind
  * `queue`, after one that is not counted. Takes memory for the operands and gives it back.
  * Fails: COH_ERR_ARGUMENT where the product is not available; COH_ERR_MEMORY. */

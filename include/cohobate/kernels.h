@@ -42,7 +42,7 @@ typedef void (*coh_kernel_report)(void *context, const coh_kernel_timing *timing
 /* Times every product of every shape that a micro-batch of `graph` multiplies, on `thread_count`
  * threads, and writes the table to `path`, whole or not at all. Another product than the standard
  * one is chosen only where it is 3 % faster, so that noise changes no bits. `report` (may be NULL)
- * hears of each shape.
+ * hears of each shape, on a thread of its own while this call waits.
  * Time: some seconds for 124 M parameters on 256 tokens; wants a machine that does nothing else.
  * Fails: COH_ERR_ARGUMENT when the graph multiplies nothing; COH_ERR_MEMORY; COH_ERR_IO. */
 COH_API coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count, const char *path,
@@ -54,6 +54,14 @@ COH_API coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count
  * Fails: COH_ERR_IO, COH_ERR_CORRUPT naming line and member, COH_ERR_ARGUMENT when a product is not
  * to be had here; the products stay as they were. */
 COH_API coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_bytes);
+
+/* Who has oneDNN multiply: the processor has AMX, though the table in use may name another product;
+ * or the table in use names it for some shape. */
+enum { COH_ONEDNN_BY_DEFAULT = 1, COH_ONEDNN_BY_TABLE = 2 };
+
+/* Does oneDNN, which allocates inside each of its calls, multiply matrices of `dtype` in this
+ * process? 0 where it does not, else a sum of the two above. */
+COH_API int32_t coh_kernels_onednn(coh_dtype dtype);
 
 #ifdef __cplusplus
 }

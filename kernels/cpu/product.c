@@ -34,6 +34,7 @@ const char *coh_product_name(coh_product product)
 
 coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
 {
+    (void)dtype; /* elsewhere there is one function for both */
 #if defined(__x86_64__)
     if (strcmp(isa, "avx512bf16") == 0)
         return dtype == COH_DTYPE_BF16 && coh_rows_of("avx512", COH_DTYPE_F32) != NULL &&
@@ -177,12 +178,18 @@ static uint64_t table_hash(void)
     return hash;
 }
 
-static int table_names(coh_product product)
+int coh_product_is_named(coh_product product, coh_dtype dtype)
 {
-    for (int32_t i = 0; i < products.choice_count; i++)
-        if (products.choices[i].product == product)
+    for (int32_t i = 0; i < products.choice_count && !products.is_plain; i++)
+        if (products.choices[i].product == product && products.choices[i].dtype == dtype)
             return 1;
     return 0;
+}
+
+static int table_names(coh_product product)
+{
+    return coh_product_is_named(product, COH_DTYPE_F32) ||
+           coh_product_is_named(product, COH_DTYPE_BF16);
 }
 
 /* What the table adds to the path: the libraries it brings in, and its hash. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "base/alloc.h"
 #include "base/file_text.h"
@@ -101,6 +102,28 @@ static void a_table_that_was_written_is_used_and_named_in_the_kernel_path(void *
     coh_graph_destroy(graph);
 }
 
+static void *tune_here(void *graph)
+{
+    return (void *)(intptr_t)coh_kernels_tune(graph, 1, path, NULL, NULL);
+}
+
+/* Tiles are packed on the stack: more than all of this one. */
+static void measuring_needs_no_stack_of_its_caller(void **state)
+{
+    (void)state;
+    pthread_attr_t small;
+    pthread_t thread;
+    void *status = NULL;
+    coh_graph *graph = made_graph(1, 8);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, (size_t)256 << 10);
+    assert_int_equal(pthread_create(&thread, &small, tune_here, graph), 0);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, COH_OK);
+    pthread_attr_destroy(&small);
+    coh_graph_destroy(graph);
+}
+
 static const char whole[] =
     "{\n  \"format\": \"cohobate kernels\",\n  \"version\": 1,\n  \"machine\": \"another one\",\n"
     "  \"date\": \"2025-01-31\",\n  \"threads\": 2,\n  \"products\": [\n"
@@ -109,15 +132,28 @@ static const char whole[] =
     "    {\"dtype\": \"f32\", \"layout\": \"tn\", \"rows\": 7, \"columns\": 5, \"depth\": 3, "
     "\"product\": \"panels\", \"microseconds\": {}}\n  ]\n}\n";
 
-static coh_status use_changed(const char *find, const char *replacement)
+enum { TEXT_BYTES = 2 * sizeof(whole) };
+
+/* `out` of TEXT_BYTES: `text` with the first `find` replaced. */
+static void change(const char *text, const char *find, const char *replacement, char *out)
 {
-    char text[2 * sizeof(whole)], machine[COH_KERNEL_MACHINE_BYTES];
-    const char *at = strstr(whole, find);
+    const char *at = strstr(text, find);
     assert_non_null(at);
-    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - whole), whole, replacement,
-             at + strlen(find));
+    snprintf(out, TEXT_BYTES, "%.*s%s%s", (int)(at - text), text, replacement, at + strlen(find));
+}
+
+static coh_status use_text(const char *text)
+{
+    char machine[COH_KERNEL_MACHINE_BYTES];
     assert_int_equal(coh_file_write_whole(path, text, strlen(text)), COH_OK);
     return coh_kernels_use(path, machine, sizeof(machine));
+}
+
+static coh_status use_changed(const char *find, const char *replacement)
+{
+    char text[TEXT_BYTES];
+    change(whole, find, replacement, text);
+    return use_text(text);
 }
 
 static void what_is_no_table_is_refused_with_its_name_and_changes_nothing(void **state)
@@ -167,7 +203,7 @@ static void what_is_wrong_with_a_product_is_said_with_its_line(void **state)
         { "\"f32\"", "\"f64\"", "line 8: product 1 of the list" },
         { "\"tn\"", "\"tt\"", "line 9: product 2 of the list" },
         { "\"tn\"", "\n\"nt\"", "line 9: product 2 of the list: its shape 7 x 5 x 3" },
-        { "another one", "]\\\"}, [{", NULL }, /* brackets in a string hold nothing */
+        { "another one", "]\\\"}, [{", NULL }, /* a name as any other */
         { "\"products\": [\n    {", "\"products\": [\n\n 5, {", "line 9: product 1" },
         { "},\n", "},\n\n 5,\n", "line 10: product 2 of the list" },
         { "another one\",", "]\\\"}, [{\",\n\n\"x\": 1,", "it is no kernel table" },
@@ -178,6 +214,23 @@ static void what_is_wrong_with_a_product_is_said_with_its_line(void **state)
         if (all[i].says && !strstr(coh_last_error(), all[i].says))
             fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), all[i].says);
     }
+}
+
+/* Brackets, commas and escaped quotes in a string count for nothing. */
+static void lines_are_counted_past_strings_that_look_like_products(void **state)
+{
+    (void)state;
+    static const char *const machines[] = { "[{", "}]", "]\\\"}, [{", "\\\", [", "\\\\" };
+    for (size_t i = 0; i < sizeof(machines) / sizeof(machines[0]); i++)
+        for (int product = 1; product <= 2; product++) {
+            char named[TEXT_BYTES], text[TEXT_BYTES], says[64];
+            change(whole, "another one", machines[i], named);
+            change(named, product == 1 ? "\"nt\"" : "\"tn\"", "\"tt\"", text);
+            snprintf(says, sizeof(says), "line %d: product %d of the list", 7 + product, product);
+            assert_int_equal(use_text(text), COH_ERR_CORRUPT);
+            if (!strstr(coh_last_error(), says))
+                fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), says);
+        }
 }
 
 static void the_path_depends_on_the_choices_and_nothing_else(void **state)
@@ -223,8 +276,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shapes_hold_every_operation_of_the_weights),
         IN_FOLDER(a_table_that_was_written_is_used_and_named_in_the_kernel_path),
+        IN_FOLDER(measuring_needs_no_stack_of_its_caller),
         IN_FOLDER(what_is_no_table_is_refused_with_its_name_and_changes_nothing),
         IN_FOLDER(what_is_wrong_with_a_product_is_said_with_its_line),
+        IN_FOLDER(lines_are_counted_past_strings_that_look_like_products),
         IN_FOLDER(the_path_depends_on_the_choices_and_nothing_else),
         IN_FOLDER(every_failing_allocation_leaves_no_table),
     };

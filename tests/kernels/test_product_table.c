@@ -69,6 +69,19 @@ static void a_table_that_cannot_be_followed_is_refused_and_the_old_one_stays(voi
     assert_int_equal(coh_kernels_choose(NULL, 0), COH_OK);
 }
 
+static void a_table_names_a_product_for_the_element_type_it_names_it_for(void **state)
+{
+    (void)state;
+    assert_false(coh_product_is_named(COH_PRODUCT_OPENBLAS, COH_DTYPE_F32));
+    assert_int_equal(coh_kernels_choose(two, 2), COH_OK);
+    assert_true(coh_product_is_named(COH_PRODUCT_OPENBLAS, COH_DTYPE_F32));
+    assert_true(coh_product_is_named(COH_PRODUCT_PANELS, COH_DTYPE_F32));
+    assert_false(coh_product_is_named(COH_PRODUCT_OPENBLAS, COH_DTYPE_BF16));
+    assert_false(coh_product_is_named(COH_PRODUCT_ONEDNN, COH_DTYPE_F32));
+    assert_int_equal(coh_kernels_choose(NULL, 0), COH_OK);
+    assert_false(coh_product_is_named(COH_PRODUCT_OPENBLAS, COH_DTYPE_F32));
+}
+
 static void every_available_product_can_be_timed(void **state)
 {
     (void)state;
@@ -93,6 +106,7 @@ int main(void)
         cmocka_unit_test(a_shape_goes_where_the_table_says_and_others_to_the_default),
         cmocka_unit_test(the_path_changes_with_the_table_and_not_with_its_order),
         cmocka_unit_test(a_table_that_cannot_be_followed_is_refused_and_the_old_one_stays),
+        cmocka_unit_test(a_table_names_a_product_for_the_element_type_it_names_it_for),
         cmocka_unit_test(every_available_product_can_be_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
