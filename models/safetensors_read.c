@@ -1,0 +1,340 @@
+/* Opening what was written by others, and reading any range of it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/half.h"
+#include "models/safetensors_header.h"
+#include "models/safetensors_index.h"
+
+/* Elements that are converted at a time: 16 KiB of f32, half of the first-level cache. */
+#define PIECE_ELEMENTS 4096
+
+typedef struct shard {
+    int fd;
+    char *path;
+    const char *name;              /* its last component */
+    coh_safetensors_header header; /* its tensors move to the model's list */
+} shard;
+
+struct coh_safetensors {
+    shard *files;
+    uint32_t file_count;
+    coh_safetensors_tensor *tensors;
+    size_t count, capacity;
+    const coh_safetensors_tensor **by_name;
+};
+
+/* ---- one file ---- */
+
+/* Exactly `bytes` bytes. */
+static coh_status bytes_read(const shard *file, uint64_t offset, uint64_t bytes, void *memory)
+{
+    char *to = memory;
+    while (bytes > 0) {
+        size_t piece = bytes < (size_t)1 << 30 ? (size_t)bytes : (size_t)1 << 30;
+        ssize_t got = pread(file->fd, to, piece, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return coh_fail(COH_ERR_IO, "reading %zu bytes at %" PRIu64 " of %.300s failed: %s",
+                            piece, offset, file->path, strerror(errno));
+        if (got == 0)
+            return coh_fail(COH_ERR_IO,
+                            "%.300s ends at byte %" PRIu64 ": it has become shorter since it was"
+                            " opened; leave it alone while it is read",
+                            file->path, offset);
+        to += got;
+        offset += (uint64_t)got;
+        bytes -= (uint64_t)got;
+    }
+    return COH_OK;
+}
+
+/* *out_bytes: of the file. */
+static coh_status file_open(shard *file, uint64_t *out_bytes)
+{
+    /* Not to wait for a writer, should it be a pipe. */
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file->fd < 0)
+        return coh_fail(COH_ERR_IO, "cannot open %.300s: %s", file->path, strerror(errno));
+    struct stat facts;
+    if (fstat(file->fd, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot ask for the length of %.300s: %s", file->path,
+                        strerror(errno));
+    if (!S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_CORRUPT, "%.300s is not a regular file: name a .safetensors file",
+                        file->path);
+    *out_bytes = (uint64_t)facts.st_size;
+    return COH_OK;
+}
+
+/* The 8 bytes before the header, within what the file and the format allow. */
+static coh_status header_length_read(const shard *file, uint64_t file_bytes, uint64_t *out_bytes)
+{
+    uint8_t raw[8];
+    uint64_t bytes = 0;
+    if (file_bytes < sizeof(raw))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s has %" PRIu64 " bytes, fewer than the 8 that begin a safetensors"
+                        " file: fetch or write it again",
+                        file->path, file_bytes);
+    COH_TRY(bytes_read(file, 0, sizeof(raw), raw));
+    for (int i = 8; i-- > 0;)
+        bytes = bytes << 8 | raw[i];
+    if (bytes > COH_SAFETENSORS_HEADER_BYTES)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s begins with a header's length of %" PRIu64 " bytes, the format"
+                        " allows %u: it is damaged or no safetensors file",
+                        file->path, bytes, COH_SAFETENSORS_HEADER_BYTES);
+    if (bytes > file_bytes - sizeof(raw))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s has %" PRIu64 " bytes, its header alone needs %" PRIu64
+                        ": it was cut off, fetch or write it again",
+                        file->path, file_bytes, bytes + sizeof(raw));
+    *out_bytes = bytes;
+    return COH_OK;
+}
+
+static coh_status shard_open(const char *path, shard *file)
+{
+    uint64_t file_bytes, header_bytes;
+    char *text;
+    COH_TRY(coh_alloc_text(path, &file->path));
+    const char *slash = strrchr(file->path, '/');
+    file->name = slash ? slash + 1 : file->path;
+    COH_TRY(file_open(file, &file_bytes));
+    COH_TRY(header_length_read(file, file_bytes, &header_bytes));
+    COH_TRY(coh_alloc((size_t)header_bytes, 1, (void **)&text));
+    coh_status status = bytes_read(file, 8, header_bytes, text);
+    if (status != COH_OK) {
+        coh_free(text);
+        return status;
+    }
+    return coh_safetensors_header_read(text, (size_t)header_bytes, file_bytes - 8 - header_bytes,
+                                       file->path, &file->header);
+}
+
+static void shard_close(shard *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    coh_safetensors_header_fini(&file->header);
+    coh_free(file->path);
+}
+
+/* ---- a model ---- */
+
+static coh_status files_create(coh_safetensors *model, uint32_t count)
+{
+    COH_TRY(COH_ALLOC(count, &model->files));
+    model->file_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        model->files[i].fd = -1;
+    return COH_OK;
+}
+
+/* The tensors of one file, at the end of the list. */
+static coh_status tensors_take(coh_safetensors *model, uint32_t file)
+{
+    coh_safetensors_header *header = &model->files[file].header;
+    COH_TRY(COH_GROW(&model->tensors, &model->capacity, model->count + header->count));
+    for (size_t i = 0; i < header->count; i++) {
+        header->tensors[i].file = file;
+        model->tensors[model->count++] = header->tensors[i];
+    }
+    coh_free(header->tensors);
+    header->tensors = NULL;
+    header->count = header->capacity = 0;
+    return COH_OK;
+}
+
+static coh_status names_index(coh_safetensors *model)
+{
+    const char *twice;
+    COH_TRY(coh_safetensors_by_name(model->tensors, model->count, &model->by_name, &twice));
+    if (!twice)
+        return COH_OK;
+    uint32_t first = UINT32_MAX, last = 0;
+    for (size_t i = 0; i < model->count; i++)
+        if (strcmp(model->tensors[i].name, twice) == 0) {
+            last = model->tensors[i].file;
+            first = first == UINT32_MAX ? last : first;
+        }
+    return coh_fail(COH_ERR_CORRUPT,
+                    "tensor %.200s is in both %.100s and %.300s: fetch the model's folder again",
+                    twice, model->files[first].name, model->files[last].path);
+}
+
+static coh_status single_open(const char *path, coh_safetensors *model)
+{
+    COH_TRY(files_create(model, 1));
+    COH_TRY(shard_open(path, &model->files[0]));
+    COH_TRY(tensors_take(model, 0));
+    return names_index(model);
+}
+
+static coh_status shards_open(const char *folder, const coh_safetensors_index *index,
+                              coh_safetensors *model)
+{
+    char path[PATH_MAX];
+    COH_TRY(files_create(model, coh_safetensors_index_file_count(index)));
+    for (uint32_t i = 0; i < model->file_count; i++) {
+        COH_TRY(coh_safetensors_path(folder, coh_safetensors_index_file(index, i), path));
+        if (access(path, F_OK) != 0)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%.300s is missing, though the folder's index names it: fetch the"
+                            " model's folder again",
+                            path);
+        COH_TRY(shard_open(path, &model->files[i]));
+        COH_TRY(tensors_take(model, i));
+    }
+    COH_TRY(names_index(model));
+    return coh_safetensors_index_check(index, model);
+}
+
+static coh_status folder_open(const char *folder, coh_safetensors *model)
+{
+    char path[PATH_MAX];
+    COH_TRY(coh_safetensors_path(folder, COH_SAFETENSORS_SINGLE, path));
+    if (access(path, F_OK) == 0)
+        return single_open(path, model);
+    COH_TRY(coh_safetensors_path(folder, COH_SAFETENSORS_INDEX, path));
+    if (access(path, F_OK) != 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%.300s holds neither " COH_SAFETENSORS_SINGLE " nor " COH_SAFETENSORS_INDEX
+                        ": name a model's folder; weights of other formats (.bin, .gguf) must be"
+                        " converted first",
+                        folder);
+    coh_safetensors_index *index;
+    COH_TRY(coh_safetensors_index_open(path, &index));
+    coh_status status = shards_open(folder, index, model);
+    coh_safetensors_index_close(index);
+    return status;
+}
+
+coh_status coh_safetensors_open(const char *path, coh_safetensors **out_model)
+{
+    if (!path || !path[0] || !out_model)
+        return coh_fail(COH_ERR_ARGUMENT, "opening a model needs its folder or file, and a place"
+                                          " for it");
+    *out_model = NULL;
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot open %.300s: %s", path, strerror(errno));
+    coh_safetensors *model;
+    COH_TRY(COH_ALLOC(1, &model));
+    coh_status status =
+        S_ISDIR(facts.st_mode) ? folder_open(path, model) : single_open(path, model);
+    if (status != COH_OK)
+        coh_safetensors_close(model);
+    else
+        *out_model = model;
+    return status;
+}
+
+void coh_safetensors_close(coh_safetensors *model)
+{
+    if (!model)
+        return;
+    for (uint32_t i = 0; i < model->file_count; i++)
+        shard_close(&model->files[i]);
+    coh_free(model->files);
+    coh_free(model->tensors);
+    coh_free((void *)model->by_name);
+    coh_free(model);
+}
+
+/* ---- what it holds ---- */
+
+const coh_safetensors_tensor *coh_safetensors_tensors(const coh_safetensors *model,
+                                                      size_t *out_count)
+{
+    *out_count = model->count;
+    return model->tensors;
+}
+
+static int compare_to_name(const void *name, const void *entry)
+{
+    return strcmp(name, (*(const coh_safetensors_tensor *const *)entry)->name);
+}
+
+const coh_safetensors_tensor *coh_safetensors_find(const coh_safetensors *model, const char *name)
+{
+    if (!model->count)
+        return NULL;
+    const coh_safetensors_tensor *const *found =
+        bsearch(name, model->by_name, model->count, sizeof(*model->by_name), compare_to_name);
+    return found ? *found : NULL;
+}
+
+uint32_t coh_safetensors_file_count(const coh_safetensors *model)
+{
+    return model->file_count;
+}
+
+const char *coh_safetensors_file_name(const coh_safetensors *model, uint32_t file)
+{
+    return model->files[file].name;
+}
+
+const coh_safetensors_pair *coh_safetensors_metadata(const coh_safetensors *model, uint32_t file,
+                                                     size_t *out_count)
+{
+    *out_count = model->files[file].header.metadata_count;
+    return model->files[file].header.metadata;
+}
+
+/* ---- data ---- */
+
+coh_status coh_safetensors_read(const coh_safetensors *model, const coh_safetensors_tensor *tensor,
+                                uint64_t offset, uint64_t bytes, void *memory)
+{
+    if (offset > tensor->bytes || bytes > tensor->bytes - offset)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%" PRIu64 " bytes at %" PRIu64 " are beyond tensor %.200s, which has"
+                        " %" PRIu64,
+                        bytes, offset, tensor->name, tensor->bytes);
+    return bytes_read(&model->files[tensor->file], tensor->offset + offset, bytes, memory);
+}
+
+coh_status coh_safetensors_read_numbers(const coh_safetensors *model,
+                                        const coh_safetensors_tensor *tensor, uint64_t first,
+                                        uint64_t count, coh_dtype dtype, void *memory)
+{
+    coh_dtype stored;
+    if (!coh_safetensors_dtype_name(dtype))
+        return coh_fail(COH_ERR_ARGUMENT, "numbers are read as f32, f16 or bf16");
+    COH_TRY(coh_safetensors_dtype(tensor, &stored));
+    uint64_t elements = coh_safetensors_elements(tensor);
+    if (first > elements || count > elements - first)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%" PRIu64 " elements at %" PRIu64 " are beyond tensor %.200s, which has"
+                        " %" PRIu64,
+                        count, first, tensor->name, elements);
+    size_t width = coh_dtype_bytes(stored);
+    if (stored == dtype)
+        return coh_safetensors_read(model, tensor, first * width, count * width, memory);
+    union piece {
+        float f32[PIECE_ELEMENTS];
+        uint16_t half[PIECE_ELEMENTS];
+    } piece;
+    char *to = memory;
+    while (count > 0) {
+        uint64_t now = count < PIECE_ELEMENTS ? count : PIECE_ELEMENTS;
+        COH_TRY(coh_safetensors_read(model, tensor, first * width, now * width, &piece));
+        coh_half_convert(stored, &piece, dtype, to, (size_t)now);
+        to += now * coh_dtype_bytes(dtype);
+        first += now;
+        count -= now;
+    }
+    return COH_OK;
+}

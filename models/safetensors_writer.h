@@ -1,0 +1,44 @@
+/* safetensors_writer.h - the inside of writing: what a folder's writer needs of a file's. */
+#ifndef COH_MODELS_SAFETENSORS_WRITER_H
+#define COH_MODELS_SAFETENSORS_WRITER_H
+
+#include "base/file_ops.h"
+#include "models/safetensors.h"
+
+/* As coh_safetensors_writer_create, with the file operations of a caller who writes several files:
+ * they are counted through. `ops` outlives the writer. */
+coh_status coh_safetensors_writer_begin(coh_file_ops *ops, const char *path,
+                                        const coh_safetensors_tensor *tensors, size_t count,
+                                        const coh_safetensors_pair *metadata, size_t metadata_count,
+                                        coh_safetensors_writer **out_writer);
+
+/* As coh_safetensors_folder_writer_create, likewise; NULL: operations of its own. */
+coh_status coh_safetensors_folder_writer_begin(coh_file_ops *ops, const char *folder,
+                                               const coh_safetensors_tensor *tensors, size_t count,
+                                               const coh_safetensors_pair *metadata,
+                                               size_t metadata_count,
+                                               coh_safetensors_folder_writer **out_writer);
+
+/* Bytes of data that are still to come. */
+uint64_t coh_safetensors_writer_missing(const coh_safetensors_writer *writer);
+
+/* The halves of publish. After `rename` the file has its name, and destroy removes it again until
+ * coh_safetensors_writer_keep was called: once the folder is flushed. */
+coh_status coh_safetensors_writer_rename(coh_safetensors_writer *writer);
+void coh_safetensors_writer_keep(coh_safetensors_writer *writer);
+
+/* A new file beside `path` whose name, of PATH_MAX bytes, nobody has; "" on failure. */
+coh_status coh_safetensors_temporary_create(coh_file_ops *ops, const char *path, char *out_name,
+                                            int *out_fd);
+
+/* The folder of `path` ("." where it names none), of PATH_MAX bytes. */
+void coh_safetensors_folder_of(const char *path, char *out_folder);
+
+/* Flushes a folder's entries; a file system that has no notion of it is not an error. */
+coh_status coh_safetensors_folder_flush(coh_file_ops *ops, const char *folder);
+
+/* "<what> <path> failed: <why>: <remedy>" for a file operation's -errno: COH_ERR_ARGUMENT where the
+ * name is taken, else COH_ERR_IO. */
+coh_status coh_safetensors_operation_fail(int error, const char *what, const char *path);
+
+#endif
