@@ -82,6 +82,11 @@ static coh_status fresh_recipe(cli_job *job)
         vocabulary = options->vocabulary;
     }
     CLI_TRY(coh_model_resolve(options->operand, vocabulary, &job->model));
+    if (job->model.folder[0])
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s is a Hugging Face folder, whose weights are not read yet: name a "
+                        "preset or a checkpoint",
+                        options->operand);
     if (job->model.gpt2.vocabulary < coh_tokenizer_vocabulary(job->tokenizer))
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64

@@ -206,7 +206,7 @@ static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *lin
 
 coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note)
 {
-    char model_json[1024];
+    char model_json[COH_MODEL_JSON_BYTES];
     CLI_TRY(coh_model_to_json(model, model_json, sizeof(model_json)));
     cli_line_clear(out_note);
     cli_line_add(out_note, "{\"format\": \"cohobate-note\", \"version\": %d, \"model\": %s",

@@ -1,10 +1,21 @@
-/* config.h - what every way of getting a configuration checks before a graph is built from it. */
+/* config.h - config.json both ways, by the table of the family that its model_type names. */
 #ifndef COH_MODELS_CONFIG_H
 #define COH_MODELS_CONFIG_H
 
-#include "cohobate/models.h"
+#include <jansson.h>
 
-/* Fails: COH_ERR_ARGUMENT or COH_ERR_SHAPE naming the field. */
-coh_status coh_gpt2_config_check(const coh_gpt2_config *config);
+#include "cohobate/models.h"
+#include "models/config_text.h"
+
+/* The longest text of a config.json that is read. */
+#define COH_CONFIG_BYTES_MOST (1u << 20)
+
+/* Everything but name, checkpoint and folder. Fails: COH_ERR_CORRUPT naming the member;
+ * COH_ERR_MEMORY. */
+coh_status coh_config_read(json_t *root, coh_model *out_model);
+
+/* One object on one line: what coh_config_read reads back as this model, extras included. Allocates
+ * nothing. */
+void coh_config_write(const coh_model *model, coh_dtype stored, coh_config_text *text);
 
 #endif

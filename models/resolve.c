@@ -1,15 +1,24 @@
-/* What a user may call a model: a preset, or a folder that says what it holds. */
-#include "models/config.h"
-
+/* What a user may call a model: a preset, or a folder that says what it holds. And a model in the
+ * note of a checkpoint:
+ *
+ *   {"family": "llama", "name": "tiny", "dtype": "bf16", "config": {"model_type": "llama", ...}}
+ *
+ * where "config" is a config.json. Notes of before there were families hold GPT-2's sizes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
+#include "base/alloc.h"
 #include "base/check.h"
+#include "base/file_text.h"
+#include "base/utf8.h"
 #include "cohobate/checkpoint.h"
+#include "models/config.h"
+#include "models/family.h"
 
 /* ---- JSON ---- */
 
@@ -18,7 +27,8 @@ static const char *const dtype_names[DTYPE_COUNT] = {
     [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16"
 };
 
-/* A name becomes part of a run folder's: one component of a path, printable. */
+/* A name becomes part of a run folder's: one component of a path, printable, in
+ * UTF-8 as notes are. */
 static int is_fit_name(const char *name)
 {
     if (!name[0] || strlen(name) >= sizeof(((coh_model *)0)->name) || strcmp(name, ".") == 0 ||
@@ -28,44 +38,32 @@ static int is_fit_name(const char *name)
         if ((unsigned char)*at < 0x20 || *at == 0x7f || *at == '/')
             return 0;
     }
-    return 1;
+    return coh_utf8_stretch((const uint8_t *)name, strlen(name)) == strlen(name);
 }
 
 coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_bytes)
 {
     if (!model || !text || !text_bytes)
         return coh_fail(COH_ERR_ARGUMENT, "a model's JSON needs a model and a place for the text");
-    char name[2 * sizeof(model->name)];
-    size_t length = 0;
     if (!is_fit_name(model->name))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "\"%.128s\" cannot be a model's name: 1 to %zu bytes without \"/\" and "
-                        "control characters",
+                        "\"%.128s\" cannot be a model's name: 1 to %zu bytes of UTF-8 without "
+                        "\"/\" and control characters",
                         model->name, sizeof(model->name) - 1);
-    COH_TRY(coh_gpt2_config_check(&model->gpt2));
-    for (const char *at = model->name; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            name[length++] = '\\';
-        name[length++] = *at;
-    }
-    name[length] = '\0';
-    /* 9 digits bring every float back; the decimal sign is the locale's until it is mended. */
-    char epsilon[32];
-    snprintf(epsilon, sizeof(epsilon), "%.9g", (double)model->gpt2.layernorm_epsilon);
-    for (char *at = epsilon; *at; at++) {
-        if (*at == ',')
-            *at = '.';
-    }
-    int written = snprintf(
-        text, text_bytes,
-        "{\"family\": \"gpt2\", \"name\": \"%s\", \"layers\": %" PRId64 ", \"heads\": %" PRId64
-        ", \"channels\": %" PRId64 ", \"positions\": %" PRId64 ", \"vocabulary\": %" PRId64
-        ", \"layernorm_epsilon\": %s, \"dtype\": \"%s\"}",
-        name, model->gpt2.layers, model->gpt2.heads, model->gpt2.channels, model->gpt2.positions,
-        model->gpt2.vocabulary, epsilon, dtype_names[model->gpt2.dtype]);
-    if (written < 0 || (size_t)written >= text_bytes)
-        return coh_fail(COH_ERR_ARGUMENT, "a model's JSON of %d bytes does not fit in %zu", written,
-                        text_bytes);
+    const coh_family_table *family = coh_family_of(model);
+    if (!family)
+        return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
+    COH_TRY(family->check(coh_family_config(model)));
+    coh_config_text out = { .data = text, .room = text_bytes };
+    coh_config_text_add(&out, "{\"family\": \"%s\", \"name\": ", family->name);
+    coh_config_text_add_string(&out, model->name);
+    coh_config_text_add(
+        &out, ", \"dtype\": \"%s\", \"config\": ", dtype_names[coh_model_size_get(model).dtype]);
+    coh_config_write(model, model->stored, &out);
+    coh_config_text_add(&out, "}");
+    if (out.bytes >= text_bytes)
+        return coh_fail(COH_ERR_ARGUMENT, "a model's JSON of %zu bytes does not fit in %zu",
+                        out.bytes, text_bytes);
     return COH_OK;
 }
 
@@ -79,8 +77,17 @@ static coh_status dtype_from_name(const char *name, coh_dtype *out_dtype)
     return coh_fail(COH_ERR_CORRUPT, "a model's dtype is f32 or bf16, not \"%.100s\"", name);
 }
 
-/* All fields, no others, each of its type; dtype came later than the first checkpoints. */
-static coh_status model_from_value(json_t *value, coh_model *out_model)
+static coh_status name_set(const char *name, coh_model *model)
+{
+    if (!is_fit_name(name))
+        return coh_fail(COH_ERR_CORRUPT, "\"%.128s\" cannot be a model's name", name);
+    snprintf(model->name, sizeof(model->name), "%s", name);
+    return COH_OK;
+}
+
+/* Before there were families: all fields, no others, each of its type; dtype came later than the
+ * first checkpoints. */
+static coh_status model_from_old(json_t *value, coh_model *out_model)
 {
     const char *family, *name, *dtype_name = "f32";
     json_int_t layers, heads, channels, positions, vocabulary;
@@ -93,20 +100,43 @@ static coh_status model_from_value(json_t *value, coh_model *out_model)
         return coh_fail(COH_ERR_CORRUPT, "the JSON is not a model's: %s", error.text);
     if (strcmp(family, "gpt2") != 0)
         return coh_fail(COH_ERR_CORRUPT,
-                        "a model of family \"%.100s\" is not known to this program, only \"gpt2\"",
+                        "a model of family \"%.100s\" has no such fields, only one of \"gpt2\"",
                         family);
-    if (!is_fit_name(name))
-        return coh_fail(COH_ERR_CORRUPT, "\"%.128s\" cannot be a model's name", name);
-    coh_model model = { .gpt2 = { .layers = layers,
+    coh_model model = { .family = COH_FAMILY_GPT2,
+                        .gpt2 = { .layers = layers,
                                   .heads = heads,
                                   .channels = channels,
                                   .positions = positions,
                                   .vocabulary = vocabulary,
                                   .layernorm_epsilon = (float)epsilon } };
-    snprintf(model.name, sizeof(model.name), "%s", name);
+    COH_TRY(name_set(name, &model));
     COH_TRY(dtype_from_name(dtype_name, &model.gpt2.dtype));
-    if (coh_gpt2_config_check(&model.gpt2) != COH_OK)
+    if (coh_family_of(&model)->check(&model.gpt2) != COH_OK)
         return coh_fail_prefix(COH_ERR_CORRUPT, "the JSON describes no model");
+    *out_model = model;
+    return COH_OK;
+}
+
+static coh_status model_from_value(json_t *value, coh_model *out_model)
+{
+    const char *family, *name, *dtype_name;
+    json_t *config;
+    json_error_t error;
+    coh_dtype dtype;
+    coh_model model;
+    if (!json_object_get(value, "config"))
+        return model_from_old(value, out_model);
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o}", "family", &family,
+                       "name", &name, "dtype", &dtype_name, "config", &config) != 0)
+        return coh_fail(COH_ERR_CORRUPT, "the JSON is not a model's: %s", error.text);
+    COH_TRY(dtype_from_name(dtype_name, &dtype));
+    COH_TRY(coh_config_read(config, &model));
+    if (strcmp(family, coh_family_of(&model)->name) != 0)
+        return coh_fail(COH_ERR_CORRUPT, "a model of type \"%s\" is not of family \"%.100s\"",
+                        coh_model_type_name(&model), family);
+    COH_TRY(name_set(name, &model));
+    coh_model_dtype_set(&model, dtype);
+    model.notes[0] = '\0'; /* said when the folder was read */
     *out_model = model;
     return COH_OK;
 }
@@ -150,25 +180,81 @@ static coh_status model_from_note(const char *note_json, coh_model *out_model)
     return status;
 }
 
-static coh_status model_from_checkpoint(const coh_checkpoint *checkpoint, coh_model *out_model)
+static coh_status path_set(const char *what, const char *path, char *place, size_t place_bytes)
+{
+    if (snprintf(place, place_bytes, "%s", path) >= (int)place_bytes)
+        return coh_fail(COH_ERR_ARGUMENT, "%s path of %zu bytes is too long", what, strlen(path));
+    return COH_OK;
+}
+
+static coh_status model_from_open(const coh_checkpoint *checkpoint, coh_model *out_model)
 {
     coh_checkpoint_facts facts;
     COH_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
     coh_status status = model_from_note(facts.note_json, out_model);
     if (status != COH_OK)
         return coh_fail_prefix(status, "checkpoint %.300s", facts.path);
-    if (snprintf(out_model->checkpoint, sizeof(out_model->checkpoint), "%s", facts.path) >=
-        (int)sizeof(out_model->checkpoint))
-        return coh_fail(COH_ERR_ARGUMENT, "a checkpoint's path of %zu bytes is too long",
-                        strlen(facts.path));
-    return COH_OK;
+    return path_set("a checkpoint's", facts.path, out_model->checkpoint,
+                    sizeof(out_model->checkpoint));
+}
+
+static coh_status model_from_checkpoint(const char *path, coh_model *out_model)
+{
+    coh_checkpoint *checkpoint = NULL;
+    COH_TRY(coh_checkpoint_open(path, &checkpoint));
+    coh_status status = model_from_open(checkpoint, out_model);
+    coh_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* The last component of a path, where it can be a name. */
+static void name_after(const char *path, coh_model *model)
+{
+    char name[sizeof(model->name)];
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    if (end - begin >= sizeof(name))
+        return;
+    snprintf(name, sizeof(name), "%.*s", (int)(end - begin), path + begin);
+    if (is_fit_name(name))
+        memcpy(model->name, name, sizeof(name));
+}
+
+static coh_status model_from_folder(const char *path, const char *config_path, coh_model *out_model)
+{
+    char *text;
+    size_t bytes;
+    COH_TRY(coh_file_read_whole(config_path, COH_CONFIG_BYTES_MOST, &text, &bytes));
+    coh_status status = strlen(text) == bytes
+                            ? coh_model_from_config(text, out_model)
+                            : coh_fail(COH_ERR_CORRUPT, "config.json: a zero byte stands in it");
+    coh_free(text);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "%.300s", path);
+    name_after(path, out_model);
+    return path_set("a folder's", path, out_model->folder, sizeof(out_model->folder));
+}
+
+/* A folder with a config.json is Hugging Face's, any other must hold a checkpoint. */
+static coh_status model_from_path(const char *path, coh_model *out_model)
+{
+    char config_path[sizeof(out_model->folder) + 16];
+    snprintf(config_path, sizeof(config_path), "%s/config.json", path);
+    if (access(config_path, F_OK) == 0)
+        return model_from_folder(path, config_path, out_model);
+    return model_from_checkpoint(path, out_model);
 }
 
 coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *out_model)
 {
     if (!what || !what[0] || !out_model)
         return coh_fail(COH_ERR_ARGUMENT, "a model is a preset's name, such as gpt2-nano, or the "
-                                          "path of a checkpoint or run folder; nothing was named");
+                                          "path of a checkpoint, run or Hugging Face folder; "
+                                          "nothing was named");
     coh_model model = { 0 };
     if (coh_gpt2_preset(what, vocabulary, &model.gpt2) == COH_OK) {
         snprintf(model.name, sizeof(model.name), "%s", what);
@@ -182,19 +268,16 @@ coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *ou
     if (stat(what, &facts) != 0 || !S_ISDIR(facts.st_mode))
         return coh_fail(COH_ERR_ARGUMENT,
                         "\"%.300s\" is neither a preset (gpt2-nano, gpt2, gpt2-medium, gpt2-large, "
-                        "gpt2-xl) nor the folder of a checkpoint or run",
+                        "gpt2-xl) nor the folder of a checkpoint, a run or a Hugging Face model",
                         what);
-    coh_checkpoint *checkpoint = NULL;
-    COH_TRY(coh_checkpoint_open(what, &checkpoint));
-    coh_status status = model_from_checkpoint(checkpoint, &model);
-    coh_checkpoint_close(checkpoint);
-    if (status != COH_OK)
-        return status;
-    if (vocabulary && vocabulary != model.gpt2.vocabulary)
+    COH_TRY(model_from_path(what, &model));
+    /* A table may have more rows than its tokenizer has ids: it was padded. */
+    const int64_t own = coh_model_size_get(&model).vocabulary;
+    if (vocabulary > own)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the model in %.300s has a vocabulary of %" PRId64
                         ", the tokenizer has %" PRId64 ": use the one it was trained with",
-                        model.checkpoint, model.gpt2.vocabulary, vocabulary);
+                        model.checkpoint[0] ? model.checkpoint : model.folder, own, vocabulary);
     *out_model = model;
     return COH_OK;
 }

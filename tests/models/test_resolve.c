@@ -1,13 +1,7 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/models/recorded.h"
 
 #include <locale.h>
 
-#include "cohobate/models.h"
 #include "tests/engine/checkpoint_fixture.h"
 
 static coh_model made_model(void)
@@ -22,17 +16,11 @@ static coh_model made_model(void)
                                   .dtype = COH_DTYPE_BF16 } };
 }
 
-static void assert_same(const coh_model *left, const coh_model *right)
-{
-    assert_string_equal(left->name, right->name);
-    assert_int_equal(left->gpt2.layers, right->gpt2.layers);
-    assert_int_equal(left->gpt2.heads, right->gpt2.heads);
-    assert_int_equal(left->gpt2.channels, right->gpt2.channels);
-    assert_int_equal(left->gpt2.positions, right->gpt2.positions);
-    assert_int_equal(left->gpt2.vocabulary, right->gpt2.vocabulary);
-    assert_true(left->gpt2.layernorm_epsilon == right->gpt2.layernorm_epsilon);
-    assert_int_equal(left->gpt2.dtype, right->gpt2.dtype);
-}
+/* What was written for that model before there were families. */
+static const char old_note[] =
+    "{\"family\": \"gpt2\", \"name\": \"own \", \"layers\": 3, \"heads\": 5, \"channels\": 35, "
+    "\"positions\": 77, \"vocabulary\": 1009, \"layernorm_epsilon\": 1.2345678e-06, \"dtype\": "
+    "\"bf16\"}";
 
 /* A whole checkpoint at `path` whose note is `note`. */
 static void save_checkpoint(const char *path, const char *note)
@@ -52,9 +40,10 @@ static void every_preset_resolves_to_itself(void **state)
         assert_int_equal(coh_model_resolve(names[i], 257, &model), COH_OK);
         assert_string_equal(model.name, names[i]);
         assert_string_equal(model.checkpoint, "");
+        assert_string_equal(model.folder, "");
         coh_model expected = model;
         expected.gpt2 = config;
-        assert_same(&expected, &model);
+        assert_same_model(&expected, &model);
         assert_int_equal(model.gpt2.vocabulary, 257);
     }
 }
@@ -66,7 +55,7 @@ static void a_model_comes_back_from_its_json_bit_for_bit(void **state)
     coh_model model = made_model(), back;
     assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
     assert_int_equal(coh_model_from_json(json, &back), COH_OK);
-    assert_same(&model, &back);
+    assert_same_model(&model, &back);
     assert_string_equal(back.checkpoint, "");
     for (size_t room = 1; room <= strlen(json); room++) {
         char *cut = malloc(room);
@@ -76,19 +65,73 @@ static void a_model_comes_back_from_its_json_bit_for_bit(void **state)
     assert_int_equal(coh_model_to_json(&model, json, strlen(json) + 1), COH_OK);
 }
 
-/* Notes of before there was a choice. */
-static void a_model_that_names_no_dtype_is_f32(void **state)
+static void check_note(const json_t *one, const coh_model *model)
+{
+    char json[COH_MODEL_JSON_BYTES];
+    (void)one;
+    for (int i = 0; i < 2; i++) {
+        coh_model typed = *model, back;
+        coh_model_dtype_set(&typed, i ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        assert_int_equal(coh_model_to_json(&typed, json, sizeof(json)), COH_OK);
+        if (coh_model_from_json(json, &back) != COH_OK)
+            fail_msg("%s: %s", json, coh_last_error());
+        assert_same_model(&typed, &back);
+        assert_string_equal(back.notes, "");
+    }
+}
+
+static void every_family_comes_back_from_its_json(void **state)
+{
+    (void)state;
+    recorded_each(check_note);
+}
+
+static void the_longest_model_fits_its_json(void **state)
+{
+    (void)state;
+    coh_model model, back;
+    char json[COH_MODEL_JSON_BYTES], text[4000], *end = text;
+    end += sprintf(end, "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 100000, "
+                        "\"hidden_size\": 2147483640, \"num_attention_heads\": 2, "
+                        "\"num_key_value_heads\": 1, "
+                        "\"head_dim\": 1073741822, \"vocab_size\": 2147483647, "
+                        "\"intermediate_size\": 2147483647, \"rms_norm_eps\": 1.23456789e-38, "
+                        "\"max_position_embeddings\": 2147483647, \"pad_token_id\": 2147483646, "
+                        "\"initializer_range\": 1.23456789e-38, \"use_sliding_window\": true, "
+                        "\"sliding_window\": 2147483647, \"rope_theta\": 1.2345678901234567e-38, "
+                        "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1.23456789e-38, "
+                        "\"low_freq_factor\": 1.2345678e-38, \"high_freq_factor\": "
+                        "1.23456789e+38, \"original_max_position_embeddings\": 2147483647}, "
+                        "\"prefix\": \"");
+    const size_t length = sizeof(model.extras) - sizeof("\"prefix\": \"\"");
+    memset(end, 'x', length);
+    strcpy(end + length, "\"}");
+    if (coh_model_from_config(text, &model) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(strlen(model.extras), sizeof(model.extras) - 1);
+    memset(model.name, '"', sizeof(model.name) - 1);
+    if (coh_model_to_json(&model, json, sizeof(json)) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_model_from_json(json, &back), COH_OK);
+    assert_same_model(&model, &back);
+}
+
+static void notes_of_before_there_were_families_are_read(void **state)
 {
     (void)state;
     coh_model model = made_model(), back;
-    char json[1024];
-    assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
-    char *at = strstr(json, ", \"dtype\": \"bf16\"");
+    snprintf(model.name, sizeof(model.name), "own ");
+    assert_int_equal(coh_model_from_json(old_note, &back), COH_OK);
+    assert_same_model(&model, &back);
+    /* and of before there was a choice of dtypes */
+    char older[sizeof(old_note)];
+    strcpy(older, old_note);
+    char *at = strstr(older, ", \"dtype\": \"bf16\"");
     assert_non_null(at);
     strcpy(at, "}");
-    assert_int_equal(coh_model_from_json(json, &back), COH_OK);
+    assert_int_equal(coh_model_from_json(older, &back), COH_OK);
     model.gpt2.dtype = COH_DTYPE_F32;
-    assert_same(&model, &back);
+    assert_same_model(&model, &back);
 }
 
 static void the_json_does_not_depend_on_the_locale(void **state)
@@ -111,15 +154,33 @@ static void the_json_does_not_depend_on_the_locale(void **state)
     assert_int_equal(written, COH_OK);
     assert_int_equal(read, COH_OK);
     assert_string_equal(plain, other);
-    assert_same(&model, &back);
+    assert_same_model(&model, &back);
 }
 
-static void json_that_is_no_model_is_refused(void **state)
+typedef struct changed {
+    const char *find, *replacement;
+} changed;
+
+/* Each with one change. */
+static void assert_refused(const char *json, const changed *all, size_t count)
+{
+    char text[2048];
+    coh_model back;
+    for (size_t i = 0; i < count; i++) {
+        const char *at = strstr(json, all[i].find);
+        assert_non_null(at);
+        snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - json), json, all[i].replacement,
+                 at + strlen(all[i].find));
+        if (coh_model_from_json(text, &back) != COH_ERR_CORRUPT)
+            fail_msg("taken: %s", text);
+        assert_true(coh_last_error()[0] != '\0');
+    }
+}
+
+static void old_json_that_is_no_model_is_refused(void **state)
 {
     (void)state;
-    static const struct changed {
-        const char *find, *replacement;
-    } all[] = {
+    static const changed all[] = {
         { "{", "" },
         { "}", "} x" },
         { "}", ", \"extra\": 1}" },
@@ -135,6 +196,7 @@ static void json_that_is_no_model_is_refused(void **state)
         { "\"layernorm_epsilon\": 1.2", "\"layernorm_epsilon\": -1.2" },
         { "\"layernorm_epsilon\": 1.2", "\"layernorm_epsilon\": 1e-300, \"x\": 1.2" },
         { "\"gpt2\"", "\"gpt5\"" },
+        { "\"gpt2\"", "\"opt\"" },
         { "\"bf16\"", "\"f16\"" },
         { "\"bf16\"", "1" },
         { "own ", "" },
@@ -142,22 +204,38 @@ static void json_that_is_no_model_is_refused(void **state)
         { "own ", "\\u0007" },
         { "own ", "\\u0000" },
     };
-    coh_model model = made_model(), back;
-    snprintf(model.name, sizeof(model.name), "own ");
-    char json[1024], changed[2048];
-    assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        const char *at = strstr(json, all[i].find);
-        assert_non_null(at);
-        snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - json), json, all[i].replacement,
-                 at + strlen(all[i].find));
-        if (coh_model_from_json(changed, &back) != COH_ERR_CORRUPT)
-            fail_msg("taken: %s", changed);
-        assert_true(coh_last_error()[0] != '\0');
-    }
+    coh_model back;
+    assert_refused(old_note, all, sizeof(all) / sizeof(all[0]));
     assert_int_equal(coh_model_from_json("[]", &back), COH_ERR_CORRUPT);
     assert_int_equal(coh_model_from_json("", &back), COH_ERR_CORRUPT);
     assert_int_equal(coh_model_from_json(NULL, &back), COH_ERR_ARGUMENT);
+}
+
+static void json_that_is_no_model_is_refused(void **state)
+{
+    (void)state;
+    static const changed all[] = {
+        { "{", "" },
+        { "\"config\": {", "\"config\": [{" },
+        { "\"config\": {", "\"config\": 3, \"x\": {" },
+        { "\"name\"", "\"extra\": 1, \"name\"" },
+        { "\"dtype\": \"bf16\", ", "" },
+        { "\"n_layer\": 3", "\"n_layer\": 3, \"n_layer\": 3" },
+        { "\"n_layer\": 3", "\"n_layer\": 0" },
+        { "\"n_head\": 5", "\"n_head\": 6" },
+        { "\"family\": \"gpt2\"", "\"family\": \"opt\"" },
+        { "\"family\": \"gpt2\"", "\"family\": 2" },
+        { "\"model_type\": \"gpt2\"", "\"model_type\": \"gpt5\"" },
+        { "\"bf16\"", "\"f16\"" },
+        { "own ", "" },
+        { "own ", "../" },
+        { "own ", "\\u0007" },
+    };
+    coh_model model = made_model();
+    snprintf(model.name, sizeof(model.name), "own ");
+    char json[1024];
+    assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
+    assert_refused(json, all, sizeof(all) / sizeof(all[0]));
 }
 
 static void names_that_cannot_be_a_folders_are_not_written(void **state)
@@ -183,15 +261,15 @@ static void checkpoints_and_run_folders_say_their_model(void **state)
     save_checkpoint(checkpoint, note);
     const char *const paths[] = { checkpoint, *state };
     for (size_t i = 0; i < 2; i++) {
-        for (int64_t vocabulary = 0; vocabulary <= 1009; vocabulary += 1009) {
+        for (int64_t vocabulary = 0; vocabulary <= 1009; vocabulary += 1009 / 2) {
             if (coh_model_resolve(paths[i], vocabulary, &found) != COH_OK)
                 fail_msg("%s", coh_last_error());
-            assert_same(&found, &model);
+            assert_same_model(&found, &model);
             assert_string_equal(found.checkpoint, checkpoint);
         }
     }
-    assert_int_equal(coh_model_resolve(checkpoint, 257, &found), COH_ERR_ARGUMENT);
-    assert_non_null(strstr(coh_last_error(), "vocabulary of 1009, the tokenizer has 257"));
+    assert_int_equal(coh_model_resolve(checkpoint, 1010, &found), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "vocabulary of 1009, the tokenizer has 1010"));
 }
 
 static void folders_that_hold_no_model_are_refused(void **state)
@@ -207,6 +285,54 @@ static void folders_that_hold_no_model_are_refused(void **state)
         assert_int_equal(coh_model_resolve(path, 0, &found), COH_ERR_CORRUPT);
         assert_non_null(strstr(coh_last_error(), path));
     }
+}
+
+static void write_config(const char *folder, const char *text, size_t bytes)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof(path), "%s/config.json", folder);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_folder_with_a_config_is_hugging_faces(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"model_type\": \"opt\", \"vocab_size\": 300, \"torch_dtype\": "
+                               "\"float16\", \"dropout\": 0.1}";
+    char folder[PATH_MAX / 2], slashed[PATH_MAX];
+    coh_model found;
+    snprintf(folder, sizeof(folder), "%s/my opt", (const char *)*state);
+    snprintf(slashed, sizeof(slashed), "%s//", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    write_config(folder, text, strlen(text));
+    const char *const paths[] = { folder, slashed };
+    for (size_t i = 0; i < 2; i++) {
+        /* A table with more rows than the tokenizer has ids was padded. */
+        for (int64_t vocabulary = 0; vocabulary <= 300; vocabulary += 100) {
+            if (coh_model_resolve(paths[i], vocabulary, &found) != COH_OK)
+                fail_msg("%s", coh_last_error());
+            assert_int_equal(found.family, COH_FAMILY_OPT);
+            assert_string_equal(found.name, "my opt");
+            assert_string_equal(found.folder, paths[i]);
+            assert_string_equal(found.checkpoint, "");
+            assert_string_equal(coh_model_type_name(&found), "opt");
+            assert_int_equal(found.stored, COH_DTYPE_F16);
+            assert_int_equal(found.opt.vocabulary, 300);
+            assert_non_null(strstr(found.notes, "dropout 0.1"));
+        }
+        assert_int_equal(coh_model_resolve(paths[i], 301, &found), COH_ERR_ARGUMENT);
+        assert_non_null(strstr(coh_last_error(), "vocabulary of 300, the tokenizer has 301"));
+    }
+    write_config(folder, "{\"model_type\": \"bert\"}", 22);
+    assert_int_equal(coh_model_resolve(folder, 0, &found), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), folder));
+    assert_non_null(strstr(coh_last_error(), "config.json: \"model_type\" is \"bert\""));
+    write_config(folder, "{\"model_type\": \"opt\"}\0{", 23);
+    assert_int_equal(coh_model_resolve(folder, 0, &found), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "zero byte"));
 }
 
 static void what_is_neither_preset_nor_folder_is_said_with_the_choices(void **state)
@@ -244,13 +370,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_preset_resolves_to_itself),
         cmocka_unit_test(a_model_comes_back_from_its_json_bit_for_bit),
-        cmocka_unit_test(a_model_that_names_no_dtype_is_f32),
+        cmocka_unit_test(every_family_comes_back_from_its_json),
+        cmocka_unit_test(the_longest_model_fits_its_json),
+        cmocka_unit_test(notes_of_before_there_were_families_are_read),
         cmocka_unit_test(the_json_does_not_depend_on_the_locale),
+        cmocka_unit_test(old_json_that_is_no_model_is_refused),
         cmocka_unit_test(json_that_is_no_model_is_refused),
         cmocka_unit_test(names_that_cannot_be_a_folders_are_not_written),
         cmocka_unit_test_setup_teardown(checkpoints_and_run_folders_say_their_model, folder_create,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(folders_that_hold_no_model_are_refused, folder_create,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(a_folder_with_a_config_is_hugging_faces, folder_create,
                                         folder_remove),
         cmocka_unit_test(what_is_neither_preset_nor_folder_is_said_with_the_choices),
     };

@@ -1,0 +1,138 @@
+#include "models/builder.h"
+
+#include <inttypes.h>
+
+coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
+                          const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
+                          coh_tensor *out_y)
+{
+    coh_op_args args = { .name = name,
+                         .attributes = attributes,
+                         .attribute_bytes = attribute_bytes,
+                         .inputs = inputs,
+                         .block = b->block };
+    return coh_graph_op(b->graph, kind, &args, out_y, NULL);
+}
+
+coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+                              coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
+{
+    const coh_tensor inputs[2] = { x, residual ? *residual : x };
+    return coh_builder_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
+                          sizeof(*linear), inputs, out_y);
+}
+
+coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
+                                        const coh_linear_attributes *linear,
+                                        const coh_op_kind *fused, coh_tensor x, coh_tensor *out_y)
+{
+    return coh_builder_op(b, fused, name, linear, sizeof(*linear), &x, out_y);
+}
+
+coh_status coh_builder_tokens(coh_builder *b, const char *name,
+                              const coh_embedding_attributes *embedding, int64_t padding,
+                              coh_tensor tokens, coh_tensor *out_x)
+{
+    coh_op_args args = { .name = name,
+                         .attributes = embedding,
+                         .attribute_bytes = sizeof(*embedding),
+                         .inputs = &tokens,
+                         .block = b->block };
+    if (padding < 0)
+        return coh_graph_op(b->graph, &coh_kind_embedding, &args, out_x, &b->table);
+    coh_embedding_padded_attributes padded = { .embedding = *embedding, .padding = padding };
+    args.attributes = &padded;
+    args.attribute_bytes = sizeof(padded);
+    return coh_graph_op(b->graph, &coh_kind_embedding_padded, &args, out_x, &b->table);
+}
+
+coh_status coh_builder_positions(coh_builder *b, const char *name,
+                                 const coh_position_attributes *positions, coh_tensor x,
+                                 coh_tensor *out_y)
+{
+    coh_tensor inputs[2] = { x, b->position };
+    return coh_builder_op(b, b->decode ? &coh_kind_position_at : &coh_kind_position, name,
+                          positions, sizeof(*positions), inputs, out_y);
+}
+
+coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
+                                 const coh_tensor qkv[3], coh_tensor *out_y)
+{
+    coh_tensor inputs[4] = { qkv[0], qkv[1], qkv[2], b->position };
+    if (b->decode) {
+        coh_attention_grouped_decode_attributes attributes = { .heads = heads,
+                                                               .kv_heads = kv_heads,
+                                                               .positions = b->tokens };
+        return coh_builder_op(b, &coh_kind_attention_grouped_decode, name, &attributes,
+                              sizeof(attributes), inputs, out_y);
+    }
+    coh_attention_grouped_attributes attributes = { .heads = heads, .kv_heads = kv_heads };
+    return coh_builder_op(b, &coh_kind_attention_grouped, name, &attributes, sizeof(attributes),
+                          inputs, out_y);
+}
+
+coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,
+                            coh_tensor x, coh_tensor targets, coh_tensor *out_last)
+{
+    coh_classifier_attributes classifier = { .vocabulary = vocabulary, .init_std = init_std };
+    coh_tensor inputs[2] = { x, targets };
+    coh_op_args head = { .name = "lm_head",
+                         .attributes = &classifier,
+                         .attribute_bytes = sizeof(classifier),
+                         .inputs = inputs,
+                         .tied = untied ? NULL : &b->table,
+                         .block = b->block };
+    return coh_graph_op(b->graph, b->decode ? &coh_kind_logits : &coh_kind_classifier, &head,
+                        out_last, NULL);
+}
+
+/* ---- the whole ---- */
+
+/* The graph goes to the caller, or with the failure. */
+static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_graph)
+{
+    if (status != COH_OK)
+        coh_graph_destroy(b->graph);
+    else
+        *out_graph = b->graph;
+    return status;
+}
+
+coh_status coh_builder_train(coh_builder_body body, const void *config, int64_t sequences,
+                             int64_t tokens, coh_graph **out_graph)
+{
+    *out_graph = NULL;
+    if (sequences < 1)
+        return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
+                        sequences);
+    coh_builder b = { .tokens = tokens, .block = -1 };
+    coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, tokens } };
+    coh_tensor ids, targets, loss;
+    coh_status status;
+    COH_TRY_GOTO(status, coh_graph_create(&b.graph), done);
+    COH_TRY_GOTO(status, coh_graph_input(b.graph, "tokens", &shape, &ids), done);
+    COH_TRY_GOTO(status, coh_graph_input(b.graph, "targets", &shape, &targets), done);
+    COH_TRY_GOTO(status, body(&b, config, ids, targets, &loss), done);
+    COH_TRY_GOTO(status, coh_graph_loss(b.graph, loss), done);
+done:
+    return finish(&b, status, out_graph);
+}
+
+coh_status coh_builder_decode(coh_builder_body body, const void *config, int64_t tokens,
+                              coh_graph **out_graph, coh_tensor *out_logits)
+{
+    *out_graph = NULL;
+    coh_builder b = { .decode = 1, .tokens = tokens, .block = -1 };
+    coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
+    coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };
+    coh_tensor id, logits;
+    coh_status status;
+    COH_TRY_GOTO(status, coh_graph_create(&b.graph), done);
+    COH_TRY_GOTO(status, coh_graph_input(b.graph, "token", &token_shape, &id), done);
+    COH_TRY_GOTO(status, coh_graph_input(b.graph, "position", &position_shape, &b.position), done);
+    COH_TRY_GOTO(status, body(&b, config, id, id, &logits), done);
+    COH_TRY_GOTO(status, coh_graph_output(b.graph, logits), done);
+    *out_logits = logits;
+done:
+    return finish(&b, status, out_graph);
+}

@@ -1,0 +1,71 @@
+/* builder.h - what the graphs of all decoders have in common: how they begin and end, and the
+ * operators that every family has. A family brings the body between.
+ *
+ *   training   tokens, targets [B,T] -> body -> loss
+ *   decoding   token [1,1], position [1] -> body -> logits [1,1,V]
+ *
+ * The two differ in how positions enter, which attention runs and how the graph ends; the body asks
+ * for none of it by itself. */
+#ifndef COH_MODELS_BUILDER_H
+#define COH_MODELS_BUILDER_H
+
+#include "base/check.h"
+#include "cohobate/kinds.h"
+#include "cohobate/models.h"
+
+#define COH_BUILDER_NAME_BYTES 96 /* the longest operator name */
+
+typedef struct coh_builder {
+    coh_graph *graph;
+    int decode;
+    int64_t tokens;      /* decode: rows of keys and values */
+    coh_tensor position; /* decode only */
+    coh_parameter table; /* of the tokens: the head of a tied model */
+    int32_t block;       /* of the operators that are added: the layer's number, -1 outside */
+} coh_builder;
+
+/* From ids to *out_last: logits where b->decode, else the loss. */
+typedef coh_status (*coh_builder_body)(coh_builder *b, const void *config, coh_tensor tokens,
+                                       coh_tensor targets, coh_tensor *out_last);
+
+/* Builds a graph around `body`. Fails: as the body does, COH_ERR_SHAPE, COH_ERR_MEMORY; *out_graph
+ * is NULL then. */
+coh_status coh_builder_train(coh_builder_body body, const void *config, int64_t sequences,
+                             int64_t tokens, coh_graph **out_graph);
+coh_status coh_builder_decode(coh_builder_body body, const void *config, int64_t tokens,
+                              coh_graph **out_graph, coh_tensor *out_logits);
+
+/* One operator; inputs as many as the kind has. */
+coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
+                          const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
+                          coh_tensor *out_y);
+
+/* y = x weightᵀ + bias, or residual + that when `residual` is given. All linears are added here or
+ * by the next. */
+coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+                              coh_tensor x, const coh_tensor *residual, coh_tensor *out_y);
+
+/* y = activation(x weightᵀ + bias), of one kind for both. */
+coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
+                                        const coh_linear_attributes *linear,
+                                        const coh_op_kind *fused, coh_tensor x, coh_tensor *out_y);
+
+/* The table of the tokens; `padding`: the id whose row no lookup trains, -1: none. */
+coh_status coh_builder_tokens(coh_builder *b, const char *name,
+                              const coh_embedding_attributes *embedding, int64_t padding,
+                              coh_tensor tokens, coh_tensor *out_x);
+
+/* Adds the rows of learned positions. */
+coh_status coh_builder_positions(coh_builder *b, const char *name,
+                                 const coh_position_attributes *positions, coh_tensor x,
+                                 coh_tensor *out_y);
+
+/* Attention of separate queries, keys and values. */
+coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
+                                 const coh_tensor qkv[3], coh_tensor *out_y);
+
+/* Loss or logits, by the table of the tokens or one of its own. */
+coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,
+                            coh_tensor x, coh_tensor targets, coh_tensor *out_last);
+
+#endif

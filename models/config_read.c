@@ -1,0 +1,486 @@
+/* config.json read strictly: each member is in the table of the family or in that of all families,
+ * or is noted as unknown. `transformers` reads members that its classes do not know as well, and
+ * computes nothing with them. */
+#include "models/config.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/family.h"
+
+static const coh_family_table *const families[COH_FAMILY_COUNT] = {
+    [COH_FAMILY_GPT2] = &coh_family_gpt2,
+    [COH_FAMILY_OPT] = &coh_family_opt,
+    [COH_FAMILY_LLAMA] = &coh_family_llama,
+};
+
+/* Members that no family computes with. What `transformers` would compute with, were it there, is
+ * of kind NONE. */
+static const coh_config_field common_fields[] = {
+    { "model_type", COH_FIELD_DROPPED },
+    { "architectures", COH_FIELD_DROPPED },
+    { "dtype", COH_FIELD_DROPPED },
+    { "torch_dtype", COH_FIELD_DROPPED },
+    { "transformers_version", COH_FIELD_DROPPED },
+    { "_name_or_path", COH_FIELD_DROPPED },
+    { "_attn_implementation_autoset", COH_FIELD_DROPPED },
+    { "is_encoder_decoder", COH_FIELD_ONLY, .words = "false" },
+    { "quantization_config", COH_FIELD_NONE },
+    { "compression_config", COH_FIELD_NONE },
+    { "sparsity_config", COH_FIELD_NONE },
+    { "pruned_heads", COH_FIELD_NONE },
+    { "bos_token_id", COH_FIELD_KEPT },
+    { "eos_token_id", COH_FIELD_KEPT },
+    { "pad_token_id", COH_FIELD_KEPT },
+    { "sep_token_id", COH_FIELD_KEPT },
+    { "decoder_start_token_id", COH_FIELD_KEPT },
+    { "use_cache", COH_FIELD_KEPT },
+    { "gradient_checkpointing", COH_FIELD_KEPT },
+    { "return_dict", COH_FIELD_KEPT },
+    { "output_attentions", COH_FIELD_KEPT },
+    { "output_hidden_states", COH_FIELD_KEPT },
+    { "is_decoder", COH_FIELD_KEPT },
+    { "cross_attention_hidden_size", COH_FIELD_KEPT },
+    { "tie_encoder_decoder", COH_FIELD_KEPT },
+    { "chunk_size_feed_forward", COH_FIELD_KEPT },
+    { "torchscript", COH_FIELD_KEPT },
+    { "use_bfloat16", COH_FIELD_KEPT },
+    { "tf_legacy_loss", COH_FIELD_KEPT },
+    { "finetuning_task", COH_FIELD_KEPT },
+    { "problem_type", COH_FIELD_KEPT },
+    { "task_specific_params", COH_FIELD_KEPT },
+    { "tokenizer_class", COH_FIELD_KEPT },
+    { "prefix", COH_FIELD_KEPT },
+    { "num_labels", COH_FIELD_KEPT },
+    { "id2label", COH_FIELD_KEPT },
+    { "label2id", COH_FIELD_KEPT },
+    /* how text is drawn */
+    { "max_length", COH_FIELD_KEPT },
+    { "min_length", COH_FIELD_KEPT },
+    { "do_sample", COH_FIELD_KEPT },
+    { "early_stopping", COH_FIELD_KEPT },
+    { "num_beams", COH_FIELD_KEPT },
+    { "num_beam_groups", COH_FIELD_KEPT },
+    { "diversity_penalty", COH_FIELD_KEPT },
+    { "temperature", COH_FIELD_KEPT },
+    { "top_k", COH_FIELD_KEPT },
+    { "top_p", COH_FIELD_KEPT },
+    { "typical_p", COH_FIELD_KEPT },
+    { "repetition_penalty", COH_FIELD_KEPT },
+    { "length_penalty", COH_FIELD_KEPT },
+    { "no_repeat_ngram_size", COH_FIELD_KEPT },
+    { "encoder_no_repeat_ngram_size", COH_FIELD_KEPT },
+    { "bad_words_ids", COH_FIELD_KEPT },
+    { "num_return_sequences", COH_FIELD_KEPT },
+    { "output_scores", COH_FIELD_KEPT },
+    { "return_dict_in_generate", COH_FIELD_KEPT },
+    { "forced_bos_token_id", COH_FIELD_KEPT },
+    { "forced_eos_token_id", COH_FIELD_KEPT },
+    { "remove_invalid_values", COH_FIELD_KEPT },
+    { "exponential_decay_length_penalty", COH_FIELD_KEPT },
+    { "suppress_tokens", COH_FIELD_KEPT },
+    { "begin_suppress_tokens", COH_FIELD_KEPT },
+    { NULL },
+};
+
+const coh_family_table *coh_family_of(const coh_model *model)
+{
+    return (unsigned)model->family < COH_FAMILY_COUNT ? families[model->family] : NULL;
+}
+
+/* ---- sentences ---- */
+
+static void describe(const json_t *value, char *text, size_t text_bytes)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        snprintf(text, text_bytes, "an object");
+        return;
+    case JSON_ARRAY:
+        snprintf(text, text_bytes, "a list");
+        return;
+    case JSON_STRING:
+        snprintf(text, text_bytes, "\"%.60s\"", json_string_value(value));
+        return;
+    case JSON_INTEGER:
+        snprintf(text, text_bytes, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        return;
+    case JSON_REAL:
+        snprintf(text, text_bytes, "%.9g", json_real_value(value));
+        return;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        snprintf(text, text_bytes, json_is_true(value) ? "true" : "false");
+        return;
+    case JSON_NULL:
+        break;
+    }
+    snprintf(text, text_bytes, "null");
+}
+
+coh_status(coh_config_refuse)(const char *name, const json_t *value, const char *must)
+{
+    char text[80];
+    if (!value)
+        return coh_fail(COH_ERR_CORRUPT, "config.json: \"%.100s\" is missing, and must be %s", name,
+                        must);
+    describe(value, text, sizeof(text));
+    return coh_fail(COH_ERR_CORRUPT, "config.json: \"%.100s\" is %s, and must be %s", name, text,
+                    must);
+}
+
+void coh_config_note(coh_config_reader *reader, const char *format, ...)
+{
+    char *notes = reader->model->notes;
+    const size_t room = sizeof(reader->model->notes), used = strlen(notes);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(notes + used, room - used, format, arguments);
+    va_end(arguments);
+    const size_t length = strlen(notes);
+    if (length + 1 < room)
+        memcpy(notes + length, "\n", 2);
+}
+
+/* One more name in a list for a note. */
+static void list_add(char list[200], const char *name)
+{
+    const size_t used = strlen(list);
+    if (used + strlen(name) + sizeof(", , ...") < 200)
+        snprintf(list + used, 200 - used, "%s%s", used ? ", " : "", name);
+    else if (used < 4 || strcmp(list + used - 3, "...") != 0)
+        snprintf(list + used, 200 - used, ", ...");
+}
+
+/* ---- values ---- */
+
+coh_status coh_config_count(const char *name, const json_t *value, int64_t most, int64_t *out_count)
+{
+    char must[80];
+    if (json_is_integer(value) && json_integer_value(value) >= 1 &&
+        json_integer_value(value) <= most) {
+        *out_count = json_integer_value(value);
+        return COH_OK;
+    }
+    snprintf(must, sizeof(must), "a whole number from 1 to %" PRId64, most);
+    return coh_config_refuse(name, value, must);
+}
+
+coh_status coh_config_positive(const char *name, const json_t *value, double *out_number)
+{
+    const double number = json_number_value(value);
+    if (!json_is_number(value) || !((float)number > 0) || !isfinite((float)number))
+        return coh_config_refuse(name, value, "a number above 0 that a float holds");
+    *out_number = number;
+    return COH_OK;
+}
+
+coh_status coh_config_flag(const char *name, const json_t *value, int32_t *out_flag)
+{
+    if (!json_is_boolean(value))
+        return coh_config_refuse(name, value, "true or false");
+    *out_flag = json_is_true(value);
+    return COH_OK;
+}
+
+int coh_config_is_word(const char *word, const char *words)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; length && (at = strstr(at, word)) != NULL; at += length)
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return 1;
+    return 0;
+}
+
+static coh_status read_word(const coh_config_field *field, const json_t *value)
+{
+    char must[200];
+    if (json_is_string(value) && coh_config_is_word(json_string_value(value), field->words))
+        return COH_OK;
+    snprintf(must, sizeof(must), "one of what is computed: %s", field->words);
+    return coh_config_refuse(field->name, value, must);
+}
+
+static coh_status read_only(const coh_config_field *field, const json_t *value)
+{
+    const int wanted = strcmp(field->words, "true") == 0;
+    if (json_is_boolean(value) && json_is_true(value) == wanted)
+        return COH_OK;
+    return coh_config_refuse(field->name, value,
+                             wanted ? "true: nothing else is computed"
+                                    : "false: nothing else is computed");
+}
+
+static coh_status read_none(const coh_config_field *field, const json_t *value)
+{
+    if (json_is_null(value) || json_is_false(value) ||
+        (json_is_array(value) && json_array_size(value) == 0) ||
+        (json_is_object(value) && json_object_size(value) == 0))
+        return COH_OK;
+    return coh_config_refuse(field->name, value,
+                             "null or empty: a model that has it is not computed");
+}
+
+static coh_status read_dropout(coh_config_reader *reader, const coh_config_field *field,
+                               const json_t *value)
+{
+    char text[120];
+    const double rate = json_number_value(value);
+    if (json_is_null(value))
+        return COH_OK;
+    if (!json_is_number(value) || !(rate >= 0 && rate <= 1))
+        return coh_config_refuse(field->name, value, "a number from 0 to 1");
+    if (rate > 0) {
+        snprintf(text, sizeof(text), "%s %g", field->name, rate);
+        list_add(reader->dropouts, text);
+    }
+    return COH_OK;
+}
+
+/* Ids count from the end where they are negative, as rows of a table do in Python. */
+static coh_status read_id(const coh_config_field *field, const json_t *value, int64_t vocabulary,
+                          int64_t *out_id)
+{
+    char must[80];
+    *out_id = -1;
+    if (json_is_null(value))
+        return COH_OK;
+    const json_int_t id = json_integer_value(value);
+    if (json_is_integer(value) && id < vocabulary && id >= -vocabulary) {
+        *out_id = id < 0 ? id + vocabulary : id;
+        return COH_OK;
+    }
+    snprintf(must, sizeof(must), "null or an id of the vocabulary, up to %" PRId64, vocabulary - 1);
+    return coh_config_refuse(field->name, value, must);
+}
+
+/* ---- members ---- */
+
+/* Appends the member to the extras; a long one that does not fit is named in a note. */
+static coh_status keep(coh_config_reader *reader, const char *name, const json_t *value)
+{
+    coh_text text = { 0 };
+    char *extras = reader->model->extras;
+    const size_t used = strlen(extras), room = sizeof(reader->model->extras);
+    coh_status status;
+    if (used > 0)
+        COH_TRY_GOTO(status, coh_text_add(&text, ", "), done);
+    COH_TRY_GOTO(status, coh_text_add_quoted(&text, name), done);
+    COH_TRY_GOTO(status, coh_text_add(&text, ": "), done);
+    COH_TRY_GOTO(status, coh_config_text_dump(&text, value, -1), done);
+    if (text.bytes < room - used)
+        memcpy(extras + used, text.data, text.bytes + 1);
+    else
+        list_add(reader->left_out, name);
+done:
+    coh_text_fini(&text);
+    return status;
+}
+
+static const coh_config_field *field_find(const coh_config_field *fields, const char *name,
+                                          uint32_t type_bit)
+{
+    for (const coh_config_field *field = fields; field->name; field++)
+        if (strcmp(field->name, name) == 0 && (!field->types || (field->types & type_bit)))
+            return field;
+    return NULL;
+}
+
+/* The other name of an alias may be there, too. */
+static coh_status check_alias(const coh_config_reader *reader, const coh_config_field *fields,
+                              const coh_config_field *alias, const json_t *value)
+{
+    const coh_config_field *field = fields;
+    while (field->alias || field->kind != alias->kind || field->offset != alias->offset)
+        field++;
+    const json_t *other = json_object_get(reader->root, field->name);
+    if (!other || json_equal(other, value))
+        return COH_OK;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "config.json: \"%s\" and \"%s\" are two names of one field, and differ",
+                    field->name, alias->name);
+}
+
+static coh_status read_field(coh_config_reader *reader, const coh_config_field *field,
+                             const json_t *value, void *config)
+{
+    void *at = (char *)config + field->offset;
+    double number;
+    switch (field->kind) {
+    case COH_FIELD_COUNT:
+    case COH_FIELD_COUNT_MAYBE:
+        *(int64_t *)at = 0;
+        if (field->kind == COH_FIELD_COUNT_MAYBE && json_is_null(value))
+            return COH_OK;
+        return coh_config_count(field->name, value, field->most ? field->most : INT32_MAX, at);
+    case COH_FIELD_POSITIVE:
+        COH_TRY(coh_config_positive(field->name, value, &number));
+        *(float *)at = (float)number;
+        return COH_OK;
+    case COH_FIELD_FLAG:
+        return coh_config_flag(field->name, value, at);
+    case COH_FIELD_NOT:
+        COH_TRY(coh_config_flag(field->name, value, at));
+        *(int32_t *)at = !*(int32_t *)at;
+        return COH_OK;
+    case COH_FIELD_WORD:
+        return read_word(field, value);
+    case COH_FIELD_ONLY:
+        return read_only(field, value);
+    case COH_FIELD_NONE:
+        return read_none(field, value);
+    case COH_FIELD_DROPOUT:
+        COH_TRY(read_dropout(reader, field, value));
+        return keep(reader, field->name, value);
+    case COH_FIELD_OWN_KEPT:
+    case COH_FIELD_KEPT:
+        return keep(reader, field->name, value);
+    case COH_FIELD_ID: /* when the vocabulary is known */
+    case COH_FIELD_OWN:
+    case COH_FIELD_DROPPED:
+        break;
+    }
+    return COH_OK;
+}
+
+static coh_status read_members(coh_config_reader *reader, const coh_family_table *family,
+                               void *config)
+{
+    const uint32_t type_bit = UINT32_C(1) << reader->type;
+    for (void *at = json_object_iter(reader->root); at;
+         at = json_object_iter_next(reader->root, at)) {
+        const char *name = json_object_iter_key(at);
+        json_t *value = json_object_iter_value(at);
+        const coh_config_field *field = field_find(family->fields, name, type_bit);
+        if (!field)
+            field = field_find(common_fields, name, type_bit);
+        if (!field) {
+            list_add(reader->unknown, name);
+            COH_TRY(keep(reader, name, value));
+            continue;
+        }
+        if (field->alias)
+            COH_TRY(check_alias(reader, family->fields, field, value));
+        COH_TRY(read_field(reader, field, value, config));
+    }
+    return COH_OK;
+}
+
+static coh_status read_ids(const coh_config_reader *reader, const coh_family_table *family,
+                           void *config)
+{
+    const int64_t vocabulary = family->size(config).vocabulary;
+    for (const coh_config_field *field = family->fields; field->name; field++) {
+        const json_t *value = json_object_get(reader->root, field->name);
+        if (field->kind == COH_FIELD_ID && value)
+            COH_TRY(read_id(field, value, vocabulary, (int64_t *)((char *)config + field->offset)));
+    }
+    return COH_OK;
+}
+
+/* ---- what all have ---- */
+
+static coh_status find_type(coh_config_reader *reader, const json_t *value,
+                            const coh_family_table **out_family)
+{
+    const char *name = json_string_value(value);
+    for (int f = 0; name && f < COH_FAMILY_COUNT; f++)
+        for (int t = 0; t < families[f]->type_count; t++)
+            if (strcmp(families[f]->types[t].name, name) == 0) {
+                reader->model->family = (coh_family)f;
+                reader->type = t;
+                *out_family = families[f];
+                return COH_OK;
+            }
+    return coh_config_refuse("model_type", value, "gpt2, opt, llama, mistral or qwen2");
+}
+
+static coh_status read_architectures(const json_t *list, const coh_config_type *type)
+{
+    char must[120];
+    const char *only = json_string_value(json_array_get(list, 0));
+    if (!list || json_is_null(list) || (json_is_array(list) && json_array_size(list) == 0) ||
+        (json_array_size(list) == 1 && only && coh_config_is_word(only, type->architectures)))
+        return COH_OK;
+    snprintf(must, sizeof(must), "a list of one of %s", type->architectures);
+    return coh_config_refuse("architectures", only ? json_array_get(list, 0) : list, must);
+}
+
+static coh_status read_dtype(const char *name, const json_t *value, coh_dtype *out_dtype)
+{
+    static const struct dtype_name {
+        const char *name;
+        coh_dtype dtype;
+    } all[] = { { "float32", COH_DTYPE_F32 },
+                { "bfloat16", COH_DTYPE_BF16 },
+                { "float16", COH_DTYPE_F16 } };
+    const char *word = json_string_value(value);
+    if (!value || json_is_null(value) || (word && strcmp(word, "auto") == 0))
+        return COH_OK;
+    if (word && strncmp(word, "torch.", 6) == 0)
+        word += 6;
+    for (size_t i = 0; word && i < sizeof(all) / sizeof(all[0]); i++)
+        if (strcmp(word, all[i].name) == 0) {
+            *out_dtype = all[i].dtype;
+            return COH_OK;
+        }
+    return coh_config_refuse(name, value, "float32, bfloat16 or float16");
+}
+
+/* "dtype" is what newer versions write; it counts where both are. */
+static coh_status read_dtypes(const coh_config_reader *reader, coh_dtype *out_stored)
+{
+    *out_stored = COH_DTYPE_F32;
+    COH_TRY(read_dtype("torch_dtype", json_object_get(reader->root, "torch_dtype"), out_stored));
+    return read_dtype("dtype", json_object_get(reader->root, "dtype"), out_stored);
+}
+
+static void write_notes(coh_config_reader *reader)
+{
+    if (reader->dropouts[0])
+        coh_config_note(reader, "config.json asks for dropout (%s): trained with 0",
+                        reader->dropouts);
+    if (reader->unknown[0])
+        coh_config_note(reader,
+                        "config.json has members that are not known here, and that nothing is "
+                        "computed with: %s",
+                        reader->unknown);
+    if (reader->left_out[0])
+        coh_config_note(reader, "config.json has members that are too long to be kept: %s",
+                        reader->left_out);
+}
+
+static coh_status read_all(coh_config_reader *reader)
+{
+    const coh_family_table *family;
+    coh_model *model = reader->model;
+    void *config = &model->gpt2; /* of whichever family */
+    COH_TRY(find_type(reader, json_object_get(reader->root, "model_type"), &family));
+    const coh_config_type *type = &family->types[reader->type];
+    snprintf(model->name, sizeof(model->name), "%s", type->name);
+    memcpy(config, type->defaults, family->config_bytes);
+    COH_TRY(read_architectures(json_object_get(reader->root, "architectures"), type));
+    COH_TRY(read_dtypes(reader, &model->stored));
+    COH_TRY(read_members(reader, family, config));
+    COH_TRY(read_ids(reader, family, config));
+    COH_TRY(family->read_own(reader, config));
+    coh_model_dtype_set(model, model->stored == COH_DTYPE_BF16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+    if (family->check(config) != COH_OK)
+        return coh_fail_prefix(COH_ERR_CORRUPT, "config.json describes no model");
+    write_notes(reader);
+    return COH_OK;
+}
+
+coh_status coh_config_read(json_t *root, coh_model *out_model)
+{
+    coh_model model = { 0 };
+    coh_config_reader reader = { .root = root, .model = &model };
+    if (!json_is_object(root))
+        return coh_fail(COH_ERR_CORRUPT, "config.json: an object is expected, as { ... }");
+    COH_TRY(read_all(&reader));
+    *out_model = model;
+    return COH_OK;
+}

@@ -1,0 +1,181 @@
+#include "models/config_text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define NUMBER_BYTES 40
+
+void coh_config_text_add(coh_config_text *text, const char *format, ...)
+{
+    va_list arguments;
+    const int full = text->bytes >= text->room;
+    va_start(arguments, format);
+    const int written = vsnprintf(full ? NULL : text->data + text->bytes,
+                                  full ? 0 : text->room - text->bytes, format, arguments);
+    va_end(arguments);
+    if (written > 0)
+        text->bytes += (size_t)written;
+}
+
+void coh_config_text_add_string(coh_config_text *text, const char *string)
+{
+    coh_config_text_add(text, "\"");
+    for (const char *c = string; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\')
+            coh_config_text_add(text, "\\%c", *c);
+        else if ((unsigned char)*c < 0x20)
+            coh_config_text_add(text, "\\u%04x", (unsigned)(unsigned char)*c);
+        else
+            coh_config_text_add(text, "%c", *c);
+    }
+    coh_config_text_add(text, "\"");
+}
+
+/* ---- numbers ---- */
+
+static void print_digits(char number[NUMBER_BYTES], int digits, double value)
+{
+    /* Whole numbers that a double holds exactly read better without an exponent. */
+    if (value == floor(value) && fabs(value) < 1e15)
+        snprintf(number, NUMBER_BYTES, "%.1f", value);
+    else
+        snprintf(number, NUMBER_BYTES, "%.*g", digits, value);
+}
+
+/* The locale that printed them reads them; what is kept is the point. */
+static void mend_point(char number[NUMBER_BYTES])
+{
+    for (char *at = number; *at; at++)
+        if (*at == ',')
+            *at = '.';
+}
+
+static void print_float(char number[NUMBER_BYTES], float value)
+{
+    int digits = 1;
+    do
+        print_digits(number, digits, (double)value);
+    while (strtof(number, NULL) != value && ++digits <= 9);
+    mend_point(number);
+}
+
+static void print_double(char number[NUMBER_BYTES], double value)
+{
+    int digits = 1;
+    do
+        print_digits(number, digits, value);
+    while (strtod(number, NULL) != value && ++digits <= 17);
+    mend_point(number);
+}
+
+void coh_config_text_add_float(coh_config_text *text, float value)
+{
+    char number[NUMBER_BYTES];
+    print_float(number, value);
+    coh_config_text_add(text, "%s", number);
+}
+
+void coh_config_text_add_double(coh_config_text *text, double value)
+{
+    char number[NUMBER_BYTES];
+    print_double(number, value);
+    coh_config_text_add(text, "%s", number);
+}
+
+/* ---- values ---- */
+
+static coh_status add_break(coh_text *text, int indent)
+{
+    return indent < 0 ? COH_OK : coh_text_add(text, "\n%*s", 2 * indent, "");
+}
+
+/* Between members, and behind the bracket that opens. */
+static coh_status add_next(coh_text *text, int first, int indent)
+{
+    if (!first)
+        COH_TRY(coh_text_add(text, indent < 0 ? ", " : ","));
+    return add_break(text, indent);
+}
+
+static int deeper(int indent)
+{
+    return indent < 0 ? indent : indent + 1;
+}
+
+static coh_status dump_array(coh_text *text, const json_t *array, int indent)
+{
+    const size_t count = json_array_size(array);
+    COH_TRY(coh_text_add(text, "["));
+    for (size_t i = 0; i < count; i++) {
+        COH_TRY(add_next(text, i == 0, deeper(indent)));
+        COH_TRY(coh_config_text_dump(text, json_array_get(array, i), deeper(indent)));
+    }
+    if (count > 0)
+        COH_TRY(add_break(text, indent));
+    return coh_text_add(text, "]");
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static coh_status dump_members(coh_text *text, const json_t *object, const char **names,
+                               size_t count, int indent)
+{
+    COH_TRY(coh_text_add(text, "{"));
+    for (size_t i = 0; i < count; i++) {
+        COH_TRY(add_next(text, i == 0, deeper(indent)));
+        COH_TRY(coh_text_add_quoted(text, names[i]));
+        COH_TRY(coh_text_add(text, ": "));
+        COH_TRY(coh_config_text_dump(text, json_object_get(object, names[i]), deeper(indent)));
+    }
+    if (count > 0)
+        COH_TRY(add_break(text, indent));
+    return coh_text_add(text, "}");
+}
+
+static coh_status dump_object(coh_text *text, const json_t *object, int indent)
+{
+    const char **names;
+    size_t count = 0;
+    COH_TRY(COH_ALLOC(json_object_size(object), &names));
+    for (void *at = json_object_iter((json_t *)object); at;
+         at = json_object_iter_next((json_t *)object, at))
+        names[count++] = json_object_iter_key(at);
+    qsort(names, count, sizeof(*names), by_name);
+    coh_status status = dump_members(text, object, names, count, indent);
+    coh_free(names);
+    return status;
+}
+
+coh_status coh_config_text_dump(coh_text *text, const json_t *value, int indent)
+{
+    char number[NUMBER_BYTES];
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return dump_object(text, value, indent);
+    case JSON_ARRAY:
+        return dump_array(text, value, indent);
+    case JSON_STRING:
+        return coh_text_add_quoted(text, json_string_value(value));
+    case JSON_INTEGER:
+        return coh_text_add(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    case JSON_REAL:
+        print_double(number, json_real_value(value));
+        return coh_text_add(text, "%s", number);
+    case JSON_TRUE:
+        return coh_text_add(text, "true");
+    case JSON_FALSE:
+        return coh_text_add(text, "false");
+    case JSON_NULL:
+        break;
+    }
+    return coh_text_add(text, "null");
+}

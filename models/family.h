@@ -1,0 +1,167 @@
+/* family.h - what a family of models brings: its check, its graph, and how a Hugging Face folder
+ * writes it down (fields of config.json, names of tensors). One table each; nothing else in this
+ * folder asks which family it has before it.
+ *
+ *   gpt2.c opt.c llama.c                        check and graph
+ *   gpt2_folder.c opt_folder.c llama_folder.c   fields and tensors, and the table itself */
+#ifndef COH_MODELS_FAMILY_H
+#define COH_MODELS_FAMILY_H
+
+#include <jansson.h>
+
+#include "cohobate/models.h"
+#include "models/builder.h"
+#include "models/config_text.h"
+
+enum { COH_LAYERS_MOST = 100000 };
+
+/* ---- fields of config.json ---- */
+
+/* Those before COH_FIELD_NONE are written as well as read. */
+typedef enum coh_field_kind {
+    COH_FIELD_COUNT,       /* int64: a whole number from 1 to `most` (0: 2^31 - 1) */
+    COH_FIELD_COUNT_MAYBE, /* the same, or null: 0 */
+    COH_FIELD_POSITIVE,    /* float: above 0 and finite */
+    COH_FIELD_FLAG,        /* int32: true or false */
+    COH_FIELD_NOT,         /* int32: the opposite of what is said */
+    COH_FIELD_ID,          /* int64: an id of the vocabulary, from its end if negative; null: -1 */
+    COH_FIELD_WORD,        /* nothing: one of `words`; the first is written */
+    COH_FIELD_ONLY,        /* nothing: true or false, as `words` says: the other is refused */
+    COH_FIELD_NONE,        /* nothing: absent, null, false or empty */
+    COH_FIELD_OWN,         /* the family's read_own and write_own */
+    COH_FIELD_OWN_KEPT,    /* read_own's, and kept */
+    COH_FIELD_DROPOUT,     /* kept, and noted where it is not 0 */
+    COH_FIELD_KEPT,        /* kept: without a part in what is computed */
+    COH_FIELD_DROPPED      /* said anew when it is written, or without a meaning elsewhere */
+} coh_field_kind;
+
+typedef struct coh_config_field {
+    const char *name;
+    coh_field_kind kind;
+    size_t offset; /* in the family's configuration */
+    int64_t most;
+    const char *words; /* separated by blanks */
+    uint32_t types;    /* bits of the model_types that have it; 0: all. Others do not know it. */
+    int alias;         /* another name of a field before it: not written, and must agree */
+} coh_config_field;
+
+/* A model_type of a family. */
+typedef struct coh_config_type {
+    const char *name;
+    const char *architectures; /* those that have the same tensors; the first is written */
+    const void *defaults;      /* the configuration where config.json says nothing */
+} coh_config_type;
+
+typedef struct coh_config_reader {
+    json_t *root;
+    int type; /* index in the family's types */
+    coh_model *model;
+    char dropouts[200], unknown[200], left_out[200]; /* names, for notes */
+} coh_config_reader;
+
+/* One more line of the model's notes. */
+void coh_config_note(coh_config_reader *reader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* `"name" is <value>, and must be <must>`: COH_ERR_CORRUPT. */
+coh_status coh_config_refuse(const char *name, const json_t *value, const char *must);
+/* So that compilers see that it never gives COH_OK (base/check.h). */
+#define coh_config_refuse(name, value, must)                                                       \
+    __extension__({                                                                                \
+        (void)coh_config_refuse((name), (value), (must));                                          \
+        COH_ERR_CORRUPT;                                                                           \
+    })
+/* A whole number from 1 to `most`; a number above 0 that a float holds; true or false. Fail so. */
+coh_status coh_config_count(const char *name, const json_t *value, int64_t most,
+                            int64_t *out_count);
+coh_status coh_config_positive(const char *name, const json_t *value, double *out_number);
+coh_status coh_config_flag(const char *name, const json_t *value, int32_t *out_flag);
+/* Is `word` one of `words`, which blanks separate? */
+int coh_config_is_word(const char *word, const char *words);
+
+/* ---- tensors ---- */
+
+/* What the sides of a tensor are. */
+typedef enum coh_side {
+    COH_SIDE_NONE, /* rank 1 */
+    COH_SIDE_CHANNELS,
+    COH_SIDE_QKV, /* 3 channels */
+    COH_SIDE_INNER,
+    COH_SIDE_VOCABULARY,
+    COH_SIDE_POSITIONS, /* rows of the position table */
+    COH_SIDE_EMBEDDING, /* width of the token table */
+    COH_SIDE_QUERIES,   /* heads x head width */
+    COH_SIDE_KEYS,      /* heads of keys and values x head width */
+    COH_SIDE_COUNT
+} coh_side;
+
+typedef struct coh_tensor_line {
+    const char *name; /* behind the prefix, and behind "<layer><n>." for those of layers */
+    uint8_t rows, columns;
+    uint8_t transposed;
+    uint8_t bare;   /* published without the prefix */
+    uint32_t needs; /* there where all these bits of coh_tensor_sizes.has are */
+} coh_tensor_line;
+
+typedef struct coh_tensor_sizes {
+    int64_t side[COH_SIDE_COUNT];
+    int64_t layers;
+    uint32_t has;
+} coh_tensor_sizes;
+
+enum { COH_TENSOR_UNTIED = 1 }; /* the bit of `has` that is every family's */
+
+/* In the order of the graphs: `begin`, `in_layer` for each layer, `end`. Each ends with a NULL
+ * name. */
+typedef struct coh_tensor_lines {
+    const char *prefix; /* of published names; files without it are read as well */
+    int ours_prefixed;  /* our names have it, too */
+    const char *layer;  /* "h.": layer n's begin with "h.<n>." */
+    const coh_tensor_line *begin, *in_layer, *end;
+    const char *const *buffers; /* of layers, not parameters; ends with NULL */
+} coh_tensor_lines;
+
+/* ---- the table ---- */
+
+typedef struct coh_family_table {
+    const char *name; /* in notes */
+    size_t config_bytes, dtype_offset;
+    coh_status (*check)(const void *config);
+    coh_model_size (*size)(const void *config);
+    coh_builder_body body;
+
+    const coh_config_type *types;
+    int type_count;
+    int (*type_of)(const void *config); /* index in types; NULL: 0 */
+    const coh_config_field *fields;     /* ends with a NULL name */
+    /* Reads what fields of kind OWN say, fills in what others left open, and checks fields against
+     * one another, by their names. After all others. */
+    coh_status (*read_own)(coh_config_reader *reader, void *config);
+    /* NULL, or adds the members of kind OWN to `text`, each as `, "name": value` */
+    void (*write_own)(const void *config, coh_config_text *text);
+
+    const coh_tensor_lines *lines;
+    void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
+} coh_family_table;
+
+extern const coh_family_table coh_family_gpt2, coh_family_opt, coh_family_llama;
+
+/* By family; NULL where there is no such one. */
+const coh_family_table *coh_family_of(const coh_model *model);
+
+/* The configuration of a model, whichever it is. */
+static inline const void *coh_family_config(const coh_model *model)
+{
+    return &model->gpt2;
+}
+
+/* ---- what checks have in common ---- */
+
+/* Layers, heads, channels, positions, vocabulary and dtype. `who` is "a GPT-2". Fails:
+ * COH_ERR_ARGUMENT or COH_ERR_SHAPE. */
+coh_status coh_family_check_size(const char *who, const coh_model_size *size);
+
+/* `tokens` within the positions of `size`. Fails: COH_ERR_SHAPE. */
+coh_status coh_family_check_tokens(const coh_model_size *size, int64_t tokens);
+
+#endif

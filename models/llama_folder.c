@@ -1,0 +1,428 @@
+/* Llama's family as Hugging Face folders write it: Llama's own, and what is the same graph under
+ * another name. Rotary embeddings have two spellings: "rope_theta" and "rope_scaling" up to
+ * transformers 4, and one object "rope_parameters" since. */
+#include "models/llama.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FIELD(member) offsetof(coh_llama_config, member)
+
+/* What the classes of `transformers` have where a config.json says nothing. */
+static const coh_llama_config llama_defaults = { .layers = 32,
+                                                 .heads = 32,
+                                                 .channels = 4096,
+                                                 .positions = 2048,
+                                                 .vocabulary = 32000,
+                                                 .inner = 11008,
+                                                 .padding = -1,
+                                                 .rope = { .theta = 1e4 },
+                                                 .rmsnorm_epsilon = 1e-6f,
+                                                 .init_std = 0.02f,
+                                                 .type = COH_LLAMA_PLAIN,
+                                                 .untied = 1 };
+static const coh_llama_config mistral_defaults = { .layers = 32,
+                                                   .heads = 32,
+                                                   .channels = 4096,
+                                                   .positions = 131072,
+                                                   .vocabulary = 32000,
+                                                   .kv_heads = 8,
+                                                   .inner = 14336,
+                                                   .padding = -1,
+                                                   .window = 4096,
+                                                   .rope = { .theta = 1e4 },
+                                                   .rmsnorm_epsilon = 1e-6f,
+                                                   .init_std = 0.02f,
+                                                   .type = COH_LLAMA_MISTRAL,
+                                                   .untied = 1 };
+static const coh_llama_config qwen2_defaults = { .layers = 32,
+                                                 .heads = 32,
+                                                 .channels = 4096,
+                                                 .positions = 32768,
+                                                 .vocabulary = 151936,
+                                                 .kv_heads = 32,
+                                                 .inner = 22016,
+                                                 .padding = -1,
+                                                 .rope = { .theta = 1e4 },
+                                                 .rmsnorm_epsilon = 1e-6f,
+                                                 .init_std = 0.02f,
+                                                 .type = COH_LLAMA_QWEN2,
+                                                 .qkv_biases = 1,
+                                                 .untied = 1 };
+static const int64_t qwen2_window = 4096;
+
+/* By coh_llama_type. */
+static const coh_config_type types[] = {
+    [COH_LLAMA_PLAIN] = { "llama", "LlamaForCausalLM LlamaModel", &llama_defaults },
+    [COH_LLAMA_MISTRAL] = { "mistral", "MistralForCausalLM MistralModel", &mistral_defaults },
+    [COH_LLAMA_QWEN2] = { "qwen2", "Qwen2ForCausalLM Qwen2Model", &qwen2_defaults },
+};
+
+static int type_of(const void *config)
+{
+    return ((const coh_llama_config *)config)->type;
+}
+
+enum {
+    PLAIN = 1 << COH_LLAMA_PLAIN,
+    MISTRAL = 1 << COH_LLAMA_MISTRAL,
+    QWEN2 = 1 << COH_LLAMA_QWEN2
+};
+
+static const coh_config_field fields[] = {
+    { "num_hidden_layers", COH_FIELD_COUNT, FIELD(layers), .most = COH_LAYERS_MOST },
+    { "num_attention_heads", COH_FIELD_COUNT, FIELD(heads) },
+    { "num_key_value_heads", COH_FIELD_COUNT_MAYBE, FIELD(kv_heads) },
+    { "hidden_size", COH_FIELD_COUNT, FIELD(channels) },
+    { "head_dim", COH_FIELD_COUNT_MAYBE, FIELD(head_width) },
+    { "intermediate_size", COH_FIELD_COUNT, FIELD(inner) },
+    { "max_position_embeddings", COH_FIELD_COUNT, FIELD(positions) },
+    { "vocab_size", COH_FIELD_COUNT, FIELD(vocabulary) },
+    { "pad_token_id", COH_FIELD_ID, FIELD(padding) },
+    { "rms_norm_eps", COH_FIELD_POSITIVE, FIELD(rmsnorm_epsilon) },
+    { "initializer_range", COH_FIELD_POSITIVE, FIELD(init_std) },
+    { "tie_word_embeddings", COH_FIELD_NOT, FIELD(untied) },
+    { "hidden_act", COH_FIELD_WORD, .words = "silu swish" },
+    { "attention_bias", COH_FIELD_OWN, .types = PLAIN },
+    { "mlp_bias", COH_FIELD_FLAG, FIELD(mlp_bias), .types = PLAIN },
+    { "rope_theta", COH_FIELD_OWN },
+    { "rope_scaling", COH_FIELD_OWN },
+    { "rope_parameters", COH_FIELD_OWN },
+    { "original_max_position_embeddings", COH_FIELD_OWN },
+    { "partial_rotary_factor", COH_FIELD_OWN },
+    { "sliding_window", COH_FIELD_OWN, .types = MISTRAL | QWEN2 },
+    { "use_sliding_window", COH_FIELD_OWN, .types = QWEN2 },
+    { "layer_types", COH_FIELD_OWN_KEPT, .types = QWEN2 },
+    { "max_window_layers", COH_FIELD_KEPT, .types = QWEN2 },
+    { "attention_dropout", COH_FIELD_DROPOUT },
+    { "pretraining_tp", COH_FIELD_KEPT, .types = PLAIN },
+    { "is_llama_config", COH_FIELD_KEPT, .types = PLAIN },
+    { "rope_interleaved", COH_FIELD_ONLY, .words = "false", .types = PLAIN },
+    { NULL },
+};
+
+/* ---- rotary embeddings ---- */
+
+/* Members of the object; those that a scaling does not use change nothing. */
+static const char rope_members[] =
+    "rope_type type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
+    "original_max_position_embeddings attention_factor beta_fast beta_slow";
+
+/* The object that says how turns are made: NULL where none does. */
+static coh_status rope_object(const json_t *root, json_t **out_object)
+{
+    static const char *const names[] = { "rope_scaling", "rope_parameters" };
+    *out_object = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *value = json_object_get(root, names[i]);
+        if (!value || json_is_null(value))
+            continue;
+        if (!json_is_object(value))
+            return coh_config_refuse(names[i], value, "null or an object");
+        if (*out_object && !json_equal(*out_object, value))
+            return coh_fail(COH_ERR_CORRUPT, "config.json: \"rope_scaling\" and "
+                                             "\"rope_parameters\" both are there, and differ");
+        *out_object = value;
+        for (void *at = json_object_iter(value); at; at = json_object_iter_next(value, at))
+            if (!coh_config_is_word(json_object_iter_key(at), rope_members))
+                return coh_fail(COH_ERR_CORRUPT,
+                                "config.json: \"%s\" has a member \"%.100s\" that is not known",
+                                names[i], json_object_iter_key(at));
+    }
+    return COH_OK;
+}
+
+static coh_status read_theta(const json_t *root, const json_t *object, double *out_theta)
+{
+    const json_t *outside = json_object_get(root, "rope_theta"),
+                 *inside = json_object_get(object, "rope_theta");
+    if (outside && inside && json_number_value(outside) != json_number_value(inside))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"rope_theta\" is there twice, as %g and as %g",
+                        json_number_value(outside), json_number_value(inside));
+    if (!outside && !inside)
+        return COH_OK;
+    return coh_config_positive("rope_theta", inside ? inside : outside, out_theta);
+}
+
+/* Every channel is turned, or it is another model. */
+static coh_status check_whole(const json_t *object)
+{
+    const json_t *part = json_object_get(object, "partial_rotary_factor");
+    if (!part || json_is_null(part) || (json_is_number(part) && json_number_value(part) == 1.0))
+        return COH_OK;
+    return coh_config_refuse("partial_rotary_factor", part, "1: nothing else is computed");
+}
+
+static coh_status read_scaling_name(const json_t *object, int32_t *out_scaling)
+{
+    const json_t *type = json_object_get(object, "rope_type"),
+                 *old = json_object_get(object, "type");
+    const json_t *value = type ? type : old;
+    const char *name = value ? json_string_value(value) : "default";
+    if (type && old && !json_equal(type, old))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"rope_type\" and \"type\" both are there, and differ");
+    if (name && strcmp(name, "default") == 0)
+        *out_scaling = COH_ROPE_UNSCALED;
+    else if (name && strcmp(name, "linear") == 0)
+        *out_scaling = COH_ROPE_LINEAR;
+    else if (name && strcmp(name, "llama3") == 0)
+        *out_scaling = COH_ROPE_LLAMA3;
+    else
+        return coh_config_refuse("rope_type", value, "default, linear or llama3");
+    return COH_OK;
+}
+
+static coh_status read_factor(const json_t *object, const char *name, float *out_factor)
+{
+    double number;
+    COH_TRY(coh_config_positive(name, json_object_get(object, name), &number));
+    *out_factor = (float)number;
+    return COH_OK;
+}
+
+static coh_status read_llama3(const json_t *root, const json_t *object, int64_t positions,
+                              coh_llama_rope *rope)
+{
+    static const char name[] = "original_max_position_embeddings";
+    COH_TRY(read_factor(object, "low_freq_factor", &rope->low_frequency));
+    COH_TRY(read_factor(object, "high_freq_factor", &rope->high_frequency));
+    if (!(rope->high_frequency > rope->low_frequency))
+        return coh_config_refuse("high_freq_factor", json_object_get(object, "high_freq_factor"),
+                                 "above low_freq_factor");
+    /* Outside goes before inside, and without either the model's positions are meant. */
+    const json_t *value = json_object_get(root, name);
+    if (!value)
+        value = json_object_get(object, name);
+    rope->original_positions = positions;
+    return value ? coh_config_count(name, value, INT32_MAX, &rope->original_positions) : COH_OK;
+}
+
+static coh_status read_rope(const json_t *root, coh_llama_config *c)
+{
+    json_t *object;
+    COH_TRY(rope_object(root, &object));
+    COH_TRY(check_whole(root));
+    COH_TRY(check_whole(object));
+    COH_TRY(read_theta(root, object, &c->rope.theta));
+    COH_TRY(read_scaling_name(object, &c->rope.scaling));
+    if (c->rope.scaling == COH_ROPE_UNSCALED)
+        return COH_OK;
+    COH_TRY(read_factor(object, "factor", &c->rope.factor));
+    return c->rope.scaling == COH_ROPE_LLAMA3 ? read_llama3(root, object, c->positions, &c->rope)
+                                              : COH_OK;
+}
+
+/* ---- windows ---- */
+
+/* qwen2 says of each layer whether it has the window. */
+static coh_status check_layer_types(const json_t *list, const coh_llama_config *c)
+{
+    if (!list || json_is_null(list))
+        return COH_OK;
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != c->layers)
+        return coh_config_refuse("layer_types", list, "null or a list of one word for each layer");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        const char *word = json_string_value(value);
+        const int slides = word && strcmp(word, "sliding_attention") == 0;
+        if (!slides && !(word && strcmp(word, "full_attention") == 0))
+            return coh_config_refuse("layer_types", value, "full_attention or sliding_attention");
+        if (slides && c->window == 0)
+            return coh_config_refuse("layer_types", value,
+                                     "full_attention where there is no sliding_window");
+    }
+    return COH_OK;
+}
+
+static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
+{
+    const json_t *value = json_object_get(reader->root, "sliding_window");
+    if (c->type == COH_LLAMA_PLAIN)
+        return COH_OK;
+    if (c->type == COH_LLAMA_QWEN2) {
+        const json_t *used = json_object_get(reader->root, "use_sliding_window");
+        int32_t is_used = 0;
+        if (used)
+            COH_TRY(coh_config_flag("use_sliding_window", used, &is_used));
+        c->window = is_used ? qwen2_window : 0;
+        if (!is_used)
+            value = NULL;
+    }
+    if (json_is_null(value)) /* NULL is none */
+        c->window = 0;
+    else if (value)
+        COH_TRY(coh_config_count("sliding_window", value, INT32_MAX, &c->window));
+    if (c->type == COH_LLAMA_QWEN2)
+        COH_TRY(check_layer_types(json_object_get(reader->root, "layer_types"), c));
+    if (c->window > 0 && c->window < c->positions)
+        coh_config_note(reader,
+                        "its sliding window changes nothing within %" PRId64
+                        " tokens; longer sequences are refused",
+                        c->window);
+    return COH_OK;
+}
+
+/* ---- the rest ---- */
+
+static coh_status read_heads(const json_t *root, coh_llama_config *c)
+{
+    if (c->kv_heads == 0)
+        c->kv_heads = c->heads;
+    if (c->head_width == 0 && c->channels % c->heads != 0)
+        return coh_config_refuse("num_attention_heads",
+                                 json_object_get(root, "num_attention_heads"),
+                                 "a divisor of hidden_size where there is no head_dim");
+    if (c->head_width == 0)
+        c->head_width = c->channels / c->heads;
+    if (c->heads % c->kv_heads != 0)
+        return coh_config_refuse("num_key_value_heads",
+                                 json_object_get(root, "num_key_value_heads"),
+                                 "a divisor of num_attention_heads");
+    if (c->head_width % 2 != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"head_dim\" (hidden_size / num_attention_heads where it is "
+                        "not there) is %" PRId64 ", and must be even",
+                        c->head_width);
+    return COH_OK;
+}
+
+static coh_status read_own(coh_config_reader *reader, void *config)
+{
+    coh_llama_config *c = config;
+    const json_t *bias = json_object_get(reader->root, "attention_bias");
+    if (c->type == COH_LLAMA_PLAIN && bias) {
+        COH_TRY(coh_config_flag("attention_bias", bias, &c->qkv_biases));
+        c->output_bias = c->qkv_biases;
+    }
+    COH_TRY(read_heads(reader->root, c));
+    COH_TRY(read_rope(reader->root, c));
+    return read_window(reader, c);
+}
+
+/* ---- and back ---- */
+
+static void write_rope(const coh_llama_rope *rope, coh_config_text *text)
+{
+    coh_config_text_add(text, ", \"rope_theta\": ");
+    coh_config_text_add_double(text, rope->theta);
+    coh_config_text_add(text, ", \"rope_scaling\": ");
+    if (rope->scaling == COH_ROPE_UNSCALED) {
+        coh_config_text_add(text, "null");
+        return;
+    }
+    /* "type" is what versions before there was "rope_type" take, and all after them do. */
+    coh_config_text_add(text, "{\"%s\", \"factor\": ",
+                        rope->scaling == COH_ROPE_LINEAR ? "type\": \"linear"
+                                                         : "rope_type\": \"llama3");
+    coh_config_text_add_float(text, rope->factor);
+    if (rope->scaling == COH_ROPE_LLAMA3) {
+        coh_config_text_add(text, ", \"low_freq_factor\": ");
+        coh_config_text_add_float(text, rope->low_frequency);
+        coh_config_text_add(text, ", \"high_freq_factor\": ");
+        coh_config_text_add_float(text, rope->high_frequency);
+        coh_config_text_add(text, ", \"original_max_position_embeddings\": %" PRId64,
+                            rope->original_positions);
+    }
+    coh_config_text_add(text, "}");
+}
+
+static void write_own(const void *config, coh_config_text *text)
+{
+    const coh_llama_config *c = config;
+    write_rope(&c->rope, text);
+    if (c->type == COH_LLAMA_PLAIN) {
+        coh_config_text_add(text, ", \"attention_bias\": %s", c->qkv_biases ? "true" : "false");
+        return;
+    }
+    if (c->type == COH_LLAMA_QWEN2)
+        coh_config_text_add(text, ", \"use_sliding_window\": %s", c->window ? "true" : "false");
+    if (c->window)
+        coh_config_text_add(text, ", \"sliding_window\": %" PRId64, c->window);
+    else
+        coh_config_text_add(text, ", \"sliding_window\": null");
+}
+
+/* ---- tensors ---- */
+
+enum {
+    QKV_BIASES = COH_TENSOR_UNTIED << 1,
+    OUTPUT_BIAS = QKV_BIASES << 1,
+    MLP_BIAS = OUTPUT_BIAS << 1
+};
+
+static const coh_tensor_line begin[] = {
+    { "embed_tokens.weight", COH_SIDE_VOCABULARY, COH_SIDE_CHANNELS },
+    { NULL },
+};
+
+static const coh_tensor_line in_layer[] = {
+    { "input_layernorm.weight", COH_SIDE_CHANNELS },
+    { "self_attn.q_proj.weight", COH_SIDE_QUERIES, COH_SIDE_CHANNELS },
+    { "self_attn.q_proj.bias", COH_SIDE_QUERIES, .needs = QKV_BIASES },
+    { "self_attn.k_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS },
+    { "self_attn.k_proj.bias", COH_SIDE_KEYS, .needs = QKV_BIASES },
+    { "self_attn.v_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS },
+    { "self_attn.v_proj.bias", COH_SIDE_KEYS, .needs = QKV_BIASES },
+    { "self_attn.o_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_QUERIES },
+    { "self_attn.o_proj.bias", COH_SIDE_CHANNELS, .needs = OUTPUT_BIAS },
+    { "post_attention_layernorm.weight", COH_SIDE_CHANNELS },
+    { "mlp.gate_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS },
+    { "mlp.gate_proj.bias", COH_SIDE_INNER, .needs = MLP_BIAS },
+    { "mlp.up_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS },
+    { "mlp.up_proj.bias", COH_SIDE_INNER, .needs = MLP_BIAS },
+    { "mlp.down_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_INNER },
+    { "mlp.down_proj.bias", COH_SIDE_CHANNELS, .needs = MLP_BIAS },
+    { NULL },
+};
+
+static const coh_tensor_line end[] = {
+    { "norm.weight", COH_SIDE_CHANNELS },
+    { "lm_head.weight", COH_SIDE_VOCABULARY, COH_SIDE_CHANNELS, .bare = 1,
+      .needs = COH_TENSOR_UNTIED },
+    { NULL },
+};
+
+static const char *const buffers[] = { "self_attn.rotary_emb.inv_freq", NULL };
+
+static const coh_tensor_lines lines = { .prefix = "model.",
+                                        .ours_prefixed = 1,
+                                        .layer = "layers.",
+                                        .begin = begin,
+                                        .in_layer = in_layer,
+                                        .end = end,
+                                        .buffers = buffers };
+
+static void sizes(const void *config, coh_tensor_sizes *out_sizes)
+{
+    const coh_llama_config *c = config;
+    *out_sizes = (coh_tensor_sizes){
+        .side = { [COH_SIDE_CHANNELS] = c->channels,
+                  [COH_SIDE_INNER] = c->inner,
+                  [COH_SIDE_VOCABULARY] = c->vocabulary,
+                  [COH_SIDE_QUERIES] = c->heads * c->head_width,
+                  [COH_SIDE_KEYS] = c->kv_heads * c->head_width },
+        .layers = c->layers,
+        .has = (c->untied ? COH_TENSOR_UNTIED : 0) | (c->qkv_biases ? QKV_BIASES : 0) |
+               (c->output_bias ? OUTPUT_BIAS : 0) | (c->mlp_bias ? MLP_BIAS : 0),
+    };
+}
+
+const coh_family_table coh_family_llama = {
+    .name = "llama",
+    .config_bytes = sizeof(coh_llama_config),
+    .dtype_offset = FIELD(dtype),
+    .check = coh_llama_check,
+    .size = coh_llama_size,
+    .body = coh_llama_body,
+    .types = types,
+    .type_count = sizeof(types) / sizeof(types[0]),
+    .type_of = type_of,
+    .fields = fields,
+    .read_own = read_own,
+    .write_own = write_own,
+    .lines = &lines,
+    .sizes = sizes,
+};

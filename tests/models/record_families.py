@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Records what `transformers` writes for tiny models of every family and variant.
+
+    record_families.py OUT.json
+
+needs torch and transformers. OUT.json has the version that wrote it and per case: the config.json
+of `save_pretrained` as it is, the names and shapes of the tensors in model.safetensors, and the
+parameters that the model counts. The files beside this script came from versions 4.46 and 5.23,
+which name the fields of dtype and rotary embedding differently."""
+
+import json
+import os
+import struct
+import sys
+import tempfile
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Qwen2Config
+
+GPT2 = dict(vocab_size=37, n_positions=19, n_embd=12, n_layer=2, n_head=3, bos_token_id=0, eos_token_id=0)
+OPT = dict(vocab_size=37, max_position_embeddings=19, hidden_size=12, word_embed_proj_dim=12, ffn_dim=20,
+           num_hidden_layers=2, num_attention_heads=3)
+LLAMA = dict(vocab_size=37, max_position_embeddings=19, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+             num_attention_heads=4)
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=8)
+
+CASES = {
+    "gpt2": (GPT2Config, GPT2),
+    "gpt2 n_inner": (GPT2Config, dict(GPT2, n_inner=20)),
+    "gpt2 untied": (GPT2Config, dict(GPT2, tie_word_embeddings=False)),
+    "opt": (OPTConfig, OPT),
+    "opt post-norm, projected": (OPTConfig, dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=8)),
+    "opt projected": (OPTConfig, dict(OPT, word_embed_proj_dim=8)),
+    "opt without biases": (OPTConfig, dict(OPT, enable_bias=False)),
+    "opt without last norm": (OPTConfig, dict(OPT, _remove_final_layer_norm=True)),
+    "opt untied": (OPTConfig, dict(OPT, tie_word_embeddings=False)),
+    "llama": (LlamaConfig, LLAMA),
+    "llama grouped, tied": (LlamaConfig, dict(LLAMA, num_key_value_heads=2, tie_word_embeddings=True)),
+    "llama biases": (LlamaConfig, dict(LLAMA, num_key_value_heads=1, attention_bias=True, mlp_bias=True)),
+    "llama head_dim": (LlamaConfig, dict(LLAMA, num_key_value_heads=2, head_dim=10)),
+    "llama llama3": (LlamaConfig, dict(LLAMA, rope_theta=500000.0, rope_scaling=LLAMA3)),
+    "llama linear": (LlamaConfig, dict(LLAMA, rope_scaling=dict(rope_type="linear", factor=2.0))),
+    "mistral": (MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=None)),
+    "mistral head_dim": (MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=None, head_dim=8)),
+    "qwen2": (Qwen2Config, dict(LLAMA, num_key_value_heads=2)),
+    "qwen2 tied": (Qwen2Config, dict(LLAMA, num_key_value_heads=2, tie_word_embeddings=True, rope_theta=1e6)),
+}
+
+
+def tensors(path):
+    """[name, [dims]] of every tensor in a safetensors file."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    return sorted([name, entry["shape"]] for name, entry in header.items() if name != "__metadata__")
+
+
+def record(kind, fields):
+    torch.manual_seed(1)
+    rope = fields.get("rope_scaling")
+    fields = dict(fields, rope_scaling=dict(rope)) if rope else fields
+    model = AutoModelForCausalLM.from_config(kind(**fields))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        return {"config": config, "parameters": sum(p.numel() for p in model.parameters()),
+                "tensors": tensors(os.path.join(folder, "model.safetensors"))}
+
+
+def main():
+    cases = [dict(case=name, **record(*case)) for name, case in CASES.items()]
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write('{"transformers": "%s",\n"cases": [\n' % transformers.__version__)
+        file.write(",\n".join(json.dumps(case) for case in cases) + "\n]}\n")
+
+
+if __name__ == "__main__":
+    main()

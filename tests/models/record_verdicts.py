@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Writes config.json files that must be refused, each with what `transformers` says to it.
+
+    record_verdicts.py OUT.json
+
+needs torch and transformers. A case is the text of a file, a word that our sentence must hold, and
+`reference`: "refused" where transformers fails to read the file or to make a model of it, "none"
+where it does neither in 10 s, "taken" where it makes one. Of the second sort some compute something that we do not, some something that
+nobody meant: `why` says it."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+GPT2 = {"model_type": "gpt2", "vocab_size": 37, "n_positions": 19, "n_embd": 12, "n_layer": 2, "n_head": 3}
+OPT = {"model_type": "opt", "vocab_size": 37, "max_position_embeddings": 19, "hidden_size": 12, "ffn_dim": 20,
+       "num_hidden_layers": 2, "num_attention_heads": 3}
+LLAMA = {"model_type": "llama", "vocab_size": 37, "max_position_embeddings": 19, "hidden_size": 24,
+         "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4}
+MISTRAL = dict(LLAMA, model_type="mistral", num_key_value_heads=2, sliding_window=None)
+QWEN2 = dict(LLAMA, model_type="qwen2", num_key_value_heads=2)
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8}
+OTHER = "computes what our graphs do not"
+NONSENSE = "no model that anybody could want"
+STRICT = "the format leaves it open: we do not guess"
+
+
+def text(base, **changes):
+    return json.dumps(dict(base, **changes))
+
+
+def rope(**changes):
+    return text(LLAMA, rope_scaling={k: v for k, v in dict(LLAMA3, **changes).items() if v is not None})
+
+
+# (name, text, a word of our sentence, why we refuse what the reference takes)
+CASES = [
+    ("empty", "", "config.json", ""),
+    ("not JSON", "n_layer: 2", "config.json", ""),
+    ("cut off", text(GPT2)[:-20], "config.json", ""),
+    ("more behind it", text(GPT2) + "}", "config.json", ""),
+    ("a list", "[" + text(GPT2) + "]", "object", ""),
+    ("nested too deep", "[" * 100000, "config.json", ""),
+    ("not UTF-8", text(GPT2, name="@").replace("@", "\udcff"), "config.json", ""),
+    ("a member twice", text(GPT2)[:-1] + ', "n_layer": 3}', "n_layer", STRICT),
+    ("no model_type", json.dumps({k: v for k, v in GPT2.items() if k != "model_type"}), "model_type", ""),
+    ("model_type of nobody", text(GPT2, model_type="gpt5"), "gpt5", ""),
+    ("model_type a number", text(GPT2, model_type=2), "model_type", ""),
+    ("model_type of another architecture", text(GPT2, model_type="bert"), "bert", OTHER),
+    ("architecture of another head", text(GPT2, architectures=["GPT2ForSequenceClassification"]), "architectures", OTHER),
+    ("layers in words", text(GPT2, n_layer="2"), "n_layer", ""),
+    ("half a layer", text(GPT2, n_layer=2.5), "n_layer", ""),
+    ("no layers", text(GPT2, n_layer=0), "n_layer", NONSENSE),
+    ("fewer layers than none", text(GPT2, n_layer=-1), "n_layer", NONSENSE),
+    ("layers true", text(GPT2, n_layer=True), "n_layer", STRICT),
+    ("layers beyond 64 bits", text(GPT2).replace('"n_layer": 2', '"n_layer": 1' + 30 * "0"), "config.json", ""),
+    ("too many layers", text(OPT, num_hidden_layers=2000000), "num_hidden_layers", ""),
+    ("vocabulary null", text(GPT2, vocab_size=None), "vocab_size", ""),
+    ("vocabulary of 2^31", text(GPT2, vocab_size=1 << 31), "vocab_size", OTHER),
+    ("heads do not divide", text(GPT2, n_head=5), "n_head", ""),
+    ("two names of one field disagree", text(GPT2, hidden_size=24), "hidden_size", STRICT),
+    ("inner of 0", text(GPT2, n_inner=0), "n_inner", NONSENSE),
+    ("epsilon in words", text(GPT2, layer_norm_epsilon="1e-5"), "layer_norm_epsilon", ""),
+    ("epsilon 0", text(GPT2, layer_norm_epsilon=0.0), "layer_norm_epsilon", NONSENSE),
+    ("epsilon NaN", text(GPT2, layer_norm_epsilon=float("nan")), "config.json", NONSENSE),
+    ("activation of nobody", text(GPT2, activation_function="quux"), "activation_function", ""),
+    ("gelu by erf", text(GPT2, activation_function="gelu"), "activation_function", OTHER),
+    ("cross attention", text(GPT2, add_cross_attention=True), "add_cross_attention", OTHER),
+    ("unscaled attention", text(GPT2, scale_attn_weights=False), "scale_attn_weights", OTHER),
+    ("attention scaled by layer", text(GPT2, scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx", OTHER),
+    ("tied in words", text(GPT2, tie_word_embeddings="yes"), "tie_word_embeddings", ""),
+    ("dropout above 1", text(GPT2, resid_pdrop=1.5), "resid_pdrop", ""),
+    ("dropout in words", text(GPT2, embd_pdrop="0.1"), "embd_pdrop", ""),
+    ("dtype of 8 bits", text(GPT2, torch_dtype="float8_e4m3fn"), "torch_dtype", OTHER),
+    ("quantised", text(LLAMA, quantization_config={"quant_method": "gptq", "bits": 4}), "quantization_config", OTHER),
+    ("opt: norm before as a number", text(OPT, do_layer_norm_before=1), "do_layer_norm_before", ""),
+    ("opt: norms without weights", text(OPT, layer_norm_elementwise_affine=False), "layer_norm_elementwise_affine", OTHER),
+    ("opt: gelu", text(OPT, activation_function="gelu"), "activation_function", OTHER),
+    ("opt: projection of 0", text(OPT, word_embed_proj_dim=0), "word_embed_proj_dim", NONSENSE),
+    ("opt: heads do not divide", text(OPT, num_attention_heads=5), "num_attention_heads", ""),
+    ("opt: padding outside the vocabulary", text(OPT, pad_token_id=37), "pad_token_id", ""),
+    ("llama: padding too far from the end", text(LLAMA, pad_token_id=-38), "pad_token_id", ""),
+    ("llama: gelu", text(LLAMA, hidden_act="gelu"), "hidden_act", OTHER),
+    ("llama: heads of keys do not divide", text(LLAMA, num_key_value_heads=3), "num_key_value_heads", OTHER),
+    ("llama: no heads of keys", text(LLAMA, num_key_value_heads=0), "num_key_value_heads", ""),
+    ("llama: odd heads", text(LLAMA, head_dim=7), "head_dim", ""),
+    ("llama: heads do not divide", text(LLAMA, num_attention_heads=5), "num_attention_heads", ""),
+    ("llama: bias in words", text(LLAMA, mlp_bias="true"), "mlp_bias", ""),
+    ("llama: theta 0", text(LLAMA, rope_theta=0.0), "rope_theta", NONSENSE),
+    ("llama: theta in words", text(LLAMA, rope_theta="1e4"), "rope_theta", ""),
+    ("llama: scaling in words", text(LLAMA, rope_scaling="linear"), "rope_scaling", ""),
+    ("llama: scaling of nobody", rope(rope_type="quux"), "quux", ""),
+    ("llama: yarn", text(LLAMA, rope_scaling={"rope_type": "yarn", "factor": 4.0,
+                                               "original_max_position_embeddings": 8}), "yarn", OTHER),
+    ("llama: dynamic", text(LLAMA, rope_scaling={"type": "dynamic", "factor": 2.0}), "dynamic", OTHER),
+    ("llama: part of each head", text(LLAMA, partial_rotary_factor=0.5), "partial_rotary_factor", STRICT),
+    ("llama: linear without a factor", text(LLAMA, rope_scaling={"rope_type": "linear"}), "factor", ""),
+    ("llama: linear by 0", text(LLAMA, rope_scaling={"rope_type": "linear", "factor": 0.0}), "factor", NONSENSE),
+    ("llama: llama3 without a factor", rope(factor=None), "factor", ""),
+    ("llama: llama3 without low_freq_factor", rope(low_freq_factor=None), "low_freq_factor", ""),
+    ("llama: llama3 factors the wrong way", rope(low_freq_factor=4.0, high_freq_factor=1.0), "high_freq_factor", NONSENSE),
+    ("llama: llama3 factors equal", rope(low_freq_factor=4.0), "high_freq_factor", NONSENSE),
+    ("llama: llama3 in words", rope(factor="8"), "factor", ""),
+    ("llama: thetas disagree", text(LLAMA, rope_theta=1e4, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+     "rope_theta", STRICT),
+    ("qwen2: layers of a sort", text(QWEN2, layer_types=["full_attention", "linear_attention"]), "layer_types", ""),
+    ("qwen2: too few sorts", text(QWEN2, layer_types=["full_attention"]), "layer_types", ""),
+    ("mistral: window of 0", text(MISTRAL, sliding_window=0), "sliding_window", NONSENSE),
+]
+
+
+def too_late(*_):
+    raise TimeoutError
+
+
+def verdict(content):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(content)
+        signal.alarm(10)
+        try:
+            config = AutoConfig.from_pretrained(folder)
+            with torch.device("meta" if config.vocab_size > 1 << 20 else "cpu"):
+                model = AutoModelForCausalLM.from_config(config)
+                model(torch.zeros(1, 3, dtype=torch.long))
+        except (Exception, RecursionError) as error:  # noqa: BLE001 - whatever it raises is its verdict
+            if isinstance(error, TimeoutError):
+                return "none", ""
+            return "refused", type(error).__name__ + ": " + str(error).strip().split("\n")[0][:100]
+        finally:
+            signal.alarm(0)
+    return "taken", ""
+
+
+def main():
+    signal.signal(signal.SIGALRM, too_late)
+    cases = []
+    for name, content, word, why in CASES:
+        found, says = verdict(content)
+        print(f"{name}: {found} {says}", file=sys.stderr)
+        case = {"case": name, "word": word, "reference": found}
+        if found == "taken":
+            case["why"] = why or "?"
+        if len(content) > 10000:
+            case["repeat"], content = len(content), content[0]
+        cases.append(dict(case, text=content.encode("utf-8", "surrogateescape").decode("latin-1")))
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write('{"transformers": "%s",\n"cases": [\n' % transformers.__version__)
+        file.write(",\n".join(json.dumps(case) for case in cases) + "\n]}\n")
+
+
+main()
