@@ -1,6 +1,18 @@
 #include "models/builder.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+
+#include "models/adapters.h"
+
+const coh_builder_activation coh_builder_gelu = { &coh_kind_linear_gelu, &coh_kind_gelu };
+const coh_builder_activation coh_builder_relu = { &coh_kind_linear_relu, &coh_kind_relu };
+
+/* All parameters of an operator, or none. */
+static uint32_t frozen_parameters(const coh_builder *b, const char *name)
+{
+    return coh_adapters_freeze(b->adapters, name) ? UINT32_MAX : 0;
+}
 
 coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
                           const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
@@ -10,23 +22,53 @@ coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *n
                          .attributes = attributes,
                          .attribute_bytes = attribute_bytes,
                          .inputs = inputs,
+                         .frozen_parameters = frozen_parameters(b, name),
                          .block = b->block };
     return coh_graph_op(b->graph, kind, &args, out_y, NULL);
+}
+
+/* y += (alpha / rank) (x Aᵀ) Bᵀ, where the operator of that name has an adapter. What is scaled is
+ * the narrowest of the three. */
+static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs, coh_tensor x,
+                              coh_tensor *y)
+{
+    if (!coh_adapters_target(b->adapters, name))
+        return COH_OK;
+    const int32_t rank = b->adapters->rank;
+    const coh_linear_attributes down = { .outputs = rank }, up = { .outputs = outputs };
+    const coh_scale_attributes scale = { .factor = b->adapters->alpha / (float)rank };
+    char part[COH_BUILDER_NAME_BYTES];
+    coh_tensor inputs[2];
+    snprintf(part, sizeof(part), "%s." COH_ADAPTER_A, name);
+    COH_TRY(coh_builder_op(b, &coh_kind_linear_uniform, part, &down, sizeof(down), &x, &inputs[0]));
+    snprintf(part, sizeof(part), "%s.lora_scale", name);
+    COH_TRY(coh_builder_op(b, &coh_kind_scale, part, &scale, sizeof(scale), inputs, &inputs[0]));
+    inputs[1] = *y;
+    snprintf(part, sizeof(part), "%s." COH_ADAPTER_B, name);
+    return coh_builder_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y);
 }
 
 coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
 {
     const coh_tensor inputs[2] = { x, residual ? *residual : x };
-    return coh_builder_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
-                          sizeof(*linear), inputs, out_y);
+    COH_TRY(coh_builder_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
+                           sizeof(*linear), inputs, out_y));
+    return add_adapter(b, name, linear->outputs, x, out_y);
 }
 
 coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
                                         const coh_linear_attributes *linear,
-                                        const coh_op_kind *fused, coh_tensor x, coh_tensor *out_y)
+                                        const coh_builder_activation *activation, coh_tensor x,
+                                        coh_tensor *out_y)
 {
-    return coh_builder_op(b, fused, name, linear, sizeof(*linear), &x, out_y);
+    char behind[COH_BUILDER_NAME_BYTES];
+    coh_tensor sum;
+    if (!coh_adapters_target(b->adapters, name))
+        return coh_builder_op(b, activation->fused, name, linear, sizeof(*linear), &x, out_y);
+    snprintf(behind, sizeof(behind), "%s.activation", name);
+    COH_TRY(coh_builder_linear(b, name, linear, x, NULL, &sum));
+    return coh_builder_op(b, activation->alone, behind, NULL, 0, &sum, out_y);
 }
 
 coh_status coh_builder_tokens(coh_builder *b, const char *name,
@@ -37,6 +79,7 @@ coh_status coh_builder_tokens(coh_builder *b, const char *name,
                          .attributes = embedding,
                          .attribute_bytes = sizeof(*embedding),
                          .inputs = &tokens,
+                         .frozen_parameters = frozen_parameters(b, name),
                          .block = b->block };
     if (padding < 0)
         return coh_graph_op(b->graph, &coh_kind_embedding, &args, out_x, &b->table);
@@ -81,6 +124,7 @@ coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, 
                          .attribute_bytes = sizeof(classifier),
                          .inputs = inputs,
                          .tied = untied ? NULL : &b->table,
+                         .frozen_parameters = frozen_parameters(b, "lm_head"),
                          .block = b->block };
     return coh_graph_op(b->graph, b->decode ? &coh_kind_logits : &coh_kind_classifier, &head,
                         out_last, NULL);
@@ -98,14 +142,15 @@ static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_grap
     return status;
 }
 
-coh_status coh_builder_train(coh_builder_body body, const void *config, int64_t sequences,
-                             int64_t tokens, coh_graph **out_graph)
+coh_status coh_builder_train(coh_builder_body body, const void *config,
+                             const coh_adapters *adapters, int64_t sequences, int64_t tokens,
+                             coh_graph **out_graph)
 {
     *out_graph = NULL;
     if (sequences < 1)
         return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
                         sequences);
-    coh_builder b = { .tokens = tokens, .block = -1 };
+    coh_builder b = { .tokens = tokens, .block = -1, .adapters = adapters };
     coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, tokens } };
     coh_tensor ids, targets, loss;
     coh_status status;
@@ -118,11 +163,12 @@ done:
     return finish(&b, status, out_graph);
 }
 
-coh_status coh_builder_decode(coh_builder_body body, const void *config, int64_t tokens,
-                              coh_graph **out_graph, coh_tensor *out_logits)
+coh_status coh_builder_decode(coh_builder_body body, const void *config,
+                              const coh_adapters *adapters, int64_t tokens, coh_graph **out_graph,
+                              coh_tensor *out_logits)
 {
     *out_graph = NULL;
-    coh_builder b = { .decode = 1, .tokens = tokens, .block = -1 };
+    coh_builder b = { .decode = 1, .tokens = tokens, .block = -1, .adapters = adapters };
     coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
     coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };
     coh_tensor id, logits;

@@ -22,6 +22,7 @@ typedef struct coh_builder {
     coh_tensor position; /* decode only */
     coh_parameter table; /* of the tokens: the head of a tied model */
     int32_t block;       /* of the operators that are added: the layer's number, -1 outside */
+    const coh_adapters *adapters; /* what is frozen, and which linears get one; NULL: none */
 } coh_builder;
 
 /* From ids to *out_last: logits where b->decode, else the loss. */
@@ -30,25 +31,35 @@ typedef coh_status (*coh_builder_body)(coh_builder *b, const void *config, coh_t
 
 /* Builds a graph around `body`. Fails: as the body does, COH_ERR_SHAPE, COH_ERR_MEMORY; *out_graph
  * is NULL then. */
-coh_status coh_builder_train(coh_builder_body body, const void *config, int64_t sequences,
-                             int64_t tokens, coh_graph **out_graph);
-coh_status coh_builder_decode(coh_builder_body body, const void *config, int64_t tokens,
-                              coh_graph **out_graph, coh_tensor *out_logits);
+coh_status coh_builder_train(coh_builder_body body, const void *config,
+                             const coh_adapters *adapters, int64_t sequences, int64_t tokens,
+                             coh_graph **out_graph);
+coh_status coh_builder_decode(coh_builder_body body, const void *config,
+                              const coh_adapters *adapters, int64_t tokens, coh_graph **out_graph,
+                              coh_tensor *out_logits);
 
 /* One operator; inputs as many as the kind has. */
 coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
                           const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
                           coh_tensor *out_y);
 
-/* y = x weightᵀ + bias, or residual + that when `residual` is given. All linears are added here or
- * by the next. */
+/* y = x weightᵀ + bias, or residual + that when `residual` is given; and the linear's adapter,
+ * where it has one. All linears are added here or by the next. */
 coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y);
 
-/* y = activation(x weightᵀ + bias), of one kind for both. */
+/* A function of single elements behind a linear: one kind for both, or one alone where an adapter
+ * stands between. */
+typedef struct coh_builder_activation {
+    const coh_op_kind *fused, *alone;
+} coh_builder_activation;
+extern const coh_builder_activation coh_builder_gelu, coh_builder_relu;
+
+/* y = activation(x weightᵀ + bias) */
 coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
                                         const coh_linear_attributes *linear,
-                                        const coh_op_kind *fused, coh_tensor x, coh_tensor *out_y);
+                                        const coh_builder_activation *activation, coh_tensor x,
+                                        coh_tensor *out_y);
 
 /* The table of the tokens; `padding`: the id whose row no lookup trains, -1: none. */
 coh_status coh_builder_tokens(coh_builder *b, const char *name,

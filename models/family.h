@@ -140,6 +140,7 @@ typedef struct coh_family_table {
     /* NULL, or adds the members of kind OWN to `text`, each as `, "name": value` */
     void (*write_own)(const void *config, coh_config_text *text);
 
+    const char *adapter_targets; /* where none are given: PEFT's */
     const coh_tensor_lines *lines;
     void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
 } coh_family_table;

@@ -118,7 +118,7 @@ static coh_status add_linear_gelu(coh_builder *b, const char *name, int64_t outp
     const coh_linear_attributes linear = { .outputs = outputs,
                                            .has_bias = 1,
                                            .init_std = table_std };
-    return coh_builder_linear_activated(b, name, &linear, &coh_kind_linear_gelu, x, out_y);
+    return coh_builder_linear_activated(b, name, &linear, &coh_builder_gelu, x, out_y);
 }
 
 static coh_status add_norm(coh_builder *b, const coh_gpt2_config *config, const char *name,

@@ -124,6 +124,7 @@ const coh_family_table coh_family_gpt2 = {
     .type_count = sizeof(types) / sizeof(types[0]),
     .fields = fields,
     .read_own = read_own,
+    .adapter_targets = "c_attn",
     .lines = &lines,
     .sizes = sizes,
 };

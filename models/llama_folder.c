@@ -423,6 +423,7 @@ const coh_family_table coh_family_llama = {
     .fields = fields,
     .read_own = read_own,
     .write_own = write_own,
+    .adapter_targets = "q_proj,v_proj",
     .lines = &lines,
     .sizes = sizes,
 };

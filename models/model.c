@@ -1,4 +1,5 @@
 /* A model of any family: what its table says. */
+#include "models/adapters.h"
 #include "models/family.h"
 
 #include <inttypes.h>
@@ -30,7 +31,8 @@ static coh_status check_model(const coh_model *model, const coh_family_table **o
     *out_family = coh_family_of(model);
     if (!*out_family)
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
-    return (*out_family)->check(coh_family_config(model));
+    COH_TRY((*out_family)->check(coh_family_config(model)));
+    return coh_adapters_check(model);
 }
 
 coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int64_t tokens,
@@ -43,7 +45,8 @@ coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int6
     COH_TRY(check_model(model, &family));
     const coh_model_size size = coh_model_size_get(model);
     COH_TRY(coh_family_check_tokens(&size, tokens));
-    return coh_builder_train(family->body, coh_family_config(model), sequences, tokens, out_graph);
+    return coh_builder_train(family->body, coh_family_config(model), &model->adapters, sequences,
+                             tokens, out_graph);
 }
 
 coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_graph **out_graph,
@@ -57,8 +60,8 @@ coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_gr
     COH_TRY(check_model(model, &family));
     const coh_model_size size = coh_model_size_get(model);
     COH_TRY(coh_family_check_tokens(&size, tokens));
-    return coh_builder_decode(family->body, coh_family_config(model), tokens, out_graph,
-                              out_logits);
+    return coh_builder_decode(family->body, coh_family_config(model), &model->adapters, tokens,
+                              out_graph, out_logits);
 }
 
 /* ---- checks that all have ---- */

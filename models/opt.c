@@ -121,7 +121,7 @@ static coh_status add_inner(coh_builder *b, const coh_opt_config *c, coh_tensor 
     char name[COH_BUILDER_NAME_BYTES];
     COH_TRY(add_layer_norm(b, c->norm_before, "final_layer_norm", x, &from));
     layer_name(b, "fc1", name);
-    COH_TRY(coh_builder_linear_activated(b, name, &fc1, &coh_kind_linear_relu, from, &inner));
+    COH_TRY(coh_builder_linear_activated(b, name, &fc1, &coh_builder_relu, from, &inner));
     COH_TRY(add_linear(b, c, "fc2", c->channels, inner, &x, out_y));
     return add_layer_norm(b, !c->norm_before, "final_layer_norm", *out_y, out_y);
 }

@@ -143,6 +143,7 @@ const coh_family_table coh_family_opt = {
     .type_count = sizeof(types) / sizeof(types[0]),
     .fields = fields,
     .read_own = read_own,
+    .adapter_targets = "q_proj,v_proj",
     .lines = &lines,
     .sizes = sizes,
 };

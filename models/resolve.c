@@ -1,9 +1,11 @@
 /* What a user may call a model: a preset, or a folder that says what it holds. And a model in the
  * note of a checkpoint:
  *
- *   {"family": "llama", "name": "tiny", "dtype": "bf16", "config": {"model_type": "llama", ...}}
+ *   {"family": "llama", "name": "tiny", "dtype": "bf16", "config": {"model_type": "llama", ...},
+ *    "adapters": {"freeze": "", "rank": 8, "alpha": 16.0, "targets": "q_proj,v_proj"}}
  *
- * where "config" is a config.json. Notes of before there were families hold GPT-2's sizes. */
+ * where "config" is a config.json, and "adapters" is there where not all is trained. Notes of
+ * before there were families hold GPT-2's sizes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include "base/file_text.h"
 #include "base/utf8.h"
 #include "cohobate/checkpoint.h"
+#include "models/adapters.h"
 #include "models/config.h"
 #include "models/family.h"
 
@@ -54,12 +57,14 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
     if (!family)
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
     COH_TRY(family->check(coh_family_config(model)));
+    COH_TRY(coh_adapters_check(model));
     coh_config_text out = { .data = text, .room = text_bytes };
     coh_config_text_add(&out, "{\"family\": \"%s\", \"name\": ", family->name);
     coh_config_text_add_string(&out, model->name);
     coh_config_text_add(
         &out, ", \"dtype\": \"%s\", \"config\": ", dtype_names[coh_model_size_get(model).dtype]);
     coh_config_write(model, model->stored, &out);
+    coh_adapters_to_text(&model->adapters, &out);
     coh_config_text_add(&out, "}");
     if (out.bytes >= text_bytes)
         return coh_fail(COH_ERR_ARGUMENT, "a model's JSON of %zu bytes does not fit in %zu",
@@ -120,14 +125,15 @@ static coh_status model_from_old(json_t *value, coh_model *out_model)
 static coh_status model_from_value(json_t *value, coh_model *out_model)
 {
     const char *family, *name, *dtype_name;
-    json_t *config;
+    json_t *config, *adapters = NULL;
     json_error_t error;
     coh_dtype dtype;
     coh_model model;
     if (!json_object_get(value, "config"))
         return model_from_old(value, out_model);
-    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o}", "family", &family,
-                       "name", &name, "dtype", &dtype_name, "config", &config) != 0)
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o, s?:o}", "family", &family,
+                       "name", &name, "dtype", &dtype_name, "config", &config, "adapters",
+                       &adapters) != 0)
         return coh_fail(COH_ERR_CORRUPT, "the JSON is not a model's: %s", error.text);
     COH_TRY(dtype_from_name(dtype_name, &dtype));
     COH_TRY(coh_config_read(config, &model));
@@ -136,6 +142,9 @@ static coh_status model_from_value(json_t *value, coh_model *out_model)
                         coh_model_type_name(&model), family);
     COH_TRY(name_set(name, &model));
     coh_model_dtype_set(&model, dtype);
+    COH_TRY(coh_adapters_from_json(adapters, &model.adapters));
+    if (coh_adapters_check(&model) != COH_OK)
+        return coh_fail_prefix(COH_ERR_CORRUPT, "a model's JSON");
     model.notes[0] = '\0'; /* said when the folder was read */
     *out_model = model;
     return COH_OK;

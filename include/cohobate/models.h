@@ -76,6 +76,30 @@ typedef struct coh_llama_config {
 typedef enum coh_family { COH_FAMILY_GPT2, COH_FAMILY_OPT, COH_FAMILY_LLAMA } coh_family;
 #define COH_FAMILY_COUNT 3
 
+#define COH_PATTERN_BYTES 256
+
+/* What is trained of a model. All zero: everything, and nothing beside it.
+ *
+ * Patterns are shell globs separated by commas. One stands for an operator if it matches its whole
+ * name, or what follows one of the name's dots: "q_proj,v_proj", "attn.c_proj", "h.0.*". An
+ * operator is called as its parameters are, without their last component.
+ *
+ * A frozen operator's parameters have no gradient and no states, and are never written back. An
+ * adapter (LoRA, Hu et al. 2021) stands beside a linear operator; where there are adapters, all
+ * else is frozen:
+ *
+ *     y = x Wᵀ + b  +  (alpha / rank) (x Aᵀ) Bᵀ
+ *
+ * A [rank, inputs] is "<operator>.lora_A.weight" and begins uniform in ±1/sqrt(inputs); B [outputs,
+ * rank] is "<operator>.lora_B.weight" and begins zero, so that training begins with the model as
+ * it is. Both decay, as PEFT's do. */
+typedef struct coh_adapters {
+    char freeze[COH_PATTERN_BYTES]; /* operators that are frozen; adapters' own may be among them */
+    char targets[COH_PATTERN_BYTES]; /* linear operators that get an adapter */
+    int32_t rank;                    /* 0: no adapters */
+    float alpha;
+} coh_adapters;
+
 /* What a MODEL argument resolved to. Plain data: copy it as you like. */
 typedef struct coh_model {
     char name[128]; /* preset or folder name, for run folders */
@@ -86,6 +110,7 @@ typedef struct coh_model {
         coh_opt_config opt;
         coh_llama_config llama;
     };
+    coh_adapters adapters;
     char checkpoint[4096]; /* "" but for a checkpoint: where parameters come from */
     char folder[4096];     /* "" but for a Hugging Face folder: likewise */
     /* Members of config.json without a part in what is computed (ids of special tokens, dropouts,
@@ -140,6 +165,35 @@ COH_API coh_status coh_gpt2_train_graph(const coh_gpt2_config *config, int64_t s
 COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t tokens,
                                          coh_graph **out_graph, coh_tensor *out_logits);
 
+/* ---- freezing and adapters ---- */
+
+/* Sets what is trained. Targets "" are PEFT's for the family: c_attn of GPT-2, q_proj and v_proj of
+ * the others; alpha 0 is PEFT's 8. Fails: COH_ERR_ARGUMENT, the model being as before: a pattern
+ * that stands for nothing, or a target for no linear operator, with the names to choose from;
+ * nothing left to train. */
+COH_API coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters);
+
+/* How many single numbers are trained: of operators that are not frozen and of adapters. */
+COH_API uint64_t coh_model_trained_count(const coh_model *model);
+
+/* The linear operators that carry an adapter, in the graphs' order. */
+typedef struct coh_model_adapter {
+    char name[96];   /* of the operator: A is "<name>.lora_A.weight", B "<name>.lora_B.weight" */
+    char module[96]; /* as `transformers` calls it */
+    int64_t inputs, outputs;
+    int64_t elements;   /* of A and B */
+    int32_t transposed; /* its weight is published as [inputs, outputs] */
+} coh_model_adapter;
+/* Of all together. */
+COH_API uint64_t coh_model_adapter_elements(const coh_model *model);
+/* Is a parameter of that name an adapter's? No folder or checkpoint of the model without has it. */
+COH_API int coh_model_is_adapter_name(const char *parameter);
+/* How many linears of the model carry an adapter. */
+COH_API int64_t coh_model_adapter_count(const coh_model *model);
+/* By index. Fails: COH_ERR_ARGUMENT when there is none. */
+COH_API coh_status coh_model_adapter_at(const coh_model *model, int64_t index,
+                                        coh_model_adapter *out_adapter);
+
 /* ---- notes of checkpoints ---- */
 
 #define COH_MODEL_JSON_BYTES 5120 /* every model's JSON fits */
@@ -178,7 +232,7 @@ typedef struct coh_model_tensor {
     int32_t linear;           /* the weight of a linear operator, which may carry an adapter */
 } coh_model_tensor;
 
-/* How many parameters the graphs of this model have. */
+/* How many parameters the graphs of this model have, those of adapters aside. */
 COH_API int64_t coh_model_tensor_count(const coh_model *model);
 /* By index, in the graphs' order. Fails: COH_ERR_ARGUMENT when there is none. */
 COH_API coh_status coh_model_tensor_at(const coh_model *model, int64_t index,

@@ -73,6 +73,7 @@ static inline void assert_same_model(const coh_model *left, const coh_model *rig
     assert_int_equal(left->family, right->family);
     assert_int_equal(left->stored, right->stored);
     assert_string_equal(left->extras, right->extras);
+    assert_memory_equal(&left->adapters, &right->adapters, sizeof(left->adapters));
     switch (left->family) {
     case COH_FAMILY_GPT2:
         assert_memory_equal(&left->gpt2, &right->gpt2, sizeof(left->gpt2));

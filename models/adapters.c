@@ -1,0 +1,412 @@
+/* Patterns against names of operators, and the table of adapters that follows from them. */
+#include "models/adapters.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "models/family.h"
+
+enum { RANK_MOST = 1 << 16 };
+/* PEFT's, of a LoraConfig that says nothing of it. */
+static const float alpha_default = 8.0f;
+
+/* ---- patterns ---- */
+
+/* The next pattern of a list, without blanks around it; 0 at its end. */
+static int next_pattern(const char **list, char out_pattern[COH_PATTERN_BYTES])
+{
+    while (**list == ',' || **list == ' ')
+        (*list)++;
+    size_t length = strcspn(*list, ",");
+    const char *begin = *list;
+    *list += length;
+    while (length > 0 && begin[length - 1] == ' ')
+        length--;
+    if (length >= COH_PATTERN_BYTES)
+        length = COH_PATTERN_BYTES - 1;
+    memcpy(out_pattern, begin, length);
+    out_pattern[length] = '\0';
+    return length > 0;
+}
+
+/* Against the whole name, and against what follows each of its dots. */
+static int matches_one(const char *pattern, const char *name)
+{
+    for (const char *at = name; at; at = strchr(at, '.')) {
+        at += *at == '.';
+        if (fnmatch(pattern, at, 0) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+int coh_pattern_matches(const char *patterns, const char *name)
+{
+    char pattern[COH_PATTERN_BYTES];
+    while (next_pattern(&patterns, pattern))
+        if (matches_one(pattern, name))
+            return 1;
+    return 0;
+}
+
+static int is_adapter(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot + 1, COH_ADAPTER_A) == 0 || strcmp(dot + 1, COH_ADAPTER_B) == 0);
+}
+
+int coh_adapters_freeze(const coh_adapters *adapters, const char *name)
+{
+    if (!adapters)
+        return 0;
+    return (adapters->rank > 0 && !is_adapter(name)) || coh_pattern_matches(adapters->freeze, name);
+}
+
+int coh_adapters_target(const coh_adapters *adapters, const char *name)
+{
+    return adapters && adapters->rank > 0 && coh_pattern_matches(adapters->targets, name);
+}
+
+/* ---- operators ---- */
+
+/* Where the name within a layer begins, and which layer that is. */
+static void find_place(const coh_tensor_lines *lines, coh_operator *op)
+{
+    const char *at = op->name;
+    const size_t prefix = lines->ours_prefixed ? strlen(lines->prefix) : 0,
+                 layer = strlen(lines->layer);
+    char *rest;
+    op->place = at;
+    op->layer = -1;
+    if (strncmp(at, lines->prefix, prefix) != 0)
+        return;
+    op->place = at += prefix;
+    if (strncmp(at, lines->layer, layer) != 0)
+        return;
+    op->layer = (int64_t)strtoull(at + layer, &rest, 10);
+    op->place = rest + 1;
+}
+
+static void cut(const char *tensor, size_t length, char *out_name, size_t name_bytes)
+{
+    snprintf(out_name, name_bytes, "%.*s", (int)length, tensor);
+}
+
+int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_operator)
+{
+    coh_model_tensor tensor;
+    const coh_family_table *family = coh_family_of(model);
+    const int64_t count = coh_model_tensor_count(model);
+    coh_operator *op = out_operator;
+    *op = (coh_operator){ 0 };
+    for (; *index < count && coh_model_tensor_at(model, *index, &tensor) == COH_OK; (*index)++) {
+        const char *dot = strrchr(tensor.name, '.');
+        const size_t length = dot ? (size_t)(dot - tensor.name) : strlen(tensor.name);
+        if (op->name[0] &&
+            (strncmp(op->name, tensor.name, length) != 0 || strlen(op->name) != length))
+            break;
+        op->elements += tensor.dim[0] * (tensor.rank == 2 ? tensor.dim[1] : 1);
+        if (op->name[0])
+            continue;
+        cut(tensor.name, length, op->name, sizeof(op->name));
+        dot = strrchr(tensor.published, '.');
+        cut(tensor.published, dot ? (size_t)(dot - tensor.published) : strlen(tensor.published),
+            op->module, sizeof(op->module));
+        op->linear = tensor.linear;
+        op->transposed = tensor.transposed;
+        op->outputs = tensor.dim[0];
+        op->inputs = tensor.dim[1];
+        find_place(family->lines, op);
+    }
+    return op->name[0] != '\0';
+}
+
+/* ---- checks ---- */
+
+/* What patterns may name, once per place: ", " between. */
+static void list_operators(const coh_model *model, int only_linear, char *text, size_t text_bytes)
+{
+    coh_operator op;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
+        if (op.layer > 0 || (only_linear && !op.linear))
+            continue;
+        const int wrote =
+            snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", op.place);
+        if (wrote > 0 && used + (size_t)wrote < text_bytes)
+            used += (size_t)wrote;
+    }
+}
+
+static coh_status refuse_pattern(const coh_model *model, const char *what, const char *pattern,
+                                 const char *stands_for, int only_linear)
+{
+    char names[1024];
+    list_operators(model, only_linear, names, sizeof(names));
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "%s \"%s\" stands for no %soperator of this model%s: choose among %s, \"*\" and "
+        "\"?\" standing for any letters",
+        what, pattern, only_linear ? "linear " : "", stands_for, names);
+}
+
+/* Which operators a pattern stands for. */
+typedef struct found {
+    int any, linear;
+} found;
+
+static found find_matches(const coh_model *model, const char *pattern)
+{
+    coh_operator op;
+    char name[sizeof(op.name) + 16];
+    found all = { 0 };
+    for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
+        if (matches_one(pattern, op.name)) {
+            all.any = 1;
+            all.linear |= op.linear;
+        }
+        if (!op.linear || !coh_adapters_target(&model->adapters, op.name))
+            continue;
+        snprintf(name, sizeof(name), "%s." COH_ADAPTER_A, op.name);
+        all.any |= matches_one(pattern, name);
+        snprintf(name, sizeof(name), "%s." COH_ADAPTER_B, op.name);
+        all.any |= matches_one(pattern, name);
+    }
+    return all;
+}
+
+static coh_status check_patterns(const coh_model *model)
+{
+    char pattern[COH_PATTERN_BYTES];
+    for (const char *list = model->adapters.freeze; next_pattern(&list, pattern);)
+        if (!find_matches(model, pattern).any)
+            return refuse_pattern(model, "the frozen", pattern, "", 0);
+    for (const char *list = model->adapters.targets; next_pattern(&list, pattern);) {
+        const found all = find_matches(model, pattern);
+        if (!all.linear)
+            return refuse_pattern(model, "the adapters' target", pattern,
+                                  all.any ? ", only for others" : "", 1);
+    }
+    return COH_OK;
+}
+
+static coh_status check_numbers(const coh_adapters *adapters)
+{
+    if (adapters->rank < 0 || adapters->rank > RANK_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "adapters of rank %" PRId32 ": 1 to %d is possible",
+                        adapters->rank, RANK_MOST);
+    if (adapters->rank == 0 && (adapters->targets[0] || adapters->alpha != 0))
+        return coh_fail(COH_ERR_ARGUMENT, "adapters have targets or an alpha and no rank: give one "
+                                          "of at least 1");
+    if (adapters->rank > 0 && (!(adapters->alpha > 0) || !isfinite(adapters->alpha)))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "adapters have an alpha of %g, must be positive and "
+                        "finite",
+                        (double)adapters->alpha);
+    if (adapters->rank > 0 && !adapters->targets[strspn(adapters->targets, ", ")])
+        return coh_fail(COH_ERR_ARGUMENT, "adapters of rank %" PRId32 " have no targets",
+                        adapters->rank);
+    return COH_OK;
+}
+
+/* Patterns stand in JSON, in sentences and on command lines as they are. */
+static coh_status check_text(const char *patterns)
+{
+    for (const char *at = patterns; *at; at++)
+        if (*at < 0x20 || *at > 0x7e || *at == '"' || *at == '\\')
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "a pattern of operators has a byte 0x%02x: letters, digits, \".\", "
+                            "\"_\", \"*\", \"?\" and \"[...]\" are possible",
+                            (unsigned)(unsigned char)*at);
+    return COH_OK;
+}
+
+static int64_t adapter_elements(const coh_operator *op, int64_t rank)
+{
+    return rank * (op->inputs + op->outputs);
+}
+
+uint64_t coh_model_trained_count(const coh_model *model)
+{
+    coh_operator op;
+    char name[sizeof(op.name) + 16];
+    uint64_t count = 0;
+    if (!model || !coh_family_of(model))
+        return 0;
+    const coh_adapters *adapters = &model->adapters;
+    for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
+        if (!coh_adapters_freeze(adapters, op.name))
+            count += (uint64_t)op.elements;
+        if (!op.linear || !coh_adapters_target(adapters, op.name))
+            continue;
+        snprintf(name, sizeof(name), "%s." COH_ADAPTER_A, op.name);
+        if (!coh_adapters_freeze(adapters, name))
+            count += (uint64_t)(adapters->rank * op.inputs);
+        snprintf(name, sizeof(name), "%s." COH_ADAPTER_B, op.name);
+        if (!coh_adapters_freeze(adapters, name))
+            count += (uint64_t)(adapters->rank * op.outputs);
+    }
+    return count;
+}
+
+coh_status coh_adapters_check(const coh_model *model)
+{
+    const coh_adapters *adapters = &model->adapters;
+    if (!adapters->freeze[0] && !adapters->targets[0] && adapters->rank == 0 &&
+        adapters->alpha == 0)
+        return COH_OK;
+    COH_TRY(check_numbers(adapters));
+    COH_TRY(check_text(adapters->freeze));
+    COH_TRY(check_text(adapters->targets));
+    COH_TRY(check_patterns(model));
+    if (coh_model_trained_count(model) == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "\"%s\" freezes every op, and nothing is left to train: leave one "
+                        "out",
+                        adapters->freeze);
+    return COH_OK;
+}
+
+coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters)
+{
+    const coh_family_table *family = model ? coh_family_of(model) : NULL;
+    if (!family || !adapters)
+        return coh_fail(COH_ERR_ARGUMENT, "adapters need a model of a known family");
+    const coh_adapters before = model->adapters;
+    model->adapters = *adapters;
+    if (adapters->rank > 0 && !adapters->targets[0])
+        snprintf(model->adapters.targets, COH_PATTERN_BYTES, "%s", family->adapter_targets);
+    if (adapters->rank > 0 && adapters->alpha == 0)
+        model->adapters.alpha = alpha_default;
+    const coh_status status = coh_adapters_check(model);
+    if (status != COH_OK)
+        model->adapters = before;
+    return status;
+}
+
+/* ---- the table ---- */
+
+static int next_adapter(const coh_model *model, int64_t *index, coh_operator *out_operator)
+{
+    while (coh_operator_next(model, index, out_operator))
+        if (out_operator->linear && coh_adapters_target(&model->adapters, out_operator->name))
+            return 1;
+    return 0;
+}
+
+int64_t coh_model_adapter_count(const coh_model *model)
+{
+    coh_operator op;
+    int64_t count = 0;
+    if (!model || !coh_family_of(model) || model->adapters.rank == 0)
+        return 0;
+    for (int64_t index = 0; next_adapter(model, &index, &op);)
+        count++;
+    return count;
+}
+
+uint64_t coh_model_adapter_elements(const coh_model *model)
+{
+    coh_operator op;
+    uint64_t count = 0;
+    if (!model || !coh_family_of(model) || model->adapters.rank == 0)
+        return 0;
+    for (int64_t index = 0; next_adapter(model, &index, &op);)
+        count += (uint64_t)adapter_elements(&op, model->adapters.rank);
+    return count;
+}
+
+static void describe(const coh_model *model, const coh_operator *op, coh_model_adapter *out_adapter)
+{
+    *out_adapter = (coh_model_adapter){ .inputs = op->inputs,
+                                        .outputs = op->outputs,
+                                        .elements = adapter_elements(op, model->adapters.rank),
+                                        .transposed = op->transposed };
+    memcpy(out_adapter->name, op->name, sizeof(op->name));
+    memcpy(out_adapter->module, op->module, sizeof(op->module));
+}
+
+coh_status coh_adapters_list(const coh_model *model, coh_model_adapter **out_adapters,
+                             size_t *out_count)
+{
+    coh_operator op;
+    *out_count = 0;
+    COH_TRY(COH_ALLOC((size_t)coh_model_adapter_count(model), out_adapters));
+    for (int64_t index = 0; next_adapter(model, &index, &op);)
+        describe(model, &op, &(*out_adapters)[(*out_count)++]);
+    return COH_OK;
+}
+
+coh_status coh_model_adapter_at(const coh_model *model, int64_t index,
+                                coh_model_adapter *out_adapter)
+{
+    coh_operator op;
+    int64_t at = -1, tensor = 0;
+    if (!model || !out_adapter || !coh_family_of(model))
+        return coh_fail(COH_ERR_ARGUMENT, "an adapter needs a model of a known family and a place");
+    while (at < index && next_adapter(model, &tensor, &op))
+        at++;
+    if (index < 0 || at != index)
+        return coh_fail(COH_ERR_ARGUMENT, "the model has no adapter of index %" PRId64, index);
+    describe(model, &op, out_adapter);
+    return COH_OK;
+}
+
+void coh_adapter_parameter_name(const char *op, const char *part, char *out_name, size_t name_bytes)
+{
+    snprintf(out_name, name_bytes, "%s.%s.weight", op, part);
+}
+
+int coh_model_is_adapter_name(const char *parameter)
+{
+    char name[sizeof(((coh_operator *)0)->name) + 16];
+    const char *dot = parameter ? strrchr(parameter, '.') : NULL;
+    if (!dot || strcmp(dot, ".weight") != 0 || (size_t)(dot - parameter) >= sizeof(name))
+        return 0;
+    cut(parameter, (size_t)(dot - parameter), name, sizeof(name));
+    return is_adapter(name);
+}
+
+/* ---- JSON ---- */
+
+void coh_adapters_to_text(const coh_adapters *adapters, coh_config_text *text)
+{
+    if (!adapters->freeze[0] && adapters->rank == 0)
+        return;
+    coh_config_text_add(text, ", \"adapters\": {\"freeze\": ");
+    coh_config_text_add_string(text, adapters->freeze);
+    coh_config_text_add(text, ", \"rank\": %" PRId32 ", \"alpha\": ", adapters->rank);
+    coh_config_text_add_float(text, adapters->alpha);
+    coh_config_text_add(text, ", \"targets\": ");
+    coh_config_text_add_string(text, adapters->targets);
+    coh_config_text_add(text, "}");
+}
+
+coh_status coh_adapters_from_json(json_t *value, coh_adapters *out_adapters)
+{
+    const char *freeze, *targets;
+    json_int_t rank;
+    double alpha;
+    json_error_t error;
+    *out_adapters = (coh_adapters){ 0 };
+    if (!value)
+        return COH_OK;
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:I, s:F, s:s}", "freeze", &freeze,
+                       "rank", &rank, "alpha", &alpha, "targets", &targets) != 0)
+        return coh_fail(COH_ERR_CORRUPT, "the model's adapters are malformed: %s", error.text);
+    if (strlen(freeze) >= COH_PATTERN_BYTES || strlen(targets) >= COH_PATTERN_BYTES || rank < 0 ||
+        rank > RANK_MOST)
+        return coh_fail(COH_ERR_CORRUPT, "the model's adapters of rank %" PRId64 " are none",
+                        (int64_t)rank);
+    snprintf(out_adapters->freeze, COH_PATTERN_BYTES, "%s", freeze);
+    snprintf(out_adapters->targets, COH_PATTERN_BYTES, "%s", targets);
+    out_adapters->rank = (int32_t)rank;
+    out_adapters->alpha = (float)alpha;
+    return COH_OK;
+}

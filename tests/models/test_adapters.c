@@ -1,0 +1,482 @@
+/* What is trained of a model: which operators a pattern stands for, and that the graphs of every
+ * family freeze and adapt exactly those. That adapters are trained as PEFT trains them is shown in
+ * test_adapters_train.c and tests/parity. */
+#include "tests/models/recorded.h"
+
+#include <math.h>
+
+#include "cohobate/kinds.h"
+#include "planner/graph.h"
+
+enum { SEQUENCES = 2, TOKENS = 5, RANK = 3 };
+
+static coh_model with(const coh_model *model, const coh_adapters *adapters)
+{
+    coh_model changed = *model;
+    if (coh_model_adapters_set(&changed, adapters) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return changed;
+}
+
+static coh_graph *build(const coh_model *model, int decode)
+{
+    coh_graph *graph;
+    coh_tensor logits;
+    const coh_status status = decode ? coh_model_decode_graph(model, TOKENS, &graph, &logits)
+                                     : coh_model_train_graph(model, SEQUENCES, TOKENS, &graph);
+    if (status != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return graph;
+}
+
+static coh_model gpt2(void)
+{
+    return (coh_model){ .name = "small",
+                        .gpt2 = { .layers = 3,
+                                  .heads = 3,
+                                  .channels = 12,
+                                  .positions = 19,
+                                  .vocabulary = 37,
+                                  .layernorm_epsilon = 1e-5f } };
+}
+
+static const coh_graph_op_entry *op_named(const coh_graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->op_count; i++)
+        if (strcmp(graph->ops[i].name, name) == 0)
+            return &graph->ops[i];
+    return NULL;
+}
+
+static int ends_with(const char *name, const char *tail)
+{
+    const size_t length = strlen(name), tail_length = strlen(tail);
+    return length >= tail_length && strcmp(name + length - tail_length, tail) == 0;
+}
+
+/* ---- patterns ---- */
+
+/* Exactly these parameters are frozen. */
+static void assert_frozen(const char *freeze, const char *const expected[])
+{
+    const coh_model plain = gpt2();
+    coh_adapters adapters = { 0 };
+    snprintf(adapters.freeze, sizeof(adapters.freeze), "%s", freeze);
+    const coh_model model = with(&plain, &adapters);
+    coh_graph *graph = build(&model, 0);
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        int found = 0;
+        for (const char *const *name = expected; *name; name++)
+            found |= strcmp(*name, graph->parameters[i].name) == 0;
+        if (graph->parameters[i].frozen != found)
+            fail_msg("%s: %s is frozen: %d", freeze, graph->parameters[i].name,
+                     graph->parameters[i].frozen);
+    }
+    coh_graph_destroy(graph);
+}
+
+static void patterns_stand_for_whole_names_and_for_what_follows_a_dot(void **state)
+{
+    (void)state;
+    assert_frozen("wte", (const char *const[]){ "wte.weight", NULL });
+    assert_frozen("wpe, wte", (const char *const[]){ "wte.weight", "wpe.weight", NULL });
+    assert_frozen("ln_1", (const char *const[]){ "h.0.ln_1.weight", "h.0.ln_1.bias",
+                                                 "h.1.ln_1.weight", "h.1.ln_1.bias",
+                                                 "h.2.ln_1.weight", "h.2.ln_1.bias", NULL });
+    /* c_proj is there twice a layer: two components say which */
+    assert_frozen("mlp.c_proj",
+                  (const char *const[]){ "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias",
+                                         "h.1.mlp.c_proj.weight", "h.1.mlp.c_proj.bias",
+                                         "h.2.mlp.c_proj.weight", "h.2.mlp.c_proj.bias", NULL });
+    assert_frozen("h.1.attn.*",
+                  (const char *const[]){ "h.1.attn.c_attn.weight", "h.1.attn.c_attn.bias",
+                                         "h.1.attn.c_proj.weight", "h.1.attn.c_proj.bias", NULL });
+    assert_frozen("h.[02].ln_?",
+                  (const char *const[]){ "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.ln_2.weight",
+                                         "h.0.ln_2.bias", "h.2.ln_1.weight", "h.2.ln_1.bias",
+                                         "h.2.ln_2.weight", "h.2.ln_2.bias", NULL });
+    /* no part of a component: c_fc, and not what ends with "_fc" */
+    coh_model model = gpt2();
+    assert_int_equal(coh_model_adapters_set(&model, &(coh_adapters){ .freeze = "_fc" }),
+                     COH_ERR_ARGUMENT);
+    assert_int_equal(coh_model_adapters_set(&model, &(coh_adapters){ .freeze = "h.1" }),
+                     COH_ERR_ARGUMENT);
+}
+
+typedef struct refused {
+    coh_adapters adapters;
+    const char *says; /* in the sentence */
+} refused;
+
+static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
+{
+    (void)state;
+    static const refused all[] = {
+        { { .freeze = "wtf" }, "\"wtf\" stands for no operator" },
+        { { .freeze = "wtf" },
+          "wte, wpe, ln_1, attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, "
+          "mlp.c_proj, ln_f" },
+        { { .freeze = "wte,h.3.*" }, "\"h.3.*\" stands for no" },
+        { { .freeze = "wte.weight" }, "stands for no" },
+        { { .freeze = "attn" }, "stands for no" },    /* has no parameters */
+        { { .freeze = "lm_head" }, "stands for no" }, /* is the table of the tokens */
+        { { .freeze = "lora_A" }, "stands for no" },  /* there are none */
+        { { .freeze = "*" }, "nothing is left to train" },
+        { { .freeze = "lora_A,lora_B", .rank = 2, .alpha = 1, .targets = "c_attn" },
+          "nothing is left to train" },
+        { { .freeze = "a\"b" }, "0x22" },
+        { { .freeze = "a\\b" }, "0x5c" },
+        { { .freeze = "w\xc3\xa4" }, "0xc3" },
+        { { .targets = "q_proj", .rank = 2 }, "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj" },
+        { { .targets = "c_attn,ln_1", .rank = 2 }, "\"ln_1\" stands for no linear operator" },
+        { { .targets = "wte", .rank = 2 }, "only for others" },
+        { { .targets = "lm_head", .rank = 2 }, "stands for no linear" },
+        { { .targets = " , ", .rank = 2 }, "no targets" },
+        { { .targets = "c_attn" }, "no rank" },
+        { { .alpha = 3 }, "no rank" },
+        { { .rank = -1 }, "rank -1" },
+        { { .rank = 65537 }, "rank 65537" },
+        { { .rank = 2, .alpha = -3 }, "alpha of -3" },
+        { { .rank = 2, .alpha = INFINITY }, "alpha of inf" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const coh_model before = gpt2();
+        coh_model model = before;
+        if (coh_model_adapters_set(&model, &all[i].adapters) != COH_ERR_ARGUMENT)
+            fail_msg("taken: freeze %s, targets %s", all[i].adapters.freeze,
+                     all[i].adapters.targets);
+        if (!strstr(coh_last_error(), all[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), all[i].says);
+        assert_memory_equal(&model, &before, sizeof(model));
+        /* and no graph is built of it however it came there */
+        coh_graph *graph;
+        model.adapters = all[i].adapters;
+        if (model.adapters.rank > 0 && model.adapters.alpha == 0)
+            model.adapters.alpha = 1;
+        assert_int_equal(coh_model_train_graph(&model, 1, 1, &graph), COH_ERR_ARGUMENT);
+        assert_null(graph);
+    }
+    assert_int_equal(coh_model_adapters_set(NULL, &all[0].adapters), COH_ERR_ARGUMENT);
+}
+
+/* ---- graphs ---- */
+
+/* y + (alpha / rank) (x Aᵀ) Bᵀ around the linear called `name`; what reads y comes after. */
+static void assert_adapted(const coh_graph *graph, const char *name, const coh_adapters *adapters)
+{
+    char part[160];
+    const coh_graph_op_entry *linear = op_named(graph, name), *down, *scale, *up;
+    assert_non_null(linear);
+    snprintf(part, sizeof(part), "%s.lora_A", name);
+    down = op_named(graph, part);
+    snprintf(part, sizeof(part), "%s.lora_scale", name);
+    scale = op_named(graph, part);
+    snprintf(part, sizeof(part), "%s.lora_B", name);
+    up = op_named(graph, part);
+    if (!down || !scale || !up)
+        fail_msg("%s has no adapter", name);
+    assert_int_equal(down->input[0], linear->input[0]);
+    assert_int_equal(scale->input[0], down->output[0]);
+    assert_int_equal(up->input[0], scale->output[0]);
+    assert_int_equal(up->input[1], linear->output[0]);
+    const coh_scale_attributes *factor = scale->attributes;
+    assert_true(factor->factor == adapters->alpha / (float)adapters->rank);
+    const coh_parameter_facts *a = &graph->parameters[down->parameter[0]].facts,
+                              *b = &graph->parameters[up->parameter[0]].facts,
+                              *w = &graph->parameters[linear->parameter[0]].facts;
+    assert_int_equal(a->shape.dim[0], adapters->rank);
+    assert_int_equal(a->shape.dim[1], w->shape.dim[1]);
+    assert_int_equal(b->shape.dim[0], w->shape.dim[0]);
+    assert_int_equal(b->shape.dim[1], adapters->rank);
+    assert_int_equal(a->init, COH_INIT_UNIFORM);
+    assert_true(fabs((double)a->init_std * sqrt(3.0 * (double)w->shape.dim[1]) - 1) < 1e-6);
+    assert_int_equal(b->init, COH_INIT_ZERO);
+    assert_true(down->parameter[1] < 0 && up->parameter[1] < 0); /* no biases */
+    /* What read y of the linear reads the sum. */
+    for (size_t i = 0; i < graph->op_count; i++)
+        for (int32_t port = 0; port < graph->ops[i].kind.input_count; port++)
+            if (graph->ops[i].input[port] == linear->output[0])
+                assert_ptr_equal(&graph->ops[i], up);
+}
+
+/* All operators of a kind of linear whose names end in one of `tails` have one; nobody else. */
+static void assert_targets(const coh_graph *graph, const coh_model *model,
+                           const char *const tails[], int count)
+{
+    int64_t adapters = 0;
+    for (int64_t i = 0; i < coh_model_tensor_count(model); i++) {
+        coh_model_tensor tensor;
+        assert_int_equal(coh_model_tensor_at(model, i, &tensor), COH_OK);
+        if (!ends_with(tensor.name, ".weight"))
+            continue;
+        *strrchr(tensor.name, '.') = '\0';
+        int wanted = 0;
+        for (int t = 0; t < count; t++)
+            wanted |= ends_with(tensor.name, tails[t]);
+        if (wanted)
+            assert_adapted(graph, tensor.name, &model->adapters);
+        adapters += wanted;
+    }
+    assert_int_equal(coh_model_adapter_count(model), adapters);
+    for (size_t i = 0; i < graph->op_count; i++)
+        adapters -= ends_with(graph->ops[i].name, ".lora_A");
+    assert_int_equal(adapters, 0);
+}
+
+static uint64_t trained_of(const coh_graph *graph)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        const coh_graph_parameter *parameter = &graph->parameters[i];
+        if (!parameter->frozen)
+            count += (uint64_t)coh_shape_elements(&parameter->facts.shape);
+    }
+    return count;
+}
+
+/* The parameters without adapters are those of the table, in its order and all frozen. */
+static void assert_base(const coh_graph *graph, const coh_model *model)
+{
+    int64_t place = 0;
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        coh_model_tensor tensor;
+        const char *name = graph->parameters[i].name;
+        const int is_adapter = strstr(name, ".lora_") != NULL;
+        assert_int_equal(coh_model_is_adapter_name(name), is_adapter);
+        assert_int_equal(graph->parameters[i].frozen, !is_adapter);
+        if (is_adapter)
+            continue;
+        assert_int_equal(coh_model_tensor_at(model, place++, &tensor), COH_OK);
+        assert_string_equal(tensor.name, name);
+    }
+    assert_int_equal(place, coh_model_tensor_count(model));
+    assert_int_equal(coh_model_trained_count(model), trained_of(graph));
+}
+
+static void check_defaults(const json_t *one, const coh_model *plain)
+{
+    static const char *const fused[] = { "attn.c_attn" }, *const apart[] = { "q_proj", "v_proj" };
+    const coh_adapters adapters = { .rank = RANK };
+    const coh_model model = with(plain, &adapters);
+    (void)one;
+    assert_true(model.adapters.alpha == 8.0f);
+    for (int decode = 0; decode < 2; decode++) {
+        coh_graph *graph = build(&model, decode);
+        assert_targets(graph, &model, model.family == COH_FAMILY_GPT2 ? fused : apart,
+                       model.family == COH_FAMILY_GPT2 ? 1 : 2);
+        assert_base(graph, &model);
+        coh_graph_destroy(graph);
+    }
+}
+
+static void adapters_go_by_default_where_peft_puts_them(void **state)
+{
+    (void)state;
+    recorded_each(check_defaults);
+}
+
+static void check_all(const json_t *one, const coh_model *plain)
+{
+    static const char *const tails[] = { "c_attn",    "c_proj",     "c_fc",       "q_proj",
+                                         "k_proj",    "v_proj",     "o_proj",     "out_proj",
+                                         "fc1",       "fc2",        "gate_proj",  "up_proj",
+                                         "down_proj", "project_in", "project_out" };
+    const coh_adapters adapters = { .rank = 2, .alpha = 5, .targets = "*" };
+    const coh_model model = with(plain, &adapters);
+    (void)one;
+    for (int decode = 0; decode < 2; decode++) {
+        coh_graph *graph = build(&model, decode);
+        assert_targets(graph, &model, tails, sizeof(tails) / sizeof(tails[0]));
+        assert_base(graph, &model);
+        for (size_t i = 0; i < graph->op_count; i++) {
+            const char *kind = graph->ops[i].kind.name;
+            assert_string_not_equal(kind, coh_kind_linear_gelu.name);
+            assert_string_not_equal(kind, coh_kind_linear_relu.name);
+        }
+        coh_graph_destroy(graph);
+    }
+}
+
+static void every_linear_can_carry_one_and_fused_kinds_come_apart(void **state)
+{
+    (void)state;
+    recorded_each(check_all);
+}
+
+static void activations_stand_behind_the_adapter(void **state)
+{
+    (void)state;
+    const coh_model plain = gpt2();
+    const coh_adapters adapters = { .rank = 2, .targets = "h.1.mlp.c_fc" };
+    const coh_model model = with(&plain, &adapters);
+    coh_graph *graph = build(&model, 0);
+    const coh_graph_op_entry *act = op_named(graph, "h.1.mlp.c_fc.activation"),
+                             *up = op_named(graph, "h.1.mlp.c_fc.lora_B"),
+                             *next = op_named(graph, "h.1.mlp.c_proj");
+    assert_non_null(act);
+    assert_string_equal(act->kind.name, coh_kind_gelu.name);
+    assert_int_equal(act->input[0], up->output[0]);
+    assert_int_equal(next->input[0], act->output[0]);
+    /* the layers beside it keep one kind for both */
+    assert_string_equal(op_named(graph, "h.0.mlp.c_fc")->kind.name, coh_kind_linear_gelu.name);
+    assert_int_equal(coh_model_adapter_count(&model), 1);
+    coh_graph_destroy(graph);
+}
+
+/* ---- backward ---- */
+
+static void nothing_below_the_first_trained_operator_needs_a_gradient(void **state)
+{
+    (void)state;
+    const coh_model plain = gpt2();
+    const coh_adapters adapters = { .rank = 2, .targets = "h.1.attn.c_attn" };
+    const coh_model model = with(&plain, &adapters);
+    coh_graph *graph = build(&model, 0);
+    int reached = 0;
+    for (size_t i = 0; i < graph->op_count; i++) {
+        const coh_graph_op_entry *op = &graph->ops[i];
+        reached |= strcmp(op->name, "h.1.attn.c_attn.lora_A") == 0;
+        assert_int_equal(graph->tensors[op->output[0]].needs_grad, reached);
+    }
+    assert_true(reached);
+    coh_graph_destroy(graph);
+}
+
+/* ---- the table of adapters ---- */
+
+static void the_table_names_modules_as_they_are_published(void **state)
+{
+    (void)state;
+    static const struct case_of {
+        const char *config, *targets, *name, *module;
+        int64_t index, inputs, outputs;
+        int32_t transposed;
+    } all[] = {
+        { "{\"model_type\": \"gpt2\"}", "", "h.3.attn.c_attn", "transformer.h.3.attn.c_attn", 3,
+          768, 2304, 1 },
+        { "{\"model_type\": \"opt\"}", "fc1", "model.decoder.layers.7.fc1",
+          "model.decoder.layers.7.fc1", 7, 768, 3072, 0 },
+        { "{\"model_type\": \"mistral\", \"sliding_window\": null}", "",
+          "model.layers.2.self_attn.v_proj", "model.layers.2.self_attn.v_proj", 5, 4096, 1024, 0 },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_model plain;
+        coh_model_adapter adapter;
+        coh_adapters adapters = { .rank = 16 };
+        if (coh_model_from_config(all[i].config, &plain) != COH_OK)
+            fail_msg("%s", coh_last_error());
+        assert_int_equal(coh_model_adapter_count(&plain), 0);
+        assert_int_equal(coh_model_adapter_at(&plain, 0, &adapter), COH_ERR_ARGUMENT);
+        snprintf(adapters.targets, sizeof(adapters.targets), "%s", all[i].targets);
+        const coh_model model = with(&plain, &adapters);
+        const int64_t count = coh_model_adapter_count(&model);
+        assert_int_equal(coh_model_adapter_at(&model, all[i].index, &adapter), COH_OK);
+        assert_string_equal(adapter.name, all[i].name);
+        assert_string_equal(adapter.module, all[i].module);
+        assert_int_equal(adapter.inputs, all[i].inputs);
+        assert_int_equal(adapter.outputs, all[i].outputs);
+        assert_int_equal(adapter.elements, 16 * (all[i].inputs + all[i].outputs));
+        assert_int_equal(adapter.transposed, all[i].transposed);
+        assert_int_equal(coh_model_adapter_at(&model, count, &adapter), COH_ERR_ARGUMENT);
+        assert_int_equal(coh_model_adapter_at(&model, -1, &adapter), COH_ERR_ARGUMENT);
+    }
+    assert_int_equal(coh_model_trained_count(NULL), 0);
+    assert_false(coh_model_is_adapter_name("lora_A.weight"));
+    assert_false(coh_model_is_adapter_name("h.0.lora_A.bias"));
+    assert_false(coh_model_is_adapter_name("h.0.lora_A"));
+    assert_false(coh_model_is_adapter_name(NULL));
+}
+
+/* ---- JSON ---- */
+
+static void what_is_trained_comes_back_from_a_note(void **state)
+{
+    (void)state;
+    static const coh_adapters all[] = {
+        { .freeze = "wte,h.[01].*" },
+        { .rank = 7, .alpha = 0.1f, .targets = "c_attn,mlp.*" },
+        { .freeze = "h.0.attn.c_attn.lora_A", .rank = 1, .alpha = 1e-30f, .targets = "c_attn" },
+    };
+    char json[COH_MODEL_JSON_BYTES];
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const coh_model plain = gpt2(), model = with(&plain, &all[i]);
+        coh_model back;
+        assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
+        if (coh_model_from_json(json, &back) != COH_OK)
+            fail_msg("%s: %s", json, coh_last_error());
+        assert_same_model(&model, &back);
+        assert_memory_equal(&back.adapters, &all[i], sizeof(all[i]));
+    }
+    /* and where all is trained, nothing is said */
+    const coh_model plain = gpt2();
+    assert_int_equal(coh_model_to_json(&plain, json, sizeof(json)), COH_OK);
+    assert_null(strstr(json, "adapters"));
+}
+
+static void the_longest_patterns_fit_a_note(void **state)
+{
+    (void)state;
+    coh_model model = gpt2();
+    char json[COH_MODEL_JSON_BYTES];
+    coh_adapters adapters = { .rank = 65536, .alpha = 1.2345678e-38f };
+    for (size_t i = 0; i + 1 < sizeof(adapters.freeze); i++) {
+        adapters.targets[i] = i % 7 == 6 ? ',' : "c_attn"[i % 7];
+        adapters.freeze[i] = i % 7 == 6 ? ',' : "lora_A"[i % 7];
+    }
+    adapters.targets[252] = adapters.freeze[252] = '\0';
+    model = with(&model, &adapters);
+    memset(model.name, '"', sizeof(model.name) - 1);
+    memset(model.extras, 'x', sizeof(model.extras) - 1);
+    memcpy(model.extras, "\"prefix\": \"", 11);
+    model.extras[sizeof(model.extras) - 2] = '"';
+    if (coh_model_to_json(&model, json, sizeof(json)) != COH_OK)
+        fail_msg("%s", coh_last_error());
+}
+
+static void malformed_adapters_are_refused_in_a_note(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "{}",
+        "[]",
+        "null",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 8.0}",
+        "{\"freeze\": \"\", \"rank\": 2.5, \"alpha\": 8.0, \"targets\": \"c_attn\"}",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": \"8\", \"targets\": \"c_attn\"}",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 8.0, \"targets\": \"c_attn\", \"x\": 1}",
+        "{\"freeze\": \"\", \"rank\": 99999999999, \"alpha\": 8.0, \"targets\": \"c_attn\"}",
+        "{\"freeze\": \"\", \"rank\": -2, \"alpha\": 8.0, \"targets\": \"c_attn\"}",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 0.0, \"targets\": \"c_attn\"}",
+        "{\"freeze\": \"\", \"rank\": 2, \"alpha\": 8.0, \"targets\": \"q_proj\"}",
+        "{\"freeze\": \"q_proj\", \"rank\": 0, \"alpha\": 0.0, \"targets\": \"\"}",
+        "{\"freeze\": \"*\", \"rank\": 0, \"alpha\": 0.0, \"targets\": \"\"}",
+    };
+    const coh_model plain = gpt2();
+    char json[COH_MODEL_JSON_BYTES], changed[2 * COH_MODEL_JSON_BYTES];
+    assert_int_equal(coh_model_to_json(&plain, json, sizeof(json)), COH_OK);
+    json[strlen(json) - 1] = '\0';
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        coh_model model;
+        snprintf(changed, sizeof(changed), "%s, \"adapters\": %s}", json, bad[i]);
+        if (coh_model_from_json(changed, &model) != COH_ERR_CORRUPT)
+            fail_msg("taken: %s", bad[i]);
+        assert_true(coh_last_error()[0] != '\0');
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_stand_for_whole_names_and_for_what_follows_a_dot),
+        cmocka_unit_test(what_stands_for_nothing_is_refused_with_what_there_is),
+        cmocka_unit_test(adapters_go_by_default_where_peft_puts_them),
+        cmocka_unit_test(every_linear_can_carry_one_and_fused_kinds_come_apart),
+        cmocka_unit_test(activations_stand_behind_the_adapter),
+        cmocka_unit_test(nothing_below_the_first_trained_operator_needs_a_gradient),
+        cmocka_unit_test(the_table_names_modules_as_they_are_published),
+        cmocka_unit_test(what_is_trained_comes_back_from_a_note),
+        cmocka_unit_test(the_longest_patterns_fit_a_note),
+        cmocka_unit_test(malformed_adapters_are_refused_in_a_note),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
