@@ -75,7 +75,7 @@ static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint
         }
     return coh_fail(
         COH_ERR_FULL,
-        "the file system of %s has %s free, the run needs %s there (%s): free %s or name "
+        "the file system of %s has %s free, and %s is needed there (%s): free %s or name "
         "a folder elsewhere",
         items[first].folder, coh_size_format(free_bytes, text, sizeof(text)),
         coh_size_format(needed_bytes, needed, sizeof(needed)), list,

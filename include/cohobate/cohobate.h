@@ -5,6 +5,7 @@
 
 #include "cohobate/checkpoint.h"
 #include "cohobate/engine.h"
+#include "cohobate/folder.h"
 #include "cohobate/kernels.h"
 #include "cohobate/kinds.h"
 #include "cohobate/machine.h"

@@ -51,7 +51,7 @@ static void folders_on_one_file_system_share_its_room(void **state)
     assert_int_equal(coh_space_check(items, 2), COH_ERR_FULL);
     char total[32], needed[48], each[48];
     coh_size_format(items[0].bytes + items[1].bytes, total, sizeof(total));
-    snprintf(needed, sizeof(needed), "needs %s there", total);
+    snprintf(needed, sizeof(needed), "%s is needed there", total);
     assert_non_null(strstr(coh_last_error(), needed));
     coh_size_format(items[0].bytes, total, sizeof(total));
     snprintf(each, sizeof(each), "working store %s", total);

@@ -1,0 +1,254 @@
+/* A folder's tensors, held to the model, and any range of them in our layout. */
+#include "cohobate/folder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "models/safetensors.h"
+
+struct coh_folder {
+    coh_model model;
+    coh_safetensors *files;
+    const coh_safetensors_tensor **found; /* by coh_model_tensor_at's index */
+    coh_folder_facts facts;
+};
+
+/* ---- which tensor is which parameter ---- */
+
+static coh_status take(coh_folder *folder, const coh_safetensors_tensor *tensor, int64_t index)
+{
+    const coh_safetensors_tensor *other = folder->found[index];
+    if (other)
+        return coh_fail(COH_ERR_CORRUPT, "%.300s holds a parameter twice, as %.150s and as %.150s",
+                        folder->model.folder, other->name, tensor->name);
+    folder->found[index] = tensor;
+    return COH_OK;
+}
+
+/* Every tensor is a parameter or may be passed over. A tied head stands in for a table that is not
+ * there: some writers leave out the second of two tensors that are one. */
+static coh_status match(coh_folder *folder)
+{
+    size_t count;
+    const coh_safetensors_tensor *tensors = coh_safetensors_tensors(folder->files, &count);
+    const coh_safetensors_tensor *head = NULL;
+    int64_t index, table = 0;
+    for (size_t i = 0; i < count; i++) {
+        switch (coh_model_name_find(&folder->model, tensors[i].name, &index)) {
+        case COH_MODEL_NAME_PARAMETER:
+            COH_TRY(take(folder, &tensors[i], index));
+            break;
+        case COH_MODEL_NAME_TIED:
+            head = &tensors[i];
+            table = index;
+            folder->facts.passed_over_count++;
+            break;
+        case COH_MODEL_NAME_BUFFER:
+            folder->facts.passed_over_count++;
+            break;
+        case COH_MODEL_NAME_UNKNOWN:
+            return coh_fail(
+                COH_ERR_CORRUPT,
+                "%.300s holds a tensor %.150s, which is nothing of the %s model that its "
+                "config.json describes",
+                folder->model.folder, tensors[i].name, coh_model_type_name(&folder->model));
+        }
+    }
+    if (!head || folder->found[table])
+        return COH_OK;
+    folder->facts.passed_over_count--;
+    return take(folder, head, table);
+}
+
+static void shape_print(const int64_t *dim, int32_t rank, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int32_t i = 0; i < rank && used < text_bytes; i++)
+        used +=
+            (size_t)snprintf(text + used, text_bytes - used, "%s%" PRId64, i ? " x " : "", dim[i]);
+}
+
+static coh_status check_one(const coh_folder *folder, const coh_model_tensor *want,
+                            const coh_safetensors_tensor *found, coh_dtype *out_dtype)
+{
+    char is[120], must[60];
+    int same = found->rank == want->rank;
+    for (int32_t i = 0; same && i < want->rank; i++)
+        same = found->dim[i] == want->published_dim[i];
+    if (same) {
+        coh_status status = coh_safetensors_dtype(found, out_dtype);
+        return status == COH_OK ? status : coh_fail_prefix(status, "%.300s", folder->model.folder);
+    }
+    shape_print(found->dim, found->rank, is, sizeof(is));
+    shape_print(want->published_dim, want->rank, must, sizeof(must));
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%.300s: tensor %.150s is %s, and by config.json it must be %s",
+                    folder->model.folder, found->name, found->rank ? is : "a scalar", must);
+}
+
+static coh_status missing(const coh_folder *folder, const coh_model_tensor *first)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < folder->facts.tensor_count; i++)
+        count += !folder->found[i];
+    if (count == 1)
+        return coh_fail(COH_ERR_CORRUPT, "%.300s holds no tensor %s", folder->model.folder,
+                        first->published);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%.300s holds no tensor %s, nor %" PRId64 " more of the %" PRId64
+                    " that its config.json asks for",
+                    folder->model.folder, first->published, count - 1, folder->facts.tensor_count);
+}
+
+/* All there, in shape, with numbers; and the facts. */
+static coh_status check_all(coh_folder *folder)
+{
+    coh_folder_facts *facts = &folder->facts;
+    uint64_t of_dtype[COH_DTYPE_F16 + 1] = { 0 };
+    coh_dtype dtype = COH_DTYPE_F32;
+    for (int64_t i = 0; i < facts->tensor_count; i++) {
+        coh_model_tensor want;
+        COH_TRY(coh_model_tensor_at(&folder->model, i, &want));
+        if (!folder->found[i])
+            return missing(folder, &want);
+        COH_TRY(check_one(folder, &want, folder->found[i], &dtype));
+        const uint64_t elements = coh_safetensors_elements(folder->found[i]);
+        of_dtype[dtype] += elements;
+        facts->parameter_count += elements;
+        facts->bytes += folder->found[i]->bytes;
+    }
+    facts->stored = dtype;
+    for (int d = 0; d <= COH_DTYPE_F16; d++) {
+        if (of_dtype[d] > of_dtype[facts->stored])
+            facts->stored = (coh_dtype)d;
+        facts->mixed |= of_dtype[d] != 0 && of_dtype[d] != facts->parameter_count;
+    }
+    facts->file_count = coh_safetensors_file_count(folder->files);
+    return COH_OK;
+}
+
+static coh_status open_all(coh_folder *folder)
+{
+    coh_status status = coh_safetensors_open(folder->model.folder, &folder->files);
+    /* The path was good enough for a config.json: what is wrong is in the folder. */
+    if (status == COH_ERR_ARGUMENT)
+        return coh_fail_prefix(COH_ERR_CORRUPT, "no weights");
+    COH_TRY(status);
+    folder->facts.tensor_count = coh_model_tensor_count(&folder->model);
+    COH_TRY(COH_ALLOC(folder->facts.tensor_count, &folder->found));
+    COH_TRY(match(folder));
+    return check_all(folder);
+}
+
+coh_status coh_folder_open(const coh_model *model, coh_folder **out_folder)
+{
+    coh_folder *folder;
+    if (!out_folder)
+        return coh_fail(COH_ERR_ARGUMENT, "opening a folder needs a place for it");
+    *out_folder = NULL;
+    if (!model || !model->folder[0])
+        return coh_fail(COH_ERR_ARGUMENT, "a folder of tensors needs a model that names it");
+    COH_TRY(COH_ALLOC(1, &folder));
+    folder->model = *model;
+    coh_status status = open_all(folder);
+    if (status != COH_OK)
+        coh_folder_close(folder);
+    else
+        *out_folder = folder;
+    return status;
+}
+
+void coh_folder_close(coh_folder *folder)
+{
+    if (!folder)
+        return;
+    coh_safetensors_close(folder->files);
+    coh_free((void *)folder->found);
+    coh_free(folder);
+}
+
+coh_status coh_folder_facts_get(const coh_folder *folder, coh_folder_facts *out_facts)
+{
+    if (!folder || !out_facts)
+        return coh_fail(COH_ERR_ARGUMENT, "a folder's facts need an open folder and a place");
+    *out_facts = folder->facts;
+    return COH_OK;
+}
+
+coh_status coh_folder_tensor_at(const coh_folder *folder, int64_t index,
+                                coh_folder_tensor *out_tensor)
+{
+    if (!folder || !out_tensor)
+        return coh_fail(COH_ERR_ARGUMENT, "a folder's tensor needs an open folder and a place");
+    COH_TRY(coh_model_tensor_at(&folder->model, index, &out_tensor->tensor));
+    const coh_safetensors_tensor *found = folder->found[index];
+    out_tensor->found_name = found->name;
+    out_tensor->file_name = coh_safetensors_file_name(folder->files, found->file);
+    return coh_safetensors_dtype(found, &out_tensor->dtype);
+}
+
+/* ---- numbers ---- */
+
+/* Elements [begin, end) of ours, of `columns` columns, from a tensor of `rows` columns: column c of
+ * ours is row c there, so each of its rows gives one number of each of our rows. */
+static coh_status read_transposed(const coh_folder *folder, const coh_safetensors_tensor *found,
+                                  const coh_model_tensor *tensor, uint64_t begin, uint64_t end,
+                                  float *values)
+{
+    enum { PIECE = 2048 };
+    float piece[PIECE];
+    const uint64_t rows = (uint64_t)tensor->dim[0], columns = (uint64_t)tensor->dim[1];
+    const uint64_t first_row = begin / columns, last_row = (end - 1) / columns;
+    for (uint64_t c = 0; c < columns; c++) {
+        uint64_t row = first_row + (c < begin % columns);
+        const uint64_t row_end = last_row + (c <= (end - 1) % columns);
+        while (row < row_end) {
+            const uint64_t count = row_end - row < PIECE ? row_end - row : PIECE;
+            COH_TRY(coh_safetensors_read_numbers(folder->files, found, c * rows + row, count,
+                                                 COH_DTYPE_F32, piece));
+            for (uint64_t i = 0; i < count; i++)
+                values[(row + i) * columns + c - begin] = piece[i];
+            row += count;
+        }
+    }
+    return COH_OK;
+}
+
+static int is_adapter(const char *name)
+{
+    return strstr(name, ".lora_A") || strstr(name, ".lora_B");
+}
+
+coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char *name,
+                              uint64_t element_begin, uint64_t count, float *values)
+{
+    const coh_folder *of = folder;
+    coh_model_tensor tensor;
+    int64_t index;
+    (void)parameter;
+    if (!of || !name || (!values && count))
+        return coh_fail(COH_ERR_ARGUMENT, "numbers of a folder need it, a name and a place");
+    if (coh_model_name_find(&of->model, name, &index) != COH_MODEL_NAME_PARAMETER)
+        return is_adapter(name) ? COH_OK
+                                : coh_fail(COH_ERR_CORRUPT,
+                                           "%.300s holds no parameter %.150s: it is of another "
+                                           "model",
+                                           of->model.folder, name);
+    COH_TRY(coh_model_tensor_at(&of->model, index, &tensor));
+    const coh_safetensors_tensor *found = of->found[index];
+    const uint64_t elements = coh_safetensors_elements(found), end = element_begin + count;
+    if (end < count || end > elements)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s: parameter %s has %" PRIu64 " numbers: [%" PRIu64 ", %" PRIu64
+                        ") is not among them",
+                        of->model.folder, name, elements, element_begin, end);
+    if (count == 0)
+        return COH_OK;
+    if (tensor.transposed)
+        return read_transposed(of, found, &tensor, element_begin, end, values);
+    return coh_safetensors_read_numbers(of->files, found, element_begin, count, COH_DTYPE_F32,
+                                        values);
+}

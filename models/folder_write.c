@@ -1,0 +1,297 @@
+/* A folder written whole or not at all (folder_place.h): config.json, the files of the tokenizer,
+ * tensors.
+ *
+ * Tensors go through one piece. One that a folder keeps the other way round is made piece by piece
+ * from all of ours: a checkpoint gives wide ranges for little and narrow ones for much, since each
+ * grain it reads is held to its hash. */
+#include "cohobate/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/half.h"
+#include "models/folder_place.h"
+#include "models/safetensors_writer.h"
+
+/* 2^20 numbers, 4 MiB: a multiple of a checkpoint's grains. Wider pieces save little where nothing
+ * is turned round; of 124M parameters the largest that is takes three. */
+#define PIECE_ELEMENTS ((uint64_t)1 << 20)
+
+/* What tokenizers and generation are read from, by whatever version of `transformers`. */
+static const char *const companions[] = { "tokenizer.json",
+                                          "tokenizer.model",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "added_tokens.json",
+                                          "tokenizer_config.json",
+                                          "special_tokens_map.json",
+                                          "chat_template.json",
+                                          "chat_template.jinja",
+                                          "generation_config.json" };
+enum { COMPANIONS = sizeof(companions) / sizeof(companions[0]) };
+
+typedef struct folder_writer {
+    const coh_model *model;
+    const coh_folder_write_options *options;
+    coh_number_source source;
+    void *context;
+    coh_folder_place place;
+    coh_model_tensor *ours;          /* the names of `tensors` stand in here */
+    coh_safetensors_tensor *tensors; /* in the order of the file */
+    size_t count;
+    coh_safetensors_folder_writer *files;
+    float *piece, *block; /* PIECE_ELEMENTS each: what is written, what it is made from */
+} folder_writer;
+
+/* ---- numbers ---- */
+
+static int is_infinite_half(uint16_t half, coh_dtype dtype)
+{
+    return (half & 0x7fff) == (dtype == COH_DTYPE_F16 ? 0x7c00 : 0x7f80);
+}
+
+static coh_status add_narrow(folder_writer *writer, const coh_model_tensor *tensor,
+                             const float *values, size_t count)
+{
+    enum { NARROW = 4096 };
+    uint16_t narrow[NARROW];
+    const coh_dtype dtype = writer->options->dtype;
+    while (count > 0) {
+        const size_t now = count < NARROW ? count : NARROW;
+        coh_half_convert(COH_DTYPE_F32, values, dtype, narrow, now);
+        for (size_t i = 0; i < now; i++)
+            if (is_infinite_half(narrow[i], dtype) && isfinite(values[i]))
+                return coh_fail(COH_ERR_NUMBER, "%s holds %g, which is beyond %s: write it as %s",
+                                tensor->name, (double)values[i],
+                                dtype == COH_DTYPE_F16 ? "f16" : "bf16",
+                                dtype == COH_DTYPE_F16 ? "bf16 or f32" : "f32");
+        COH_TRY(coh_safetensors_folder_writer_add(writer->files, narrow, now * sizeof(*narrow)));
+        values += now;
+        count -= now;
+    }
+    return COH_OK;
+}
+
+static coh_status add_piece(folder_writer *writer, const coh_model_tensor *tensor, uint64_t count)
+{
+    if (writer->options->dtype == COH_DTYPE_F32)
+        return coh_safetensors_folder_writer_add(writer->files, writer->piece,
+                                                 (size_t)count * sizeof(float));
+    return add_narrow(writer, tensor, writer->piece, (size_t)count);
+}
+
+/* Numerator may be below zero: 0 then. */
+static uint64_t ceiling(uint64_t from, uint64_t less, uint64_t by)
+{
+    return from > less ? (from - less + by - 1) / by : 0;
+}
+
+/* Of elements [begin, end) of ours, in `block`, those that stand in [out_begin, out_end) of the
+ * tensor turned round, into `piece`: ours of row r and column c is number c * rows + r there. */
+static void turn(const coh_model_tensor *tensor, const float *block, uint64_t begin, uint64_t end,
+                 float *piece, uint64_t out_begin, uint64_t out_end)
+{
+    const uint64_t rows = (uint64_t)tensor->dim[0], columns = (uint64_t)tensor->dim[1];
+    for (uint64_t r = begin / columns; r * columns < end; r++) {
+        const uint64_t row = r * columns;
+        uint64_t c = ceiling(out_begin, r, rows), c_end = ceiling(out_end, r, rows);
+        if (row + c < begin)
+            c = begin - row;
+        if (row + c_end > end)
+            c_end = end - row;
+        for (; c < c_end; c++)
+            piece[c * rows + r - out_begin] = block[row + c - begin];
+    }
+}
+
+static coh_status turned_piece(folder_writer *writer, const coh_model_tensor *tensor,
+                               uint64_t elements, uint64_t out_begin, uint64_t out_end)
+{
+    for (uint64_t begin = 0; begin < elements; begin += PIECE_ELEMENTS) {
+        const uint64_t left = elements - begin,
+                       count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+        /* What fits one block is there already. */
+        if (out_begin == 0 || elements > PIECE_ELEMENTS)
+            COH_TRY(writer->source(writer->context, tensor->name, begin, count, writer->block));
+        turn(tensor, writer->block, begin, begin + count, writer->piece, out_begin, out_end);
+    }
+    return COH_OK;
+}
+
+static coh_status add_tensor(folder_writer *writer, const coh_safetensors_tensor *out)
+{
+    coh_model_tensor tensor;
+    int64_t index;
+    (void)coh_model_name_find(writer->model, out->name, &index);
+    COH_TRY(coh_model_tensor_at(writer->model, index, &tensor));
+    const uint64_t elements = coh_safetensors_elements(out);
+    for (uint64_t begin = 0; begin < elements; begin += PIECE_ELEMENTS) {
+        const uint64_t left = elements - begin,
+                       count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+        if (tensor.transposed)
+            COH_TRY(turned_piece(writer, &tensor, elements, begin, begin + count));
+        else
+            COH_TRY(writer->source(writer->context, tensor.name, begin, count, writer->piece));
+        COH_TRY(add_piece(writer, &tensor, count));
+    }
+    return COH_OK;
+}
+
+/* ---- tensors ---- */
+
+static coh_status list_make(folder_writer *writer)
+{
+    writer->count = (size_t)coh_model_tensor_count(writer->model);
+    COH_TRY(COH_ALLOC(writer->count, &writer->ours));
+    COH_TRY(COH_ALLOC(writer->count, &writer->tensors));
+    for (size_t i = 0; i < writer->count; i++) {
+        coh_model_tensor *ours = &writer->ours[i];
+        COH_TRY(coh_model_tensor_at(writer->model, (int64_t)i, ours));
+        writer->tensors[i] = (coh_safetensors_tensor){
+            .name = ours->published,
+            .dtype = coh_safetensors_dtype_name(writer->options->dtype),
+            .rank = ours->rank,
+            .dim = { ours->published_dim[0], ours->rank > 1 ? ours->published_dim[1] : 0 },
+        };
+    }
+    coh_safetensors_sort(writer->tensors, writer->count);
+    (void)coh_safetensors_shard(writer->tensors, writer->count, writer->options->shard_bytes);
+    return COH_OK;
+}
+
+static coh_status tensors_write(folder_writer *writer)
+{
+    static const coh_safetensors_pair metadata[] = { { "format", "pt" } };
+    COH_TRY(list_make(writer));
+    COH_TRY(coh_safetensors_folder_writer_begin(&writer->place.ops, writer->place.partial,
+                                                writer->tensors, writer->count, metadata, 1,
+                                                &writer->files));
+    for (size_t i = 0; i < writer->count; i++)
+        COH_TRY(add_tensor(writer, &writer->tensors[i]));
+    return coh_safetensors_folder_writer_publish(writer->files);
+}
+
+/* ---- the files beside them ---- */
+
+static coh_status config_write(folder_writer *writer)
+{
+    char *text;
+    COH_TRY(coh_model_to_config(writer->model, writer->options->dtype, &text));
+    const coh_status status =
+        coh_folder_place_file(&writer->place, "config.json", text, strlen(text));
+    coh_model_text_free(text);
+    return status;
+}
+
+static coh_status cannot_read(const char *path)
+{
+    return coh_fail(COH_ERR_IO, "%.300s cannot be read: %s: see to its rights, or leave it out",
+                    path, strerror(errno));
+}
+
+/* What `from` holds becomes file `name`. */
+static coh_status copy_open(folder_writer *writer, int from, const char *from_path,
+                            const char *name)
+{
+    char path[PATH_MAX];
+    uint64_t offset = 0;
+    int fd, error = 0;
+    ssize_t got;
+    COH_TRY(coh_folder_place_create(&writer->place, name, path, &fd));
+    do {
+        got = read(from, writer->piece, PIECE_ELEMENTS * sizeof(*writer->piece));
+        if (got > 0)
+            error = coh_file_write(&writer->place.ops, fd, writer->piece, (uint64_t)got, offset);
+        offset += got > 0 ? (uint64_t)got : 0;
+    } while (error == 0 && (got > 0 || (got < 0 && errno == EINTR)));
+    if (got < 0) {
+        const coh_status status = cannot_read(from_path);
+        (void)coh_file_close(&writer->place.ops, fd);
+        return status;
+    }
+    return coh_folder_place_close(&writer->place, fd, error, path);
+}
+
+/* `name` NULL: a tokenizer's file of any name, which is called as its kind is. */
+static coh_status copy_file(folder_writer *writer, const char *from_path, const char *name)
+{
+    char head[256] = { 0 };
+    const int from = open(from_path, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        return cannot_read(from_path);
+    if (!name && pread(from, head, sizeof(head) - 1, 0) >= 0) /* told as it is where it is read */
+        name = head[strspn(head, " \t\r\n")] == '{' ? "tokenizer.json" : "tokenizer.model";
+    if (!name) {
+        close(from);
+        return cannot_read(from_path);
+    }
+    coh_status status = copy_open(writer, from, from_path, name);
+    close(from);
+    return status;
+}
+
+static coh_status companions_copy(folder_writer *writer)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    const char *from = writer->options->files_from;
+    if (!from)
+        return COH_OK;
+    if (stat(from, &facts) != 0)
+        return cannot_read(from);
+    if (!S_ISDIR(facts.st_mode))
+        return copy_file(writer, from, NULL);
+    for (int i = 0; i < COMPANIONS; i++) {
+        if (snprintf(path, sizeof(path), "%s/%s", from, companions[i]) >= (int)sizeof(path))
+            return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
+                            strlen(from));
+        if (stat(path, &facts) == 0 && S_ISREG(facts.st_mode))
+            COH_TRY(copy_file(writer, path, companions[i]));
+    }
+    return COH_OK;
+}
+
+/* ---- all of it ---- */
+
+static coh_status write_all(folder_writer *writer, const char *path)
+{
+    COH_TRY(COH_ALLOC(PIECE_ELEMENTS, &writer->piece));
+    COH_TRY(COH_ALLOC(PIECE_ELEMENTS, &writer->block));
+    COH_TRY(coh_folder_place_begin(&writer->place, path));
+    COH_TRY(config_write(writer));
+    COH_TRY(companions_copy(writer));
+    COH_TRY(tensors_write(writer));
+    return coh_folder_place_publish(&writer->place);
+}
+
+coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,
+                            const char *path, coh_number_source source, void *context)
+{
+    folder_writer *writer;
+    if (!model || !options || !path || !source)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "writing a folder needs a model, options, a path and a source");
+    if (!coh_safetensors_dtype_name(options->dtype))
+        return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
+                        (int)options->dtype);
+    COH_TRY(COH_ALLOC(1, &writer));
+    *writer =
+        (folder_writer){ .model = model, .options = options, .source = source, .context = context };
+    const coh_status status = write_all(writer, path);
+    coh_safetensors_folder_writer_destroy(writer->files);
+    coh_folder_place_end(&writer->place);
+    coh_free(writer->block);
+    coh_free(writer->piece);
+    coh_free(writer->tensors);
+    coh_free(writer->ours);
+    coh_free(writer);
+    return status;
+}

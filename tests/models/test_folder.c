@@ -1,0 +1,386 @@
+/* A Hugging Face folder goes in by our names and our layout, and comes out as it was. What folders
+ * of each family look like is recorded from `transformers` (record_families.py). */
+#include "base/half.h"
+#include "cohobate/folder.h"
+#include "tests/models/folder_fixture.h"
+
+static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16 };
+enum { DTYPES = 3 };
+
+static int set_up(void **state)
+{
+    return folder_create(state);
+}
+
+static coh_folder *open_folder(const coh_model *model)
+{
+    coh_folder *folder;
+    if (coh_folder_open(model, &folder) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return folder;
+}
+
+static coh_status numbers(void *folder, const char *name, uint64_t begin, uint64_t count,
+                          float *values)
+{
+    return coh_folder_numbers(folder, COH_PARAMETER_NEW, name, begin, count, values);
+}
+
+/* Calls `check` with every recorded case. */
+static void each_case(void (*check)(const json_t *one))
+{
+    size_t i;
+    json_t *one, *root = recorded_load(FIXTURES, recorded_files[1]);
+    json_array_foreach(json_object_get(root, "cases"), i, one)
+    {
+        check(one);
+        assert_int_equal(folder_remove(NULL), 0);
+        assert_int_equal(folder_create(NULL), 0);
+    }
+    json_decref(root);
+}
+
+static json_t *case_called(const char *name, json_t **out_root)
+{
+    size_t i;
+    json_t *one;
+    *out_root = recorded_load(FIXTURES, recorded_files[1]);
+    json_array_foreach(json_object_get(*out_root, "cases"), i, one)
+    {
+        if (strcmp(recorded_text(one, "case"), name) == 0)
+            return one;
+    }
+    fail_msg("no case %s", name);
+    return NULL;
+}
+
+/* ---- in ---- */
+
+/* Linears of GPT-2 are the other way round: by `transformers`, those of class Conv1D. */
+static int is_turned(const json_t *one, const char *name)
+{
+    const size_t length = strlen(name);
+    return strncmp(recorded_text(one, "case"), "gpt2", 4) == 0 && length > 7 &&
+           strcmp(name + length - 7, ".weight") == 0 && strstr(name, ".c_");
+}
+
+static void assert_range(const json_t *one, coh_folder *folder, const coh_folder_tensor *at,
+                         coh_dtype dtype, uint64_t begin, uint64_t count)
+{
+    float values[64 * 64];
+    const uint64_t rows = (uint64_t)at->tensor.dim[0],
+                   columns = at->tensor.rank > 1 ? (uint64_t)at->tensor.dim[1] : 1;
+    assert_true(count <= 64 * 64);
+    if (numbers(folder, at->tensor.name, begin, count, values) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t row = (begin + i) / columns, column = (begin + i) % columns;
+        const uint64_t place = is_turned(one, at->found_name) ? column * rows + row : begin + i;
+        const float must = made_number(at->found_name, place, dtype);
+        if (coh_f32_bits(values[i]) != coh_f32_bits(must))
+            fail_msg("%s: %s[%zu] is %a, not %a", recorded_text(one, "case"), at->tensor.name,
+                     (size_t)(begin + i), (double)values[i], (double)must);
+    }
+}
+
+static void check_numbers(const json_t *one)
+{
+    for (int d = 0; d < DTYPES; d++) {
+        char name[16];
+        snprintf(name, sizeof(name), "in-%d", d);
+        const coh_model model =
+            made_resolve(made_folder(name, json_object_get(one, "config"),
+                                     json_object_get(one, "tensors"), dtypes[d], d ? 1000 : 0));
+        coh_folder *folder = open_folder(&model);
+        coh_folder_facts facts;
+        assert_int_equal(coh_folder_facts_get(folder, &facts), COH_OK);
+        assert_int_equal(facts.stored, dtypes[d]);
+        assert_false(facts.mixed);
+        assert_int_equal(facts.parameter_count,
+                         json_integer_value(json_object_get(one, "parameters")));
+        assert_true((facts.file_count > 1) == (d > 0));
+        for (int64_t i = 0; i < facts.tensor_count; i++) {
+            coh_folder_tensor at;
+            assert_int_equal(coh_folder_tensor_at(folder, i, &at), COH_OK);
+            const uint64_t elements =
+                (uint64_t)at.tensor.dim[0] * (uint64_t)(at.tensor.rank > 1 ? at.tensor.dim[1] : 1);
+            assert_range(one, folder, &at, dtypes[d], 0, elements);
+            for (uint64_t t = 0; t < 20; t++) {
+                const uint64_t begin = coh_rng_u64(5, (uint64_t)i, t) % elements;
+                const uint64_t count = 1 + coh_rng_u64(6, (uint64_t)i, t) % (elements - begin);
+                assert_range(one, folder, &at, dtypes[d], begin, count);
+            }
+        }
+        coh_folder_close(folder);
+    }
+}
+
+static void every_range_has_the_numbers_of_the_file_in_our_layout(void **state)
+{
+    (void)state;
+    each_case(check_numbers);
+}
+
+/* ---- in and out ---- */
+
+/* Every tensor of `list` is in the folder `path` bit for bit, and no other. */
+static void assert_same_tensors(const char *path, const json_t *list, coh_dtype dtype)
+{
+    size_t i, count;
+    json_t *pair;
+    coh_safetensors *files;
+    if (coh_safetensors_open(path, &files) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    (void)coh_safetensors_tensors(files, &count);
+    assert_int_equal(count, json_array_size(list));
+    json_array_foreach(list, i, pair)
+    {
+        const char *name = json_string_value(json_array_get(pair, 0));
+        const coh_safetensors_tensor *tensor = coh_safetensors_find(files, name);
+        if (!tensor) {
+            fail_msg("%s has come out without %s", path, name);
+            break;
+        }
+        const coh_safetensors_tensor must = made_tensor(pair, coh_safetensors_dtype_name(dtype));
+        assert_string_equal(tensor->dtype, must.dtype);
+        assert_int_equal(tensor->rank, must.rank);
+        assert_memory_equal(tensor->dim, must.dim, sizeof(must.dim));
+        void *is = malloc(tensor->bytes + 1);
+        void *was = made_data(name, coh_safetensors_elements(tensor), dtype);
+        assert_int_equal(coh_safetensors_read(files, tensor, 0, tensor->bytes, is), COH_OK);
+        if (memcmp(is, was, tensor->bytes) != 0)
+            fail_msg("%s of %s has come out with other bits", name, path);
+        free(was);
+        free(is);
+    }
+    coh_safetensors_close(files);
+}
+
+static void pass_through(const coh_model *model, coh_dtype dtype, uint64_t shard_bytes,
+                         const char *path)
+{
+    coh_folder *folder = open_folder(model);
+    const coh_folder_write_options options = { .dtype = dtype, .shard_bytes = shard_bytes };
+    if (coh_folder_write(model, &options, path, numbers, folder) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    coh_folder_close(folder);
+}
+
+static void check_through(const json_t *one)
+{
+    const json_t *list = json_object_get(one, "tensors");
+    for (int d = 0; d < DTYPES; d++) {
+        char in[16], out[16];
+        snprintf(in, sizeof(in), "in-%d", d);
+        const coh_model model =
+            made_resolve(made_folder(in, json_object_get(one, "config"), list, dtypes[d], 0));
+        for (int sharded = 0; sharded <= (d == 0); sharded++) {
+            snprintf(out, sizeof(out), "out-%d-%d", d, sharded);
+            const char *path = folder_file(out);
+            pass_through(&model, dtypes[d], sharded ? 1500 : 0, path);
+            assert_same_tensors(path, list, dtypes[d]);
+            const coh_model again = made_resolve(path);
+            assert_int_equal(again.stored, dtypes[d]);
+            coh_folder *folder = open_folder(&again);
+            coh_folder_facts facts;
+            assert_int_equal(coh_folder_facts_get(folder, &facts), COH_OK);
+            assert_true((facts.file_count > 1) == sharded);
+            coh_folder_close(folder);
+        }
+    }
+}
+
+static void what_nobody_changed_comes_out_bit_for_bit(void **state)
+{
+    (void)state;
+    each_case(check_through);
+}
+
+/* More numbers than one piece, both ways round: rows and columns are cut in their midst. */
+static void a_tensor_of_several_pieces_is_turned_round_bit_for_bit(void **state)
+{
+    (void)state;
+    json_t *config =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2", "n_layer", 1,
+                  "n_head", 3, "n_embd", 519, "n_positions", 3, "vocab_size", 5, "n_inner", 4099);
+    coh_model model;
+    char *text = json_dumps(config, 0);
+    assert_int_equal(coh_model_from_config(text, &model), COH_OK);
+    free(text);
+    json_t *list = json_array();
+    for (int64_t i = 0; i < coh_model_tensor_count(&model); i++) {
+        coh_model_tensor tensor;
+        assert_int_equal(coh_model_tensor_at(&model, i, &tensor), COH_OK);
+        json_t *dims = json_array();
+        for (int32_t d = 0; d < tensor.rank; d++)
+            json_array_append_new(dims, json_integer(tensor.published_dim[d]));
+        json_array_append_new(list, json_pack("[s, o]", tensor.published, dims));
+    }
+    model = made_resolve(made_folder("in", config, list, COH_DTYPE_F16, 0));
+    pass_through(&model, COH_DTYPE_F16, 0, folder_file("out"));
+    assert_same_tensors(folder_file("out"), list, COH_DTYPE_F16);
+    json_decref(list);
+    json_decref(config);
+}
+
+/* ---- what may be there, and what not ---- */
+
+static void names_without_the_prefix_constants_and_a_second_head_are_taken(void **state)
+{
+    (void)state;
+    json_t *root, *pair;
+    size_t i;
+    json_t *one = case_called("gpt2", &root);
+    json_t *list = json_deep_copy(json_object_get(one, "tensors"));
+    json_array_foreach(list, i, pair)
+    {
+        const char *name = json_string_value(json_array_get(pair, 0));
+        if (i % 2)
+            json_array_set_new(pair, 0, json_string(name + strlen("transformer.")));
+    }
+    json_array_append_new(list, json_pack("[s, [i, i]]", "lm_head.weight", 37, 12));
+    json_array_append_new(
+        list, json_pack("[s, [i, i, i, i], s]", "transformer.h.1.attn.bias", 1, 1, 19, 19, "BOOL"));
+    json_array_append_new(list, json_pack("[s, [], s]", "h.0.attn.masked_bias", "F32"));
+    const coh_model model =
+        made_resolve(made_folder("in", json_object_get(one, "config"), list, COH_DTYPE_F32, 0));
+    coh_folder *folder = open_folder(&model);
+    coh_folder_facts facts;
+    coh_folder_tensor at;
+    assert_int_equal(coh_folder_facts_get(folder, &facts), COH_OK);
+    assert_int_equal(facts.passed_over_count, 3);
+    assert_int_equal(facts.parameter_count, 4464);
+    for (int64_t t = 0; t < facts.tensor_count; t++) {
+        assert_int_equal(coh_folder_tensor_at(folder, t, &at), COH_OK);
+        assert_range(one, folder, &at, COH_DTYPE_F32, 0, 12);
+    }
+    coh_folder_close(folder);
+    json_decref(list);
+    json_decref(root);
+}
+
+/* Writers that leave out the second of two tensors in one place may leave out the table. */
+static void a_tied_head_stands_in_for_a_table_that_is_not_there(void **state)
+{
+    (void)state;
+    json_t *root, *one = case_called("llama grouped, tied", &root);
+    json_t *list = json_deep_copy(json_object_get(one, "tensors")), *pair;
+    size_t i;
+    json_array_foreach(list, i, pair)
+    {
+        if (strcmp(json_string_value(json_array_get(pair, 0)), "model.embed_tokens.weight") == 0)
+            json_array_set_new(pair, 0, json_string("lm_head.weight"));
+    }
+    const coh_model model =
+        made_resolve(made_folder("in", json_object_get(one, "config"), list, COH_DTYPE_F32, 0));
+    coh_folder *folder = open_folder(&model);
+    float value, must = made_number("lm_head.weight", 5, COH_DTYPE_F32);
+    assert_int_equal(numbers(folder, "model.embed_tokens.weight", 5, 1, &value), COH_OK);
+    assert_int_equal(coh_f32_bits(value), coh_f32_bits(must));
+    coh_folder_close(folder);
+    json_decref(list);
+    json_decref(root);
+}
+
+static const struct wrong {
+    const char *drop, *add; /* a tensor's name, and JSON of one */
+    const char *part;
+} wrongs[] = {
+    { "transformer.h.1.ln_2.bias", NULL, "holds no tensor transformer.h.1.ln_2.bias" },
+    { "transformer.wte.weight", NULL, "holds no tensor transformer.wte.weight" },
+    { NULL, "[\"transformer.h.2.ln_2.bias\", [12]]",
+      "transformer.h.2.ln_2.bias, which is nothing" },
+    { NULL, "[\"score.weight\", [2, 12]]", "score.weight, which is nothing of the gpt2 model" },
+    { NULL, "[\"h.0.ln_1.bias\", [12]]", "twice" },
+    { "transformer.wpe.weight", "[\"transformer.wpe.weight\", [12, 19]]",
+      "is 12 x 19, and by config.json it must be 19 x 12" },
+    { "transformer.ln_f.bias", "[\"transformer.ln_f.bias\", [1, 12]]", "is 1 x 12" },
+    { "transformer.ln_f.bias", "[\"transformer.ln_f.bias\", []]", "is a scalar" },
+    { "transformer.ln_f.bias", "[\"transformer.ln_f.bias\", [13]]", "it must be 12" },
+    { "transformer.h.0.mlp.c_fc.weight", "[\"transformer.h.0.mlp.c_fc.weight\", [48, 12]]",
+      "is 48 x 12, and by config.json it must be 12 x 48" },
+    { "transformer.ln_f.bias", "[\"transformer.ln_f.bias\", [12], \"I64\"]", "of dtype I64" },
+};
+
+static void assert_refused(const coh_model *model, const char *part)
+{
+    coh_folder *folder = (coh_folder *)1;
+    const coh_status status = coh_folder_open(model, &folder);
+    const char *sentence = coh_last_error();
+    assert_null(folder);
+    if (status != COH_ERR_CORRUPT || !strstr(sentence, part) || !strstr(sentence, model->folder))
+        fail_msg("%s: \"%s\" does not say \"%s\" of %s", coh_status_name(status), sentence, part,
+                 model->folder);
+}
+
+static void tensors_that_are_not_the_models_are_refused_with_one_sentence(void **state)
+{
+    (void)state;
+    json_t *root, *one = case_called("gpt2", &root);
+    for (size_t w = 0; w < sizeof(wrongs) / sizeof(wrongs[0]); w++) {
+        char name[16];
+        json_t *list = json_deep_copy(json_object_get(one, "tensors"));
+        for (size_t i = 0; wrongs[w].drop && i < json_array_size(list); i++)
+            if (strcmp(json_string_value(json_array_get(json_array_get(list, i), 0)),
+                       wrongs[w].drop) == 0)
+                json_array_remove(list, i--);
+        if (wrongs[w].add)
+            json_array_append_new(list, json_loads(wrongs[w].add, 0, NULL));
+        snprintf(name, sizeof(name), "in-%zu", w);
+        const coh_model model =
+            made_resolve(made_folder(name, json_object_get(one, "config"), list, COH_DTYPE_F32, 0));
+        assert_refused(&model, wrongs[w].part);
+        json_decref(list);
+    }
+    json_decref(root);
+}
+
+static void a_folder_without_weights_and_one_cut_short_are_refused(void **state)
+{
+    (void)state;
+    json_t *root, *one = case_called("opt", &root);
+    const coh_model model = made_resolve(made_folder(
+        "in", json_object_get(one, "config"), json_object_get(one, "tensors"), COH_DTYPE_F32, 0));
+    size_t bytes;
+    char *whole = folder_read(folder_file("in/model.safetensors"), &bytes);
+    folder_write("in/model.safetensors", whole, bytes - 1);
+    assert_refused(&model, "model.safetensors");
+    assert_int_equal(remove(folder_file("in/model.safetensors")), 0);
+    assert_refused(&model, "holds neither");
+    free(whole);
+    json_decref(root);
+}
+
+static void a_range_or_name_that_is_not_there_is_refused_and_adapters_are_left_alone(void **state)
+{
+    (void)state;
+    float value = 7;
+    json_t *root, *one = case_called("gpt2", &root);
+    const coh_model model = made_resolve(made_folder(
+        "in", json_object_get(one, "config"), json_object_get(one, "tensors"), COH_DTYPE_F32, 0));
+    coh_folder *folder = open_folder(&model);
+    assert_int_equal(numbers(folder, "ln_f.bias", 12, 1, &value), COH_ERR_CORRUPT);
+    assert_int_equal(numbers(folder, "ln_f.bias", UINT64_MAX, 2, &value), COH_ERR_CORRUPT);
+    assert_int_equal(numbers(folder, "ln_g.bias", 0, 1, &value), COH_ERR_CORRUPT);
+    assert_int_equal(numbers(folder, "h.0.attn.c_attn.lora_A", 0, 1, &value), COH_OK);
+    assert_true(value == 7);
+    coh_folder_close(folder);
+    json_decref(root);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(every_range_has_the_numbers_of_the_file_in_our_layout),
+        CASE(what_nobody_changed_comes_out_bit_for_bit),
+        CASE(a_tensor_of_several_pieces_is_turned_round_bit_for_bit),
+        CASE(names_without_the_prefix_constants_and_a_second_head_are_taken),
+        CASE(a_tied_head_stands_in_for_a_table_that_is_not_there),
+        CASE(tensors_that_are_not_the_models_are_refused_with_one_sentence),
+        CASE(a_folder_without_weights_and_one_cut_short_are_refused),
+        CASE(a_range_or_name_that_is_not_there_is_refused_and_adapters_are_left_alone),
+    };
+    return cmocka_run_group_tests_name("folder", tests, NULL, NULL);
+}
