@@ -3,6 +3,7 @@
 #ifndef COHOBATE_COHOBATE_H
 #define COHOBATE_COHOBATE_H
 
+#include "cohobate/adapters.h"
 #include "cohobate/checkpoint.h"
 #include "cohobate/engine.h"
 #include "cohobate/folder.h"

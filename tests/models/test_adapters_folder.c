@@ -1,0 +1,350 @@
+/* Adapters into a folder of their own, and into the model: numbers, names and shapes as PEFT has
+ * them; whole or not at all. That PEFT reads the folder is shown in tests/parity. */
+#include "tests/models/recorded.h"
+
+#include <math.h>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "cohobate/adapters.h"
+#include "models/safetensors.h"
+#include "tests/text/folder.h"
+
+static int set_up(void **state)
+{
+    unsetenv("COH_TEST_FAIL_AT");
+    return folder_create(state);
+}
+
+/* ---- a model whose numbers are known ---- */
+
+static coh_model made_model(const char *config, const coh_adapters *adapters)
+{
+    coh_model model;
+    if (coh_model_from_config(config, &model) != COH_OK ||
+        coh_model_adapters_set(&model, adapters) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return model;
+}
+
+#define GPT2                                                                                       \
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 37, \"n_positions\": 19, \"n_embd\": 12, "         \
+    "\"n_layer\": 2, \"n_head\": 3, \"n_inner\": 21}"
+#define LLAMA                                                                                      \
+    "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 24, "                        \
+    "\"intermediate_size\": 20, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "            \
+    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 19}"
+
+/* Element `at` of the parameter called `name`. */
+static float number_of(const char *name, uint64_t at)
+{
+    uint64_t seed = 5;
+    for (const char *c = name; *c; c++)
+        seed = seed * 31 + (unsigned char)*c;
+    return (float)coh_rng_normal(seed, 0, at);
+}
+
+typedef struct source {
+    const char *fails_at; /* NULL, or the parameter that cannot be read */
+    int calls;
+} source;
+
+static coh_status numbers(void *context, const char *name, uint64_t begin, uint64_t count,
+                          float *values)
+{
+    source *s = context;
+    s->calls++;
+    if (s->fails_at && strcmp(s->fails_at, name) == 0)
+        return coh_kind_fail(COH_ERR_IO, "%s cannot be read", name);
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = number_of(name, begin + i);
+    return COH_OK;
+}
+
+/* ---- a folder of their own ---- */
+
+static json_t *read_json(const char *path)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        fail_msg("%s: %s", path, error.text);
+    return root;
+}
+
+static void assert_targets(const json_t *config, const char *const expected[])
+{
+    const json_t *found = json_object_get(config, "target_modules");
+    size_t count = 0;
+    for (; expected[count]; count++)
+        assert_string_equal(json_string_value(json_array_get(found, count)), expected[count]);
+    assert_int_equal(json_array_size(found), count);
+}
+
+static void write_to(const char *path, const coh_model *model, coh_dtype dtype, const char *base)
+{
+    source from = { 0 };
+    const coh_adapters_write_options options = { .dtype = dtype, .base = base };
+    if (coh_adapters_write(model, &options, path, numbers, &from) != COH_OK)
+        fail_msg("%s", coh_last_error());
+}
+
+static void the_configuration_is_pefts(void **state)
+{
+    (void)state;
+    const struct case_of {
+        const char *config, *targets;
+        float alpha;
+        const char *alpha_text;
+        int fan_in_fan_out;
+        const char *const modules[5];
+    } all[] = {
+        { GPT2, "", 0, "8", 1, { "c_attn" } },
+        { GPT2, "c_proj", 16, "16", 1, { "c_proj" } },
+        /* each of the two stands for itself alone */
+        { GPT2, "attn.c_proj,c_fc", 0.5f, "0.5", 1, { "attn.c_proj", "c_fc" } },
+        { GPT2,
+          "h.1.*",
+          1,
+          "1",
+          1,
+          { "1.attn.c_attn", "1.attn.c_proj", "1.mlp.c_fc", "1.mlp.c_proj" } },
+        { LLAMA, "", 8, "8", 0, { "q_proj", "v_proj" } },
+        { LLAMA, "model.layers.0.mlp.down_proj", 8, "8", 0, { "0.mlp.down_proj" } },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_adapters adapters = { .rank = 3, .alpha = all[i].alpha };
+        snprintf(adapters.targets, sizeof(adapters.targets), "%s", all[i].targets);
+        const coh_model model = made_model(all[i].config, &adapters);
+        write_to(folder_file("out"), &model, COH_DTYPE_F32, "a \"base\" \\ model");
+        json_t *root = read_json(folder_file("out/adapter_config.json"));
+        assert_targets(root, all[i].modules);
+        assert_int_equal(json_integer_value(json_object_get(root, "r")), 3);
+        assert_int_equal(json_is_true(json_object_get(root, "fan_in_fan_out")),
+                         all[i].fan_in_fan_out);
+        assert_string_equal(recorded_text(root, "base_model_name_or_path"), "a \"base\" \\ model");
+        assert_string_equal(recorded_text(root, "peft_type"), "LORA");
+        assert_string_equal(recorded_text(root, "task_type"), "CAUSAL_LM");
+        assert_string_equal(recorded_text(root, "bias"), "none");
+        char *alpha = json_dumps(json_object_get(root, "lora_alpha"), JSON_ENCODE_ANY);
+        assert_string_equal(alpha, all[i].alpha_text);
+        free(alpha);
+        json_decref(root);
+        assert_int_equal(nftw(folder_file("out"), folder_remove_entry, 4, FTW_DEPTH), 0);
+    }
+}
+
+/* PEFT's name of one of ours: "h.0.x.lora_A.weight" is in "transformer.h.0.x". */
+static const char *ours_of(const char *name, const char *ours_prefix)
+{
+    const char *begin = "base_model.model.";
+    assert_int_equal(strncmp(name, begin, strlen(begin)), 0);
+    name += strlen(begin);
+    assert_int_equal(strncmp(name, ours_prefix, strlen(ours_prefix)), 0);
+    return name + strlen(ours_prefix);
+}
+
+static void check_tensors(const char *config, const char *prefix, coh_dtype dtype, size_t expected)
+{
+    const coh_adapters adapters = { .rank = 3, .targets = "*" };
+    const coh_model model = made_model(config, &adapters);
+    coh_safetensors *file;
+    size_t count;
+    float values[3 * 48];
+    write_to(folder_file("out"), &model, dtype, NULL);
+    assert_int_equal(folder_count(), 3);
+    assert_int_equal(coh_safetensors_open(folder_file("out/adapter_model.safetensors"), &file),
+                     COH_OK);
+    const coh_safetensors_tensor *tensors = coh_safetensors_tensors(file, &count);
+    assert_int_equal(count, expected);
+    for (size_t i = 0; i < count; i++) {
+        const char *ours = ours_of(tensors[i].name, prefix);
+        const int is_up = strstr(ours, ".lora_B.") != NULL;
+        assert_int_equal(tensors[i].rank, 2);
+        assert_int_equal(tensors[i].dim[is_up], 3);
+        const uint64_t elements = coh_safetensors_elements(&tensors[i]);
+        assert_true(elements <= sizeof(values) / sizeof(values[0]));
+        assert_int_equal(
+            coh_safetensors_read_numbers(file, &tensors[i], 0, elements, COH_DTYPE_F32, values),
+            COH_OK);
+        for (uint64_t at = 0; at < elements; at++) {
+            const float exact = number_of(ours, at);
+            const float stored = dtype == COH_DTYPE_F32    ? exact
+                                 : dtype == COH_DTYPE_BF16 ? coh_f32_of_bf16(coh_bf16_of_f32(exact))
+                                                           : coh_f32_of_f16(coh_f16_of_f32(exact));
+            assert_true(values[at] == stored);
+        }
+    }
+    coh_safetensors_close(file);
+    assert_int_equal(nftw(folder_file("out"), folder_remove_entry, 4, FTW_DEPTH), 0);
+}
+
+static void tensors_have_pefts_names_and_our_numbers(void **state)
+{
+    (void)state;
+    for (coh_dtype dtype = COH_DTYPE_F32; dtype <= COH_DTYPE_F16; dtype++) {
+        check_tensors(GPT2, "transformer.", dtype, 2 * 2 * 4);
+        check_tensors(LLAMA, "", dtype, 2 * 2 * 7);
+    }
+}
+
+static void what_cannot_be_written_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3 }, none = { .freeze = "wte" };
+    const coh_model model = made_model(GPT2, &adapters), plain = made_model(GPT2, &none);
+    source whole = { 0 }, broken = { .fails_at = "h.1.attn.c_attn.lora_B.weight" };
+    const coh_adapters_write_options options = { .dtype = COH_DTYPE_F32 },
+                                     odd = { .dtype = COH_DTYPE_I32 };
+    const char *out = folder_file("out");
+    assert_int_equal(coh_adapters_write(&plain, &options, out, numbers, &whole), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_adapters_write(&model, &odd, out, numbers, &whole), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_adapters_write(&model, &options, "", numbers, &whole), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_adapters_write(&model, &options, folder_file("no/out"), numbers, &whole),
+                     COH_ERR_IO);
+    assert_int_equal(coh_adapters_write(&model, &options, out, numbers, &broken), COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), "h.1.attn.c_attn.lora_B.weight"));
+    assert_int_equal(folder_count(), 0);
+    assert_int_equal(coh_adapters_write(&model, &options, out, numbers, &whole), COH_OK);
+    assert_int_equal(coh_adapters_write(&model, &options, out, numbers, &whole), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "exists"));
+    assert_int_equal(folder_count(), 3);
+}
+
+static void every_failing_operation_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3 };
+    const coh_model model = made_model(GPT2, &adapters);
+    const coh_adapters_write_options options = { .dtype = COH_DTYPE_BF16 };
+    for (int n = 1;; n++) {
+        char text[32];
+        source from = { 0 };
+        snprintf(text, sizeof(text), "%d:28", n);
+        setenv("COH_TEST_FAIL_AT", text, 1);
+        const coh_status status =
+            coh_adapters_write(&model, &options, folder_file("out"), numbers, &from);
+        unsetenv("COH_TEST_FAIL_AT");
+        if (status == COH_OK) {
+            assert_true(n > 10);
+            break;
+        }
+        assert_true(coh_last_error()[0] != '\0');
+        if (folder_count() != 0)
+            fail_msg("operation %d left %d things: %s", n, folder_count(), coh_last_error());
+    }
+}
+
+/* ---- merged ---- */
+
+/* W + (alpha / rank) B A in double, and how far a float sum may be from it. */
+static void naive(const coh_model *model, const coh_model_tensor *tensor, uint64_t at,
+                  double *out_value, double *out_bound)
+{
+    char op[96], down[128], up[128];
+    const uint64_t inputs = (uint64_t)tensor->dim[1], rank = (uint64_t)model->adapters.rank;
+    const double factor = (double)model->adapters.alpha / (double)rank;
+    snprintf(op, sizeof(op), "%.*s", (int)(strlen(tensor->name) - strlen(".weight")), tensor->name);
+    snprintf(down, sizeof(down), "%s.lora_A.weight", op);
+    snprintf(up, sizeof(up), "%s.lora_B.weight", op);
+    double sum = 0, size = fabs((double)number_of(tensor->name, at));
+    for (uint64_t r = 0; r < rank; r++) {
+        const double term = factor * (double)number_of(up, at / inputs * rank + r) *
+                            (double)number_of(down, r * inputs + at % inputs);
+        sum += term;
+        size += fabs(term);
+    }
+    *out_value = (double)number_of(tensor->name, at) + sum;
+    *out_bound = (double)(rank + 4) * 0x1p-24 * size;
+}
+
+static void check_merged(const coh_model *model, coh_merge *merge, const coh_model_tensor *tensor,
+                         int is_adapted, uint64_t piece)
+{
+    float values[64];
+    const uint64_t elements =
+        (uint64_t)tensor->dim[0] * (uint64_t)(tensor->rank == 2 ? tensor->dim[1] : 1);
+    for (uint64_t begin = 0; begin < elements; begin += piece) {
+        const uint64_t left = elements - begin, count = left < piece ? left : piece;
+        assert_int_equal(coh_merge_numbers(merge, tensor->name, begin, count, values), COH_OK);
+        for (uint64_t i = 0; i < count; i++) {
+            double value = (double)number_of(tensor->name, begin + i), bound = 0;
+            if (is_adapted)
+                naive(model, tensor, begin + i, &value, &bound);
+            if (!(fabs((double)values[i] - value) <= bound))
+                fail_msg("%s[%d] is %.9g, should be %.9g", tensor->name, (int)(begin + i),
+                         (double)values[i], value);
+        }
+    }
+}
+
+static void merged_weights_are_those_of_the_formula_whatever_the_ranges(void **state)
+{
+    (void)state;
+    static const uint64_t pieces[] = { 1, 5, 12, 13, 64 };
+    const coh_adapters adapters = { .rank = 3, .alpha = 7, .targets = "c_attn,h.1.mlp.*" };
+    const coh_model model = made_model(GPT2, &adapters);
+    source from = { 0 };
+    coh_merge *merge;
+    assert_int_equal(coh_merge_open(&model, numbers, &from, &merge), COH_OK);
+    for (size_t p = 0; p < sizeof(pieces) / sizeof(pieces[0]); p++)
+        for (int64_t i = 0; i < coh_model_tensor_count(&model); i++) {
+            coh_model_tensor tensor;
+            assert_int_equal(coh_model_tensor_at(&model, i, &tensor), COH_OK);
+            const int is_adapted = tensor.rank == 2 && (strstr(tensor.name, "c_attn") != NULL ||
+                                                        strstr(tensor.name, "h.1.mlp.") != NULL);
+            check_merged(&model, merge, &tensor, is_adapted, pieces[p]);
+        }
+    coh_merge_close(merge);
+}
+
+static void factors_are_read_once_a_tensor(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3 };
+    const coh_model model = made_model(GPT2, &adapters);
+    source from = { 0 };
+    coh_merge *merge;
+    float value;
+    assert_int_equal(coh_merge_open(&model, numbers, &from, &merge), COH_OK);
+    for (uint64_t at = 0; at < 12 * 36; at++)
+        assert_int_equal(coh_merge_numbers(merge, "h.0.attn.c_attn.weight", at, 1, &value), COH_OK);
+    assert_int_equal(from.calls, 12 * 36 + 2);
+    coh_merge_close(merge);
+}
+
+static void what_cannot_be_merged_is_refused(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3 }, none = { .freeze = "wte" };
+    const coh_model model = made_model(GPT2, &adapters), plain = made_model(GPT2, &none);
+    source whole = { 0 }, broken = { .fails_at = "h.0.attn.c_attn.lora_A.weight" };
+    coh_merge *merge;
+    float value;
+    assert_int_equal(coh_merge_open(&plain, numbers, &whole, &merge), COH_ERR_ARGUMENT);
+    assert_null(merge);
+    assert_int_equal(coh_merge_open(&model, NULL, &whole, &merge), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_merge_open(&model, numbers, &broken, &merge), COH_OK);
+    assert_int_equal(coh_merge_numbers(merge, "wte.weight", 0, 1, &value), COH_OK);
+    assert_int_equal(coh_merge_numbers(merge, "h.0.attn.c_attn.bias", 0, 1, &value), COH_OK);
+    assert_int_equal(coh_merge_numbers(merge, "h.0.attn.c_attn.weight", 0, 1, &value), COH_ERR_IO);
+    coh_merge_close(merge);
+    coh_merge_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_configuration_is_pefts, set_up, folder_remove),
+        cmocka_unit_test_setup_teardown(tensors_have_pefts_names_and_our_numbers, set_up,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(what_cannot_be_written_leaves_nothing_behind, set_up,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(every_failing_operation_leaves_nothing_behind, set_up,
+                                        folder_remove),
+        cmocka_unit_test(merged_weights_are_those_of_the_formula_whatever_the_ranges),
+        cmocka_unit_test(factors_are_read_once_a_tensor),
+        cmocka_unit_test(what_cannot_be_merged_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
