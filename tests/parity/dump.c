@@ -1,28 +1,38 @@
-/* Trains a GPT-2 through the public calls on batches from a file and writes what came of it, for
- * test_parity.py to hold against another implementation:
+/* Trains a model through the public calls on batches from a file and writes what came of it, for
+ * test_parity.py and test_transformers.py to hold against another implementation:
  *
  *     dump KEY=VALUE...     whole numbers: layers heads channels positions vocabulary sequences
  *                           tokens microbatches steps warmup deferred percent (of the
  *                           in-memory bytes; 0: no limit) threads gradients (steps 0..n-1
  *                           write theirs) bf16 (1: the model's dtype)
- *                           numbers: lr min_lr clip         texts: batches weights out disk states
+ *                           logits (1: writes those of the first micro-batch's tokens)
+ *                           lora (rank of adapters; 0: none) folders (1: writes them at the end)
+ *                           numbers: lr min_lr clip alpha
+ *                           texts: model batches weights out disk states targets
  *
- * `batches`: i32, per step the tokens of all its micro-batches, then their targets. `weights`: f32,
- * the parameters in graph order; without it, those of initialisation. `states`: counts of steps
- * after which weights and moments are written, as in 0,1,5. Into the folder `out` go,
- * in graph order and f32:
+ * `model`: the path of a config.json; without it a GPT-2 of those sizes. `batches`: i32, per step
+ * the tokens of all its micro-batches, then their targets. `weights`: f32, the parameters in graph
+ * order; without it, those of initialisation. `states`: counts of steps after which weights and
+ * moments are written, as in 0,1,5. Into the folder `out` go, in graph order and f32:
  *
  *     tensors            a line a parameter: name, whether it decays, dims
+ *     frozen             names of those that are not trained: they have no gradient, m and v
+ *     published          likewise: name, name in a folder, whether it is transposed there
+ *     logits             [sequences, tokens, vocabulary], of a decoder, weights as at the start
  *     value-N m-N v-N    after N steps       gradient-N    of step N, before clipping
  *     steps              a line a step: rate, loss, norm
  *     plan               name and value: what the plan took and moved
- *     hash               of weights and moments at the end */
+ *     hash               of weights and moments at the end
+ *     adapters/ merged/  folders of adapters, and of the model with them merged into it */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/file_text.h"
 #include "cli/schedule.h"
+#include "cohobate/adapters.h"
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "planner/graph.h"
@@ -30,6 +40,7 @@
 typedef struct dump {
     int argument_count;
     char **arguments;
+    coh_model model;
     coh_graph *graph;
     coh_plan *plan;
     coh_engine *engine;
@@ -104,6 +115,22 @@ static void write_tensors(const dump *d)
         fprintf(file, "\n");
     }
     close_out(file);
+    file = open_out(d, "frozen", -1);
+    for (size_t i = 0; i < d->graph->parameter_count; i++)
+        if (d->graph->parameters[i].frozen)
+            fprintf(file, "%s\n", d->graph->parameters[i].name);
+    close_out(file);
+}
+
+static void write_published(const dump *d)
+{
+    FILE *file = open_out(d, "published", -1);
+    coh_model_tensor tensor;
+    for (int64_t i = 0; i < coh_model_tensor_count(&d->model); i++) {
+        check(coh_model_tensor_at(&d->model, i, &tensor), "tensors");
+        fprintf(file, "%s %s %" PRId32 "\n", tensor.name, tensor.published, tensor.transposed);
+    }
+    close_out(file);
 }
 
 static void write_stream(const dump *d, const char *name, coh_fetch what, int64_t count)
@@ -111,6 +138,8 @@ static void write_stream(const dump *d, const char *name, coh_fetch what, int64_
     FILE *file = open_out(d, name, count);
     for (size_t i = 0; i < d->graph->parameter_count; i++) {
         const size_t element_count = (size_t)elements(d, i);
+        if (d->graph->parameters[i].frozen && what != COH_FETCH_VALUE)
+            continue;
         check(coh_engine_fetch(d->engine, (coh_parameter){ (int32_t)i }, what, d->values), name);
         if (fwrite(d->values, sizeof(float), element_count, file) != element_count)
             stop(name, "was not written");
@@ -150,18 +179,33 @@ static void write_plan(const dump *d, const coh_plan_options *options)
     close_out(file);
 }
 
+static void make_model(dump *d)
+{
+    const char *path = text_or(d, "model", NULL);
+    char *text;
+    size_t bytes;
+    if (path) {
+        check(coh_file_read_whole(path, 1 << 20, &text, &bytes), "config");
+        check(coh_model_from_config(text, &d->model), "config");
+        coh_free(text);
+    } else {
+        d->model.gpt2 = (coh_gpt2_config){ .layers = whole(d, "layers"),
+                                           .heads = whole(d, "heads"),
+                                           .channels = whole(d, "channels"),
+                                           .positions = whole(d, "positions"),
+                                           .vocabulary = whole(d, "vocabulary"),
+                                           .layernorm_epsilon = 1e-5f };
+    }
+    coh_model_dtype_set(&d->model, whole(d, "bf16") ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+    coh_adapters adapters = { .rank = (int32_t)whole(d, "lora"),
+                              .alpha = (float)number(d, "alpha") };
+    snprintf(adapters.targets, sizeof(adapters.targets), "%s", text_or(d, "targets", ""));
+    check(coh_model_adapters_set(&d->model, &adapters), "adapters");
+}
+
 static void make_graph(dump *d)
 {
-    const coh_gpt2_config config = {
-        .layers = whole(d, "layers"),
-        .heads = whole(d, "heads"),
-        .channels = whole(d, "channels"),
-        .positions = whole(d, "positions"),
-        .vocabulary = whole(d, "vocabulary"),
-        .layernorm_epsilon = 1e-5f,
-        .dtype = whole(d, "bf16") ? COH_DTYPE_BF16 : COH_DTYPE_F32,
-    };
-    check(coh_gpt2_train_graph(&config, whole(d, "sequences"), whole(d, "tokens"), &d->graph),
+    check(coh_model_train_graph(&d->model, whole(d, "sequences"), whole(d, "tokens"), &d->graph),
           "graph");
     int64_t most = 0;
     for (size_t i = 0; i < d->graph->parameter_count; i++)
@@ -214,6 +258,80 @@ static coh_status weights_from_file(void *context, coh_parameter parameter, cons
     return COH_OK;
 }
 
+/* ---- a decoder ---- */
+
+static void decode(const dump *d, coh_engine *engine, coh_tensor logits, const int32_t *tokens,
+                   FILE *file)
+{
+    for (int32_t t = 0; t < whole(d, "tokens"); t++) {
+        const coh_step_input input = { .seed = 1, .inputs = { &tokens[t], &t } };
+        const void *row;
+        size_t bytes;
+        double loss;
+        check(coh_engine_evaluate(engine, &input, &loss), "decoding");
+        check(coh_engine_output(engine, logits, &row, &bytes), "logits");
+        if (fwrite(row, 1, bytes, file) != bytes)
+            stop("logits", "were not written");
+    }
+}
+
+static void write_logits(dump *d)
+{
+    coh_graph *graph;
+    coh_plan *plan;
+    coh_engine *engine;
+    coh_tensor logits;
+    coh_plan_options options;
+    coh_engine_options engine_options;
+    coh_plan_options_init(&options);
+    options.mode = COH_PLAN_INFER;
+    coh_engine_options_init(&engine_options);
+    check(coh_model_decode_graph(&d->model, whole(d, "tokens"), &graph, &logits), "decoder");
+    check(coh_plan_create(graph, &options, &plan), "decoder's plan");
+    check(coh_engine_create(plan, &engine_options, &engine), "decoder's engine");
+    check(coh_engine_init_from(engine, 1, weights_from_file, d), "decoder's weights");
+    FILE *file = open_out(d, "logits", -1);
+    for (int64_t b = 0; b < whole(d, "sequences"); b++)
+        decode(d, engine, logits, d->batch + b * whole(d, "tokens"), file);
+    close_out(file);
+    coh_engine_destroy(engine);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* ---- training ---- */
+
+/* A coh_number_source: of the engine's parameters as they are now. */
+static coh_status numbers_now(void *context, const char *name, uint64_t begin, uint64_t count,
+                              float *values)
+{
+    dump *d = context;
+    for (size_t i = 0; i < d->graph->parameter_count; i++) {
+        if (strcmp(d->graph->parameters[i].name, name) != 0)
+            continue;
+        check(
+            coh_engine_fetch(d->engine, (coh_parameter){ (int32_t)i }, COH_FETCH_VALUE, d->values),
+            name);
+        memcpy(values, d->values + begin, count * sizeof(*values));
+        return COH_OK;
+    }
+    return coh_kind_fail(COH_ERR_ARGUMENT, "no parameter %s", name);
+}
+
+static void write_folders(dump *d)
+{
+    char path[4096];
+    coh_merge *merge;
+    const coh_adapters_write_options adapters = { .dtype = COH_DTYPE_F32 };
+    const coh_folder_write_options merged = { .dtype = COH_DTYPE_F32 };
+    snprintf(path, sizeof(path), "%s/adapters", text_or(d, "out", "."));
+    check(coh_adapters_write(&d->model, &adapters, path, numbers_now, d), "adapters");
+    snprintf(path, sizeof(path), "%s/merged", text_or(d, "out", "."));
+    check(coh_merge_open(&d->model, numbers_now, d, &merge), "merging");
+    check(coh_folder_write(&d->model, &merged, path, coh_merge_numbers, merge), "merged folder");
+    coh_merge_close(merge);
+}
+
 static void write_hash(const dump *d)
 {
     uint64_t hash;
@@ -223,20 +341,30 @@ static void write_hash(const dump *d)
     close_out(file);
 }
 
-static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
+static size_t items_of(const dump *d)
 {
-    const size_t items =
-        (size_t)(whole(d, "microbatches") * whole(d, "sequences") * whole(d, "tokens"));
+    return (size_t)(whole(d, "microbatches") * whole(d, "sequences") * whole(d, "tokens"));
+}
+
+static void read_batch(dump *d)
+{
+    const size_t items = items_of(d);
     if (!d->batch)
         d->batch = calloc(2 * items, sizeof(int32_t));
     if (!d->batch || fread(d->batch, sizeof(int32_t), 2 * items, d->batches) != 2 * items)
         stop("batches", "are not all there");
+}
+
+static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
+{
+    if (step > 0 || !whole(d, "logits"))
+        read_batch(d);
     const coh_step_input input = {
         .step = (uint64_t)step,
         .seed = 1,
         .learning_rate = (float)cli_schedule_rate(schedule, (uint64_t)step),
         .clip = (float)number(d, "clip"),
-        .inputs = { d->batch, d->batch + items },
+        .inputs = { d->batch, d->batch + items_of(d) },
     };
     coh_step_result result;
     check(coh_engine_step(d->engine, &input, &result), "step");
@@ -250,9 +378,11 @@ static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
 int main(int argument_count, char **arguments)
 {
     dump d = { .argument_count = argument_count, .arguments = arguments };
+    make_model(&d);
     make_graph(&d);
     make_engine(&d);
     write_tensors(&d);
+    write_published(&d);
     check(text_or(&d, "weights", NULL) ? coh_engine_init_from(d.engine, 1, weights_from_file, &d)
                                        : coh_engine_init(d.engine, 1),
           "weights");
@@ -267,11 +397,17 @@ int main(int argument_count, char **arguments)
     d.batches = fopen(text_or(&d, "batches", ""), "rb");
     if (!d.batches)
         stop("batches", "cannot be read");
+    if (whole(&d, "logits")) {
+        read_batch(&d);
+        write_logits(&d);
+    }
     d.steps = open_out(&d, "steps", -1);
     for (int64_t step = 0; step < whole(&d, "steps"); step++)
         run_step(&d, step, &schedule);
     close_out(d.steps);
     write_hash(&d);
+    if (whole(&d, "folders"))
+        write_folders(&d);
 
     fclose(d.batches);
     coh_engine_destroy(d.engine);

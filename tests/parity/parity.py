@@ -94,6 +94,8 @@ class Run:
             lines = [line.split() for line in file]
         self.tensors = {line[0]: (tuple(map(int, line[2:])), line[1] == "1") for line in lines}
         self.decays = {name: decays for name, (_, decays) in self.tensors.items()}
+        with open(self.path("frozen"), encoding="utf-8") as file:
+            self.frozen = set(file.read().split())
         with open(self.path("plan"), encoding="utf-8") as file:
             self.plan = dict(line.split(" ", 1) for line in file)
         with open(self.path("steps"), encoding="utf-8") as file:
@@ -107,6 +109,8 @@ class Run:
         values = numpy.fromfile(self.path(f"{name}-{count}"), dtype=numpy.float32)
         found, at = {}, 0
         for tensor, (shape, _) in self.tensors.items():
+            if tensor in self.frozen and name != "value":
+                continue
             elements = math.prod(shape)
             found[tensor] = values[at:at + elements].reshape(shape)
             at += elements
