@@ -2,11 +2,11 @@
  * heap; an entry whose symbols have changed since is told by its rank and dropped. */
 #include "text/bpe.h"
 
-#include <string.h>
+#include <limits.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "base/utf8.h"
+#include "text/characters.h"
 
 static uint64_t pair_of(int32_t left, int32_t right)
 {
@@ -22,6 +22,149 @@ const coh_bpe_merge *coh_bpe_find(const coh_bpe *bpe, int32_t left, int32_t righ
     while (bpe->merges[slot].id >= 0 && bpe->merges[slot].pair != pair)
         slot = (slot + 1) & mask;
     return &bpe->merges[slot];
+}
+
+static coh_bpe_character *find_character(const coh_bpe *bpe, uint32_t value)
+{
+    size_t mask = bpe->character_slots - 1;
+    size_t slot = (size_t)(value * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask;
+    while (bpe->characters[slot].id >= 0 && bpe->characters[slot].value != value)
+        slot = (slot + 1) & mask;
+    return &bpe->characters[slot];
+}
+
+/* ---- making one ---- */
+
+/* At most half full, and never full: a search ends at an empty slot. */
+static size_t slots_for(size_t count)
+{
+    size_t slots = 16;
+    while (slots / 2 < count)
+        slots *= 2;
+    return slots;
+}
+
+coh_status coh_bpe_reserve_merges(coh_bpe *bpe, size_t count)
+{
+    bpe->merge_slots = slots_for(count);
+    COH_TRY(COH_ALLOC(bpe->merge_slots, &bpe->merges));
+    for (size_t i = 0; i < bpe->merge_slots; i++)
+        bpe->merges[i].id = -1;
+    return COH_OK;
+}
+
+coh_status coh_bpe_reserve_characters(coh_bpe *bpe, size_t count)
+{
+    bpe->character_slots = slots_for(count);
+    COH_TRY(COH_ALLOC(bpe->character_slots, &bpe->characters));
+    for (size_t i = 0; i < bpe->character_slots; i++)
+        bpe->characters[i].id = -1;
+    return COH_OK;
+}
+
+void coh_bpe_add_merge(coh_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t id,
+                       int *out_is_new)
+{
+    coh_bpe_merge *merge = &bpe->merges[coh_bpe_find(bpe, left, right) - bpe->merges];
+    *out_is_new = merge->id < 0;
+    if (!*out_is_new)
+        return;
+    *merge = (coh_bpe_merge){ .pair = pair_of(left, right), .rank = rank, .id = id };
+    bpe->merge_count++;
+}
+
+void coh_bpe_add_character(coh_bpe *bpe, uint32_t value, int32_t id)
+{
+    coh_bpe_character *character = find_character(bpe, value);
+    if (character->id >= 0)
+        return;
+    *character = (coh_bpe_character){ .value = value, .id = id };
+    bpe->character_count++;
+}
+
+int32_t coh_bpe_character_id(const coh_bpe *bpe, uint32_t value)
+{
+    return bpe->character_slots ? find_character(bpe, value)->id : -1;
+}
+
+/* U+2581, which stands for a space. */
+static int is_space_at(const uint8_t *text)
+{
+    return text[0] == 0xe2 && text[1] == 0x96 && text[2] == 0x81;
+}
+
+/* The place of the first space mark behind another character; byte_count: none. */
+static size_t find_cut(const uint8_t *text, size_t byte_count)
+{
+    size_t at = 0;
+    while (at + 3 <= byte_count && is_space_at(text + at))
+        at += 3;
+    while (at + 3 <= byte_count) {
+        const uint8_t *mark = memchr(text + at, 0xe2, byte_count - 2 - at);
+        if (!mark)
+            return byte_count;
+        at = (size_t)(mark - text);
+        if (is_space_at(mark))
+            return at;
+        at++;
+    }
+    return byte_count;
+}
+
+void coh_bpe_find_cuts(coh_bpe *bpe, const coh_token_table *tokens)
+{
+    bpe->is_cut_at_spaces = !bpe->is_byte_level && !bpe->whole_words.slots;
+    for (size_t i = 0; i < bpe->merge_slots && bpe->is_cut_at_spaces; i++) {
+        if (bpe->merges[i].id < 0)
+            continue;
+        coh_slice token = coh_token_table_at(tokens, bpe->merges[i].id);
+        bpe->is_cut_at_spaces = find_cut((const uint8_t *)token.bytes, token.count) == token.count;
+    }
+}
+
+coh_status coh_bpe_finish(coh_bpe *bpe)
+{
+    return COH_ALLOC(COH_BPE_CACHE_SLOTS, &bpe->cache);
+}
+
+void coh_bpe_destroy(coh_bpe *bpe)
+{
+    if (!bpe)
+        return;
+    coh_free(bpe->word.ids);
+    coh_free(bpe->heap);
+    coh_free(bpe->previous);
+    coh_free(bpe->next);
+    coh_free(bpe->symbol);
+    coh_free(bpe->cache);
+    if (!bpe->is_fork) {
+        coh_free(bpe->unnamed);
+        coh_token_table_fini(&bpe->whole_words);
+        coh_free(bpe->characters);
+        coh_free(bpe->merges);
+    }
+    coh_free(bpe);
+}
+
+coh_status coh_bpe_fork(const coh_bpe *bpe, coh_bpe **out_bpe)
+{
+    *out_bpe = NULL;
+    coh_bpe *fork;
+    COH_TRY(COH_ALLOC(1, &fork));
+    *fork = *bpe;
+    fork->is_fork = 1;
+    fork->symbol = fork->next = fork->previous = NULL;
+    fork->heap = NULL;
+    fork->symbol_capacity = fork->next_capacity = fork->previous_capacity = 0;
+    fork->heap_capacity = fork->heap_count = 0;
+    fork->word = (coh_id_list){ 0 };
+    fork->cache = NULL;
+    coh_status status = coh_bpe_finish(fork);
+    if (status != COH_OK)
+        coh_bpe_destroy(fork);
+    else
+        *out_bpe = fork;
+    return status;
 }
 
 /* ---- one word ---- */
@@ -61,7 +204,8 @@ static void offer_pair(coh_bpe *bpe, int32_t left)
         heap_push(bpe, (uint64_t)(uint32_t)merge->rank << 32 | (uint32_t)left);
 }
 
-/* Merges the neighbours of one heap entry unless they are no longer what they were. */
+/* Merges the neighbours of one heap entry unless they are no longer what they were. Another pair of
+ * the same rank may stand there by then (SentencePiece scores may tie): it is due just as much. */
 static void merge_pair(coh_bpe *bpe, uint64_t entry)
 {
     int32_t left = (int32_t)(entry & 0xffffffffu);
@@ -86,8 +230,7 @@ static coh_status reserve_word(coh_bpe *bpe, size_t byte_count)
 {
     if (byte_count > INT32_MAX / 4)
         return coh_fail(COH_ERR_FULL,
-                        "a word of %zu bytes without white space is longer than the %d that one "
-                        "may have: break it up",
+                        "a word of %zu bytes is longer than the %d that one may have: break it up",
                         byte_count, INT32_MAX / 4);
     COH_TRY(COH_GROW(&bpe->symbol, &bpe->symbol_capacity, byte_count));
     COH_TRY(COH_GROW(&bpe->next, &bpe->next_capacity, byte_count));
@@ -95,13 +238,52 @@ static coh_status reserve_word(coh_bpe *bpe, size_t byte_count)
     return COH_GROW(&bpe->heap, &bpe->heap_capacity, 3 * byte_count);
 }
 
+/* The symbols that a word begins with; returns how many. */
+static int32_t first_symbols(coh_bpe *bpe, const uint8_t *bytes, size_t byte_count)
+{
+    int32_t count = 0;
+    if (bpe->is_byte_level) {
+        for (size_t i = 0; i < byte_count; i++)
+            bpe->symbol[count++] = bpe->byte_id[bytes[i]];
+        return count;
+    }
+    for (size_t at = 0, length; at < byte_count; at += length) {
+        length = coh_utf8_character(bytes + at, byte_count - at);
+        int32_t id = -1;
+        if (length)
+            id = coh_bpe_character_id(bpe, coh_utf8_value(bytes + at, length));
+        length += !length;
+        if (id >= 0)
+            bpe->symbol[count++] = id;
+        for (size_t i = 0; id < 0 && i < length; i++)
+            bpe->symbol[count++] = bpe->byte_id[bytes[at + i]];
+    }
+    return count;
+}
+
+/* A symbol that is no token is the bytes of its character. */
+static coh_status add_symbol(const coh_bpe *bpe, int32_t symbol, coh_id_list *list)
+{
+    if (!bpe->unnamed_count || symbol < bpe->first_unnamed)
+        return coh_id_list_add(list, symbol);
+    uint8_t bytes[4];
+    size_t count = coh_utf8_write(bpe->unnamed[symbol - bpe->first_unnamed], bytes);
+    for (size_t i = 0; i < count; i++)
+        COH_TRY(coh_id_list_add(list, bpe->byte_id[bytes[i]]));
+    return COH_OK;
+}
+
 static coh_status merge_word(coh_bpe *bpe, const uint8_t *bytes, size_t byte_count,
                              coh_id_list *list)
 {
+    int32_t whole = -1;
+    if (bpe->whole_words.slots)
+        whole = coh_token_table_find(&bpe->whole_words, bytes, byte_count);
+    if (whole >= 0)
+        return coh_id_list_add(list, whole);
     COH_TRY(reserve_word(bpe, byte_count));
-    int32_t count = (int32_t)byte_count;
+    int32_t count = first_symbols(bpe, bytes, byte_count);
     for (int32_t i = 0; i < count; i++) {
-        bpe->symbol[i] = bpe->byte_id[bytes[i]];
         bpe->next[i] = i + 1 < count ? i + 1 : -1;
         bpe->previous[i] = i - 1;
     }
@@ -110,23 +292,15 @@ static coh_status merge_word(coh_bpe *bpe, const uint8_t *bytes, size_t byte_cou
         offer_pair(bpe, i);
     while (bpe->heap_count > 0)
         merge_pair(bpe, heap_pop(bpe));
-    for (int32_t i = 0; i >= 0; i = bpe->next[i])
-        COH_TRY(coh_id_list_add(list, bpe->symbol[i]));
-    return COH_OK;
-}
-
-static coh_status add_ids(coh_id_list *list, const int32_t *ids, size_t count)
-{
-    COH_TRY(COH_GROW(&list->ids, &list->capacity, list->count + count));
-    memcpy(list->ids + list->count, ids, count * sizeof(*ids));
-    list->count += count;
+    for (int32_t i = 0; i >= 0 && count > 0; i = bpe->next[i])
+        COH_TRY(add_symbol(bpe, bpe->symbol[i], list));
     return COH_OK;
 }
 
 static coh_status encode_word(coh_bpe *bpe, const uint8_t *bytes, size_t byte_count,
                               coh_id_list *list)
 {
-    if (byte_count == 1)
+    if (byte_count == 1 && bpe->is_byte_level)
         return coh_id_list_add(list, bpe->byte_id[bytes[0]]);
     if (byte_count > COH_BPE_CACHED_BYTES)
         return merge_word(bpe, bytes, byte_count, list);
@@ -134,7 +308,7 @@ static coh_status encode_word(coh_bpe *bpe, const uint8_t *bytes, size_t byte_co
     uint64_t slot = XXH3_64bits(bytes, byte_count) % COH_BPE_CACHE_SLOTS;
     coh_bpe_cached *cached = &bpe->cache[slot];
     if (cached->byte_count == byte_count && memcmp(cached->bytes, bytes, byte_count) == 0)
-        return add_ids(list, cached->ids, cached->id_count);
+        return coh_id_list_add_all(list, cached->ids, cached->id_count);
     bpe->word.count = 0;
     COH_TRY(merge_word(bpe, bytes, byte_count, &bpe->word));
     if (bpe->word.count <= COH_BPE_CACHED_IDS) {
@@ -143,89 +317,27 @@ static coh_status encode_word(coh_bpe *bpe, const uint8_t *bytes, size_t byte_co
         memcpy(cached->bytes, bytes, byte_count);
         memcpy(cached->ids, bpe->word.ids, bpe->word.count * sizeof(int32_t));
     }
-    return add_ids(list, bpe->word.ids, bpe->word.count);
+    return coh_id_list_add_all(list, bpe->word.ids, bpe->word.count);
 }
 
-/* ---- a block of text ---- */
-
-/* How many bytes before the end of what is there may still change their word: a word hangs on
- * COH_SPLIT_LOOKAHEAD_CHARACTERS after it, a character on at most 4 bytes, and the end of a valid
- * stretch on the 4 bytes there. */
-#define UNSETTLED_BYTES (4 * (COH_SPLIT_LOOKAHEAD_CHARACTERS + 1))
-
-static coh_status bpe_encode(void *state, const uint8_t *text, size_t byte_count, int is_last,
-                             coh_id_list *list, size_t *out_consumed)
+coh_status coh_bpe_encode(coh_bpe *bpe, const uint8_t *text, size_t byte_count, int is_open,
+                          coh_id_list *list, size_t *out_consumed)
 {
-    coh_bpe *bpe = state;
-    size_t settled = byte_count;
-    if (!is_last)
-        settled = byte_count > UNSETTLED_BYTES ? byte_count - UNSETTLED_BYTES : 0;
-    size_t at = 0;
-    while (at < settled) {
-        const uint8_t *stretch = text + at;
-        size_t stretch_bytes = coh_utf8_stretch(stretch, byte_count - at);
-        if (stretch_bytes == 0) {
-            COH_TRY(coh_id_list_add(list, bpe->byte_id[text[at++]]));
-            continue;
-        }
-        size_t begin = 0, end = 0;
-        while (begin < stretch_bytes) {
-            COH_TRY(coh_split_next(bpe->split, stretch, stretch_bytes, begin, &end));
-            if (at + end > settled)
-                break;
-            COH_TRY(encode_word(bpe, stretch + begin, end - begin, list));
-            begin = end;
-        }
-        at += begin;
-        if (begin < stretch_bytes)
-            break;
+    *out_consumed = 0;
+    if (!bpe->is_cut_at_spaces) {
+        if (is_open || byte_count == 0)
+            return COH_OK;
+        *out_consumed = byte_count;
+        return encode_word(bpe, text, byte_count, list);
     }
-    *out_consumed = at;
+    while (*out_consumed < byte_count) {
+        const uint8_t *word = text + *out_consumed;
+        size_t rest = byte_count - *out_consumed;
+        size_t word_bytes = find_cut(word, rest);
+        if (word_bytes == rest && is_open)
+            break;
+        COH_TRY(encode_word(bpe, word, word_bytes, list));
+        *out_consumed += word_bytes;
+    }
     return COH_OK;
-}
-
-static const uint8_t *bpe_token(const void *state, int32_t id, size_t *out_bytes)
-{
-    const coh_bpe *bpe = state;
-    *out_bytes = bpe->token_begin[id + 1] - bpe->token_begin[id];
-    return bpe->token_bytes + bpe->token_begin[id];
-}
-
-static void bpe_destroy(void *state)
-{
-    coh_bpe *bpe = state;
-    if (!bpe)
-        return;
-    coh_split_destroy(bpe->split);
-    coh_free(bpe->word.ids);
-    coh_free(bpe->heap);
-    coh_free(bpe->previous);
-    coh_free(bpe->next);
-    coh_free(bpe->symbol);
-    coh_free(bpe->cache);
-    coh_free(bpe->merges);
-    coh_free(bpe->token_begin);
-    coh_free(bpe->token_bytes);
-    coh_free(bpe);
-}
-
-static const coh_tokenizer_ops bpe_ops = { bpe_encode, bpe_token, bpe_destroy };
-
-coh_status coh_bpe_open(const char *folder, coh_tokenizer *tokenizer)
-{
-    coh_bpe *bpe;
-    coh_status status;
-    COH_TRY(COH_ALLOC(1, &bpe));
-    COH_TRY_GOTO(status, coh_bpe_read(folder, bpe), done);
-    COH_TRY_GOTO(status, COH_ALLOC(COH_BPE_CACHE_SLOTS, &bpe->cache), done);
-    COH_TRY_GOTO(status, coh_split_create(&bpe->split), done);
-    *tokenizer = (coh_tokenizer){ .ops = &bpe_ops,
-                                  .state = bpe,
-                                  .vocabulary = bpe->vocabulary,
-                                  .end_of_text = bpe->end_of_text,
-                                  .identity = bpe->identity };
-done:
-    if (status != COH_OK)
-        bpe_destroy(bpe);
-    return status;
 }

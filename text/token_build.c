@@ -45,13 +45,13 @@ static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t roo
 static coh_status encode_stream(builder *b, int fd, const char *path, size_t filled,
                                 coh_token_writer *writer)
 {
-    for (int is_last = 0; !is_last;) {
+    for (int is_first = 1, is_last = 0; !is_last; is_first = 0) {
         COH_TRY(read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
         is_last = filled < b->buffer_bytes;
         b->ids.count = 0;
         size_t consumed = 0;
-        COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, b->buffer, filled, is_last, &b->ids,
-                                          &consumed));
+        const coh_text_block block = { b->buffer, filled, is_first, is_last };
+        COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &block, &b->ids, &consumed));
         COH_TRY(coh_token_writer_add(writer, b->ids.ids, b->ids.count));
         filled -= consumed;
         memmove(b->buffer, b->buffer + consumed, filled);

@@ -2,20 +2,11 @@
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
-#include "base/bytes.h"
-#include "text/bpe.h"
-
-coh_status coh_id_list_add(coh_id_list *list, int32_t id)
-{
-    COH_TRY(COH_GROW(&list->ids, &list->capacity, list->count + 1));
-    list->ids[list->count++] = id;
-    return COH_OK;
-}
+#include "text/tokenizer_files.h"
 
 /* ---- bytes ---- */
 
@@ -24,15 +15,14 @@ coh_status coh_id_list_add(coh_id_list *list, int32_t id)
 /* Raise the number when ids change. */
 static const char bytes_identity[] = "cohobate bytes 1";
 
-static coh_status bytes_encode(void *state, const uint8_t *text, size_t byte_count, int is_last,
-                               coh_id_list *list, size_t *out_consumed)
+static coh_status bytes_encode(void *state, const coh_text_block *block, coh_id_list *list,
+                               size_t *out_consumed)
 {
     (void)state;
-    (void)is_last;
-    COH_TRY(COH_GROW(&list->ids, &list->capacity, list->count + byte_count));
-    for (size_t i = 0; i < byte_count; i++)
-        list->ids[list->count++] = text[i];
-    *out_consumed = byte_count;
+    COH_TRY(COH_GROW(&list->ids, &list->capacity, list->count + block->byte_count));
+    for (size_t i = 0; i < block->byte_count; i++)
+        list->ids[list->count++] = block->text[i];
+    *out_consumed = block->byte_count;
     return COH_OK;
 }
 
@@ -54,35 +44,57 @@ static const uint8_t *bytes_token(const void *state, int32_t id, size_t *out_byt
     return &table.of[id & 255];
 }
 
+static int32_t bytes_find(const void *state, const char *token, size_t token_bytes)
+{
+    (void)state;
+    return token_bytes == 1 ? (uint8_t)token[0] : -1;
+}
+
+static coh_status bytes_fork(const void *state, void **out_state)
+{
+    (void)state;
+    *out_state = NULL;
+    return COH_OK;
+}
+
 static void bytes_destroy(void *state)
 {
     (void)state;
 }
 
-static const coh_tokenizer_ops bytes_ops = { bytes_encode, bytes_token, bytes_destroy };
+static const coh_tokenizer_ops bytes_ops = { bytes_encode, bytes_token, bytes_find,
+                                             NULL,         bytes_fork,  bytes_destroy };
 
 /* ---- the public calls ---- */
+
+static const coh_tokenizer bytes_tokenizer = {
+    .ops = &bytes_ops,
+    .vocabulary = BYTES_VOCABULARY,
+    .begin_of_text = -1,
+    .end_of_text = BYTES_END_OF_TEXT,
+};
 
 coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer)
 {
     if (!what || !what[0] || !out_tokenizer)
-        return coh_fail(COH_ERR_ARGUMENT, "a tokenizer is \"bytes\" or a folder with vocab.json "
-                                          "and merges.txt; nothing was named");
+        return coh_fail(
+            COH_ERR_ARGUMENT,
+            "a tokenizer is \"bytes\", a folder with tokenizer.json, tokenizer.model or "
+            "vocab.json and merges.txt, or one of the first two files; nothing was "
+            "named");
     *out_tokenizer = NULL;
     coh_tokenizer *tokenizer;
     COH_TRY(COH_ALLOC(1, &tokenizer));
     coh_status status = COH_OK;
-    if (strcmp(what, "bytes") == 0)
-        *tokenizer = (coh_tokenizer){
-            .ops = &bytes_ops,
-            .vocabulary = BYTES_VOCABULARY,
-            .end_of_text = BYTES_END_OF_TEXT,
-            .identity = XXH3_64bits(bytes_identity, sizeof(bytes_identity) - 1),
-        };
-    else
-        status = coh_bpe_open(what, tokenizer);
+    if (strcmp(what, "bytes") == 0) {
+        *tokenizer = bytes_tokenizer;
+        tokenizer->identity = XXH3_64bits(bytes_identity, sizeof(bytes_identity) - 1);
+    } else {
+        tokenizer->begin_of_text = tokenizer->end_of_text = -1;
+        status = coh_tokenizer_read(what, tokenizer);
+    }
     if (status != COH_OK)
-        coh_free(tokenizer);
+        coh_tokenizer_close(tokenizer);
     else
         *out_tokenizer = tokenizer;
     return status;
@@ -92,8 +104,39 @@ void coh_tokenizer_close(coh_tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    tokenizer->ops->destroy(tokenizer->state);
+    if (tokenizer->ops)
+        tokenizer->ops->destroy(tokenizer->state);
+    coh_free(tokenizer->before.ids);
+    coh_free(tokenizer->after.ids);
     coh_free(tokenizer);
+}
+
+static coh_status copy_ids(const coh_id_list *from, coh_id_list *to)
+{
+    return coh_id_list_add_all(to, from->ids, from->count);
+}
+
+coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **out_fork)
+{
+    *out_fork = NULL;
+    coh_tokenizer *fork;
+    COH_TRY(COH_ALLOC(1, &fork));
+    *fork = (coh_tokenizer){ .vocabulary = tokenizer->vocabulary,
+                             .begin_of_text = tokenizer->begin_of_text,
+                             .end_of_text = tokenizer->end_of_text,
+                             .identity = tokenizer->identity };
+    coh_status status = tokenizer->ops->fork(tokenizer->state, &fork->state);
+    if (status == COH_OK) {
+        fork->ops = tokenizer->ops;
+        status = copy_ids(&tokenizer->before, &fork->before);
+    }
+    if (status == COH_OK)
+        status = copy_ids(&tokenizer->after, &fork->after);
+    if (status != COH_OK)
+        coh_tokenizer_close(fork);
+    else
+        *out_fork = fork;
+    return status;
 }
 
 int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer)
@@ -104,6 +147,28 @@ int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer)
 int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer)
 {
     return tokenizer->end_of_text;
+}
+
+int32_t coh_tokenizer_begin_of_text(const coh_tokenizer *tokenizer)
+{
+    return tokenizer->begin_of_text;
+}
+
+int32_t coh_tokenizer_token_id(const coh_tokenizer *tokenizer, const char *token)
+{
+    if (!token || !token[0])
+        return -1;
+    return tokenizer->ops->find(tokenizer->state, token, strlen(token));
+}
+
+void coh_tokenizer_around(const coh_tokenizer *tokenizer, const int32_t **out_before,
+                          size_t *out_before_count, const int32_t **out_after,
+                          size_t *out_after_count)
+{
+    *out_before = tokenizer->before.ids;
+    *out_before_count = tokenizer->before.count;
+    *out_after = tokenizer->after.ids;
+    *out_after_count = tokenizer->after.count;
 }
 
 uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer)
@@ -122,15 +187,24 @@ coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text, size
     coh_id_list list = { 0 };
     size_t consumed;
     coh_status status = COH_GROW(&list.ids, &list.capacity, 1);
+    const coh_text_block whole = { (const uint8_t *)text, text_bytes, 1, 1 };
     if (status == COH_OK && text_bytes)
-        status = tokenizer->ops->encode(tokenizer->state, (const uint8_t *)text, text_bytes, 1,
-                                        &list, &consumed);
+        status = tokenizer->ops->encode(tokenizer->state, &whole, &list, &consumed);
     if (status != COH_OK) {
         coh_free(list.ids);
         return status;
     }
     *out_ids = list.ids;
     *out_count = list.count;
+    return COH_OK;
+}
+
+static coh_status check_id(const coh_tokenizer *tokenizer, int32_t id, size_t position)
+{
+    if (id < 0 || id >= tokenizer->vocabulary)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "id %" PRId32 " at position %zu is outside the vocabulary 0..%" PRId64, id,
+                        position, tokenizer->vocabulary - 1);
     return COH_OK;
 }
 
@@ -142,26 +216,39 @@ coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *i
                                           "and its bytes");
     *out_text = NULL;
     *out_bytes = 0;
-    uint64_t total_bytes = 0;
-    size_t token_bytes;
+    coh_byte_list text = { 0 };
+    coh_decode_place place = { 0 };
+    coh_status status = COH_OK;
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= tokenizer->vocabulary)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "id %" PRId32 " at position %zu is outside the vocabulary 0..%" PRId64,
-                            ids[i], i, tokenizer->vocabulary - 1);
-        tokenizer->ops->token(tokenizer->state, ids[i], &token_bytes);
-        COH_TRY(coh_bytes_add(total_bytes, token_bytes, &total_bytes));
-    }
-    char *text;
-    COH_TRY(COH_ALLOC(total_bytes + 1, &text));
-    char *end = text;
-    for (size_t i = 0; i < count; i++) {
+        COH_TRY_GOTO(status, check_id(tokenizer, ids[i], i), done);
+        if (tokenizer->ops->decode) {
+            COH_TRY_GOTO(status, tokenizer->ops->decode(tokenizer->state, ids[i], &place, &text),
+                         done);
+            continue;
+        }
+        size_t token_bytes;
         const uint8_t *bytes = tokenizer->ops->token(tokenizer->state, ids[i], &token_bytes);
-        memcpy(end, bytes, token_bytes);
-        end += token_bytes;
+        COH_TRY_GOTO(status, coh_byte_list_add(&text, bytes, token_bytes), done);
     }
-    *out_text = text;
-    *out_bytes = (size_t)total_bytes;
+    COH_TRY_GOTO(status, coh_byte_list_add(&text, "", 1), done);
+    *out_text = (char *)text.bytes;
+    *out_bytes = text.count - 1;
+    text.bytes = NULL;
+done:
+    coh_free(text.bytes);
+    return status;
+}
+
+coh_status coh_tokenizer_piece(const coh_tokenizer *tokenizer, int32_t id, const char **out_text,
+                               size_t *out_bytes)
+{
+    if (!tokenizer || !out_text || !out_bytes)
+        return coh_fail(COH_ERR_ARGUMENT, "a piece needs a tokenizer and places for the text and "
+                                          "its bytes");
+    *out_text = "";
+    *out_bytes = 0;
+    COH_TRY(check_id(tokenizer, id, 0));
+    *out_text = (const char *)tokenizer->ops->token(tokenizer->state, id, out_bytes);
     return COH_OK;
 }
 

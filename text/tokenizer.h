@@ -2,32 +2,46 @@
  *
  * Encoding goes block by block, so that a file of any size passes through a bounded buffer:
  *
- *      |....... block 1 .......|            not the last: ids of `consumed` bytes are final,
- *      |..... consumed ...|tail|             the tail is put before the next bytes
- *                         |tail|... block 2 ...|
+ *      |....... block 1 .......|            not the last: ids of `consumed` bytes are final, or
+ *      |..... consumed ...|tail|             the state keeps what is not; the tail is put before
+ *                         |tail|... block 2 ...|                              the next bytes
  *
  * However a text is cut into blocks, the ids are those of the whole text. */
 #ifndef COH_TEXT_TOKENIZER_H
 #define COH_TEXT_TOKENIZER_H
 
 #include "cohobate/text.h"
+#include "text/lists.h"
 
-/* Ids that grow through base/alloc.h. Zeroed is empty; release ids with coh_free. */
-typedef struct coh_id_list {
-    int32_t *ids;
-    size_t count, capacity;
-} coh_id_list;
+/* Part of a text: the first forgets what the state kept of another one. */
+typedef struct coh_text_block {
+    const uint8_t *text;
+    size_t byte_count;
+    int is_first, is_last;
+} coh_text_block;
 
-coh_status coh_id_list_add(coh_id_list *list, int32_t id);
+/* Where decoding stands in a text; zero it for a new one. */
+typedef struct coh_decode_place {
+    int is_begun;          /* what only a text's first token loses is past */
+    size_t stripped_count; /* characters taken off the begin so far */
+} coh_decode_place;
 
 typedef struct coh_tokenizer_ops {
-    /* Appends the ids of the first *out_consumed bytes. `is_last`: nothing follows, all are
-     * consumed; else as many as cannot change whatever follows, possibly none.
-     * Fails: COH_ERR_MEMORY, COH_ERR_FULL (a word too long). */
-    coh_status (*encode)(void *state, const uint8_t *text, size_t byte_count, int is_last,
-                         coh_id_list *list, size_t *out_consumed);
-    /* The bytes of one id within the vocabulary, in the tokenizer's own memory. */
+    /* Appends ids. If the block is the last, all bytes are consumed, else *out_consumed, possibly
+     * none. Fails: COH_ERR_MEMORY, COH_ERR_FULL (a word too long). After a failure the next block
+     * must be a first one. */
+    coh_status (*encode)(void *state, const coh_text_block *block, coh_id_list *list,
+                         size_t *out_consumed);
+    /* The bytes of one id within the vocabulary, in the midst of a text, in the tokenizer's own
+     * memory. */
     const uint8_t *(*token)(const void *state, int32_t id, size_t *out_bytes);
+    /* The id of a token of at least one byte by its spelling; -1: none. */
+    int32_t (*find)(const void *state, const char *token, size_t token_bytes);
+    /* Appends an id's bytes where they differ at the begin of a text; NULL: they never do. */
+    coh_status (*decode)(const void *state, int32_t id, coh_decode_place *place,
+                         coh_byte_list *out);
+    /* A second state for another thread over the same tables; the first must outlive it. */
+    coh_status (*fork)(const void *state, void **out_state);
     void (*destroy)(void *state);
 } coh_tokenizer_ops;
 
@@ -35,8 +49,14 @@ struct coh_tokenizer {
     const coh_tokenizer_ops *ops;
     void *state;
     int64_t vocabulary;
-    int32_t end_of_text;
+    int32_t begin_of_text, end_of_text; /* -1: none */
     uint64_t identity;
+    /* What encoding "with special tokens" puts around a text. */
+    coh_id_list before, after;
 };
+
+/* A second tokenizer with the same ids for another thread. `tokenizer` must outlive it; what was
+ * begun with either is not known to the other. Close it as well. */
+coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **out_fork);
 
 #endif

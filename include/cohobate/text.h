@@ -16,9 +16,22 @@ extern "C" {
 
 typedef struct coh_tokenizer coh_tokenizer;
 
-/* `what`: "bytes" (ids 0..255 are the bytes, 256 ends a text), or a folder with vocab.json and
- * merges.txt (GPT-2's byte-level BPE: Sennrich et al. 2016, Radford et al. 2019).
- * Fails: COH_ERR_IO (missing), COH_ERR_CORRUPT (file, line, what is wrong). */
+/* `what`: "bytes" (ids 0..255 are the bytes, 256 ends a text), a folder as Hugging Face has it, or
+ * one file. Of a folder the first that is there is read:
+ *
+ *   tokenizer.json            byte pair encoding, on bytes (GPT-2, OPT, Llama 3, Qwen) or on
+ *                             characters with bytes for the rest (Llama 2)
+ *   tokenizer.model           SentencePiece's byte pair encoding, with bytes for the rest
+ *   vocab.json, merges.txt    GPT-2's byte pair encoding
+ *
+ * and, for what begins and ends a text, tokenizer_config.json, special_tokens_map.json and (if no
+ * other file says what ends one) eos_token_id of config.json. Ids and texts are those of Hugging
+ * Face's tokenizers 0.23, without what its post-processor adds (coh_tokenizer_around), and of
+ * sentencepiece. Added tokens that stand in a text become their ids; without a tokenizer.json
+ * only those behind the vocabulary: its own special tokens are plain text there, which transformers
+ * makes tokens.
+ * Fails: COH_ERR_IO (missing), COH_ERR_CORRUPT (what is wrong and where, or which part of the file
+ * would change ids and is not supported). */
 COH_API coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer);
 /* Accepts NULL. */
 COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer);
@@ -26,17 +39,35 @@ COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer);
 COH_API int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer);
 /* The id that ends a text; -1: none. */
 COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer);
+/* The id that begins a text; -1: none. Whether texts get it is for coh_tokenizer_around to say. */
+COH_API int32_t coh_tokenizer_begin_of_text(const coh_tokenizer *tokenizer);
+/* The id of a token by how the file spells it ("<|im_end|>"), special or not; -1: no such token. */
+COH_API int32_t coh_tokenizer_token_id(const coh_tokenizer *tokenizer, const char *token);
+/* The ids that the file's post-processor (or, without a tokenizer.json, add_bos_token and
+ * add_eos_token) puts before and after a text: Llama's begin_of_text, say. They are the
+ * tokenizer's; encode does not add them. A tokenizer.model adds what begins a text unless that is
+ * switched off. */
+COH_API void coh_tokenizer_around(const coh_tokenizer *tokenizer, const int32_t **out_before,
+                                  size_t *out_before_count, const int32_t **out_after,
+                                  size_t *out_after_count);
 /* XXH3 of what decides ids: part of a token file's header. */
 COH_API uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer);
 
-/* Any bytes, UTF-8 or not; exact: decode(encode(x)) == x. *out_ids is the library's, release with
- * coh_text_free. Not thread safe on one tokenizer. */
+/* Any bytes, UTF-8 or not, come back: decode(encode(x)) == x, but for what the tokenizer's own
+ * normalizer changes (Unicode composition, a space put before) and added tokens that strip
+ * spaces.
+ * A byte outside valid UTF-8 is one id. *out_ids is the library's, release with coh_text_free. Not
+ * thread safe on one tokenizer. */
 COH_API coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text,
                                         size_t text_bytes, int32_t **out_ids, size_t *out_count);
 /* Not NUL-terminated beyond *out_bytes (one is added after it for convenience). Fails:
  * COH_ERR_CORRUPT for an id outside the vocabulary. */
 COH_API coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *ids,
                                         size_t count, char **out_text, size_t *out_bytes);
+/* The bytes of one id in the midst of a text, in the tokenizer's memory: what each id adds to a
+ * text that is being written. Fails: COH_ERR_CORRUPT as above. */
+COH_API coh_status coh_tokenizer_piece(const coh_tokenizer *tokenizer, int32_t id,
+                                       const char **out_text, size_t *out_bytes);
 /* Releases what encode and decode gave. Accepts NULL. */
 COH_API void coh_text_free(void *memory);
 

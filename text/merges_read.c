@@ -1,0 +1,268 @@
+/* vocab.json and merges.txt, read strictly: a file that is accepted defines every id, and what is
+ * wrong with one that is not is said with its line. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "base/file_text.h"
+#include "text/alphabet.h"
+#include "text/identity.h"
+#include "text/json_fields.h"
+#include "text/tokenizer_files.h"
+
+static const char end_of_text_name[] = "<|endoftext|>";
+
+/* ---- vocab.json ---- */
+
+static coh_status parse_vocabulary(const char *path, const char *text, size_t text_bytes,
+                                   json_t **out_root)
+{
+    COH_TRY(coh_json_parse(path, text, text_bytes, out_root));
+    if (!json_is_object(*out_root) || json_object_size(*out_root) == 0)
+        return coh_fail(COH_ERR_CORRUPT, "%s is not an object of tokens with ids", path);
+    if (json_object_size(*out_root) > INT32_MAX)
+        return coh_fail(COH_ERR_CORRUPT, "%s has %zu tokens, more than ids of 31 bits", path,
+                        json_object_size(*out_root));
+    return COH_OK;
+}
+
+/* The tokens in the order of their ids, which must be 0..count-1, each once. */
+static coh_status order_names(const char *path, json_t *root, coh_slice *names)
+{
+    size_t count = json_object_size(root);
+    const char *name;
+    json_t *value;
+    json_object_foreach(root, name, value)
+    {
+        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (id < 0 || (uint64_t)id >= count)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: the id of token \"%.100s\" is not an integer in 0..%zu, as the "
+                            "number of tokens asks",
+                            path, name, count - 1);
+        if (names[id].bytes)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: tokens \"%.100s\" and \"%.100s\" have one id, %lld", path,
+                            names[id].bytes, name, (long long)id);
+        names[id] = (coh_slice){ name, strlen(name) };
+    }
+    return COH_OK;
+}
+
+/* The bytes of every token, which become parts of `room`. */
+static coh_status decode_names(const char *path, const coh_token_table *names, uint8_t *room,
+                               coh_slice *texts, coh_bpe *model)
+{
+    coh_alphabet alphabet;
+    coh_alphabet_fill(&alphabet);
+    memset(model->byte_id, -1, sizeof(model->byte_id));
+    for (int32_t id = 0; id < names->count; id++) {
+        coh_slice name = coh_token_table_at(names, id);
+        ptrdiff_t bytes = coh_alphabet_decode(&alphabet, name, room);
+        if (bytes < 1)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: token \"%.*s\" with id %" PRId32 " is not made of the 256 "
+                            "characters that stand for bytes",
+                            path, (int)(name.count < 100 ? name.count : 100), name.bytes, id);
+        if (bytes == 1)
+            model->byte_id[room[0]] = id;
+        texts[id] = (coh_slice){ (const char *)room, (size_t)bytes };
+        room += bytes;
+    }
+    for (int byte = 0; byte < 256; byte++) {
+        if (model->byte_id[byte] < 0)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: no token stands for byte 0x%02x alone; all 256 are needed to "
+                            "encode any text",
+                            path, (unsigned)byte);
+    }
+    return COH_OK;
+}
+
+static coh_status fill_tokens(const char *path, json_t *root, coh_pipeline *pipeline)
+{
+    coh_status status;
+    coh_slice *slices = NULL;
+    uint8_t *room = NULL;
+    int64_t count = (int64_t)json_object_size(root);
+    COH_TRY_GOTO(status, COH_ALLOC(count, &slices), done);
+    COH_TRY_GOTO(status, order_names(path, root, slices), done);
+    COH_TRY_GOTO(status, coh_token_table_fill(&pipeline->names, slices, count), done);
+    COH_TRY_GOTO(status, coh_token_table_index(&pipeline->names), done);
+    COH_TRY_GOTO(status, COH_ALLOC(pipeline->names.begin[count], &room), done);
+    COH_TRY_GOTO(status, decode_names(path, &pipeline->names, room, slices, pipeline->model), done);
+    status = coh_token_table_fill(&pipeline->texts, slices, count);
+done:
+    coh_free(room);
+    coh_free(slices);
+    return status;
+}
+
+/* ---- merges.txt ---- */
+
+/* Where reading stands, for messages and for the rank of the next merge. */
+typedef struct merge_reader {
+    const char *path;
+    int64_t line;
+    const coh_token_table *names;
+    int32_t end_of_text;
+    char *joined; /* room for left and right as one name */
+    size_t joined_capacity;
+} merge_reader;
+
+static coh_status find_id(const merge_reader *reader, const char *name, int32_t *out_id)
+{
+    *out_id = coh_token_table_find(reader->names, name, strlen(name));
+    if (*out_id < 0)
+        return coh_fail(COH_ERR_CORRUPT, "%s line %" PRId64 ": \"%.100s\" is not in the vocabulary",
+                        reader->path, reader->line, name);
+    return COH_OK;
+}
+
+/* `line` ends with a NUL instead of its line feed; its space becomes one too. */
+static coh_status read_merge(merge_reader *reader, char *line, coh_bpe *model)
+{
+    char *space = strchr(line, ' ');
+    if (!space || space == line || !space[1] || strchr(space + 1, ' '))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s line %" PRId64 ": \"%.100s\" is not two tokens with one space between",
+                        reader->path, reader->line, line);
+    *space = '\0';
+    const char *right_name = space + 1;
+    size_t left_bytes = strlen(line), right_bytes = strlen(right_name);
+    COH_TRY(COH_GROW(&reader->joined, &reader->joined_capacity, left_bytes + right_bytes + 1));
+    memcpy(reader->joined, line, left_bytes);
+    memcpy(reader->joined + left_bytes, right_name, right_bytes + 1);
+
+    int32_t left = -1, right = -1, result = -1;
+    COH_TRY(find_id(reader, line, &left));
+    COH_TRY(find_id(reader, right_name, &right));
+    COH_TRY(find_id(reader, reader->joined, &result));
+    if (result == reader->end_of_text)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s line %" PRId64 " makes %s, which must never come from text",
+                        reader->path, reader->line, end_of_text_name);
+    int is_new;
+    coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
+    if (!is_new)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s line %" PRId64 ": the pair \"%.100s\" \"%.100s\" stands there a second "
+                        "time",
+                        reader->path, reader->line, line, right_name);
+    return COH_OK;
+}
+
+static coh_status read_lines(merge_reader *reader, char *text, size_t text_bytes, coh_bpe *model)
+{
+    size_t line_count = 1;
+    for (size_t i = 0; i < text_bytes; i++)
+        line_count += text[i] == '\n';
+    COH_TRY(coh_bpe_reserve_merges(model, line_count));
+    for (char *line = text, *next; line < text + text_bytes; line = next) {
+        reader->line++;
+        char *end = memchr(line, '\n', text_bytes - (size_t)(line - text));
+        next = end ? end + 1 : text + text_bytes;
+        if (!end)
+            end = text + text_bytes;
+        if (memchr(line, '\0', (size_t)(end - line)))
+            return coh_fail(COH_ERR_CORRUPT, "%s line %" PRId64 " has a NUL byte: not text",
+                            reader->path, reader->line);
+        if (end > line && end[-1] == '\r')
+            end--;
+        *end = '\0';
+        if (reader->line == 1 && strncmp(line, "#version", 8) == 0)
+            continue;
+        COH_TRY(read_merge(reader, line, model));
+    }
+    return COH_OK;
+}
+
+static coh_status read_merges(const char *path, int32_t end_of_text, coh_pipeline *pipeline)
+{
+    char *text;
+    size_t text_bytes;
+    COH_TRY(coh_file_read_whole(path, COH_TOKENIZER_FILE_BYTES_MAX, &text, &text_bytes));
+    merge_reader reader = { .path = path, .names = &pipeline->names, .end_of_text = end_of_text };
+    coh_status status = read_lines(&reader, text, text_bytes, pipeline->model);
+    coh_free(reader.joined);
+    coh_free(text);
+    return status;
+}
+
+/* ---- both ---- */
+
+/* Of tokens and merges in order, however the files were formatted, and the class. */
+static coh_status fill_identity(const coh_pipeline *pipeline, const coh_byte_pair_class *class,
+                                uint64_t *out_identity)
+{
+    coh_identity identity;
+    coh_identity_begin(&identity, class->is_qwen2     ? "cohobate byte pairs qwen2 1"
+                                  : class->has_prefix ? "cohobate byte pairs prefixed 1"
+                                                      : "cohobate byte pairs 1");
+    coh_identity_add_tokens(&identity, &pipeline->texts);
+    COH_TRY(coh_identity_add_merges(&identity, pipeline->model));
+    *out_identity = coh_identity_end(&identity);
+    return COH_OK;
+}
+
+static coh_status read_vocabulary(const char *path, coh_pipeline *pipeline)
+{
+    char *text;
+    size_t text_bytes;
+    json_t *root = NULL;
+    coh_status status = coh_file_read_whole(path, COH_TOKENIZER_FILE_BYTES_MAX, &text, &text_bytes);
+    if (status == COH_ERR_IO)
+        return coh_fail_prefix(status, "a tokenizer is a folder with tokenizer.json, "
+                                       "tokenizer.model or vocab.json and merges.txt");
+    COH_TRY(status);
+    COH_TRY_GOTO(status, parse_vocabulary(path, text, text_bytes, &root), done);
+    status = fill_tokens(path, root, pipeline);
+done:
+    json_decref(root);
+    coh_free(text);
+    return status;
+}
+
+/* Qwen2's words: contractions of either case, letters with one other sign before them, single
+ * digits, other signs with line ends behind them, and white space that keeps line ends apart. */
+static const char qwen2_pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+static coh_status add_steps(const coh_byte_pair_class *class, coh_pipeline *pipeline)
+{
+    const char *pattern = class->is_qwen2 ? qwen2_pattern : coh_split_gpt2;
+    if (class->is_qwen2)
+        COH_TRY(coh_nfc_create(&pipeline->normalizer.nfc));
+    if (class->has_prefix) {
+        coh_pipeline_step *step;
+        COH_TRY(coh_pipeline_add_step(pipeline, "add_prefix_space", &step));
+        step->scheme = COH_MARK_ALWAYS;
+        COH_TRY(coh_byte_list_add(&step->mark, " ", 1));
+    }
+    return coh_pipeline_add_split(pipeline, class->is_qwen2 ? "Qwen2's pattern" : "GPT-2's pattern",
+                                  (coh_slice){ pattern, strlen(pattern) }, COH_SPLIT_ISOLATED, 0);
+}
+
+coh_status coh_tokenizer_read_merges(const char *folder, coh_tokenizer *tokenizer)
+{
+    char vocabulary_path[PATH_MAX], merges_path[PATH_MAX];
+    if (snprintf(vocabulary_path, PATH_MAX, "%s/vocab.json", folder) >= PATH_MAX ||
+        snprintf(merges_path, PATH_MAX, "%s/merges.txt", folder) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a tokenizer's path of %zu bytes is too long",
+                        strlen(folder));
+    coh_pipeline *pipeline;
+    coh_byte_pair_class class;
+    COH_TRY(coh_tokenizer_begin_pipeline(tokenizer, &pipeline));
+    COH_TRY(coh_tokenizer_read_class(folder, &class));
+    pipeline->is_byte_level = pipeline->model->is_byte_level = 1;
+    COH_TRY(read_vocabulary(vocabulary_path, pipeline));
+    tokenizer->begin_of_text = tokenizer->end_of_text =
+        coh_token_table_find(&pipeline->names, end_of_text_name, strlen(end_of_text_name));
+    COH_TRY(read_merges(merges_path, tokenizer->end_of_text, pipeline));
+    if (class.is_qwen2)
+        tokenizer->begin_of_text = -1;
+    COH_TRY(add_steps(&class, pipeline));
+    COH_TRY(fill_identity(pipeline, &class, &tokenizer->identity));
+    return coh_tokenizer_finish_pipeline(tokenizer);
+}

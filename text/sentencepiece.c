@@ -1,0 +1,484 @@
+/* tokenizer.model: SentencePiece's byte pair encoding (Kudo and Richardson 2018), as Llama 2 and
+ * Mistral have it.
+ *
+ * The file has no merges: two neighbours merge if what they spell is a piece, the piece of the
+ * highest score first. So every way to cut a piece in two that are pieces, or single characters, is
+ * one merge of the rank of its score. Fields are those of sentencepiece_model.proto. */
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "text/characters.h"
+#include "text/identity.h"
+#include "text/protobuf.h"
+#include "text/tokenizer_files.h"
+
+#define SPACE_MARK "\xe2\x96\x81" /* U+2581 */
+
+/* A piece is tried at each of its characters; the trainer's own limit is 16 of them. */
+#define PIECE_BYTES_MAX 1024
+#define CHARACTERS_MAX  0x110000u
+
+typedef enum piece_type {
+    PIECE_NORMAL = 1,
+    PIECE_UNKNOWN = 2,
+    PIECE_CONTROL = 3,
+    PIECE_USER_DEFINED = 4,
+    PIECE_UNUSED = 5,
+    PIECE_BYTE = 6,
+} piece_type;
+
+typedef struct piece {
+    coh_slice name;
+    float score;
+    piece_type type;
+    int32_t rank; /* among the scores, the highest first; equal scores share one */
+} piece;
+
+typedef struct model_reader {
+    const char *path;
+    coh_pipeline *pipeline;
+    piece *pieces;
+    size_t count, capacity;
+    coh_slice begin_name, end_name, unknown_text;
+    uint64_t kind; /* trainer_spec.model_type */
+    int has_bytes, has_suffix_spaces, has_prefix, removes_spaces, escapes_spaces;
+    size_t map_bytes, back_map_bytes;
+    size_t merge_count; /* all that there will be */
+    int32_t unknown_count;
+} model_reader;
+
+/* ---- the messages ---- */
+
+static coh_status refuse(const model_reader *r, const char *what)
+{
+    return coh_fail(COH_ERR_CORRUPT, "%s: %s", r->path, what);
+}
+
+static coh_status refuse_message(const model_reader *r, const coh_protobuf *message)
+{
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s is not a SentencePiece model: %s (Llama 3 calls another format so: use its "
+                    "tokenizer.json)",
+                    r->path, message->error);
+}
+
+static coh_status read_piece(model_reader *r, coh_slice bytes)
+{
+    coh_protobuf message = { (const uint8_t *)bytes.bytes,
+                             (const uint8_t *)bytes.bytes + bytes.count, NULL };
+    coh_protobuf_field field;
+    piece new = { .type = PIECE_NORMAL };
+    while (coh_protobuf_next(&message, &field)) {
+        if (field.number == 1 && field.type == COH_PROTOBUF_BYTES) {
+            new.name = field.bytes;
+        } else if (field.number == 2 && field.type == COH_PROTOBUF_32) {
+            uint32_t bits = (uint32_t)field.value;
+            memcpy(&new.score, &bits, sizeof(bits));
+        } else if (field.number == 3 && field.type == COH_PROTOBUF_VARINT) {
+            new.type = field.value <= PIECE_BYTE ? (piece_type)field.value : (piece_type)0;
+        } else {
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: piece %zu has field %" PRIu32 ", which is not known", r->path,
+                            r->count, field.number);
+        }
+    }
+    if (message.error)
+        return refuse_message(r, &message);
+    const uint8_t *name = (const uint8_t *)new.name.bytes;
+    if (new.name.count == 0 || new.name.count > PIECE_BYTES_MAX ||
+        coh_valid_stretch(name, new.name.count) != new.name.count)
+        return coh_fail(COH_ERR_CORRUPT, "%s: piece %zu is not a text of 1 to %d bytes of UTF-8",
+                        r->path, r->count, PIECE_BYTES_MAX);
+    if (new.type == 0 || new.type == PIECE_UNUSED || isnan(new.score))
+        return coh_fail(
+            COH_ERR_CORRUPT, "%s: piece %zu (\"%.*s\") has a type or score that is not supported",
+            r->path, r->count, (int)(new.name.count < 60 ? new.name.count : 60), new.name.bytes);
+    if (r->count >= INT32_MAX / 2)
+        return refuse(r, "it has more than 2^30 pieces");
+    COH_TRY(COH_GROW(&r->pieces, &r->capacity, r->count + 1));
+    r->pieces[r->count++] = new;
+    return COH_OK;
+}
+
+/* What is only about training is passed over. */
+static coh_status read_trainer(model_reader *r, coh_slice bytes)
+{
+    coh_protobuf message = { (const uint8_t *)bytes.bytes,
+                             (const uint8_t *)bytes.bytes + bytes.count, NULL };
+    coh_protobuf_field field;
+    while (coh_protobuf_next(&message, &field)) {
+        int is_number = field.type == COH_PROTOBUF_VARINT;
+        int is_text = field.type == COH_PROTOBUF_BYTES;
+        if (field.number == 3 && is_number)
+            r->kind = field.value;
+        else if (field.number == 24 && is_number)
+            r->has_suffix_spaces = field.value != 0;
+        else if (field.number == 35 && is_number)
+            r->has_bytes = field.value != 0;
+        else if (field.number == 44 && is_text)
+            r->unknown_text = field.bytes;
+        else if (field.number == 46 && is_text && field.bytes.count)
+            r->begin_name = field.bytes;
+        else if (field.number == 47 && is_text && field.bytes.count)
+            r->end_name = field.bytes;
+    }
+    return message.error ? refuse_message(r, &message) : COH_OK;
+}
+
+static coh_status read_normalizer(model_reader *r, coh_slice bytes, int is_back)
+{
+    coh_protobuf message = { (const uint8_t *)bytes.bytes,
+                             (const uint8_t *)bytes.bytes + bytes.count, NULL };
+    coh_protobuf_field field;
+    while (coh_protobuf_next(&message, &field)) {
+        if (field.number == 2 && field.type == COH_PROTOBUF_BYTES)
+            *(is_back ? &r->back_map_bytes : &r->map_bytes) = field.bytes.count;
+        else if (field.number == 3 && field.type == COH_PROTOBUF_VARINT && !is_back)
+            r->has_prefix = field.value != 0;
+        else if (field.number == 4 && field.type == COH_PROTOBUF_VARINT && !is_back)
+            r->removes_spaces = field.value != 0;
+        else if (field.number == 5 && field.type == COH_PROTOBUF_VARINT && !is_back)
+            r->escapes_spaces = field.value != 0;
+        else if (field.number < 1 || field.number > 6)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: normalizer_spec has field %" PRIu32 ", which is not known",
+                            r->path, field.number);
+    }
+    return message.error ? refuse_message(r, &message) : COH_OK;
+}
+
+static coh_status read_model(model_reader *r, const char *bytes, size_t count)
+{
+    coh_protobuf message = { (const uint8_t *)bytes, (const uint8_t *)bytes + count, NULL };
+    coh_protobuf_field field;
+    while (coh_protobuf_next(&message, &field)) {
+        if (field.type != COH_PROTOBUF_BYTES || field.number > 5)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s is not a SentencePiece model: field %" PRIu32 " is not known "
+                            "(Llama 3 calls another format so: use its tokenizer.json)",
+                            r->path, field.number);
+        if (field.number == 1)
+            COH_TRY(read_piece(r, field.bytes));
+        if (field.number == 2)
+            COH_TRY(read_trainer(r, field.bytes));
+        if (field.number == 3 || field.number == 5) /* 4 is a test of its own */
+            COH_TRY(read_normalizer(r, field.bytes, field.number == 5));
+    }
+    return message.error ? refuse_message(r, &message) : COH_OK;
+}
+
+static coh_status check_options(const model_reader *r)
+{
+    if (r->count == 0)
+        return refuse(r, "it has no pieces, so it is no SentencePiece model");
+    if (r->kind != 2)
+        return refuse(r, "trainer_spec.model_type is not BPE, the only one that is supported");
+    if (!r->has_bytes)
+        return refuse(r, "trainer_spec.byte_fallback is off: text that the pieces cannot spell "
+                         "would be lost, which is not supported");
+    if (r->has_suffix_spaces)
+        return refuse(r, "trainer_spec.treat_whitespace_as_suffix is on, which is not supported");
+    if (r->map_bytes || r->back_map_bytes)
+        return refuse(r, "it has a table of characters to replace (normalizer_spec or "
+                         "denormalizer_spec.precompiled_charsmap), which is not supported");
+    if (r->removes_spaces)
+        return refuse(r, "normalizer_spec.remove_extra_whitespaces is on, which is not supported");
+    if (!r->escapes_spaces)
+        return refuse(r, "normalizer_spec.escape_whitespaces is off, which is not supported");
+    return COH_OK;
+}
+
+/* ---- tokens ---- */
+
+static size_t character_count(coh_slice name)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < name.count; i++)
+        count += (name.bytes[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* What a piece is decoded to; marks become spaces in `room`, at most name.count bytes. */
+static coh_status decode_piece(model_reader *r, size_t id, char *room, coh_slice *out_text)
+{
+    const piece *p = &r->pieces[id];
+    *out_text = (coh_slice){ room, 0 };
+    switch (p->type) {
+    case PIECE_CONTROL:
+    case PIECE_UNUSED:
+        return COH_OK;
+    case PIECE_UNKNOWN:
+        *out_text = r->unknown_text;
+        return r->unknown_count++ ? refuse(r, "it has two pieces for what is unknown") : COH_OK;
+    case PIECE_BYTE: {
+        int byte = coh_tokenizer_byte_of(p->name);
+        char name[8];
+        snprintf(name, sizeof(name), "<0x%02X>", (unsigned)byte & 0xff);
+        if (byte < 0 || memcmp(name, p->name.bytes, p->name.count) != 0)
+            return coh_fail(COH_ERR_CORRUPT, "%s: piece %zu is a byte, but not called like one",
+                            r->path, id);
+        room[0] = (char)byte;
+        out_text->count = 1;
+        return COH_OK;
+    }
+    case PIECE_NORMAL:
+    case PIECE_USER_DEFINED:
+        break;
+    }
+    for (size_t at = 0; at < p->name.count;) {
+        int is_mark = p->name.count - at >= 3 && memcmp(p->name.bytes + at, SPACE_MARK, 3) == 0;
+        room[out_text->count++] = is_mark ? ' ' : p->name.bytes[at];
+        at += is_mark ? 3 : 1;
+    }
+    return COH_OK;
+}
+
+static coh_status decode_pieces(model_reader *r, coh_slice *names, coh_slice *texts, char *room)
+{
+    for (size_t id = 0; id < r->count; id++) {
+        names[id] = r->pieces[id].name;
+        COH_TRY(decode_piece(r, id, room, &texts[id]));
+        room += r->pieces[id].name.count;
+    }
+    if (r->unknown_count == 0)
+        return refuse(r, "it has no piece for what is unknown");
+    COH_TRY(coh_token_table_fill(&r->pipeline->names, names, (int64_t)r->count));
+    COH_TRY(coh_token_table_index(&r->pipeline->names));
+    COH_TRY(coh_token_table_fill(&r->pipeline->texts, texts, (int64_t)r->count));
+    for (size_t id = 0; id < r->count; id++) {
+        int32_t found = coh_token_table_find(&r->pipeline->names, names[id].bytes, names[id].count);
+        if ((size_t)found != id)
+            return coh_fail(COH_ERR_CORRUPT, "%s: pieces %" PRId32 " and %zu are the same", r->path,
+                            found, id);
+    }
+    return COH_OK;
+}
+
+static coh_status fill_tokens(model_reader *r)
+{
+    coh_status status;
+    coh_slice *names = NULL, *texts = NULL;
+    char *room = NULL;
+    size_t total_bytes = 0;
+    for (size_t id = 0; id < r->count; id++)
+        total_bytes += r->pieces[id].name.count;
+    COH_TRY_GOTO(status, COH_ALLOC(r->count, &names), done);
+    COH_TRY_GOTO(status, COH_ALLOC(r->count, &texts), done);
+    COH_TRY_GOTO(status, COH_ALLOC(total_bytes, &room), done);
+    status = decode_pieces(r, names, texts, room);
+done:
+    coh_free(room);
+    coh_free(texts);
+    coh_free(names);
+    return status;
+}
+
+/* ---- merges ---- */
+
+/* Falling. None is NaN. */
+static int compare_scores(const void *a, const void *b)
+{
+    float left = *(const float *)a, right = *(const float *)b;
+    return (left < right) - (left > right);
+}
+
+static coh_status rank_pieces(model_reader *r)
+{
+    float *scores;
+    COH_TRY(COH_ALLOC(r->count, &scores));
+    for (size_t id = 0; id < r->count; id++)
+        scores[id] = r->pieces[id].score;
+    qsort(scores, r->count, sizeof(*scores), compare_scores);
+    size_t distinct = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        if (i == 0 || scores[i] != scores[distinct - 1])
+            scores[distinct++] = scores[i];
+    }
+    for (size_t id = 0; id < r->count; id++) {
+        size_t low = 0, high = distinct;
+        while (high - low > 1) { /* scores[low] >= the piece's */
+            size_t middle = (low + high) / 2;
+            if (scores[middle] >= r->pieces[id].score)
+                low = middle;
+            else
+                high = middle;
+        }
+        r->pieces[id].rank = (int32_t)low;
+    }
+    coh_free(scores);
+    return COH_OK;
+}
+
+/* The symbol of a part of a piece: that of a normal piece, or of a character that is none; -1:
+ * neither. The latter get their numbers as they are met. */
+static coh_status symbol_of(model_reader *r, coh_slice part, int32_t *out_symbol)
+{
+    coh_bpe *model = r->pipeline->model;
+    *out_symbol = coh_token_table_find(&r->pipeline->names, part.bytes, part.count);
+    if (*out_symbol >= 0) {
+        if (r->pieces[*out_symbol].type != PIECE_NORMAL)
+            *out_symbol = -1;
+        return COH_OK;
+    }
+    const uint8_t *text = (const uint8_t *)part.bytes;
+    if (coh_utf8_character(text, part.count) != part.count)
+        return COH_OK;
+    uint32_t value = coh_utf8_value(text, part.count);
+    *out_symbol = coh_bpe_character_id(model, value);
+    if (*out_symbol >= 0)
+        return COH_OK;
+    *out_symbol = model->first_unnamed + (int32_t)model->unnamed_count;
+    COH_TRY(COH_GROW(&model->unnamed, &model->unnamed_capacity, model->unnamed_count + 1));
+    model->unnamed[model->unnamed_count++] = value;
+    coh_bpe_add_character(model, value, *out_symbol);
+    return COH_OK;
+}
+
+/* Counts the merges of a piece, or adds them once there is room. */
+static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
+{
+    coh_slice name = r->pieces[id].name;
+    for (size_t at = 1; at < name.count; at++) {
+        int32_t left = -1, right = -1;
+        int is_new;
+        if ((name.bytes[at] & 0xc0) == 0x80)
+            continue;
+        COH_TRY(symbol_of(r, (coh_slice){ name.bytes, at }, &left));
+        COH_TRY(symbol_of(r, (coh_slice){ name.bytes + at, name.count - at }, &right));
+        if (left < 0 || right < 0)
+            continue;
+        if (is_counting)
+            r->merge_count++;
+        else
+            coh_bpe_add_merge(r->pipeline->model, left, right, r->pieces[id].rank, id, &is_new);
+    }
+    return COH_OK;
+}
+
+static coh_status fill_characters(model_reader *r)
+{
+    coh_bpe *model = r->pipeline->model;
+    size_t room = 0; /* every character of every piece may be one of its own */
+    for (size_t id = 0; id < r->count; id++)
+        room += r->pieces[id].type == PIECE_NORMAL ? character_count(r->pieces[id].name) : 0;
+    COH_TRY(coh_bpe_reserve_characters(model, room < CHARACTERS_MAX ? room : CHARACTERS_MAX));
+    model->first_unnamed = (int32_t)r->count;
+    for (size_t id = 0; id < r->count; id++) {
+        const piece *p = &r->pieces[id];
+        if (character_count(p->name) != 1)
+            continue;
+        if (p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: piece %zu is no text, but is called by one character, which text "
+                            "has",
+                            r->path, id);
+        if (p->type == PIECE_NORMAL)
+            coh_bpe_add_character(
+                model, coh_utf8_value((const uint8_t *)p->name.bytes, p->name.count), (int32_t)id);
+    }
+    return COH_OK;
+}
+
+static coh_status fill_merges(model_reader *r)
+{
+    COH_TRY(rank_pieces(r));
+    for (int is_counting = 1; is_counting >= 0; is_counting--) {
+        for (size_t id = 0; id < r->count; id++) {
+            if (r->pieces[id].type == PIECE_NORMAL)
+                COH_TRY(cut_piece(r, (int32_t)id, is_counting));
+        }
+        if (is_counting)
+            COH_TRY(coh_bpe_reserve_merges(r->pipeline->model, r->merge_count));
+    }
+    return COH_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Pieces that the user named are found in the text before anything merges. */
+static coh_status fill_user_defined(model_reader *r)
+{
+    for (size_t id = 0; id < r->count; id++) {
+        if (r->pieces[id].type != PIECE_USER_DEFINED)
+            continue;
+        if (!r->pipeline->normalized_added)
+            COH_TRY(coh_added_create(&r->pipeline->normalized_added));
+        COH_TRY(coh_added_add(r->pipeline->normalized_added, r->pieces[id].name,
+                              (coh_added_kind){ .id = (int32_t)id }));
+    }
+    return COH_OK;
+}
+
+static coh_status fill_normalizer(model_reader *r)
+{
+    static const coh_slice nothing = { 0 }, space = { " ", 1 }, mark = { SPACE_MARK, 3 };
+    coh_normalizer *normalizer = &r->pipeline->normalizer;
+    if (r->has_prefix) {
+        COH_TRY(coh_normalizer_add_step(normalizer, nothing, mark));
+        r->pipeline->decode_begin = COH_BEGIN_SENTENCEPIECE;
+        COH_TRY(coh_byte_list_add(&r->pipeline->decode_mark, SPACE_MARK, 3));
+    }
+    return coh_normalizer_add_step(normalizer, space, mark);
+}
+
+static int32_t find_control(const model_reader *r, coh_slice name)
+{
+    int32_t id = coh_token_table_find(&r->pipeline->names, name.bytes, name.count);
+    return id >= 0 && r->pieces[id].type == PIECE_CONTROL ? id : -1;
+}
+
+static uint64_t identity_of(const model_reader *r)
+{
+    coh_identity identity;
+    coh_identity_begin(&identity, "cohobate sentencepiece 1");
+    coh_identity_add_tokens(&identity, &r->pipeline->names);
+    for (size_t id = 0; id < r->count; id++) {
+        coh_identity_add_u32(&identity, (uint32_t)r->pieces[id].type);
+        coh_identity_add_u32(&identity, (uint32_t)r->pieces[id].rank);
+    }
+    coh_identity_add_u32(&identity, (uint32_t)r->has_prefix);
+    return coh_identity_end(&identity);
+}
+
+static coh_status read_all(model_reader *r, const char *bytes, size_t count,
+                           coh_tokenizer *tokenizer)
+{
+    COH_TRY(read_model(r, bytes, count));
+    COH_TRY(check_options(r));
+    COH_TRY(coh_tokenizer_begin_pipeline(tokenizer, &r->pipeline));
+    COH_TRY(fill_tokens(r));
+    COH_TRY(coh_tokenizer_find_byte_tokens(r->path, r->pipeline));
+    for (int byte = 0; byte < 256; byte++) {
+        if (r->pieces[r->pipeline->model->byte_id[byte]].type != PIECE_BYTE)
+            return refuse(r, "a piece is called like a byte but is none");
+    }
+    COH_TRY(fill_characters(r));
+    COH_TRY(fill_merges(r));
+    COH_TRY(fill_user_defined(r));
+    COH_TRY(fill_normalizer(r));
+    tokenizer->begin_of_text = find_control(r, r->begin_name);
+    tokenizer->end_of_text = find_control(r, r->end_name);
+    if (tokenizer->begin_of_text >= 0) /* as Llama's own program does */
+        COH_TRY(coh_id_list_add(&tokenizer->before, tokenizer->begin_of_text));
+    tokenizer->identity = identity_of(r);
+    return coh_tokenizer_finish_pipeline(tokenizer);
+}
+
+coh_status coh_tokenizer_read_sentencepiece(const char *path, const char *model, size_t model_bytes,
+                                            coh_tokenizer *tokenizer)
+{
+    model_reader reader = { .path = path,
+                            .begin_name = { "<s>", 3 },
+                            .end_name = { "</s>", 4 },
+                            .unknown_text = { " \xe2\x81\x87 ", 5 }, /* U+2047 */
+                            .kind = 1,
+                            .has_prefix = 1,
+                            .removes_spaces = 1,
+                            .escapes_spaces = 1 };
+    coh_status status = read_all(&reader, model, model_bytes, tokenizer);
+    coh_free(reader.pieces);
+    return status;
+}

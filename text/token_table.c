@@ -1,0 +1,66 @@
+#include "text/token_table.h"
+
+#include <limits.h>
+#include <xxhash.h>
+
+coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens, int64_t count)
+{
+    size_t total_bytes = 0;
+    for (int64_t id = 0; id < count; id++)
+        total_bytes += tokens[id].count; /* parts of one file's text: no overflow */
+    COH_TRY(COH_ALLOC(total_bytes, &table->bytes));
+    COH_TRY(COH_ALLOC(count + 1, &table->begin));
+    table->count = count;
+    size_t end = 0;
+    for (int64_t id = 0; id < count; id++) {
+        if (tokens[id].count)
+            memcpy(table->bytes + end, tokens[id].bytes, tokens[id].count);
+        end += tokens[id].count;
+        table->begin[id + 1] = end;
+    }
+    return COH_OK;
+}
+
+/* The slot of a token, or the empty one where it would stand. */
+static size_t find_slot(const coh_token_table *table, const void *bytes, size_t count)
+{
+    size_t slot = (size_t)XXH3_64bits(bytes, count) & table->slot_mask;
+    for (; table->slots[slot] >= 0; slot = (slot + 1) & table->slot_mask) {
+        coh_slice token = coh_token_table_at(table, table->slots[slot]);
+        if (token.count == count && memcmp(token.bytes, bytes, count) == 0)
+            break;
+    }
+    return slot;
+}
+
+coh_status coh_token_table_index(coh_token_table *table)
+{
+    size_t slot_count = 16;
+    while (slot_count < 2 * (size_t)table->count) /* at most half full */
+        slot_count *= 2;
+    COH_TRY(COH_ALLOC(slot_count, &table->slots));
+    memset(table->slots, -1, slot_count * sizeof(*table->slots));
+    table->slot_mask = slot_count - 1;
+    for (int32_t id = 0; id < table->count; id++) {
+        coh_slice token = coh_token_table_at(table, id);
+        if (token.count == 0)
+            continue;
+        size_t slot = find_slot(table, token.bytes, token.count);
+        if (table->slots[slot] < 0)
+            table->slots[slot] = id;
+    }
+    return COH_OK;
+}
+
+int32_t coh_token_table_find(const coh_token_table *table, const void *bytes, size_t count)
+{
+    return count ? table->slots[find_slot(table, bytes, count)] : -1;
+}
+
+void coh_token_table_fini(coh_token_table *table)
+{
+    coh_free(table->bytes);
+    coh_free(table->begin);
+    coh_free(table->slots);
+    *table = (coh_token_table){ 0 };
+}

@@ -1,0 +1,35 @@
+/* token_table.h - tokens by id, and ids by token.
+ *
+ *   begin:  0     1  3        6 6      ids 0..count-1, one after the other in `bytes`;
+ *   bytes:  a     bc   def             an id that no token has is empty (a hole)  */
+#ifndef COH_TEXT_TOKEN_TABLE_H
+#define COH_TEXT_TOKEN_TABLE_H
+
+#include "text/lists.h"
+
+/* Zeroed is empty. */
+typedef struct coh_token_table {
+    uint8_t *bytes;
+    size_t *begin; /* count + 1 */
+    int64_t count;
+    int32_t *slots; /* open addressing; -1: empty; NULL: no index */
+    size_t slot_mask;
+} coh_token_table;
+
+/* Copies tokens[0..count), whose bytes may be NULL, into an empty table. */
+coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens, int64_t count);
+/* Makes coh_token_table_find work. Of equal tokens the one with the lowest id is found. */
+coh_status coh_token_table_index(coh_token_table *table);
+void coh_token_table_fini(coh_token_table *table);
+
+/* The id of a token of at least one byte; -1: none. */
+int32_t coh_token_table_find(const coh_token_table *table, const void *bytes, size_t count);
+
+/* The bytes of 0 <= id < count. */
+static inline coh_slice coh_token_table_at(const coh_token_table *table, int64_t id)
+{
+    return (coh_slice){ .bytes = (const char *)table->bytes + table->begin[id],
+                        .count = table->begin[id + 1] - table->begin[id] };
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Which files there are, and what is alike in reading them. */
+#include "text/tokenizer_files.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file_text.h"
+
+/* ---- parts ---- */
+
+coh_status coh_tokenizer_begin_pipeline(coh_tokenizer *tokenizer, coh_pipeline **out_pipeline)
+{
+    coh_pipeline *pipeline;
+    COH_TRY(COH_ALLOC(1, &pipeline));
+    tokenizer->ops = &coh_pipeline_ops;
+    tokenizer->state = pipeline;
+    *out_pipeline = pipeline;
+    return COH_ALLOC(1, &pipeline->model);
+}
+
+coh_status coh_tokenizer_finish_pipeline(coh_tokenizer *tokenizer)
+{
+    coh_pipeline *pipeline = tokenizer->state;
+    tokenizer->vocabulary = pipeline->names.count;
+    COH_TRY(COH_GROW(&pipeline->normalized.bytes, &pipeline->normalized.capacity, 1));
+    COH_TRY(COH_GROW(&pipeline->waiting.bytes, &pipeline->waiting.capacity, 1));
+    coh_bpe_find_cuts(pipeline->model, &pipeline->names);
+    return coh_bpe_finish(pipeline->model);
+}
+
+static int hex_digit(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    digit |= 0x20;
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+int coh_tokenizer_byte_of(coh_slice name)
+{
+    if (name.count != 6 || memcmp(name.bytes, "<0x", 3) != 0 || name.bytes[5] != '>')
+        return -1;
+    /* Rust reads "+A" as a number. */
+    int high = name.bytes[3] == '+' ? 0 : hex_digit(name.bytes[3]), low = hex_digit(name.bytes[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+coh_status coh_tokenizer_find_byte_tokens(const char *where, coh_pipeline *pipeline)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char name[8];
+        snprintf(name, sizeof(name), "<0x%02X>", byte);
+        int32_t id = coh_token_table_find(&pipeline->names, name, 6);
+        if (id < 0)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: no token is called %s; all 256 bytes are needed to encode any "
+                            "text",
+                            where, name);
+        pipeline->model->byte_id[byte] = id;
+    }
+    return COH_OK;
+}
+
+/* ---- which file ---- */
+
+coh_status coh_tokenizer_find_file(const char *folder, const char *name, char *path,
+                                   int *out_exists)
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a tokenizer's path of %zu bytes is too long",
+                        strlen(folder));
+    *out_exists = access(path, F_OK) == 0;
+    return COH_OK;
+}
+
+typedef coh_status (*text_reader)(const char *path, const char *text, size_t text_bytes,
+                                  coh_tokenizer *tokenizer);
+
+static coh_status read_file(const char *path, text_reader reader, coh_tokenizer *tokenizer)
+{
+    char *text;
+    size_t text_bytes;
+    COH_TRY(coh_file_read_whole(path, COH_TOKENIZER_FILE_BYTES_MAX, &text, &text_bytes));
+    coh_status status = COH_OK;
+    if (!reader) { /* a file that was named: JSON is told by its first sign */
+        size_t at = strspn(text, " \t\r\n");
+        reader = text[at] == '{' ? coh_tokenizer_read_json : coh_tokenizer_read_sentencepiece;
+    }
+    status = reader(path, text, text_bytes, tokenizer);
+    coh_free(text);
+    return status;
+}
+
+static coh_status read_folder(const char *folder, coh_tokenizer *tokenizer)
+{
+    char path[PATH_MAX];
+    int exists;
+    COH_TRY(coh_tokenizer_find_file(folder, "tokenizer.json", path, &exists));
+    if (exists) {
+        COH_TRY(read_file(path, coh_tokenizer_read_json, tokenizer));
+        return coh_tokenizer_read_config(folder, 1, tokenizer);
+    }
+    COH_TRY(coh_tokenizer_find_file(folder, "tokenizer.model", path, &exists));
+    if (exists)
+        COH_TRY(read_file(path, coh_tokenizer_read_sentencepiece, tokenizer));
+    else
+        COH_TRY(coh_tokenizer_read_merges(folder, tokenizer));
+    return coh_tokenizer_read_config(folder, 0, tokenizer);
+}
+
+coh_status coh_tokenizer_read(const char *what, coh_tokenizer *tokenizer)
+{
+    struct stat facts;
+    if (stat(what, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot look at tokenizer %s: %s", what, strerror(errno));
+    if (S_ISDIR(facts.st_mode))
+        return read_folder(what, tokenizer);
+    if (!S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_ARGUMENT, "tokenizer %s is neither a file nor a folder", what);
+    return read_file(what, NULL, tokenizer);
+}
