@@ -16,7 +16,11 @@
 #include "text/permute.h"
 
 static const char magic[8] = "COHTOKEN";
-#define VERSION 1u
+#define VERSION_PLAIN  1u
+#define VERSION_MASKED 2u
+#define FLAG_MASK      1u
+/* In memory, of an id that does not count as a target. */
+#define UNCOUNTED INT32_MIN
 
 /* What passes over a whole file read at once: 64 KiB on the stack. */
 #define PASS_IDS 16384u
@@ -37,22 +41,43 @@ static uint64_t get(const uint8_t *bytes, int byte_count)
     return value;
 }
 
-uint32_t coh_token_id_bytes(int64_t vocabulary)
+uint32_t coh_token_id_bytes(int64_t vocabulary, int has_mask)
 {
-    return vocabulary <= 65536 ? 2 : 4;
+    return vocabulary <= (has_mask ? 32768 : 65536) ? 2 : 4;
+}
+
+size_t coh_token_header_tail(const coh_token_header *header, uint8_t bytes[8])
+{
+    put(bytes, header->window, 4);
+    put(bytes + 4, header->has_mask ? FLAG_MASK : 0, 4);
+    return header->has_mask ? 8 : 0;
 }
 
 void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TOKEN_HEADER_BYTES])
 {
     memset(bytes, 0, COH_TOKEN_HEADER_BYTES);
     memcpy(bytes, magic, sizeof(magic));
-    put(bytes + 8, VERSION, 4);
+    put(bytes + 8, header->has_mask ? VERSION_MASKED : VERSION_PLAIN, 4);
     put(bytes + 12, header->id_bytes, 4);
     put(bytes + 16, header->count, 8);
     put(bytes + 24, header->vocabulary, 8);
     put(bytes + 32, header->identity, 8);
     put(bytes + 40, header->hash, 8);
+    (void)coh_token_header_tail(header, bytes + 48);
     put(bytes + 56, XXH3_64bits(bytes, 56), 8);
+}
+
+/* Is it one that a writer of that version writes? */
+static int is_written(const coh_token_header *header, uint32_t flags)
+{
+    if (header->vocabulary < 1 || header->vocabulary > INT32_MAX ||
+        header->id_bytes != coh_token_id_bytes((int64_t)header->vocabulary, header->has_mask) ||
+        header->count > INT64_MAX / 8)
+        return 0;
+    if (!header->has_mask)
+        return header->window == 0 && flags == 0;
+    return flags == FLAG_MASK && header->window <= COH_TOKEN_WINDOW_MAX &&
+           (header->window == 0 || header->count % (header->window + UINT64_C(1)) == 0);
 }
 
 coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
@@ -64,31 +89,34 @@ coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], co
     if (get(bytes + 56, 8) != XXH3_64bits(bytes, 56))
         return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it anew",
                         path);
-    if (get(bytes + 8, 4) != VERSION)
+    uint64_t version = get(bytes + 8, 4);
+    if (version != VERSION_PLAIN && version != VERSION_MASKED)
         return coh_fail(COH_ERR_CORRUPT,
                         "token file %s has version %" PRIu64
-                        ", this program reads %u: make it anew",
-                        path, get(bytes + 8, 4), VERSION);
+                        ", this program reads %u and %u: make it anew",
+                        path, version, VERSION_PLAIN, VERSION_MASKED);
     coh_token_header header = { .id_bytes = (uint32_t)get(bytes + 12, 4),
                                 .count = get(bytes + 16, 8),
                                 .vocabulary = get(bytes + 24, 8),
                                 .identity = get(bytes + 32, 8),
-                                .hash = get(bytes + 40, 8) };
-    if (header.vocabulary < 1 || header.vocabulary > INT32_MAX ||
-        header.id_bytes != coh_token_id_bytes((int64_t)header.vocabulary) ||
-        header.count > INT64_MAX / 8 || get(bytes + 48, 8) != 0)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "token file %s has a header that none was written with: %" PRIu64
-                        " ids of %" PRIu32 " bytes, vocabulary %" PRIu64,
-                        path, header.count, header.id_bytes, header.vocabulary);
+                                .hash = get(bytes + 40, 8),
+                                .window = (uint32_t)get(bytes + 48, 4),
+                                .has_mask = version == VERSION_MASKED };
+    uint32_t flags = (uint32_t)get(bytes + 52, 4);
+    if (!is_written(&header, flags))
+        return coh_fail(
+            COH_ERR_CORRUPT,
+            "token file %s has a header that none was written with: %" PRIu64 " ids of %" PRIu32
+            " bytes, vocabulary %" PRIu64 ", window %" PRIu32 ", flags %" PRIu32 ": make it anew",
+            path, header.count, header.id_bytes, header.vocabulary, header.window, flags);
     *out_header = header;
     return COH_OK;
 }
 
 /* ---- open ---- */
 
-static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
-                             size_t byte_count)
+coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
+                                size_t byte_count)
 {
     for (size_t done = 0; done < byte_count;) {
         ssize_t got = pread(fd, (uint8_t *)bytes + done, byte_count - done, (off_t)(offset + done));
@@ -105,7 +133,7 @@ static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *by
     return COH_OK;
 }
 
-static coh_status open_and_check(coh_token_file *file)
+coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_bytes)
 {
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0)
@@ -115,24 +143,33 @@ static coh_status open_and_check(coh_token_file *file)
     struct stat facts;
     if (fstat(file->fd, &facts) != 0 || !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_IO, "%s is not a regular file", file->path);
-    if (facts.st_size < COH_TOKEN_HEADER_BYTES)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s has %lld bytes, less than the %d of a token file's header: not one, or "
-                        "cut off",
-                        file->path, (long long)facts.st_size, COH_TOKEN_HEADER_BYTES);
-    uint8_t bytes[COH_TOKEN_HEADER_BYTES];
-    COH_TRY(read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
-    COH_TRY(coh_token_header_read(bytes, file->path, &file->header));
-    uint64_t expected = COH_TOKEN_HEADER_BYTES + file->header.count * file->header.id_bytes;
-    if ((uint64_t)facts.st_size != expected)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "token file %s has %lld bytes where its %" PRIu64 " ids need %" PRIu64
-                        ": it was cut off or added to, make it anew",
-                        file->path, (long long)facts.st_size, file->header.count, expected);
+    *out_file_bytes = (uint64_t)facts.st_size;
     return COH_OK;
 }
 
-coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
+static coh_status open_and_check(coh_token_file *file)
+{
+    uint64_t file_bytes;
+    COH_TRY(coh_token_file_open_bytes(file, &file_bytes));
+    if (file_bytes < COH_TOKEN_HEADER_BYTES)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %" PRIu64
+                        " bytes, less than the %d of a token file's header: not one, or cut off",
+                        file->path, file_bytes, COH_TOKEN_HEADER_BYTES);
+    uint8_t bytes[COH_TOKEN_HEADER_BYTES];
+    COH_TRY(coh_token_read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
+    COH_TRY(coh_token_header_read(bytes, file->path, &file->header));
+    file->data_offset = COH_TOKEN_HEADER_BYTES;
+    uint64_t expected = COH_TOKEN_HEADER_BYTES + file->header.count * file->header.id_bytes;
+    if (file_bytes != expected)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "token file %s has %" PRIu64 " bytes where its %" PRIu64
+                        " ids need %" PRIu64 ": it was cut off or added to, make it anew",
+                        file->path, file_bytes, file->header.count, expected);
+    return COH_OK;
+}
+
+coh_status coh_token_file_create(const char *path, coh_token_file **out_file)
 {
     if (!path || !path[0] || !out_file)
         return coh_fail(COH_ERR_ARGUMENT, "opening a token file needs its path");
@@ -141,12 +178,21 @@ coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
     COH_TRY(COH_ALLOC(1, &file));
     file->fd = -1;
     coh_status status = coh_alloc_text(path, &file->path);
-    if (status == COH_OK)
-        status = open_and_check(file);
     if (status != COH_OK)
         coh_token_file_close(file);
     else
         *out_file = file;
+    return status;
+}
+
+coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
+{
+    COH_TRY(coh_token_file_create(path, out_file));
+    coh_status status = open_and_check(*out_file);
+    if (status != COH_OK) {
+        coh_token_file_close(*out_file);
+        *out_file = NULL;
+    }
     return status;
 }
 
@@ -167,13 +213,17 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
     *out_facts = (coh_token_file_facts){ .token_count = file->header.count,
                                          .vocabulary = (int64_t)file->header.vocabulary,
                                          .tokenizer_identity = file->header.identity,
-                                         .hash = file->header.hash };
+                                         .hash = file->header.hash,
+                                         .window = file->header.window,
+                                         .has_mask = file->header.has_mask,
+                                         .is_raw = file->is_raw };
     return COH_OK;
 }
 
 /* ---- ids ---- */
 
-coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
+/* As coh_token_file_read, but ids that do not count as targets come with the bit UNCOUNTED. */
+static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
 {
     if (!file || (!ids && count))
         return coh_fail(COH_ERR_ARGUMENT, "reading ids needs an open token file and a place");
@@ -182,21 +232,56 @@ coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t coun
                         "%zu ids from %" PRIu64 " on are beyond the %" PRIu64 " of %s", count,
                         begin, file->header.count, file->path);
     size_t id_bytes = file->header.id_bytes;
+    uint32_t mark = file->header.has_mask ? UINT32_C(1) << (8 * id_bytes - 1) : 0;
     /* Narrow ids go to the end of the room for wide ones and are widened from the front: id i is
      * written to bytes 4i.. when only bytes 2(count + i).. are still to be read. */
     uint8_t *raw = (uint8_t *)ids + count * (sizeof(int32_t) - id_bytes);
-    COH_TRY(read_bytes(file->fd, file->path, COH_TOKEN_HEADER_BYTES + begin * id_bytes, raw,
-                       count * id_bytes));
+    COH_TRY(coh_token_read_bytes(file->fd, file->path, file->data_offset + begin * id_bytes, raw,
+                                 count * id_bytes));
     for (size_t i = 0; i < count; i++) {
-        uint32_t id = (uint32_t)get(raw + i * id_bytes, (int)id_bytes);
+        uint32_t stored = (uint32_t)get(raw + i * id_bytes, (int)id_bytes), id = stored & ~mark;
         if (id >= file->header.vocabulary)
             return coh_fail(COH_ERR_CORRUPT,
                             "id %" PRIu32 " at position %" PRIu64
                             " of %s is outside its vocabulary "
-                            "of %" PRIu64 ": the file is damaged, make it anew",
-                            id, begin + i, file->path, file->header.vocabulary);
-        ids[i] = (int32_t)id;
+                            "of %" PRIu64 ": %s",
+                            id, begin + i, file->path, file->header.vocabulary,
+                            file->is_raw ? "give the model and tokenizer it was made for"
+                                         : "the file is damaged, make it anew");
+        ids[i] = (int32_t)id | (stored & mark ? UNCOUNTED : 0);
     }
+    return COH_OK;
+}
+
+coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
+{
+    COH_TRY(read_marked(file, begin, count, ids));
+    for (size_t i = 0; i < count; i++)
+        ids[i] &= INT32_MAX;
+    return COH_OK;
+}
+
+coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash)
+{
+    int32_t ids[PASS_IDS];
+    XXH3_state_t hash;
+    uint8_t tail[8];
+    const uint32_t top = UINT32_C(1) << (8 * file->header.id_bytes - 1);
+    XXH3_64bits_reset(&hash);
+    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
+        uint64_t left = file->header.count - begin;
+        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
+        COH_TRY(read_marked(file, begin, count, ids));
+        /* Narrowed again in place: what was written is what is hashed. */
+        uint8_t *raw = (uint8_t *)ids;
+        for (size_t i = 0; i < count; i++)
+            put(raw + i * file->header.id_bytes,
+                (uint32_t)(ids[i] & INT32_MAX) | (ids[i] < 0 ? top : 0),
+                (int)file->header.id_bytes);
+        XXH3_64bits_update(&hash, raw, count * file->header.id_bytes);
+    }
+    XXH3_64bits_update(&hash, tail, coh_token_header_tail(&file->header, tail));
+    *out_hash = XXH3_64bits_digest(&hash);
     return COH_OK;
 }
 
@@ -204,20 +289,8 @@ coh_status coh_token_file_check(coh_token_file *file)
 {
     if (!file)
         return coh_fail(COH_ERR_ARGUMENT, "checking needs an open token file");
-    int32_t ids[PASS_IDS];
-    XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
-    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
-        uint64_t left = file->header.count - begin;
-        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
-        COH_TRY(coh_token_file_read(file, begin, count, ids));
-        /* Narrowed again in place: what was written is what is hashed. */
-        uint8_t *raw = (uint8_t *)ids;
-        for (size_t i = 0; i < count; i++)
-            put(raw + i * file->header.id_bytes, (uint32_t)ids[i], (int)file->header.id_bytes);
-        XXH3_64bits_update(&hash, raw, count * file->header.id_bytes);
-    }
-    uint64_t found = XXH3_64bits_digest(&hash);
+    uint64_t found;
+    COH_TRY(coh_token_file_hash(file, &found));
     if (found != file->header.hash)
         return coh_fail(COH_ERR_CORRUPT,
                         "the ids of token file %s hash to %016" PRIx64
@@ -230,19 +303,23 @@ coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats
 {
     if (!file || !out_nats)
         return coh_fail(COH_ERR_ARGUMENT, "entropy needs an open token file and a place for it");
-    uint64_t *id_count;
+    uint64_t *id_count, counted = 0;
     coh_status status = COH_OK;
     int32_t ids[PASS_IDS];
     COH_TRY(COH_ALLOC(file->header.vocabulary, &id_count));
     for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
         uint64_t left = file->header.count - begin;
         size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
-        COH_TRY_GOTO(status, coh_token_file_read(file, begin, count, ids), done);
-        for (size_t i = 0; i < count; i++)
-            id_count[ids[i]]++;
+        COH_TRY_GOTO(status, read_marked(file, begin, count, ids), done);
+        for (size_t i = 0; i < count; i++) {
+            if (ids[i] >= 0) {
+                id_count[ids[i]]++;
+                counted++;
+            }
+        }
     }
     /* -sum p log p with p = c / N, as log N - (sum c log c) / N. */
-    double total = (double)file->header.count, sum = 0;
+    double total = (double)counted, sum = 0;
     for (uint64_t id = 0; id < file->header.vocabulary; id++) {
         if (id_count[id])
             sum += (double)id_count[id] * log((double)id_count[id]);
@@ -259,7 +336,22 @@ uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens)
 {
     if (!file || tokens < 1 || file->header.count == 0)
         return 0;
-    return (file->header.count - 1) / (uint64_t)tokens;
+    if (file->header.window == 0)
+        return (file->header.count - 1) / (uint64_t)tokens;
+    return tokens == file->header.window ? file->header.count / ((uint64_t)tokens + 1) : 0;
+}
+
+static coh_status no_window(const coh_token_file *file, int64_t tokens)
+{
+    if (file->header.window > 0 && tokens != file->header.window)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is aligned for windows of %" PRIu32 " tokens, not %" PRId64
+                        ": use sequences of %" PRIu32 ", or make it anew",
+                        file->path, file->header.window, tokens, file->header.window);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s has %" PRIu64 " ids: no window of %" PRId64
+                    " tokens and the one after them; use more text or a shorter sequence",
+                    file->path, file->header.count, tokens);
 }
 
 coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t window_number,
@@ -269,15 +361,20 @@ coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t w
         return coh_fail(COH_ERR_ARGUMENT, "a window needs an open token file and two places");
     uint64_t window_count = coh_token_file_window_count(file, tokens);
     if (window_count == 0)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s has %" PRIu64 " ids: no window of %" PRId64
-                        " tokens and the one after them; use more text or a shorter sequence",
-                        file->path, file->header.count, tokens);
+        return no_window(file, tokens);
     uint64_t window =
         coh_permute(seed, window_number / window_count, window_count, window_number % window_count);
-    uint64_t begin = window * (uint64_t)tokens;
+    uint64_t begin = window * ((uint64_t)tokens + (file->header.window > 0));
     size_t count = (size_t)tokens;
-    COH_TRY(coh_token_file_read(file, begin, count, out_tokens));
+    COH_TRY(read_marked(file, begin, count, out_tokens));
     memcpy(out_targets, out_tokens + 1, (count - 1) * sizeof(int32_t));
-    return coh_token_file_read(file, begin + count, 1, out_targets + count - 1);
+    COH_TRY(read_marked(file, begin + count, 1, out_targets + count - 1));
+    if (!file->header.has_mask)
+        return COH_OK;
+    for (size_t i = 0; i < count; i++) {
+        out_tokens[i] &= INT32_MAX;
+        if (out_targets[i] < 0)
+            out_targets[i] = -1;
+    }
+    return COH_OK;
 }

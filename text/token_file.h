@@ -1,10 +1,15 @@
 /* token_file.h - the inside of token files: a header of 64 bytes, then ids, all little-endian.
  *
- *   0  magic "COHTOKEN"      16  count              40  XXH3 of the ids' bytes
- *   8  version, u32 = 1      24  vocabulary         48  zero
- *  12  id bytes, u32: 2, 4   32  tokenizer identity 56  XXH3 of bytes 0..55
+ *   0  magic "COHTOKEN"      16  count              40  XXH3 of the ids' bytes (version 2: and of
+ *   8  version, u32: 1, 2    24  vocabulary             bytes 48..55 behind them)
+ *  12  id bytes, u32: 2, 4   32  tokenizer identity 48  version 1: zero; 2: window, u32, flags, u32
+ *                                                   56  XXH3 of bytes 0..55
  *
- * Ids take 2 bytes if the vocabulary has at most 65536, else 4. */
+ * Version 2 is for files in which not every id counts as a target (flag 1, the only one, always
+ * set): the top bit of an id says that it does not. So a bit per id costs nothing to store or read
+ * where it fits beside the id. Window > 0: aligned, and count is a multiple of window + 1.
+ *
+ * Ids take 2 bytes if the vocabulary (times 2, in version 2) has at most 65536, else 4. */
 #ifndef COH_TEXT_TOKEN_FILE_H
 #define COH_TEXT_TOKEN_FILE_H
 
@@ -15,19 +20,38 @@
 typedef struct coh_token_header {
     uint32_t id_bytes;
     uint64_t count, vocabulary, identity, hash;
+    uint32_t window; /* 0: packed */
+    int has_mask;
 } coh_token_header;
 
 struct coh_token_file {
     int fd;
+    uint64_t data_offset; /* where ids begin */
+    int is_raw;           /* not of our format: token_raw.c */
     coh_token_header header;
     char *path;
 };
 
-uint32_t coh_token_id_bytes(int64_t vocabulary);
+/* Longest window of an aligned file. */
+#define COH_TOKEN_WINDOW_MAX (1 << 24)
+
+uint32_t coh_token_id_bytes(int64_t vocabulary, int has_mask);
+/* What the hash covers behind the ids: nothing in version 1. */
+size_t coh_token_header_tail(const coh_token_header *header, uint8_t bytes[8]);
 void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TOKEN_HEADER_BYTES]);
 /* `path` is for the sentence. Fails: COH_ERR_CORRUPT. */
 coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
                                  coh_token_header *out_header);
+
+/* All of [offset, offset + byte_count). Fails: COH_ERR_IO, COH_ERR_CORRUPT (it ends before). */
+coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
+                                size_t byte_count);
+/* A file of that path, closed: fd is -1. Release with coh_token_file_close. */
+coh_status coh_token_file_create(const char *path, coh_token_file **out_file);
+/* Opens file->path, which must be a regular file. */
+coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_bytes);
+/* Reads all ids, which checks them. */
+coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash);
 
 /* ---- writing ---- */
 
@@ -40,7 +64,13 @@ typedef struct coh_token_writer coh_token_writer;
 
 coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_t identity,
                                    coh_token_writer **out_writer);
+/* Before the first id: the file will have a mask; window > 0: it is aligned. Every id is then given
+ * by coh_token_writer_add_marked. */
+void coh_token_writer_mark(coh_token_writer *writer, uint32_t window);
 coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, size_t count);
+/* counts[i] is 1 where ids[i] counts as a target, else 0. */
+coh_status coh_token_writer_add_marked(coh_token_writer *writer, const int32_t *ids,
+                                       const uint8_t *counts, size_t count);
 coh_status coh_token_writer_finish(coh_token_writer *writer);
 coh_status coh_token_writer_publish(coh_token_writer *writer);
 uint64_t coh_token_writer_count(const coh_token_writer *writer);

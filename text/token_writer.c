@@ -82,7 +82,7 @@ coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_
     coh_token_writer *writer;
     COH_TRY(COH_ALLOC(1, &writer));
     writer->fd = -1;
-    writer->header = (coh_token_header){ .id_bytes = coh_token_id_bytes(vocabulary),
+    writer->header = (coh_token_header){ .id_bytes = coh_token_id_bytes(vocabulary, 0),
                                          .vocabulary = (uint64_t)vocabulary,
                                          .identity = identity };
     coh_status status = prepare(writer, path);
@@ -93,15 +93,30 @@ coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_
     return status;
 }
 
+void coh_token_writer_mark(coh_token_writer *writer, uint32_t window)
+{
+    writer->header.has_mask = 1;
+    writer->header.window = window;
+    writer->header.id_bytes = coh_token_id_bytes((int64_t)writer->header.vocabulary, 1);
+}
+
 coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, size_t count)
 {
+    return coh_token_writer_add_marked(writer, ids, NULL, count);
+}
+
+coh_status coh_token_writer_add_marked(coh_token_writer *writer, const int32_t *ids,
+                                       const uint8_t *counts, size_t count)
+{
     size_t id_bytes = writer->header.id_bytes;
+    const uint32_t mark = UINT32_C(1) << (8 * id_bytes - 1);
     for (size_t i = 0; i < count; i++) {
         if (writer->buffered_bytes + id_bytes > BUFFER_BYTES)
             COH_TRY(flush_buffer(writer));
         uint8_t *bytes = writer->buffer + writer->buffered_bytes;
+        uint32_t stored = (uint32_t)ids[i] | (counts && !counts[i] ? mark : 0);
         for (size_t k = 0; k < id_bytes; k++)
-            bytes[k] = (uint8_t)((uint32_t)ids[i] >> (8 * k));
+            bytes[k] = (uint8_t)(stored >> (8 * k));
         writer->buffered_bytes += id_bytes;
     }
     writer->header.count += count;
@@ -110,7 +125,9 @@ coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, si
 
 coh_status coh_token_writer_finish(coh_token_writer *writer)
 {
+    uint8_t tail[8];
     COH_TRY(flush_buffer(writer));
+    XXH3_64bits_update(writer->hash, tail, coh_token_header_tail(&writer->header, tail));
     writer->header.hash = XXH3_64bits_digest(writer->hash);
     uint8_t bytes[COH_TOKEN_HEADER_BYTES];
     coh_token_header_write(&writer->header, bytes);

@@ -93,14 +93,30 @@ typedef struct coh_token_file coh_token_file;
 /* Opens by header; the size must agree. Read by windows with pread, never mapped.
  * Fails: COH_ERR_CORRUPT for a truncated or foreign file. */
 COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_file);
+/* Opens a .bin of ids as others write them, to be read in place:
+ *
+ *   llm.c     256 int32 (20240520, 1, count, ...), then ids of 2 bytes; (20240801, 7, ...) of 4
+ *   nanoGPT   nothing but ids: of 2 bytes, or of 4 if `vocabulary` is above 65536
+ *
+ * Which tokenizer made it no such file says. It is read once from end to end: all ids are below
+ * `vocabulary` then, and its hash is known.
+ * Fails: COH_ERR_CORRUPT (a header or size that does not fit, an id too large; without a header,
+ * what looks like text, or like ids of 4 bytes where they have 2), COH_ERR_IO. */
+COH_API coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary,
+                                           coh_token_file **out_file);
 /* Accepts NULL. */
 COH_API void coh_token_file_close(coh_token_file *file);
 
 typedef struct coh_token_file_facts {
     uint64_t token_count;
     int64_t vocabulary;
-    uint64_t tokenizer_identity;
-    uint64_t hash; /* of the ids: the data's identity in checkpoints */
+    uint64_t tokenizer_identity; /* 0 of a raw file: it says none */
+    /* Of the ids, which of them count and how they are aligned: the data's identity in
+     * checkpoints. */
+    uint64_t hash;
+    int64_t window;   /* > 0: aligned, for windows of so many tokens and no others */
+    int32_t has_mask; /* 1: not every id counts as a target */
+    int32_t is_raw;
 } coh_token_file_facts;
 /* From the header: reads no ids. */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
@@ -112,20 +128,23 @@ COH_API coh_status coh_token_file_check(coh_token_file *file);
  * outside the vocabulary). */
 COH_API coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count,
                                        int32_t *ids);
-/* Entropy of single tokens in nats: the loss of the best model without context. */
+/* Entropy of single tokens that count, in nats: the loss of the best model without context. */
 COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats);
 
 /* ---- windows ---- */
 
-/* The windows of a file are its floor((count - 1) / tokens) disjoint stretches of tokens + 1 ids.
+/* The windows of a packed file are its floor((count - 1) / tokens) disjoint stretches of tokens + 1
+ * ids, of which neighbours share one; those of an aligned file, its stretches of tokens + 1 ids.
  * Window number n of a run: pass n / windows through the data, a seeded permutation per pass (a
  * keyed bijection: nothing is stored, any n is found at once, so a resumed run needs only the
- * number). Writes tokens and targets (shifted by one), `tokens` each. Allocates nothing.
- * Fails: COH_ERR_ARGUMENT when the file holds no window. */
+ * number). Writes tokens and targets (shifted by one; -1 where a target does not count), `tokens`
+ * each. Allocates nothing.
+ * Fails: COH_ERR_ARGUMENT when the file holds no window of that length. */
 COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
                                          uint64_t window_number, int64_t tokens,
                                          int32_t *out_tokens, int32_t *out_targets);
-/* Windows of `tokens` ids and their targets in the file; 0: it holds none. */
+/* Windows of `tokens` ids and their targets in the file; 0: it holds none, or is aligned for
+ * windows of another length. */
 COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
 
 #ifdef __cplusplus

@@ -1,0 +1,235 @@
+/* Token files of version 2, whose ids say whether they count, and .bin files of others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cohobate/text.h"
+#include "tests/text/folder.h"
+#include "text/token_file.h"
+
+static coh_token_file_facts facts_of(const coh_token_file *file)
+{
+    coh_token_file_facts facts;
+    assert_int_equal(coh_token_file_facts_get(file, &facts), COH_OK);
+    return facts;
+}
+
+/* ---- files of version 2 ---- */
+
+static void headers_of_version_2_that_no_writer_writes_are_refused(void **state)
+{
+    (void)state;
+    static const coh_token_header all[] = {
+        { .id_bytes = 2, .count = 6, .vocabulary = 32769, .has_mask = 1 }, /* too narrow */
+        { .id_bytes = 4, .count = 6, .vocabulary = 32768, .has_mask = 1 }, /* too wide */
+        { .id_bytes = 2, .count = 7, .vocabulary = 10, .window = 2, .has_mask = 1 },
+        { .id_bytes = 2, .count = 0, .vocabulary = 10, .window = 1 << 25, .has_mask = 1 },
+        { .id_bytes = 2, .count = 6, .vocabulary = 10, .window = 2, .has_mask = 0 }, /* version 1 */
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        uint8_t made[COH_TOKEN_HEADER_BYTES + 32] = { 0 };
+        coh_token_header_write(&all[i], made);
+        folder_write("made", made, COH_TOKEN_HEADER_BYTES + all[i].count * all[i].id_bytes);
+        coh_token_file *file;
+        if (coh_token_file_open(folder_file("made"), &file) != COH_ERR_CORRUPT ||
+            !strstr(coh_last_error(), "none was written with"))
+            fail_msg("case %zu: %s", i, coh_last_error());
+    }
+}
+
+static void marked_ids_come_back_at_both_widths(void **state)
+{
+    (void)state;
+    enum { COUNT = 40000 };
+    static int32_t ids[COUNT], found[COUNT];
+    static uint8_t counts[COUNT];
+    const int64_t vocabularies[] = { 2, 32768, 32769, INT32_MAX };
+    for (size_t v = 0; v < 4; v++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            ids[i] = (int32_t)coh_rng_below(v, 0, i, (uint64_t)vocabularies[v]);
+            counts[i] = coh_rng_below(v, 1, i, 3) > 0;
+        }
+        ids[7] = (int32_t)(vocabularies[v] - 1);
+        coh_token_writer *writer;
+        assert_int_equal(coh_token_writer_create(folder_file("ids"), vocabularies[v], 7, &writer),
+                         COH_OK);
+        coh_token_writer_mark(writer, 0);
+        assert_int_equal(coh_token_writer_add_marked(writer, ids, counts, COUNT), COH_OK);
+        assert_int_equal(coh_token_writer_finish(writer), COH_OK);
+        assert_int_equal(coh_token_writer_publish(writer), COH_OK);
+        coh_token_writer_destroy(writer);
+        coh_token_file *file;
+        assert_int_equal(coh_token_file_open(folder_file("ids"), &file), COH_OK);
+        assert_int_equal(coh_token_file_check(file), COH_OK);
+        assert_int_equal(coh_token_file_read(file, 0, COUNT, found), COH_OK);
+        assert_memory_equal(found, ids, sizeof(ids));
+        static int32_t tokens[COUNT - 1], targets[COUNT - 1];
+        assert_int_equal(coh_token_file_window(file, 0, 0, COUNT - 1, tokens, targets), COH_OK);
+        assert_memory_equal(tokens, ids, sizeof(tokens));
+        for (size_t i = 0; i < COUNT - 1; i++)
+            assert_int_equal(targets[i], counts[i + 1] ? ids[i + 1] : -1);
+        coh_token_file_close(file);
+    }
+}
+
+/* ---- .bin ---- */
+
+static size_t write_raw(const char *name, const uint32_t *header, size_t header_count,
+                        const int32_t *ids, size_t count, size_t width)
+{
+    static uint8_t made[1024 + 4096];
+    memset(made, 0, sizeof(made));
+    for (size_t i = 0; i < header_count; i++)
+        for (size_t k = 0; k < 4; k++)
+            made[4 * i + k] = (uint8_t)(header[i] >> (8 * k));
+    size_t at = header_count ? 1024 : 0;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < width; k++)
+            made[at++] = (uint8_t)((uint32_t)ids[i] >> (8 * k));
+    folder_write(name, made, at);
+    return at;
+}
+
+static void files_of_llm_c_and_nanogpt_are_read_in_place(void **state)
+{
+    (void)state;
+    enum { COUNT = 100 };
+    int32_t ids[COUNT], found[COUNT];
+    static const struct form {
+        uint32_t magic, version;
+        size_t width;
+        int64_t vocabulary;
+    } all[] = { { 20240520, 1, 2, 50257 },
+                { 20240801, 7, 4, 128256 },
+                { 0, 0, 2, 65536 },
+                { 0, 0, 4, 65537 },
+                { 20240801, 7, 4, 1000 } };
+    for (size_t f = 0; f < sizeof(all) / sizeof(all[0]); f++) {
+        const uint32_t header[] = { all[f].magic, all[f].version, COUNT };
+        for (size_t i = 0; i < COUNT; i++)
+            ids[i] = (int32_t)coh_rng_below(f, 0, i, (uint64_t)all[f].vocabulary);
+        write_raw("x.bin", header, all[f].magic ? 3 : 0, ids, COUNT, all[f].width);
+        coh_token_file *file;
+        if (coh_token_file_open_raw(folder_file("x.bin"), all[f].vocabulary, &file) != COH_OK)
+            fail_msg("case %zu: %s", f, coh_last_error());
+        coh_token_file_facts facts = facts_of(file);
+        assert_int_equal(facts.token_count, COUNT);
+        assert_int_equal(facts.vocabulary, all[f].vocabulary);
+        assert_int_equal(facts.is_raw, 1);
+        assert_int_equal(facts.tokenizer_identity, 0);
+        assert_int_equal(coh_token_file_check(file), COH_OK);
+        assert_int_equal(coh_token_file_read(file, 0, COUNT, found), COH_OK);
+        assert_memory_equal(found, ids, sizeof(ids));
+        int32_t tokens[9], targets[9];
+        assert_int_equal(coh_token_file_window_count(file, 9), 11);
+        assert_int_equal(coh_token_file_window(file, 1, 2, 9, tokens, targets), COH_OK);
+        assert_memory_equal(targets, tokens + 1, 8 * sizeof(int32_t));
+        coh_token_file_close(file);
+
+        ids[60] = (int32_t)all[f].vocabulary; /* too large by one */
+        if (all[f].width == 2 && all[f].vocabulary > 65535)
+            continue;
+        write_raw("x.bin", header, all[f].magic ? 3 : 0, ids, COUNT, all[f].width);
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), all[f].vocabulary, &file),
+                         COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), "at position 60"));
+        assert_null(file);
+    }
+}
+
+static void malformed_bin_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct bad {
+        uint32_t header[3];
+        int has_header;
+        size_t count, width;
+        int64_t vocabulary;
+        const char *says;
+    } all[] = {
+        { { 20240520, 2, 10 }, 1, 10, 2, 50257, "version 2 instead of 1" },
+        { { 20240520, 7, 10 }, 1, 10, 4, 50257, "version 7 instead of 1" },
+        { { 20240801, 1, 10 }, 1, 10, 4, 50257, "version 1 instead of 7" },
+        { { 20240520, 1, 11 }, 1, 10, 2, 50257, "cut off or added to" },
+        { { 20240520, 1, 9 }, 1, 10, 2, 50257, "cut off or added to" },
+        { { 20240520, 1, UINT32_MAX }, 1, 10, 2, 50257, "cut off or added to" },
+        { { 20240801, 7, 10 }, 1, 10, 2, 50257, "cut off or added to" },
+        { { 0, 0, 0 }, 0, 3, 1, 50257, "no number of ids" },
+        { { 0, 0, 0 }, 0, 5, 2, 70000, "no number of ids" },
+    };
+    const int32_t ids[16] = { 0 };
+    coh_token_file *file;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        write_raw("x.bin", all[i].header, all[i].has_header ? 3 : 0, ids, all[i].count,
+                  all[i].width);
+        if (coh_token_file_open_raw(folder_file("x.bin"), all[i].vocabulary, &file) !=
+                COH_ERR_CORRUPT ||
+            !strstr(coh_last_error(), all[i].says))
+            fail_msg("case %zu: %s", i, coh_last_error());
+        assert_null(file);
+    }
+    /* a header of llm.c cut anywhere */
+    const uint32_t header[] = { 20240520, 1, 10 };
+    write_raw("x.bin", header, 3, ids, 10, 2);
+    for (int cut = 12; cut < 1044; cut += 4) {
+        assert_int_equal(truncate(folder_file("x.bin"), 1044 - cut + 8), 0);
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file),
+                         COH_ERR_CORRUPT);
+    }
+    assert_int_equal(coh_token_file_open_raw(folder_file("nothing"), 50257, &file), COH_ERR_IO);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 0, &file), COH_ERR_ARGUMENT);
+}
+
+/* numpy's default of 4 or 8 bytes an id, and a text called *.bin. */
+static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
+{
+    (void)state;
+    static char text[4098];
+    int32_t ids[64];
+    coh_token_file *file;
+    for (int i = 0; i < 64; i++)
+        ids[i] = (int32_t)coh_rng_below(3, 0, (uint64_t)i, 50257);
+    write_raw("x.bin", NULL, 0, ids, 64, 4);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "looks like ids of 4 bytes"));
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 70000, &file), COH_OK);
+    coh_token_file_close(file);
+    write_raw("x.bin", NULL, 0, ids, 64, 8);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file), COH_ERR_CORRUPT);
+    memset(ids, 0, sizeof(ids)); /* one id over and over is ids */
+    write_raw("x.bin", NULL, 0, ids, 64, 2);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file), COH_OK);
+    coh_token_file_close(file);
+
+    for (size_t bytes = 32; bytes <= sizeof(text); bytes += 2) { /* characters of 2 bytes cut too */
+        for (size_t i = 0; i < bytes; i++)
+            text[i] = i % 3 == 0 ? ' ' : i % 3 == 1 ? '\xc3' : '\xa9';
+        text[bytes - 1] = bytes % 3 == 2 ? 'x' : text[bytes - 1];
+        folder_write("x.bin", text, bytes);
+        if (coh_token_file_open_raw(folder_file("x.bin"), 65536, &file) != COH_ERR_CORRUPT ||
+            !strstr(coh_last_error(), "looks like text"))
+            fail_msg("%zu bytes of text were taken", bytes);
+        text[20] = 0;
+        folder_write("x.bin", text, bytes);
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 65536, &file), COH_OK);
+        coh_token_file_close(file);
+    }
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(headers_of_version_2_that_no_writer_writes_are_refused),
+        IN_FOLDER(marked_ids_come_back_at_both_widths),
+        IN_FOLDER(files_of_llm_c_and_nanogpt_are_read_in_place),
+        IN_FOLDER(malformed_bin_files_are_refused),
+        IN_FOLDER(what_looks_like_no_ids_of_2_bytes_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

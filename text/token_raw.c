@@ -1,0 +1,149 @@
+/* .bin files of ids as llm.c and nanoGPT write them, read in place. */
+#include "text/token_file.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/utf8.h"
+
+/* llm.c: 256 int32, of which the first three are used (its dev/data/data_common.py). */
+#define LLMC_HEADER_BYTES 1024u
+
+typedef struct llmc_form {
+    uint32_t magic, version, id_bytes;
+} llmc_form;
+
+static const llmc_form llmc_forms[] = {
+    { 20240520, 1, 2 }, /* GPT-2's ids */
+    { 20240801, 7, 4 }, /* Llama 3's */
+};
+
+static uint32_t get_u32(const uint8_t *bytes)
+{
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+           (uint32_t)bytes[3] << 24;
+}
+
+/* NULL: no header of llm.c's begins so. */
+static const llmc_form *find_form(const uint8_t *bytes)
+{
+    for (size_t i = 0; i < sizeof(llmc_forms) / sizeof(llmc_forms[0]); i++)
+        if (get_u32(bytes) == llmc_forms[i].magic)
+            return &llmc_forms[i];
+    return NULL;
+}
+
+static coh_status read_llmc(coh_token_file *file, const llmc_form *form, const uint8_t *bytes,
+                            uint64_t file_bytes)
+{
+    uint32_t version = get_u32(bytes + 4), count = get_u32(bytes + 8);
+    if (version != form->version)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s begins as llm.c's files of number %" PRIu32
+                        " do, but with version %" PRIu32 " instead of %" PRIu32
+                        ": write it with a present llm.c",
+                        file->path, form->magic, version, form->version);
+    file->header.id_bytes = form->id_bytes;
+    file->header.count = count;
+    file->data_offset = LLMC_HEADER_BYTES;
+    uint64_t expected = LLMC_HEADER_BYTES + (uint64_t)count * form->id_bytes;
+    if (file_bytes != expected)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %" PRIu64 " bytes where llm.c's header and its %" PRIu32
+                        " ids need %" PRIu64 ": it was cut off or added to, write it again",
+                        file->path, file_bytes, count, expected);
+    return COH_OK;
+}
+
+/* ---- what ids do not look like ---- */
+
+/* Of ids of 2 bytes so many are looked at, and fewer say nothing. */
+enum { PROBE_IDS = 4096, PROBE_IDS_LEAST = 16 };
+
+/* Every second one is 0, and not all are. */
+static int looks_wider(const uint8_t *bytes, size_t id_count)
+{
+    int has_other = 0;
+    for (size_t i = 0; i < id_count; i++) {
+        int is_zero = bytes[2 * i] == 0 && bytes[2 * i + 1] == 0;
+        if (i % 2 == 1 && !is_zero)
+            return 0;
+        has_other |= !is_zero;
+    }
+    return has_other;
+}
+
+static int looks_like_text(const uint8_t *bytes, size_t count, int is_cut)
+{
+    for (size_t at = 0, length; at < count; at += length) {
+        length = coh_utf8_character(bytes + at, count - at);
+        if (length == 0)
+            return is_cut && count - at < 4;
+        if (length == 1 && (bytes[at] < 0x20 || bytes[at] == 0x7f) &&
+            !(bytes[at] >= '\t' && bytes[at] <= '\r'))
+            return 0;
+    }
+    return 1;
+}
+
+/* A file without a header is ids by its name alone; two mistakes show in its first bytes. */
+static coh_status check_looks(const coh_token_file *file, uint64_t file_bytes)
+{
+    uint8_t bytes[2 * PROBE_IDS];
+    size_t count = file_bytes < sizeof(bytes) ? (size_t)file_bytes : sizeof(bytes);
+    if (count / 2 < PROBE_IDS_LEAST)
+        return COH_OK;
+    COH_TRY(coh_token_read_bytes(file->fd, file->path, 0, bytes, count));
+    if (looks_like_text(bytes, count, count < file_bytes))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s looks like text, and ids of %" PRIu32 " bytes are read from a *.bin "
+                        "without a header: give text another name",
+                        file->path, file->header.id_bytes);
+    if (file->header.id_bytes == 2 && looks_wider(bytes, count / 2))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s looks like ids of 4 bytes, and those of a vocabulary of %" PRIu64
+                        " have 2 where no header says otherwise: write it with ids of 2 bytes "
+                        "(numpy.uint16), or with llm.c's header",
+                        file->path, file->header.vocabulary);
+    return COH_OK;
+}
+
+static coh_status open_raw(coh_token_file *file, int64_t vocabulary)
+{
+    uint8_t bytes[12];
+    uint64_t file_bytes;
+    COH_TRY(coh_token_file_open_bytes(file, &file_bytes));
+    file->is_raw = 1;
+    file->header.vocabulary = (uint64_t)vocabulary;
+    file->header.id_bytes = coh_token_id_bytes(vocabulary, 0);
+    if (file_bytes >= sizeof(bytes))
+        COH_TRY(coh_token_read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
+    const llmc_form *form = file_bytes >= sizeof(bytes) ? find_form(bytes) : NULL;
+    if (form) {
+        COH_TRY(read_llmc(file, form, bytes, file_bytes));
+    } else {
+        if (file_bytes % file->header.id_bytes != 0)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s has %" PRIu64 " bytes, which is no number of ids of %" PRIu32
+                            " bytes: it was cut off, or made for another vocabulary than %" PRId64,
+                            file->path, file_bytes, file->header.id_bytes, vocabulary);
+        file->header.count = file_bytes / file->header.id_bytes;
+        COH_TRY(check_looks(file, file_bytes));
+    }
+    return coh_token_file_hash(file, &file->header.hash);
+}
+
+coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, coh_token_file **out_file)
+{
+    if (vocabulary < 1 || vocabulary > INT32_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a vocabulary has 1 to %d ids, not %" PRId64, INT32_MAX,
+                        vocabulary);
+    COH_TRY(coh_token_file_create(path, out_file));
+    coh_status status = open_raw(*out_file, vocabulary);
+    if (status != COH_OK) {
+        coh_token_file_close(*out_file);
+        *out_file = NULL;
+    }
+    return status;
+}
