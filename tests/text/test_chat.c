@@ -1,0 +1,438 @@
+/* Conversations against transformers' apply_chat_template, recorded by fixtures/chat/make.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/alloc.h"
+#include "tests/text/folder.h"
+#include "text/chat.h"
+
+/* TOKENIZERS, CHATS: folders of fixtures. */
+
+enum { MESSAGES_MOST = 8 };
+
+typedef struct conversation {
+    coh_chat_message messages[MESSAGES_MOST];
+    size_t count;
+} conversation;
+
+static coh_chat_role role_of(const char *name)
+{
+    return strcmp(name, "system") == 0 ? COH_CHAT_SYSTEM
+           : strcmp(name, "user") == 0 ? COH_CHAT_USER
+                                       : COH_CHAT_ASSISTANT;
+}
+
+static conversation conversation_of(const json_t *messages)
+{
+    conversation c = { .count = json_array_size(messages) };
+    assert_true(c.count <= MESSAGES_MOST);
+    for (size_t i = 0; i < c.count; i++) {
+        const json_t *message = json_array_get(messages, i);
+        const json_t *content = json_object_get(message, "content");
+        c.messages[i] = (coh_chat_message){
+            role_of(json_string_value(json_object_get(message, "role"))),
+            { json_string_value(content), json_string_length(content) },
+        };
+    }
+    return c;
+}
+
+/* ---- recorded cases ---- */
+
+static void compare(const char *where, const json_t *line, const coh_id_list *ids,
+                    const coh_byte_list *counts)
+{
+    const json_t *expected = json_object_get(line, "ids");
+    const char *digits = json_string_value(json_object_get(line, "counts"));
+    size_t count = json_array_size(expected);
+    for (size_t i = 0; i < ids->count && i < count; i++) {
+        int32_t id = (int32_t)json_integer_value(json_array_get(expected, i));
+        if (ids->ids[i] != id)
+            fail_msg("%s: id %d at %zu, expected %d", where, ids->ids[i], i, id);
+        if (counts->bytes[i] != digits[i] - '0')
+            fail_msg("%s: id %d at %zu counts %d, expected %c", where, id, i, counts->bytes[i],
+                     digits[i]);
+    }
+    if (ids->count != count || counts->count != count)
+        fail_msg("%s: %zu ids, expected %zu", where, ids->count, count);
+}
+
+typedef struct opened {
+    char name[64];
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+} opened;
+
+static void close_opened(opened *o)
+{
+    coh_chat_close(o->chat);
+    coh_tokenizer_close(o->tokenizer);
+    *o = (opened){ 0 };
+}
+
+static void open_for(const char *form, const char *name, opened *o)
+{
+    char path[PATH_MAX];
+    if (strcmp(o->name, name) == 0)
+        return;
+    close_opened(o);
+    snprintf(o->name, sizeof(o->name), "%s", name);
+    snprintf(path, sizeof(path), "%s/%s", TOKENIZERS, name);
+    if (coh_tokenizer_open(path, &o->tokenizer) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    snprintf(path, sizeof(path), "%s/%s", CHATS, form);
+    if (coh_chat_open(o->tokenizer, path, &o->chat) != COH_OK)
+        fail_msg("%s", coh_last_error());
+}
+
+static size_t compare_form(const char *form)
+{
+    char path[PATH_MAX], where[PATH_MAX];
+    opened o = { 0 };
+    coh_id_list ids = { 0 };
+    coh_byte_list counts = { 0 };
+    size_t number = 0;
+    snprintf(path, sizeof(path), "%s/%s/cases", CHATS, form);
+    char *text = folder_read(path, NULL);
+    for (char *rest = text, *end; *rest && (end = strchr(rest, '\n')); rest = end + 1) {
+        json_t *line = json_loadb(rest, (size_t)(end - rest), JSON_ALLOW_NUL, NULL);
+        assert_non_null(line);
+        open_for(form, json_string_value(json_object_get(line, "tokenizer")), &o);
+        const conversation c = conversation_of(json_object_get(line, "messages"));
+        ids.count = counts.count = 0;
+        snprintf(where, sizeof(where), "%s, %s, line %zu", form, o.name, ++number);
+        if (coh_chat_encode(o.chat, c.messages, c.count, &ids, &counts) != COH_OK)
+            fail_msg("%s: %s", where, coh_last_error());
+        compare(where, line, &ids, &counts);
+        json_decref(line);
+    }
+    coh_free(ids.ids);
+    coh_free(counts.bytes);
+    close_opened(&o);
+    free(text);
+    return number;
+}
+
+static void ids_and_what_counts_are_those_of_transformers(void **state)
+{
+    (void)state;
+    static const char *const forms[] = { "qwen2.5",  "smollm2", "chatml", "llama3",
+                                         "llama3.1", "llama2",  "plain" };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        assert_true(compare_form(forms[i]) > 50);
+}
+
+/* ---- forms ---- */
+
+static void write_text(const char *name, const char *text)
+{
+    folder_write(name, text, strlen(text));
+}
+
+static void assert_form(const char *tokenizer_name, const char *folder, const char *form)
+{
+    char path[PATH_MAX];
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    snprintf(path, sizeof(path), "%s/%s", TOKENIZERS, tokenizer_name);
+    assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, folder, &chat), COH_OK);
+    if (strncmp(coh_chat_form(chat), form, strlen(form)) != 0)
+        fail_msg("%s: %s, expected %s", tokenizer_name, coh_chat_form(chat), form);
+    coh_chat_close(chat);
+    coh_tokenizer_close(tokenizer);
+}
+
+static void the_form_follows_from_special_tokens_and_the_template(void **state)
+{
+    (void)state;
+    assert_form("qwen2", NULL, "ChatML (<|im_start|>)");
+    assert_form("smollm", folder_path, "ChatML");
+    assert_form("llama3", NULL, "Llama 3 (");
+    assert_form("llama2-json", NULL, "Llama 2");
+    assert_form("llama2", NULL, "Llama 2"); /* tokenizer.model */
+    assert_form("gpt2", NULL, "plain");
+    assert_form("opt", NULL, "plain");
+    /* a template beside the tokenizer: as a file of its own, or within its configuration */
+    write_text("tokenizer_config.json",
+               "{\"chat_template\": \"{{ 'Cutting Knowledge Date: December "
+               "2023' }}\"}");
+    assert_form("llama3", folder_path, "Llama 3.1");
+    assert_form("llama3", folder_file("tokenizer.json"), "Llama 3 ("); /* no such path */
+    write_text("tokenizer.json", "{}");
+    assert_form("llama3", folder_file("tokenizer.json"), "Llama 3.1");
+    assert_form("llama2-json", folder_path, "plain"); /* a template without <<SYS>> */
+    write_text("tokenizer_config.json",
+               "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"},"
+               " {\"name\": \"default\", \"template\": \"<|im_start|>system\\nS.<|im_end|>\"}]}");
+    assert_form("qwen2", folder_path, "ChatML (<|im_start|>), with");
+    write_text("chat_template.jinja", "{{ messages }}"); /* goes first */
+    assert_form("qwen2", folder_path,
+                "ChatML (<|im_start|>); not as the tokenizer's chat_template");
+    assert_form("gpt2", folder_path, "plain (\"user: \", \"assistant: \"; not");
+}
+
+/* Literal parts of published templates, most of them shortened. */
+static void chatml_is_told_by_literal_parts_of_the_template(void **state)
+{
+    (void)state;
+    static const struct {
+        int is_chatml, has_begin;
+        const char *text;
+    } all[] = {
+        { 1, 0,
+          "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>'}}" },
+        { 1, 0, "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' }}" },
+        { 1, 0, "{{ \"<|im_start|>\" + m[\"role\"] + \"\\n\" + m.content + \"<|im_end|>\\n\" }}" },
+        { 1, 0, "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n" },
+        { 1, 1, "{{ bos_token }}{{'<|im_start|>' + message.role + '\\n'}}<|im_end|>" },
+        { 1, 0, "{{'<|im_start|>' + m.role + '\\n'}}<|im_end|>{{ bos_token }}" },
+        { 0, 0, "{{'<|im_start|>system<|im_sep|>' + m.content + '<|im_end|>'}}" },
+        { 0, 0, "{{'<|im_start|>' + m.role + '<|im_sep|>' + m.content + '<|im_end|>'}}" },
+        { 0, 0, "{{'<|im_start|>' + m.role + '\\n' + '<think>' + '<|im_end|>'}}" },
+        { 0, 0, "{{'<|im_start|>' + m.role + '\\n' + m.content | trim + '<|im_end|>'}}" },
+        { 0, 0, "{{'<|im_start|>' + m.role + ': ' + m.content + '<|im_end|>'}}" },
+        { 0, 0, "{{'<|im_start|>' + m.name + '\\n' + m.content + '<|im_end|>'}}" },
+        { 0, 0, "{{'<|im_start|>' + m.role + '\\n' + m.content}}" },
+        { 0, 0, "<|im_start|>" },
+        { 0, 0, "" },
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        int has_begin;
+        if (coh_chat_template_is_chatml(all[i].text, &has_begin) != all[i].is_chatml ||
+            has_begin != all[i].has_begin)
+            fail_msg("template %zu: %s", i, all[i].text);
+    }
+}
+
+static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_list *ids,
+                         coh_byte_list *counts)
+{
+    const coh_chat_message messages[] = { { COH_CHAT_USER, { "Hi", 2 } },
+                                          { COH_CHAT_ASSISTANT, { "Hello", 5 } } };
+    coh_chat *chat;
+    assert_int_equal(coh_chat_open(tokenizer, folder, &chat), COH_OK);
+    assert_int_equal(coh_chat_encode(chat, messages, 2, ids, counts), COH_OK);
+    coh_chat_close(chat);
+}
+
+/* ids and counts of one conversation, and again behind `first`, which does not count. */
+static void assert_begun(coh_tokenizer *tokenizer, const char *folder, int32_t first,
+                         coh_id_list *ids, coh_byte_list *counts)
+{
+    size_t count = ids->count;
+    assert_true(count > 4);
+    encode_hello(tokenizer, folder, ids, counts);
+    assert_int_equal(ids->count, 2 * count + 1);
+    assert_int_equal(counts->count, ids->count);
+    assert_int_equal(ids->ids[count], first);
+    assert_int_equal(counts->bytes[count], 0);
+    assert_memory_equal(ids->ids + count + 1, ids->ids, count * sizeof(*ids->ids));
+    assert_memory_equal(counts->bytes + count + 1, counts->bytes, count);
+    coh_free(ids->ids);
+    coh_free(counts->bytes);
+    coh_tokenizer_close(tokenizer);
+}
+
+static void conversations_begin_as_the_template_or_a_text_does(void **state)
+{
+    (void)state;
+    coh_tokenizer *tokenizer;
+    coh_id_list ids = { 0 };
+    coh_byte_list counts = { 0 };
+    assert_int_equal(coh_tokenizer_open(TOKENIZERS "/qwen2", &tokenizer), COH_OK);
+    tokenizer->begin_of_text = 416;
+    write_text("chat_template.jinja", "{{'<|im_start|>' + m.role + '\\n'}}<|im_end|>");
+    encode_hello(tokenizer, folder_path, &ids, &counts);
+    write_text("chat_template.jinja",
+               "{{ bos_token }}{{'<|im_start|>' + m.role + '\\n'}}<|im_end|>");
+    assert_begun(tokenizer, folder_path, 416, &ids, &counts);
+
+    ids = (coh_id_list){ 0 };
+    counts = (coh_byte_list){ 0 };
+    assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
+    encode_hello(tokenizer, NULL, &ids, &counts);
+    assert_int_equal(coh_id_list_add(&tokenizer->before, 'b'), COH_OK);
+    assert_begun(tokenizer, NULL, 'b', &ids, &counts);
+}
+
+static void a_broken_configuration_is_refused(void **state)
+{
+    (void)state;
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
+    static const char *const broken[] = { "{", "[]", "\"x\"" };
+    for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+        write_text("tokenizer_config.json", broken[i]);
+        assert_int_equal(coh_chat_open(tokenizer, folder_path, &chat), COH_ERR_CORRUPT);
+        assert_null(chat);
+        assert_non_null(strstr(coh_last_error(), "tokenizer_config.json"));
+    }
+    coh_tokenizer_close(tokenizer);
+}
+
+static void assert_default_system(const char *template_text, const char *expected)
+{
+    char *system;
+    assert_int_equal(coh_chat_default_system(template_text, &system), COH_OK);
+    if (expected)
+        assert_string_equal(system, expected);
+    else
+        assert_null(system);
+    coh_free(system);
+}
+
+static void a_default_system_prompt_is_plain_text_in_the_template(void **state)
+{
+    (void)state;
+    assert_default_system("", NULL);
+    assert_default_system("{{ '<|im_start|>system\\n' + messages[0].content + '<|im_end|>' }}",
+                          NULL);
+    assert_default_system(
+        "'<|im_start|>system\\n' }} x {{ '<|im_start|>system\\nBe.<|im_end|>\\n' }}", "Be.");
+    assert_default_system("'<|im_start|>system\nTwo\\nlines<|im_end|>", "Two\nlines");
+    assert_default_system("<|im_start|>system\n<|im_end|>", NULL);
+    assert_default_system("<|im_start|>systematic\nno<|im_end|>", NULL);
+    assert_default_system("<|im_start|>system\nnever ends", NULL);
+}
+
+/* ---- orders ---- */
+
+static void llama_2_asks_for_turns(void **state)
+{
+    (void)state;
+    static const char *const refused[] = { "a", "uu", "uaa", "sa", "su s", "us", "usa", "ssua" };
+    char path[PATH_MAX];
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    coh_id_list ids = { 0 };
+    coh_byte_list counts = { 0 };
+    snprintf(path, sizeof(path), "%s/llama2-json", TOKENIZERS);
+    assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, &chat), COH_OK);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        coh_chat_message messages[MESSAGES_MOST];
+        size_t count = 0;
+        for (const char *at = refused[i]; *at; at++)
+            if (*at != ' ')
+                messages[count++] = (coh_chat_message){ *at == 's'   ? COH_CHAT_SYSTEM
+                                                        : *at == 'u' ? COH_CHAT_USER
+                                                                     : COH_CHAT_ASSISTANT,
+                                                        { "x", 1 } };
+        if (coh_chat_encode(chat, messages, count, &ids, &counts) != COH_ERR_CORRUPT)
+            fail_msg("%s was taken", refused[i]);
+        assert_non_null(strstr(coh_last_error(), "take turns"));
+    }
+    assert_int_equal(coh_chat_encode(chat, NULL, 0, &ids, &counts), COH_ERR_CORRUPT);
+    coh_free(ids.ids);
+    coh_free(counts.bytes);
+    coh_chat_close(chat);
+    coh_tokenizer_close(tokenizer);
+}
+
+static void without_an_end_of_text_the_line_end_ends_a_turn(void **state)
+{
+    (void)state;
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    coh_id_list ids = { 0 };
+    coh_byte_list counts = { 0 };
+    const coh_chat_message messages[] = { { COH_CHAT_USER, { "q", 1 } },
+                                          { COH_CHAT_ASSISTANT, { "ab", 2 } },
+                                          { COH_CHAT_USER, { "r", 1 } } };
+    static const char text[] = "user: q\nassistant: ab\nuser: r\n";
+    assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
+    tokenizer->end_of_text = -1;
+    assert_int_equal(coh_chat_open(tokenizer, NULL, &chat), COH_OK);
+    assert_int_equal(coh_chat_encode(chat, messages, 3, &ids, &counts), COH_OK);
+    assert_int_equal(ids.count, sizeof(text) - 1);
+    for (size_t i = 0; i < ids.count; i++) {
+        assert_int_equal(ids.ids[i], text[i]);
+        assert_int_equal(counts.bytes[i], i >= 19 && i < 22); /* "ab\n" */
+    }
+    coh_free(ids.ids);
+    coh_free(counts.bytes);
+    coh_chat_close(chat);
+    coh_tokenizer_close(tokenizer);
+}
+
+static void white_space_is_stripped_as_python_does(void **state)
+{
+    (void)state;
+    static const struct stripped {
+        const char *text, *expected;
+    } all[] = {
+        { "", "" },
+        { " \t\n\v\f\r", "" },
+        { " a b ", "a b" },
+        { "\x1c\x1d\x1e\x1fx\x1c", "x" },
+        { "\xc2\x85\xc2\xa0x\xe1\x9a\x80", "x" },                     /* U+0085, U+00A0, U+1680 */
+        { "\xe2\x80\x80\xe2\x80\x8ax\xe2\x80\xa8\xe2\x80\xa9", "x" }, /* U+2000, 200A, 2028, 2029 */
+        { "\xe2\x80\xafx\xe2\x81\x9f\xe3\x80\x80", "x" },             /* U+202F, 205F, 3000 */
+        { "\xe2\x80\x8bx\xef\xbb\xbf", "\xe2\x80\x8bx\xef\xbb\xbf" }, /* U+200B, U+FEFF stay */
+        { "\x80x\x80", "\x80x\x80" },                                 /* no character at all */
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_slice found = coh_chat_strip((coh_slice){ all[i].text, strlen(all[i].text) });
+        assert_int_equal(found.count, strlen(all[i].expected));
+        assert_memory_equal(found.bytes, all[i].expected, found.count);
+    }
+}
+
+static void every_failing_allocation_is_said(void **state)
+{
+    (void)state;
+    char path[PATH_MAX], folder[PATH_MAX];
+    coh_tokenizer *tokenizer;
+    const coh_chat_message messages[] = { { COH_CHAT_USER, { "Hello", 5 } },
+                                          { COH_CHAT_ASSISTANT, { "\nworld", 6 } } };
+    snprintf(path, sizeof(path), "%s/qwen2", TOKENIZERS);
+    snprintf(folder, sizeof(folder), "%s/qwen2.5", CHATS);
+    assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
+    for (uint64_t n = 1;; n++) {
+        coh_chat *chat = NULL;
+        coh_id_list ids = { 0 };
+        coh_byte_list counts = { 0 };
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_chat_open(tokenizer, folder, &chat);
+        if (status == COH_OK)
+            status = coh_chat_encode(chat, messages, 2, &ids, &counts);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        coh_free(ids.ids);
+        coh_free(counts.bytes);
+        coh_chat_close(chat);
+        assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
+        if (!was_hit) {
+            assert_true(n > 5);
+            break;
+        }
+    }
+    coh_tokenizer_close(tokenizer);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_and_what_counts_are_those_of_transformers),
+        IN_FOLDER(the_form_follows_from_special_tokens_and_the_template),
+        IN_FOLDER(a_broken_configuration_is_refused),
+        cmocka_unit_test(chatml_is_told_by_literal_parts_of_the_template),
+        IN_FOLDER(conversations_begin_as_the_template_or_a_text_does),
+        cmocka_unit_test(a_default_system_prompt_is_plain_text_in_the_template),
+        cmocka_unit_test(llama_2_asks_for_turns),
+        cmocka_unit_test(without_an_end_of_text_the_line_end_ends_a_turn),
+        cmocka_unit_test(white_space_is_stripped_as_python_does),
+        cmocka_unit_test(every_failing_allocation_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

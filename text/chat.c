@@ -1,0 +1,394 @@
+#include "text/chat.h"
+
+#include <stdio.h>
+
+typedef enum chat_form { FORM_CHATML, FORM_LLAMA3, FORM_LLAMA2, FORM_PLAIN } chat_form;
+
+struct coh_chat {
+    coh_tokenizer *tokenizer;
+    chat_form form;
+    /* Special tokens; -1: none. open and close stand around a role (Llama 3) or before it. */
+    int32_t begin_of_text, open, close, end_of_turn;
+    char *default_system; /* NULL: none */
+    int has_date;         /* Llama 3.1 */
+    char description[160];
+
+    /* The conversation under way: text since the last special token, of which what stands from
+     * `answer_begin` on is the assistant's (SIZE_MAX: nothing is). It is encoded behind the
+     * spelling of that token, so that its first word is cut as it is in the whole text. */
+    coh_byte_list run;
+    size_t answer_begin;
+    int32_t after;
+    coh_id_list run_ids, header_ids;
+    coh_id_list *ids;
+    coh_byte_list *counts;
+};
+
+/* ---- runs ---- */
+
+static coh_status put(coh_chat *chat, const int32_t *ids, size_t count, int counts)
+{
+    if (count == 0)
+        return COH_OK;
+    COH_TRY(coh_id_list_add_all(chat->ids, ids, count));
+    COH_TRY(COH_GROW(&chat->counts->bytes, &chat->counts->capacity, chat->counts->count + count));
+    memset(chat->counts->bytes + chat->counts->count, counts, count);
+    chat->counts->count += count;
+    return COH_OK;
+}
+
+static coh_status encode_text(coh_chat *chat, const uint8_t *text, size_t count, coh_id_list *ids)
+{
+    size_t consumed;
+    const coh_text_block whole = { text, count, 1, 1 };
+    ids->count = 0;
+    if (count == 0)
+        return COH_OK;
+    return chat->tokenizer->ops->encode(chat->tokenizer->state, &whole, ids, &consumed);
+}
+
+/* The ids of spelling + text[0..count) without those of the spelling. Where the tokenizer does not
+ * read its own special tokens in a text (SentencePiece's), those of the text alone. */
+static coh_status encode_behind(coh_chat *chat, coh_slice spelling, size_t count, coh_id_list *ids)
+{
+    coh_byte_list whole = { 0 };
+    coh_status status = coh_byte_list_add(&whole, spelling.bytes, spelling.count);
+    if (status == COH_OK)
+        status = coh_byte_list_add(&whole, chat->run.bytes, count);
+    if (status == COH_OK)
+        status = encode_text(chat, whole.bytes, whole.count, ids);
+    if (status == COH_OK && spelling.count > 0) {
+        if (ids->count > 0 && ids->ids[0] == chat->after) {
+            ids->count--;
+            memmove(ids->ids, ids->ids + 1, ids->count * sizeof(*ids->ids));
+        } else {
+            status = encode_text(chat, chat->run.bytes, count, ids);
+        }
+    }
+    coh_free(whole.bytes);
+    return status;
+}
+
+/* What of the run's ids is the assistant's are those behind the ones it has in common with the text
+ * before the answer: a token that reaches across the border is the assistant's. */
+static coh_status flush(coh_chat *chat)
+{
+    coh_slice spelling = { NULL, 0 };
+    size_t header_count = 0;
+    if (chat->run.count == 0)
+        return COH_OK;
+    if (chat->after >= 0)
+        COH_TRY(
+            coh_tokenizer_piece(chat->tokenizer, chat->after, &spelling.bytes, &spelling.count));
+    COH_TRY(encode_behind(chat, spelling, chat->run.count, &chat->run_ids));
+    if (chat->answer_begin < chat->run.count) {
+        COH_TRY(encode_behind(chat, spelling, chat->answer_begin, &chat->header_ids));
+        while (header_count < chat->header_ids.count && header_count < chat->run_ids.count &&
+               chat->header_ids.ids[header_count] == chat->run_ids.ids[header_count])
+            header_count++;
+    } else {
+        header_count = chat->run_ids.count;
+    }
+    COH_TRY(put(chat, chat->run_ids.ids, header_count, 0));
+    COH_TRY(put(chat, chat->run_ids.ids + header_count, chat->run_ids.count - header_count, 1));
+    chat->run.count = 0;
+    chat->answer_begin = SIZE_MAX;
+    return COH_OK;
+}
+
+static coh_status add_special(coh_chat *chat, int32_t id, int counts)
+{
+    COH_TRY(flush(chat));
+    if (id < 0)
+        return COH_OK;
+    chat->after = id;
+    return put(chat, &id, 1, counts);
+}
+
+static coh_status add_text(coh_chat *chat, const char *text)
+{
+    if (chat->answer_begin != SIZE_MAX) {
+        COH_TRY(flush(chat));
+        chat->after = -1;
+    }
+    return coh_byte_list_add(&chat->run, text, strlen(text));
+}
+
+static coh_status add_slice(coh_chat *chat, coh_slice text)
+{
+    return coh_byte_list_add(&chat->run, text.bytes, text.count);
+}
+
+/* From here to the next special token the assistant speaks. */
+static void begin_answer(coh_chat *chat)
+{
+    chat->answer_begin = chat->run.count;
+}
+
+/* ---- forms ---- */
+
+static const char *const role_names[] = { "system", "user", "assistant" };
+
+static coh_status add_chatml(coh_chat *chat, const coh_chat_message *message)
+{
+    int counts = message->role == COH_CHAT_ASSISTANT;
+    COH_TRY(add_special(chat, chat->open, 0));
+    COH_TRY(add_text(chat, role_names[message->role]));
+    COH_TRY(add_text(chat, "\n"));
+    if (counts)
+        begin_answer(chat);
+    COH_TRY(add_slice(chat, message->content));
+    COH_TRY(add_special(chat, chat->end_of_turn, counts));
+    return add_text(chat, "\n");
+}
+
+static coh_status encode_chatml(coh_chat *chat, const coh_chat_message *messages, size_t count)
+{
+    COH_TRY(add_special(chat, chat->begin_of_text, 0));
+    if (chat->default_system && messages[0].role != COH_CHAT_SYSTEM) {
+        const coh_chat_message system = { COH_CHAT_SYSTEM,
+                                          { chat->default_system, strlen(chat->default_system) } };
+        COH_TRY(add_chatml(chat, &system));
+    }
+    for (size_t i = 0; i < count; i++)
+        COH_TRY(add_chatml(chat, &messages[i]));
+    return COH_OK;
+}
+
+static coh_status open_llama3(coh_chat *chat, coh_chat_role role)
+{
+    COH_TRY(add_special(chat, chat->open, 0));
+    COH_TRY(add_text(chat, role_names[role]));
+    COH_TRY(add_special(chat, chat->close, 0));
+    return add_text(chat, "\n\n");
+}
+
+static coh_status encode_llama3(coh_chat *chat, const coh_chat_message *messages, size_t count)
+{
+    COH_TRY(add_special(chat, chat->begin_of_text, 0));
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 && chat->has_date) {
+            COH_TRY(open_llama3(chat, COH_CHAT_SYSTEM));
+            COH_TRY(add_text(chat, "Cutting Knowledge Date: December 2023\n"
+                                   "Today Date: 26 Jul 2024\n\n"));
+            if (messages[0].role == COH_CHAT_SYSTEM)
+                COH_TRY(add_slice(chat, coh_chat_strip(messages[0].content)));
+            COH_TRY(add_special(chat, chat->end_of_turn, 0));
+            if (messages[0].role == COH_CHAT_SYSTEM)
+                continue;
+        }
+        int counts = messages[i].role == COH_CHAT_ASSISTANT;
+        COH_TRY(open_llama3(chat, messages[i].role));
+        if (counts)
+            begin_answer(chat);
+        COH_TRY(add_slice(chat, coh_chat_strip(messages[i].content)));
+        COH_TRY(add_special(chat, chat->end_of_turn, counts));
+    }
+    return COH_OK;
+}
+
+/* "[INST] <<SYS>>\n...\n<</SYS>>\n\nquestion [/INST]", stripped inside as a whole. */
+static coh_status add_question(coh_chat *chat, const coh_chat_message *system,
+                               const coh_chat_message *user)
+{
+    static const char opening[] = "<<SYS>>\n", closing[] = "\n<</SYS>>\n\n";
+    coh_byte_list text = { 0 };
+    coh_status status = COH_OK;
+    if (system) {
+        COH_TRY_GOTO(status, coh_byte_list_add(&text, opening, strlen(opening)), done);
+        COH_TRY_GOTO(status, coh_byte_list_add(&text, system->content.bytes, system->content.count),
+                     done);
+        COH_TRY_GOTO(status, coh_byte_list_add(&text, closing, strlen(closing)), done);
+    }
+    COH_TRY_GOTO(status, coh_byte_list_add(&text, user->content.bytes, user->content.count), done);
+    coh_slice whole = { text.count ? (const char *)text.bytes : "", text.count };
+    COH_TRY_GOTO(status, add_special(chat, chat->begin_of_text, 0), done);
+    COH_TRY_GOTO(status, add_text(chat, "[INST] "), done);
+    COH_TRY_GOTO(status, add_slice(chat, coh_chat_strip(whole)), done);
+    COH_TRY_GOTO(status, add_text(chat, " [/INST]"), done);
+done:
+    coh_free(text.bytes);
+    return status;
+}
+
+static coh_status encode_llama2(coh_chat *chat, const coh_chat_message *messages, size_t count)
+{
+    const coh_chat_message *system = messages[0].role == COH_CHAT_SYSTEM ? &messages[0] : NULL;
+    size_t first = system != NULL;
+    for (size_t i = first; i < count; i++) {
+        coh_chat_role expected = (i - first) % 2 ? COH_CHAT_ASSISTANT : COH_CHAT_USER;
+        if (messages[i].role != expected)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "message %zu is of role \"%s\" where Llama 2's form has \"%s\": after "
+                            "an optional system prompt, user and assistant take turns",
+                            i + 1, role_names[messages[i].role], role_names[expected]);
+        if (expected == COH_CHAT_USER) {
+            COH_TRY(add_question(chat, i == first ? system : NULL, &messages[i]));
+            continue;
+        }
+        begin_answer(chat);
+        COH_TRY(coh_byte_list_add(&chat->run, " ", 1));
+        COH_TRY(add_slice(chat, coh_chat_strip(messages[i].content)));
+        COH_TRY(coh_byte_list_add(&chat->run, " ", 1));
+        COH_TRY(add_special(chat, chat->end_of_turn, 1));
+    }
+    return COH_OK;
+}
+
+/* Begins as a text does, for so does a prompt of the model. */
+static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages, size_t count)
+{
+    COH_TRY(put(chat, chat->tokenizer->before.ids, chat->tokenizer->before.count, 0));
+    for (size_t i = 0; i < count; i++) {
+        int counts = messages[i].role == COH_CHAT_ASSISTANT;
+        COH_TRY(add_text(chat, role_names[messages[i].role]));
+        COH_TRY(add_text(chat, ": "));
+        if (counts)
+            begin_answer(chat);
+        COH_TRY(add_slice(chat, messages[i].content));
+        if (counts && chat->end_of_turn >= 0)
+            COH_TRY(add_special(chat, chat->end_of_turn, 1));
+        else
+            COH_TRY(coh_byte_list_add(&chat->run, "\n", 1));
+    }
+    return COH_OK;
+}
+
+coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, size_t count,
+                           coh_id_list *ids, coh_byte_list *counts)
+{
+    coh_status status = COH_OK;
+    if (count == 0)
+        return coh_fail(COH_ERR_CORRUPT, "the conversation has no message: give it one");
+    chat->ids = ids;
+    chat->counts = counts;
+    chat->run.count = 0;
+    chat->answer_begin = SIZE_MAX;
+    chat->after = -1;
+    switch (chat->form) {
+    case FORM_CHATML:
+        status = encode_chatml(chat, messages, count);
+        break;
+    case FORM_LLAMA3:
+        status = encode_llama3(chat, messages, count);
+        break;
+    case FORM_LLAMA2:
+        status = encode_llama2(chat, messages, count);
+        break;
+    case FORM_PLAIN:
+        status = encode_plain(chat, messages, count);
+        break;
+    }
+    return status == COH_OK ? flush(chat) : status;
+}
+
+/* ---- which form ---- */
+
+static int is_llama2(const coh_tokenizer *tokenizer, const char *template_text)
+{
+    if (template_text)
+        return strstr(template_text, "<<SYS>>") != NULL;
+    return coh_tokenizer_token_id(tokenizer, "<s>") >= 0 &&
+           coh_tokenizer_token_id(tokenizer, "</s>") >= 0 &&
+           coh_tokenizer_token_id(tokenizer, "<0x0A>") >= 0;
+}
+
+static int32_t first_of(int32_t id, int32_t other)
+{
+    return id >= 0 ? id : other;
+}
+
+static coh_status choose_chatml(coh_chat *chat, const char *template_text)
+{
+    int has_begin = 0, is_other = 0;
+    if (template_text) {
+        is_other = !coh_chat_template_is_chatml(template_text, &has_begin);
+        COH_TRY(coh_chat_default_system(template_text, &chat->default_system));
+    }
+    if (has_begin)
+        chat->begin_of_text = coh_tokenizer_begin_of_text(chat->tokenizer);
+    snprintf(chat->description, sizeof(chat->description), "ChatML (<|im_start|>)%s%s",
+             chat->default_system ? ", with the tokenizer's default system prompt where there is "
+                                    "none"
+                                  : "",
+             is_other ? "; not as the tokenizer's chat_template" : "");
+    return COH_OK;
+}
+
+static coh_status choose_form(coh_chat *chat, const char *template_text)
+{
+    const coh_tokenizer *tokenizer = chat->tokenizer;
+    const char *text;
+    int32_t begin = coh_tokenizer_begin_of_text(tokenizer);
+    int32_t im_start = coh_tokenizer_token_id(tokenizer, "<|im_start|>");
+    int32_t im_end = coh_tokenizer_token_id(tokenizer, "<|im_end|>");
+    int32_t header = coh_tokenizer_token_id(tokenizer, "<|start_header_id|>");
+    int32_t header_end = coh_tokenizer_token_id(tokenizer, "<|end_header_id|>");
+    int32_t eot = coh_tokenizer_token_id(tokenizer, "<|eot_id|>");
+    if (im_start >= 0 && im_end >= 0) {
+        chat->form = FORM_CHATML;
+        chat->open = im_start;
+        chat->end_of_turn = im_end;
+        return choose_chatml(chat, template_text);
+    } else if (header >= 0 && header_end >= 0 && eot >= 0) {
+        chat->form = FORM_LLAMA3;
+        chat->begin_of_text =
+            first_of(begin, coh_tokenizer_token_id(tokenizer, "<|begin_of_text|>"));
+        chat->open = header;
+        chat->close = header_end;
+        chat->end_of_turn = eot;
+        chat->has_date =
+            template_text && strstr(template_text, "Cutting Knowledge Date: December 2023");
+        text = chat->has_date ? "Llama 3.1 (<|start_header_id|>, today is 26 Jul 2024)"
+                              : "Llama 3 (<|start_header_id|>)";
+    } else if (is_llama2(tokenizer, template_text)) {
+        chat->form = FORM_LLAMA2;
+        chat->begin_of_text = first_of(begin, coh_tokenizer_token_id(tokenizer, "<s>"));
+        chat->end_of_turn = first_of(coh_tokenizer_end_of_text(tokenizer),
+                                     coh_tokenizer_token_id(tokenizer, "</s>"));
+        text = "Llama 2 ([INST])";
+    } else {
+        chat->form = FORM_PLAIN;
+        chat->end_of_turn = coh_tokenizer_end_of_text(tokenizer);
+        text = template_text ? "plain (\"user: \", \"assistant: \"; not as the tokenizer's "
+                               "chat_template, which is none of the known ones)"
+                             : "plain (\"user: \", \"assistant: \")";
+    }
+    snprintf(chat->description, sizeof(chat->description), "%s", text);
+    return COH_OK;
+}
+
+coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat **out_chat)
+{
+    coh_chat *chat;
+    char *template_text = NULL;
+    *out_chat = NULL;
+    COH_TRY(COH_ALLOC(1, &chat));
+    chat->tokenizer = tokenizer;
+    chat->begin_of_text = chat->open = chat->close = chat->end_of_turn = -1;
+    coh_status status = folder ? coh_chat_template_read(folder, &template_text) : COH_OK;
+    if (status == COH_OK)
+        status = choose_form(chat, template_text);
+    coh_free(template_text);
+    if (status != COH_OK)
+        coh_chat_close(chat);
+    else
+        *out_chat = chat;
+    return status;
+}
+
+void coh_chat_close(coh_chat *chat)
+{
+    if (!chat)
+        return;
+    coh_free(chat->run.bytes);
+    coh_free(chat->run_ids.ids);
+    coh_free(chat->header_ids.ids);
+    coh_free(chat->default_system);
+    coh_free(chat);
+}
+
+const char *coh_chat_form(const coh_chat *chat)
+{
+    return chat->description;
+}
