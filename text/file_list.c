@@ -14,10 +14,28 @@
 /* Deeper than any source tree; ends what a file system that loops would not. */
 #define DEPTH_MAX 64
 
-static coh_status list_folder(coh_file_list *list, const char *folder, int depth);
+/* What is listed, and which of it. */
+typedef struct listing {
+    coh_file_list *list;
+    int is_lines;
+} listing;
 
-static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
+static coh_status list_folder(const listing *l, const char *folder, int depth);
+
+static int ends_with(const char *name, const char *ending)
 {
+    size_t count = strlen(name), ending_count = strlen(ending);
+    return count >= ending_count && strcmp(name + count - ending_count, ending) == 0;
+}
+
+int coh_file_list_is_lines(const char *name)
+{
+    return ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
+}
+
+static coh_status list_entry(const listing *l, const char *folder, const char *name, int depth)
+{
+    coh_file_list *list = l->list;
     char path[PATH_MAX];
     if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
         return coh_fail(COH_ERR_ARGUMENT, "a path under %.200s is longer than %d bytes", folder,
@@ -26,8 +44,8 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
     if (lstat(path, &facts) != 0)
         return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
     if (S_ISDIR(facts.st_mode))
-        return list_folder(list, path, depth + 1);
-    if (!S_ISREG(facts.st_mode))
+        return list_folder(l, path, depth + 1);
+    if (!S_ISREG(facts.st_mode) || (l->is_lines && !coh_file_list_is_lines(name)))
         return COH_OK;
     COH_TRY(COH_GROW(&list->paths, &list->capacity, list->count + 1));
     COH_TRY(coh_alloc_text(path, &list->paths[list->count]));
@@ -35,7 +53,7 @@ static coh_status list_entry(coh_file_list *list, const char *folder, const char
     return COH_OK;
 }
 
-static coh_status list_folder(coh_file_list *list, const char *folder, int depth)
+static coh_status list_folder(const listing *l, const char *folder, int depth)
 {
     if (depth > DEPTH_MAX)
         return coh_fail(COH_ERR_ARGUMENT, "%.200s lies deeper than %d folders", folder, DEPTH_MAX);
@@ -52,7 +70,7 @@ static coh_status list_folder(coh_file_list *list, const char *folder, int depth
         if (!entry)
             break;
         if (entry->d_name[0] != '.')
-            status = list_entry(list, folder, entry->d_name, depth);
+            status = list_entry(l, folder, entry->d_name, depth);
     }
     closedir(directory);
     return status;
@@ -63,10 +81,11 @@ static int compare_paths(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-coh_status coh_file_list_fill(coh_file_list *list, const char *folder)
+coh_status coh_file_list_fill(coh_file_list *list, const char *folder, int is_lines)
 {
+    const listing l = { list, is_lines };
     /* All begin with "<folder>/", so that comparing whole paths compares what follows it. */
-    COH_TRY(list_folder(list, folder, 0));
+    COH_TRY(list_folder(&l, folder, 0));
     if (list->count > 1)
         qsort(list->paths, list->count, sizeof(*list->paths), compare_paths);
     return COH_OK;

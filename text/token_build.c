@@ -1,29 +1,23 @@
-/* From text to token files, streaming. A file passes through one buffer of BLOCK_BYTES: what the
+/* From texts to token files, streaming. A file passes through one buffer of BLOCK_BYTES: what the
  * tokenizer cannot settle yet (the last word) moves to its front and more is read behind it. The
  * buffer doubles only while a single word fills it, so memory is bounded by the block and the
- * longest word. */
+ * longest word. Files of JSON lines: token_jsonl.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
-#include "text/token_file.h"
-#include "text/tokenizer.h"
+#include "text/token_build.h"
 
 #define BLOCK_BYTES (1u << 20)
 /* A NUL byte in so many first bytes marks what is not text (the rule of grep and git). */
 #define PROBE_BYTES 8192u
-
-/* Everything that one build holds. */
-typedef struct builder {
-    coh_tokenizer *tokenizer;
-    uint8_t *buffer;
-    size_t buffer_bytes; /* capacity */
-    coh_id_list ids;
-} builder;
+#define HASH_BYTES  65536u
 
 static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t room, size_t *count)
 {
@@ -42,8 +36,7 @@ static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t roo
 }
 
 /* Tokenizes what follows in `fd`, of which the buffer holds `filled` bytes already. */
-static coh_status encode_stream(builder *b, int fd, const char *path, size_t filled,
-                                coh_token_writer *writer)
+static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, size_t filled)
 {
     for (int is_first = 1, is_last = 0; !is_last; is_first = 0) {
         COH_TRY(read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
@@ -52,7 +45,7 @@ static coh_status encode_stream(builder *b, int fd, const char *path, size_t fil
         size_t consumed = 0;
         const coh_text_block block = { b->buffer, filled, is_first, is_last };
         COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &block, &b->ids, &consumed));
-        COH_TRY(coh_token_writer_add(writer, b->ids.ids, b->ids.count));
+        COH_TRY(coh_documents_add(&b->documents, b->ids.ids, NULL, b->ids.count));
         filled -= consumed;
         memmove(b->buffer, b->buffer + consumed, filled);
         if (consumed == 0 && !is_last)
@@ -70,60 +63,120 @@ static coh_status open_text(const char *path, int *out_fd)
     return COH_OK;
 }
 
-static coh_status build_file(builder *b, const char *path, coh_token_writer *writer)
+coh_status coh_token_builder_begin(coh_token_builder *b, uint64_t hash)
+{
+    const coh_id_list *before = &b->tokenizer->before;
+    COH_TRY(coh_documents_begin(&b->documents, hash));
+    return coh_documents_add(&b->documents, before->ids, NULL, before->count);
+}
+
+coh_status coh_token_builder_end(coh_token_builder *b)
+{
+    if (b->tokenizer->end_of_text >= 0)
+        COH_TRY(coh_documents_add(&b->documents, &b->tokenizer->end_of_text, NULL, 1));
+    return coh_documents_end(&b->documents);
+}
+
+/* The whole text and nothing more. */
+static coh_status build_file(coh_token_builder *b, const char *path)
 {
     int fd;
+    COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, BLOCK_BYTES, 1));
     COH_TRY(open_text(path, &fd));
-    coh_status status = encode_stream(b, fd, path, 0, writer);
+    coh_status status = coh_documents_begin(&b->documents, 0);
+    if (status == COH_OK)
+        status = encode_stream(b, fd, path, 0);
+    if (status == COH_OK)
+        status = coh_documents_end(&b->documents);
     close(fd);
     return status;
 }
 
-/* One file of a folder: `text_index` counts those that are text; every `held_out`-th of them goes
- * to the second writer. */
-static coh_status build_member(builder *b, const char *path, int held_out, uint64_t *text_index,
-                               coh_token_writer *const writers[2])
+/* Of the whole file, from its begin, where a share of the documents is put aside; `fd` stays where
+ * it is. It is read a second time then, for what a document is for is decided before its first
+ * id. */
+static coh_status hash_file(const coh_token_builder *b, int fd, const char *path,
+                            uint64_t *out_hash)
+{
+    uint8_t bytes[HASH_BYTES];
+    *out_hash = 0;
+    if (!(b->options->validation_split > 0))
+        return COH_OK;
+    for (off_t at = 0;; at += HASH_BYTES) {
+        size_t filled = 0;
+        ssize_t got = 1;
+        while (filled < HASH_BYTES && got != 0) {
+            got = pread(fd, bytes + filled, HASH_BYTES - filled, at + (off_t)filled);
+            if (got < 0 && errno != EINTR)
+                return coh_fail(COH_ERR_IO,
+                                "reading %s failed: %s: copy it elsewhere, or leave it out", path,
+                                strerror(errno));
+            filled += got > 0 ? (size_t)got : 0;
+        }
+        *out_hash = XXH3_64bits_withSeed(bytes, filled, *out_hash);
+        if (filled < HASH_BYTES)
+            return COH_OK;
+    }
+}
+
+static coh_status build_member(coh_token_builder *b, const char *path)
 {
     int fd;
     size_t filled = 0;
+    uint64_t hash = 0;
+    COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, BLOCK_BYTES, 1));
     COH_TRY(open_text(path, &fd));
     coh_status status = read_more(fd, path, b->buffer, PROBE_BYTES, &filled);
     if (status == COH_OK && !memchr(b->buffer, '\0', filled)) {
-        uint64_t index = (*text_index)++;
-        int is_held_out = held_out > 1 && index % (uint64_t)held_out == (uint64_t)held_out - 1;
-        coh_token_writer *writer = writers[is_held_out];
-        status = encode_stream(b, fd, path, filled, writer);
-        if (status == COH_OK && b->tokenizer->end_of_text >= 0)
-            status = coh_token_writer_add(writer, &b->tokenizer->end_of_text, 1);
+        status = hash_file(b, fd, path, &hash);
+        if (status == COH_OK)
+            status = coh_token_builder_begin(b, hash);
+        if (status == COH_OK)
+            status = encode_stream(b, fd, path, filled);
+        if (status == COH_OK)
+            status = coh_token_builder_end(b);
     }
     close(fd);
     return status;
 }
 
-static coh_status build_folder(builder *b, const char *folder, int held_out,
-                               coh_token_writer *const writers[2], const coh_file_list *list)
+/* ---- what was asked for ---- */
+
+static coh_status check_held_out(const coh_token_build_options *options, int is_folder)
 {
-    uint64_t text_count = 0;
-    for (size_t i = 0; i < list->count; i++)
-        COH_TRY(build_member(b, list->paths[i], held_out, &text_count, writers));
-    if (text_count == 0)
+    const char *path = options->held_out_path;
+    int is_split = options->validation_split != 0;
+    if (options->held_out < 0 || options->held_out == 1)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "folder %s holds no text: %zu files that are not hidden, none without NUL "
-                        "bytes",
-                        folder, list->count);
-    if (held_out > 1 && text_count < (uint64_t)held_out)
+                        "holding out every %" PRId32 "th document leaves no text to train on: at "
+                        "least 2, or 0 for none",
+                        options->held_out);
+    if (is_split && !(options->validation_split > 0 && options->validation_split < 1))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "folder %s holds %" PRIu64 " text files, so holding out every %dth leaves "
-                        "none to validate with: hold out more often or add files",
-                        folder, text_count, held_out);
+                        "a validation split of %g is no share of the documents: more than 0 and "
+                        "less than 1",
+                        options->validation_split);
+    if (options->held_out == 0 && !is_split)
+        return COH_OK;
+    if (options->held_out && is_split)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "hold out every %" PRId32 "th document or a share of %g: not both",
+                        options->held_out, options->validation_split);
+    if (!is_folder && options->form == COH_DATA_TEXT)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is one text file, which is one document: to hold some out, give a "
+                        "folder of files, or JSON lines",
+                        options->in_path);
+    if (!path || !path[0] || strcmp(path, options->out_path) == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "held-out documents need a token file of their own");
     return COH_OK;
 }
 
-static coh_status check_arguments(const coh_tokenizer *tokenizer, const char *in_path,
-                                  const char *out_path, int held_out, const char *held_out_path,
-                                  int *out_is_folder)
+static coh_status check_arguments(const coh_tokenizer *tokenizer,
+                                  const coh_token_build_options *options, int *out_is_folder)
 {
-    if (!tokenizer || !in_path || !in_path[0] || !out_path || !out_path[0])
+    const char *in_path = options->in_path;
+    if (!tokenizer || !in_path || !in_path[0] || !options->out_path || !options->out_path[0])
         return coh_fail(COH_ERR_ARGUMENT, "a token file needs a tokenizer, a text and a path");
     struct stat facts;
     if (stat(in_path, &facts) != 0)
@@ -132,65 +185,145 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer, const char *in
     *out_is_folder = S_ISDIR(facts.st_mode);
     if (!*out_is_folder && !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_ARGUMENT, "text %s is neither a file nor a folder", in_path);
-    if (held_out < 0 || held_out == 1)
+    if (options->thread_count < 0)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "holding out every %dth file leaves no text to train on: at least 2, or 0 "
-                        "for none",
-                        held_out);
-    if (held_out == 0)
-        return COH_OK;
-    if (!*out_is_folder)
-        return coh_fail(COH_ERR_ARGUMENT, "held-out files need a folder of files, %s is one file",
-                        in_path);
-    if (!held_out_path || !held_out_path[0] || strcmp(held_out_path, out_path) == 0)
-        return coh_fail(COH_ERR_ARGUMENT, "held-out files need a token file of their own");
+                        "%" PRId32 " threads cannot tokenize: at least 1, or 0 for one per core",
+                        options->thread_count);
+    if (options->window < 0 || options->window > COH_TOKEN_WINDOW_MAX)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "windows of %" PRId64 " tokens: 0 for packed documents, or 1 to %d",
+                        options->window, COH_TOKEN_WINDOW_MAX);
+    return check_held_out(options, *out_is_folder);
+}
+
+/* ---- building ---- */
+
+static coh_status build_all(coh_token_builder *b, int is_folder)
+{
+    const coh_token_build_options *options = b->options;
+    if (options->form != COH_DATA_TEXT)
+        return coh_token_build_jsonl(b, is_folder);
+    if (!is_folder)
+        return build_file(b, options->in_path);
+    COH_TRY(coh_token_build_folder(b, build_member));
+    if (b->documents.count == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "folder %s holds no text: %zu files that are not hidden, none without NUL "
+                        "bytes",
+                        options->in_path, b->list.count);
     return COH_OK;
 }
 
-static coh_status build(builder *b, const char *in_path, int is_folder, int held_out,
-                        coh_token_writer *const writers[2], const coh_file_list *list)
+static coh_status check_shares(const coh_token_builder *b)
 {
-    COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, BLOCK_BYTES, 1));
-    if (is_folder)
-        COH_TRY(build_folder(b, in_path, held_out, writers, list));
-    else
-        COH_TRY(build_file(b, in_path, writers[0]));
-    for (int i = 0; i < 2 && writers[i]; i++)
-        COH_TRY(coh_token_writer_finish(writers[i]));
-    for (int i = 0; i < 2 && writers[i]; i++)
-        COH_TRY(coh_token_writer_publish(writers[i]));
+    const coh_documents *d = &b->documents;
+    if (!d->writers[1] || (d->counts[0] > 0 && d->counts[1] > 0))
+        return COH_OK;
+    if (b->options->held_out)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s holds %" PRIu64 " documents, so holding out every %" PRId32 "th leaves "
+                        "none to validate with: hold out more often or add some",
+                        b->options->in_path, d->count, b->options->held_out);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s holds %" PRIu64
+                    " documents, of which a validation split of %g puts %" PRIu64
+                    " aside: both parts need one, so add some, or take another share or seed",
+                    b->options->in_path, d->count, b->options->validation_split, d->counts[1]);
+}
+
+static coh_status create_writers(coh_token_builder *b)
+{
+    const coh_token_build_options *options = b->options;
+    const coh_tokenizer *tokenizer = b->tokenizer;
+    int holds_out = options->held_out > 1 || options->validation_split > 0;
+    for (int i = 0; i < 1 + holds_out; i++) {
+        COH_TRY(coh_token_writer_create(i ? options->held_out_path : options->out_path,
+                                        tokenizer->vocabulary, tokenizer->identity,
+                                        &b->documents.writers[i]));
+        if (options->window > 0 || options->form == COH_DATA_CHAT)
+            coh_token_writer_mark(b->documents.writers[i], (uint32_t)options->window);
+    }
     return COH_OK;
+}
+
+static coh_status build(coh_token_builder *b, int is_folder)
+{
+    const coh_token_build_options *options = b->options;
+    coh_documents *d = &b->documents;
+    d->held_out = options->held_out;
+    d->validation_split = options->validation_split;
+    d->seed = options->seed;
+    d->padding = b->tokenizer->end_of_text >= 0 ? b->tokenizer->end_of_text : 0;
+    COH_TRY(coh_documents_init(d, (size_t)options->window));
+    /* Listed before anything is created, which may lie in the same folder. */
+    if (is_folder)
+        COH_TRY(coh_file_list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
+    if (options->form == COH_DATA_CHAT)
+        COH_TRY(coh_chat_open(b->tokenizer, options->chat_folder, &b->chat));
+    COH_TRY(create_writers(b));
+    COH_TRY(build_all(b, is_folder));
+    COH_TRY(check_shares(b));
+    for (int i = 0; i < 2 && d->writers[i]; i++)
+        COH_TRY(coh_token_writer_finish(d->writers[i]));
+    for (int i = 0; i < 2 && d->writers[i]; i++)
+        COH_TRY(coh_token_writer_publish(d->writers[i]));
+    return COH_OK;
+}
+
+static void tell(const coh_token_builder *b, coh_token_build_facts *facts)
+{
+    const coh_documents *d = &b->documents;
+    *facts = (coh_token_build_facts){
+        .token_count = coh_token_writer_count(d->writers[0]),
+        .held_out_token_count = d->writers[1] ? coh_token_writer_count(d->writers[1]) : 0,
+        .document_count = d->counts[0],
+        .held_out_document_count = d->counts[1],
+        .empty_window_count = d->empty_window_count,
+        .replaced_count = b->replaced_count,
+    };
+    for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
+        facts->lines_as_text_count += (uint64_t)coh_file_list_is_lines(b->list.paths[i]);
+    if (b->chat)
+        snprintf(facts->chat_form, sizeof(facts->chat_form), "%s", coh_chat_form(b->chat));
+}
+
+void coh_token_build_options_init(coh_token_build_options *out_options)
+{
+    *out_options = (coh_token_build_options){ .struct_bytes = sizeof(*out_options) };
+}
+
+coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_options *options,
+                               coh_token_build_facts *out_facts)
+{
+    int is_folder = 0;
+    COH_TRY(check_arguments(tokenizer, options, &is_folder));
+    coh_token_builder b = { .tokenizer = tokenizer, .options = options };
+    coh_status status = build(&b, is_folder);
+    if (status == COH_OK && out_facts)
+        tell(&b, out_facts);
+    for (int i = 1; i >= 0; i--)
+        coh_token_writer_destroy(b.documents.writers[i]);
+    coh_chat_close(b.chat);
+    coh_documents_fini(&b.documents);
+    coh_file_list_free(&b.list);
+    coh_free(b.targets.bytes);
+    coh_free(b.ids.ids);
+    coh_free(b.buffer);
+    return status;
 }
 
 coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path, const char *out_path,
                                 int held_out, const char *held_out_path, uint64_t *out_token_count)
 {
-    int is_folder = 0;
-    COH_TRY(check_arguments(tokenizer, in_path, out_path, held_out, held_out_path, &is_folder));
-    builder b = { .tokenizer = tokenizer };
-    coh_token_writer *writers[2] = { NULL, NULL };
-    coh_file_list list = { 0 };
-    coh_status status = COH_OK;
-    /* Listed before anything is created, which may lie in the same folder. */
-    if (is_folder)
-        COH_TRY_GOTO(status, coh_file_list_fill(&list, in_path), done);
-    COH_TRY_GOTO(
-        status,
-        coh_token_writer_create(out_path, tokenizer->vocabulary, tokenizer->identity, &writers[0]),
-        done);
-    if (held_out)
-        COH_TRY_GOTO(status,
-                     coh_token_writer_create(held_out_path, tokenizer->vocabulary,
-                                             tokenizer->identity, &writers[1]),
-                     done);
-    COH_TRY_GOTO(status, build(&b, in_path, is_folder, held_out, writers, &list), done);
+    coh_token_build_options options;
+    coh_token_build_facts facts;
+    coh_token_build_options_init(&options);
+    options.in_path = in_path;
+    options.out_path = out_path;
+    options.held_out = held_out;
+    options.held_out_path = held_out_path;
+    COH_TRY(coh_token_file_make(tokenizer, &options, &facts));
     if (out_token_count)
-        *out_token_count = coh_token_writer_count(writers[0]);
-done:
-    coh_token_writer_destroy(writers[1]);
-    coh_token_writer_destroy(writers[0]);
-    coh_file_list_free(&list);
-    coh_free(b.ids.ids);
-    coh_free(b.buffer);
-    return status;
+        *out_token_count = facts.token_count;
+    return COH_OK;
 }

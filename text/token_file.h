@@ -86,7 +86,10 @@ typedef struct coh_file_list {
     size_t count, capacity;
 } coh_file_list;
 
-coh_status coh_file_list_fill(coh_file_list *list, const char *folder);
+/* Whether a name is that of a file of JSON lines. */
+int coh_file_list_is_lines(const char *name);
+/* `is_lines`: only such files; 0: all. */
+coh_status coh_file_list_fill(coh_file_list *list, const char *folder, int is_lines);
 void coh_file_list_free(coh_file_list *list);
 
 #endif

@@ -74,16 +74,74 @@ COH_API void coh_text_free(void *memory);
 /* ---- token files ---- */
 
 /* Header (magic, version, id width 2 or 4 bytes, count, vocabulary, tokenizer identity, XXH3 of the
- * ids), then little-endian ids. Written under a temporary name, flushed, renamed. */
+ * ids), then little-endian ids. Written under a temporary name, flushed, renamed.
+ *
+ * What a file is made of are documents, in one of two ways:
+ *
+ *   packed    | document 1 |end| document 2 |end| ...      one stream, cut into windows anywhere
+ *   aligned   | document 1 |end|pad.. | document 2 .... |  a window holds one document only
+ *
+ * A file of conversations or of aligned documents also says of each id whether it counts as a
+ * target: padding and what the assistant did not say do not. */
 
-/* Tokenizes `in_path` into the token file `out_path`, streaming: memory is a block of 1 MiB and
- * what the longest word needs. A file gives the ids of its whole text and nothing more. A folder
- * gives every regular file under it in byte order of their paths, end_of_text after each; links,
- * what is hidden, and what is not text by a NUL in its first 8 KiB are left out. `held_out` > 1
- * needs a folder: of each `held_out` text files the last goes to `held_out_path` instead; 0: none.
- * *out_token_count (may be NULL) counts those of `out_path`. An existing file is replaced when the
- * new one is whole, else left alone.
- * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO. */
+typedef enum coh_data_form {
+    COH_DATA_TEXT,  /* a file is a document; of a folder, each text file is */
+    COH_DATA_JSONL, /* a line is an object, and the text in one of its fields is a document */
+    COH_DATA_CHAT,  /* a line is {"messages": [{"role": ..., "content": ...}, ...]}: a document */
+} coh_data_form;
+
+typedef struct coh_token_build_options {
+    uint32_t struct_bytes;
+    coh_data_form form;
+    const char *in_path, *out_path;
+    const char *field; /* of COH_DATA_JSONL; NULL: "text" */
+    /* Of COH_DATA_CHAT: the tokenizer's folder, whose chat template says whether a conversation
+     * without a system prompt gets one. NULL: it gets none. */
+    const char *chat_folder;
+    int64_t window; /* 0: packed; else aligned: tokens of a window */
+    /* Documents for validation go to `held_out_path`: of each `held_out` (> 1) the last, or those
+     * that a hash of `seed` and their bytes puts into the share `validation_split` (0 to
+     * 1). All of these 0 or NULL: none. */
+    int32_t held_out;
+    double validation_split;
+    uint64_t seed;
+    const char *held_out_path;
+    /* Of a folder so many files are read at a time, which changes nothing but the time it takes; 0:
+     * one per core. */
+    int32_t thread_count;
+} coh_token_build_options;
+COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
+
+typedef struct coh_token_build_facts {
+    uint64_t token_count, held_out_token_count; /* of the files: padding counts */
+    uint64_t document_count, held_out_document_count;
+    uint64_t empty_window_count;  /* aligned: left out, for none of their targets counts */
+    uint64_t lines_as_text_count; /* files *.jsonl and *.ndjson of a folder of text */
+    uint64_t replaced_count;      /* of JSON: escapes of half a character, each now U+FFFD */
+    char chat_form[160]; /* how conversations were written, for people; "": there were none */
+} coh_token_build_facts;
+
+/* Tokenizes options->in_path, a file or a folder, streaming: memory is a block of 1 MiB and what
+ * the longest word needs; with JSONL, the longest line (at most 256 MiB); for a folder so much per
+ * thread, and 32 MiB of ids that wait for their place.
+ *
+ * Text: a file gives the ids of its whole text and nothing more. A folder gives every regular file
+ * under it in byte order of their paths; links, what is hidden, and what is not text by a NUL in
+ * its first 8 KiB are left out. JSONL: a file's lines, or those of every *.jsonl and
+ * *.ndjson of a folder; empty
+ * lines are passed over. But for the single text file, a document is what the tokenizer puts before
+ * a text (coh_tokenizer_around), its ids, and the id that ends a text. Conversations are what their
+ * form gives (docs/data.md) and nothing more.
+ *
+ * *out_facts may be NULL. Existing files are replaced when the new ones are whole, else left alone.
+ * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO, COH_ERR_CORRUPT ("FILE:LINE:"
+ * and what is wrong with a line). */
+COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
+                                       const coh_token_build_options *options,
+                                       coh_token_build_facts *out_facts);
+
+/* The same for text, packed. `held_out` needs a folder. *out_token_count (may be NULL) counts those
+ * of `out_path`. */
 COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path,
                                         const char *out_path, int held_out,
                                         const char *held_out_path, uint64_t *out_token_count);

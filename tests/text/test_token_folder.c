@@ -1,0 +1,193 @@
+/* A folder tokenized by several threads gives the very bytes that one thread gives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "cohobate/text.h"
+#include "tests/text/folder.h"
+#include "tests/text/nasty.h"
+
+/* TOKENIZERS: the folder of folders. */
+
+#define FILE_COUNT 40
+
+/* Beyond the calls of folder_file that come after. */
+static const char *keep_path(const char *name)
+{
+    static char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s", folder_file(name));
+    return path;
+}
+
+static void make_folder(const char *name)
+{
+    assert_int_equal(mkdir(folder_file(name), 0777), 0);
+}
+
+/* Texts of nothing, of some kB, and one of more than a block; two that are not text. */
+static void write_texts(void)
+{
+    static char text[1200000]; /* more than a block */
+    make_folder("texts");
+    for (uint64_t i = 0; i < FILE_COUNT; i++) {
+        char name[40];
+        size_t room = i == 9 ? sizeof(text) : coh_rng_below(1, 1, i, 3000);
+        size_t bytes = i % 11 == 5 ? 0 : nasty_random(i, text, room);
+        if (i % 17 == 3 && bytes > 100)
+            text[50] = '\0';
+        snprintf(name, sizeof(name), "texts/%02d.txt", (int)i);
+        folder_write(name, text, bytes);
+    }
+}
+
+static void write_conversations(int bad_file)
+{
+    make_folder("chats");
+    for (int i = 0; i < FILE_COUNT; i++) {
+        char name[40], text[4000];
+        size_t bytes = 0;
+        for (uint64_t line = 0; line < coh_rng_below(2, 0, (uint64_t)i, 12); line++)
+            bytes +=
+                (size_t)sprintf(text + bytes,
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"say %d\"}, "
+                                "{\"role\": \"assistant\", \"content\": \"%d the tokens %d\"}], "
+                                "\"text\": \"line %d of %d\"}\n",
+                                i, i, (int)line, (int)line, i);
+        if (i >= bad_file) /* this one and all behind it, each with a number of its own */
+            bytes += (size_t)sprintf(text + bytes, "{\"other\": %d}\n", i);
+        snprintf(name, sizeof(name), "chats/%02d.jsonl", i);
+        folder_write(name, text, bytes);
+    }
+}
+
+static coh_status make_tokens(coh_token_build_options options, const char *tokenizer_path,
+                              int threads, coh_token_build_facts *facts)
+{
+    char out[40], held_out[40];
+    coh_tokenizer *tokenizer;
+    assert_int_equal(coh_tokenizer_open(tokenizer_path, &tokenizer), COH_OK);
+    snprintf(out, sizeof(out), "out-%d", threads);
+    snprintf(held_out, sizeof(held_out), "held-out-%d", threads);
+    options.struct_bytes = sizeof(options);
+    options.out_path = folder_file(out);
+    options.held_out_path = folder_file(held_out);
+    options.thread_count = threads;
+    coh_status status = coh_token_file_make(tokenizer, &options, facts);
+    coh_tokenizer_close(tokenizer);
+    return status;
+}
+
+static void assert_same_file(const char *name, int threads)
+{
+    char one[40], many[40];
+    size_t one_bytes, many_bytes;
+    snprintf(one, sizeof(one), "%s-1", name);
+    snprintf(many, sizeof(many), "%s-%d", name, threads);
+    char *expected = folder_read(folder_file(one), &one_bytes);
+    char *text = folder_read(folder_file(many), &many_bytes);
+    assert_int_equal(many_bytes, one_bytes);
+    assert_memory_equal(text, expected, one_bytes);
+    free(text);
+    free(expected);
+}
+
+static void assert_same_by_threads(coh_token_build_options options, const char *tokenizer_path)
+{
+    coh_token_build_facts one, many;
+    options.held_out = 4;
+    if (make_tokens(options, tokenizer_path, 1, &one) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_true(one.token_count > 100 && one.held_out_token_count > 10);
+    for (int threads = 2; threads < 6; threads += 3) {
+        assert_int_equal(make_tokens(options, tokenizer_path, threads, &many), COH_OK);
+        assert_memory_equal(&many, &one, sizeof(one));
+        assert_same_file("out", threads);
+        assert_same_file("held-out", threads);
+    }
+}
+
+static void texts_become_the_same_bytes_by_any_number_of_threads(void **state)
+{
+    (void)state;
+    static const char *const tokenizers[] = { "bytes", TOKENIZERS "/opt", TOKENIZERS "/words" };
+    write_texts();
+    coh_token_build_options options = { .in_path = keep_path("texts") };
+    for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++) {
+        options.window = 0;
+        assert_same_by_threads(options, tokenizers[i]);
+        options.window = 37;
+        assert_same_by_threads(options, tokenizers[i]);
+    }
+}
+
+static void lines_and_conversations_do_too(void **state)
+{
+    (void)state;
+    write_conversations(FILE_COUNT);
+    coh_token_build_options options = { .in_path = keep_path("chats"), .form = COH_DATA_JSONL };
+    assert_same_by_threads(options, TOKENIZERS "/qwen2");
+    options.form = COH_DATA_CHAT;
+    assert_same_by_threads(options, TOKENIZERS "/qwen2");
+    options.window = 16;
+    assert_same_by_threads(options, TOKENIZERS "/qwen2");
+}
+
+static void the_first_bad_file_is_named_whoever_meets_one_first(void **state)
+{
+    (void)state;
+    write_conversations(9);
+    coh_token_build_options options = { .in_path = keep_path("chats"), .form = COH_DATA_JSONL };
+    for (int threads = 1; threads < 6; threads++) {
+        assert_int_equal(make_tokens(options, "bytes", threads, NULL), COH_ERR_CORRUPT);
+        if (!strstr(coh_last_error(), "/09.jsonl:"))
+            fail_msg("%d threads: %s", threads, coh_last_error());
+    }
+    assert_int_equal(folder_count(), 1 + FILE_COUNT); /* nothing is left */
+}
+
+static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    write_conversations(FILE_COUNT);
+    coh_token_build_options options = { .in_path = keep_path("chats"), .form = COH_DATA_CHAT };
+    char keep_out[PATH_MAX];
+    snprintf(keep_out, sizeof(keep_out), "%s", folder_file("out"));
+    for (uint64_t n = 1;; n++) {
+        coh_tokenizer *tokenizer;
+        assert_int_equal(coh_tokenizer_open(TOKENIZERS "/qwen2", &tokenizer), COH_OK);
+        options.struct_bytes = sizeof(options);
+        options.out_path = keep_out;
+        options.thread_count = 3;
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_token_file_make(tokenizer, &options, NULL);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        coh_tokenizer_close(tokenizer);
+        if (!was_hit) {
+            assert_int_equal(status, COH_OK);
+            break;
+        }
+        if (status != COH_OK) {
+            assert_int_equal(status, COH_ERR_MEMORY);
+            assert_int_equal(folder_count(), 1 + FILE_COUNT);
+        }
+        remove(folder_file("out"));
+        n += n / 8; /* the later ones are alike */
+    }
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(texts_become_the_same_bytes_by_any_number_of_threads),
+        IN_FOLDER(lines_and_conversations_do_too),
+        IN_FOLDER(the_first_bad_file_is_named_whoever_meets_one_first),
+        IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+#include "text/lines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#define BLOCK_BYTES (1u << 20)
+
+coh_status coh_lines_open(const char *path, coh_lines *out_lines)
+{
+    *out_lines = (coh_lines){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY),
+                              .path = path,
+                              .most_bytes = COH_LINE_BYTES_MAX };
+    if (out_lines->fd < 0)
+        return coh_fail(COH_ERR_IO, "cannot open %s: %s: see to its rights, or leave it out", path,
+                        strerror(errno));
+    return COH_OK;
+}
+
+void coh_lines_close(coh_lines *lines)
+{
+    if (lines->path && lines->fd >= 0)
+        close(lines->fd);
+    coh_free(lines->bytes);
+    coh_free(lines->mended.bytes);
+    *lines = (coh_lines){ 0 };
+}
+
+coh_status coh_lines_place(const coh_lines *lines)
+{
+    return coh_fail_prefix(COH_ERR_CORRUPT, "%s:%" PRIu64, lines->path, lines->number);
+}
+
+/* Appends what the file has, at most to the end of the buffer. */
+static coh_status read_more(coh_lines *lines)
+{
+    if (lines->begin > 0) {
+        lines->end -= lines->begin;
+        memmove(lines->bytes, lines->bytes + lines->begin, lines->end);
+        lines->begin = 0;
+    }
+    if (lines->end == lines->capacity)
+        COH_TRY(COH_GROW(&lines->bytes, &lines->capacity,
+                         lines->capacity ? lines->capacity + 1 : BLOCK_BYTES));
+    for (;;) {
+        ssize_t got = read(lines->fd, lines->bytes + lines->end, lines->capacity - lines->end);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out",
+                            lines->path, strerror(errno));
+        lines->is_at_end = got == 0;
+        lines->end += (size_t)got;
+        return COH_OK;
+    }
+}
+
+/* The next line without its end; *out_has 0: there is none. */
+static coh_status next_line(coh_lines *lines, coh_slice *out_line, int *out_has)
+{
+    size_t looked = 0; /* bytes behind begin that hold no line end */
+    const uint8_t *found = NULL;
+    while (!found && !(lines->is_at_end && looked == lines->end - lines->begin)) {
+        size_t there = lines->end - lines->begin;
+        if (there > looked)
+            found = memchr(lines->bytes + lines->begin + looked, '\n', there - looked);
+        looked = there;
+        size_t count = found ? (size_t)(found - lines->bytes) - lines->begin : there;
+        if (count > lines->most_bytes) {
+            lines->number++;
+            return coh_lines_fail(lines,
+                                  "the line has more than %zu MiB: split it, or give the file as "
+                                  "text",
+                                  lines->most_bytes >> 20);
+        }
+        if (!found && !lines->is_at_end)
+            COH_TRY(read_more(lines));
+    }
+    size_t count = found ? (size_t)(found - lines->bytes) - lines->begin : looked;
+    *out_line = (coh_slice){ (const char *)lines->bytes + lines->begin, count };
+    *out_has = found || count > 0;
+    lines->begin += count + (found ? 1 : 0);
+    lines->number++;
+    if (lines->number == 1 && count >= 3 && memcmp(out_line->bytes, "\xef\xbb\xbf", 3) == 0)
+        *out_line = (coh_slice){ out_line->bytes + 3, count - 3 };
+    return COH_OK;
+}
+
+static int is_blank(coh_slice line)
+{
+    for (size_t i = 0; i < line.count; i++)
+        if (line.bytes[i] != ' ' && line.bytes[i] != '\t' && line.bytes[i] != '\r')
+            return 0;
+    return 1;
+}
+
+/* What jansson says quotes the text, which may hold anything. */
+static void print_only(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
+/* Numbers are of no interest here, so one that is too large for an integer is no fault. */
+static json_t *parse(coh_slice line, json_error_t *error)
+{
+    return json_loadb(line.bytes, line.count,
+                      JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, error);
+}
+
+coh_status coh_lines_next(coh_lines *lines, json_t **out_object)
+{
+    coh_slice line = { 0 };
+    int has = 0;
+    *out_object = NULL;
+    do {
+        COH_TRY(next_line(lines, &line, &has));
+        if (!has)
+            return COH_OK;
+    } while (is_blank(line));
+    json_error_t error;
+    json_t *object = parse(line, &error);
+    if (!object && json_error_code(&error) != json_error_out_of_memory) {
+        json_error_t ignored;
+        COH_TRY(coh_lines_mend(line, &lines->mended, &lines->replaced_count));
+        object =
+            parse((coh_slice){ (const char *)lines->mended.bytes, lines->mended.count }, &ignored);
+    }
+    if (!object && json_error_code(&error) == json_error_out_of_memory)
+        return coh_fail(COH_ERR_MEMORY, "out of memory while reading line %" PRIu64 " of %s",
+                        lines->number, lines->path);
+    if (!object) {
+        print_only(error.text);
+        return coh_lines_fail(lines, "no JSON at byte %d (%s): mend the line, or remove it",
+                              error.position, error.text);
+    }
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return coh_lines_fail(lines, "not a JSON object: write {\"text\": ...}, or give the file "
+                                     "as text under another name");
+    }
+    *out_object = object;
+    return COH_OK;
+}

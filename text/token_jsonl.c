@@ -1,0 +1,199 @@
+/* From JSON lines to documents: one field's text, or a conversation. */
+#include <xxhash.h>
+
+#include "text/lines.h"
+#include "text/token_build.h"
+
+static const char *json_type_name(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a text";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a flag";
+    case JSON_NULL:
+        return "null";
+    }
+    return "something else";
+}
+
+/* ---- a field ---- */
+
+static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+{
+    const char *field = b->options->field ? b->options->field : "text";
+    const json_t *value = json_object_get(object, field);
+    if (!value)
+        return coh_lines_fail(lines,
+                              "the object has no field \"%.100s\": name the one that holds the "
+                              "text (--field NAME)",
+                              field);
+    if (!json_is_string(value))
+        return coh_lines_fail(lines, "the field \"%.100s\" is %s where a text is needed", field,
+                              json_type_name(value));
+    const coh_text_block whole = { (const uint8_t *)json_string_value(value),
+                                   json_string_length(value), 1, 1 };
+    size_t consumed;
+    b->ids.count = 0;
+    if (whole.byte_count > 0)
+        COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &whole, &b->ids, &consumed));
+    COH_TRY(coh_token_builder_begin(b, XXH3_64bits(whole.text, whole.byte_count)));
+    COH_TRY(coh_documents_add(&b->documents, b->ids.ids, NULL, b->ids.count));
+    return coh_token_builder_end(b);
+}
+
+/* ---- a conversation ---- */
+
+static coh_status read_role(const coh_lines *lines, size_t number, const json_t *value,
+                            coh_chat_role *out_role)
+{
+    static const char *const names[] = { "system", "user", "assistant" };
+    const char *name = json_string_value(value);
+    for (int role = 0; name && role < 3; role++)
+        if (strcmp(name, names[role]) == 0) {
+            *out_role = (coh_chat_role)role;
+            return COH_OK;
+        }
+    return coh_lines_fail(lines,
+                          "message %zu has %s\"%.40s\" for a role: write system, user or "
+                          "assistant",
+                          number, name ? "" : "no text, but ", name ? name : "another value");
+}
+
+/* A member that no form writes would be lost without a word. */
+static coh_status check_members(const coh_lines *lines, size_t number, const json_t *message)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)message, key, value)
+    {
+        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 && !json_is_null(value))
+            return coh_lines_fail(lines,
+                                  "message %zu has a member \"%.60s\", which is not written into "
+                                  "the conversation: leave it out, or write it into the content",
+                                  number, key);
+    }
+    return COH_OK;
+}
+
+static coh_status read_message(const coh_lines *lines, size_t number, const json_t *message,
+                               coh_chat_message *out_message)
+{
+    if (!json_is_object(message))
+        return coh_lines_fail(lines,
+                              "message %zu is %s where {\"role\": ..., \"content\": ...} is "
+                              "needed",
+                              number, json_type_name(message));
+    COH_TRY(read_role(lines, number, json_object_get(message, "role"), &out_message->role));
+    const json_t *content = json_object_get(message, "content");
+    if (!json_is_string(content))
+        return coh_lines_fail(lines,
+                              "message %zu has %s for its content where a text is needed: "
+                              "write one, or remove the line",
+                              number, content ? json_type_name(content) : "nothing");
+    out_message->content = (coh_slice){ json_string_value(content), json_string_length(content) };
+    return check_members(lines, number, message);
+}
+
+static coh_status read_messages(const coh_lines *lines, const json_t *object,
+                                coh_chat_message **messages, size_t *capacity, size_t *out_count)
+{
+    const json_t *all = json_object_get(object, "messages");
+    int has_answer = 0;
+    if (!json_is_array(all) || json_array_size(all) == 0)
+        return coh_lines_fail(lines,
+                              "\"messages\" is %s where an array of at least one message is "
+                              "needed: see docs/data.md for the form of a conversation",
+                              !all                 ? "missing"
+                              : json_is_array(all) ? "empty"
+                                                   : json_type_name(all));
+    *out_count = json_array_size(all);
+    COH_TRY(COH_GROW(messages, capacity, *out_count));
+    for (size_t i = 0; i < *out_count; i++) {
+        COH_TRY(read_message(lines, i + 1, json_array_get(all, i), &(*messages)[i]));
+        has_answer |= (*messages)[i].role == COH_CHAT_ASSISTANT;
+    }
+    if (!has_answer)
+        return coh_lines_fail(lines, "no message is the assistant's, so nothing is learned from "
+                                     "the conversation: remove the line");
+    return COH_OK;
+}
+
+static uint64_t hash_messages(const coh_chat_message *messages, size_t count)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < count; i++)
+        hash = XXH3_64bits_withSeed(messages[i].content.bytes, messages[i].content.count,
+                                    hash + (uint64_t)messages[i].role);
+    return hash;
+}
+
+static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, const json_t *object)
+{
+    coh_chat_message *messages = NULL;
+    size_t capacity = 0, count = 0;
+    uint64_t hash = 0;
+    b->ids.count = b->targets.count = 0;
+    coh_status status = read_messages(lines, object, &messages, &capacity, &count);
+    if (status == COH_OK) {
+        hash = hash_messages(messages, count);
+        status = coh_chat_encode(b->chat, messages, count, &b->ids, &b->targets);
+        if (status == COH_ERR_CORRUPT)
+            status = coh_lines_place(lines);
+    }
+    coh_free(messages);
+    COH_TRY(status);
+    COH_TRY(coh_documents_begin(&b->documents, hash));
+    COH_TRY(coh_documents_add(&b->documents, b->ids.ids, b->targets.bytes, b->ids.count));
+    return coh_documents_end(&b->documents);
+}
+
+/* ---- files ---- */
+
+static coh_status add_lines(coh_token_builder *b, coh_lines *lines)
+{
+    for (;;) {
+        json_t *object;
+        COH_TRY(coh_lines_next(lines, &object));
+        if (!object)
+            return COH_OK;
+        coh_status status = b->chat ? add_chat(b, lines, object) : add_field(b, lines, object);
+        json_decref(object);
+        COH_TRY(status);
+    }
+}
+
+static coh_status add_file(coh_token_builder *b, const char *path)
+{
+    coh_lines lines;
+    coh_status status = coh_lines_open(path, &lines);
+    if (status == COH_OK)
+        status = add_lines(b, &lines);
+    b->replaced_count += lines.replaced_count;
+    coh_lines_close(&lines);
+    return status;
+}
+
+coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
+{
+    const char *path = builder->options->in_path;
+    if (!is_folder)
+        COH_TRY(add_file(builder, path));
+    COH_TRY(coh_token_build_folder(builder, add_file));
+    if (builder->documents.count > 0)
+        return COH_OK;
+    if (is_folder && builder->list.count == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "folder %s holds no file *.jsonl or *.ndjson: give one, or leave --field "
+                        "and --chat out",
+                        path);
+    return coh_fail(COH_ERR_ARGUMENT, "%s holds no line with an object: add some", path);
+}
