@@ -16,6 +16,18 @@ static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *option
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
 
+/* The exit code, once all output is out. A text longer than stdio's buffer may have been lost as it
+ * was written, and then nothing is left for fflush to fail with: the stream remembers. */
+static int finish(const char *command, int exit_code)
+{
+    int is_lost = fflush(stdout) != 0 || ferror(stdout);
+    if (exit_code != 0 || !is_lost)
+        return exit_code;
+    cli_note("cohobate%s%s: the output could not be written: send it where there is room",
+             command[0] ? " " : "", command);
+    return EXIT_IO;
+}
+
 static int no_command(int argument_count, char **arguments)
 {
     const char *name = argument_count > 1 ? arguments[1] : "";
@@ -38,7 +50,7 @@ int main(int argument_count, char **arguments)
 {
     cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
     if (command == CLI_COMMAND_COUNT)
-        return no_command(argument_count, arguments);
+        return finish("", no_command(argument_count, arguments));
 
     cli_options options;
     int help = 0;
@@ -46,7 +58,7 @@ int main(int argument_count, char **arguments)
         cli_options_parse(command, argument_count - 1, arguments + 1, &options, &help);
     if (status == COH_OK && help) {
         cli_help(command);
-        return 0;
+        return finish(cli_command_name(command), 0);
     }
     if (status == COH_OK)
         status = cli_input_check(&options);
@@ -54,9 +66,6 @@ int main(int argument_count, char **arguments)
         status = commands[command](&options);
     if (status != COH_OK)
         cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
-    if (fflush(stdout) != 0 && status == COH_OK) {
-        cli_note("cohobate %s: standard output could not be written", cli_command_name(command));
-        return EXIT_IO;
-    }
-    return status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status);
+    return finish(cli_command_name(command),
+                  status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status));
 }

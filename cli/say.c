@@ -92,12 +92,11 @@ coh_status cli_blame(coh_status status, const char *format, ...)
     return cli_fail(status, "%s: %s", line.text, why);
 }
 
-static void put_line(int descriptor, cli_line *line)
+static void end_line(cli_line *line)
 {
     if (line->used == sizeof(line->text) - 1)
         line->used--;
     line->text[line->used++] = '\n';
-    (void)cli_write(descriptor, line->text, line->used);
 }
 
 void cli_note(const char *format, ...)
@@ -108,7 +107,8 @@ void cli_note(const char *format, ...)
     va_start(arguments, format);
     take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
     va_end(arguments);
-    put_line(STDERR_FILENO, &line);
+    end_line(&line);
+    (void)cli_write(STDERR_FILENO, line.text, line.used);
 }
 
 void cli_print(const char *format, ...)
@@ -119,7 +119,8 @@ void cli_print(const char *format, ...)
     va_start(arguments, format);
     take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
     va_end(arguments);
-    put_line(STDOUT_FILENO, &line);
+    end_line(&line);
+    (void)fwrite(line.text, 1, line.used, stdout);
 }
 
 const char *cli_size_to_paste(uint64_t bytes, char *text)

@@ -53,7 +53,8 @@ coh_status cli_write(int descriptor, const void *bytes, size_t byte_count);
 coh_status cli_blame(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* One line to standard error / standard output; a newline is added. */
+/* One line to standard error, at once / to stdio's standard output, which main flushes and asks
+ * whether anything was lost; a newline is added. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

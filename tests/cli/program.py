@@ -32,14 +32,14 @@ def environment(**more):
 
 
 def start(*arguments, **keywords):
-    return subprocess.Popen([COHOBATE, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            **{"stderr": subprocess.PIPE, "env": environment(), **keywords})
+    return subprocess.Popen([COHOBATE, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
 
 
 def run(*arguments, **keywords):
     process = start(*arguments, **keywords)
     out, err = process.communicate(timeout=TIMEOUT_S)
-    return Finished(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+    return Finished(process.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"))
 
 
 class ProgramTest(unittest.TestCase):

@@ -150,6 +150,27 @@ class Text(ProgramTest):
         self.fails(4, "train", *TINY, "--data", self.corpus(), "--kernels", bad, says="bad.json")
         self.fails(4, "check", bad, says="bad.json")
 
+    def test_output_that_is_lost_is_an_io_fault_in_every_command(self):
+        run, tokens = self.trained(), self.path("out.tokens")
+        # Two long paths make a text beyond stdio's buffer: it fails as it is written, what is shorter at the end.
+        deep = self.path(*["x" * 200] * 11)
+        os.makedirs(deep)
+        os.mkdir(self.path("texts"))
+        for name in "ab":
+            self.write(f"texts/{name}.txt", "text\n")
+        long = ["tokenize", self.path("texts"), "-o", os.path.join(deep, "a"), "--held-out", 2, "--held-out-file",
+                os.path.join(deep, "b"), "--json"]
+        self.assertGreater(len(self.succeeds(*long).out), 4096)
+        for arguments in [
+            long, ["train", "--help"], ["--help"], ["--version"], ["doctor"], ["plan", *TINY], ["plan", *TINY, "--json"],
+            ["tune", *TINY, "-o", self.path("kernels.json"), "--json"], ["tokenize", self.corpus(), "-o", tokens],
+            ["check", tokens], ["inspect", run, "--json"], ["inspect", run, "--hash"],
+            ["eval", run, "--data", self.corpus(lines=20)], ["generate", run, "--prompt", "line", "--tokens", 1],
+            ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none"],
+        ]:
+            with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
+                self.fails(5, *arguments, stdout=full, says="the output could not be written")
+
     def test_a_table_that_cannot_be_written_leaves_no_half_of_a_json_object(self):
         # a folder that is there and takes no file, root's neither
         done = self.fails(5, "tune", *TINY, "-o", "/proc/kernels.json", "--json", says="/proc/kernels.json")
