@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -120,16 +121,40 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
     out_options->log = log_sentence;
 }
 
+/* As it was typed, or as short: in the largest unit that it is a whole number of. */
+static void add_size(const char *before, uint64_t bytes, cli_line *line)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = { { "GiB", (uint64_t)1 << 30 },
+                  { "GB", 1000000000 },
+                  { "MiB", (uint64_t)1 << 20 },
+                  { "MB", 1000000 },
+                  { "KiB", (uint64_t)1 << 10 },
+                  { "kB", 1000 },
+                  { "B", 1 } };
+    size_t unit = 0;
+    while (bytes % units[unit].bytes != 0)
+        unit++;
+    cli_line_add(line, "%s%" PRIu64 "%s", before, bytes / units[unit].bytes, units[unit].name);
+}
+
 void cli_budget_add_flags(const cli_options *options, cli_line *line)
 {
     if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
-        cli_line_add(line, " --device-memory %" PRIu64 "B", options->device_memory_bytes);
-    if (options->disk_folder[0] && options->disk_bytes == UINT64_MAX)
-        cli_line_add(line, " --disk %s", options->disk_folder);
-    else if (options->disk_folder[0])
-        cli_line_add(line, " --disk %s:%" PRIu64 "B", options->disk_folder, options->disk_bytes);
+        add_size(" --device-memory ", options->device_memory_bytes, line);
+    if (options->disk_folder[0]) {
+        char *absolute = realpath(options->disk_folder, NULL);
+        cli_line_add(line, " --disk %s", absolute ? absolute : options->disk_folder);
+        free(absolute);
+        if (options->disk_bytes != UINT64_MAX)
+            add_size(":", options->disk_bytes, line);
+    }
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
-        cli_line_add(line, " --emulate-host %" PRIu64 "B", options->emulate_host_bytes);
+        add_size(" --emulate-host ", options->emulate_host_bytes, line);
+    if (cli_given(options, CLI_FLAG_THREADS))
+        cli_line_add(line, " --threads %" PRId64, (int64_t)options->threads);
 }
 
 /* ---- preflight ---- */

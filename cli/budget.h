@@ -28,8 +28,8 @@ coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
  * engine go to standard error. */
 void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options);
 
-/* The budget flags as they were given ("--device-memory 64MiB --disk ..."), for the sentence that
- * says how to resume. */
+/* The flags of budget and threads as they were given ("--device-memory 64MiB --disk ..."), the
+ * folder absolute, for the sentence that says how to resume. */
 void cli_budget_add_flags(const cli_options *options, cli_line *line);
 
 /* The working store and `checkpoint_count` checkpoints must fit, summed per file system.

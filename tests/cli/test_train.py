@@ -105,7 +105,7 @@ class Train(ProgramTest):
     def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
         whole = self.train("--steps", 8, "--save", "none")
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path("run"),
-                        "--test-delay-seed", 3)
+                        "--test-delay-seed", 3, "--device-memory", "1000MiB")
         for line in process.stderr:
             if line.startswith(b"step "):
                 break
@@ -117,6 +117,7 @@ class Train(ProgramTest):
         sentence = err.decode().strip().split("\n")[-1]
         self.assertIn("go on with: cohobate train --resume", sentence)
         arguments = sentence.split("go on with: cohobate ")[1].split()
+        self.assertTrue(sentence.endswith(" --device-memory 1000MiB --threads 2"), sentence)
         self.succeeds("check", self.path("run"))
         self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
 
