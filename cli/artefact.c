@@ -3,10 +3,29 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static int holds(const char *folder, const char *name)
+{
+    char path[CLI_PATH_BYTES];
+    return snprintf(path, sizeof(path), "%s/%s", folder, name) < CLI_PATH_BYTES &&
+           access(path, F_OK) == 0;
+}
+
+int cli_artefact_is_folder(const char *path)
+{
+    return holds(path, "config.json");
+}
+
+int cli_artefact_has_tokenizer(const char *folder)
+{
+    return holds(folder, "tokenizer.json") || holds(folder, "tokenizer.model") ||
+           (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
+}
 
 coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
 {
@@ -16,7 +35,8 @@ coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
         return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
                         path, strerror(errno));
     if (S_ISDIR(facts.st_mode)) {
-        *out_artefact = CLI_ARTEFACT_CHECKPOINT;
+        *out_artefact =
+            cli_artefact_is_folder(path) ? CLI_ARTEFACT_FOLDER : CLI_ARTEFACT_CHECKPOINT;
         return COH_OK;
     }
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
@@ -41,6 +61,17 @@ coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash)
     CLI_TRY(coh_kernels_use(path, NULL, 0));
     const char *found = strstr(coh_kernel_path(), mark);
     *out_hash = found ? strtoull(found + sizeof(mark) - 1, NULL, 16) : 0;
+    return COH_OK;
+}
+
+coh_status cli_artefact_plan_micro_batches(const char *path, int64_t *out_count)
+{
+    json_error_t error;
+    CLI_TRY(coh_plan_check_file(path));
+    json_t *plan = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    *out_count =
+        json_integer_value(json_object_get(json_object_get(plan, "options"), "microbatch_count"));
+    json_decref(plan);
     return COH_OK;
 }
 

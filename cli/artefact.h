@@ -1,5 +1,6 @@
-/* artefact.h - what kind of thing a PATH is: a checkpoint (a folder), a plan or a kernel table
- * (files that begin with '{'), or a token file (any other). */
+/* artefact.h - what kind of thing a PATH is: a Hugging Face model (a folder with a config.json), a
+ * checkpoint (any other folder), a plan or a kernel table (files that begin with '{'), or a token
+ * file (any other). */
 #ifndef COH_CLI_ARTEFACT_H
 #define COH_CLI_ARTEFACT_H
 
@@ -7,6 +8,7 @@
 
 typedef enum cli_artefact {
     CLI_ARTEFACT_CHECKPOINT,
+    CLI_ARTEFACT_FOLDER,
     CLI_ARTEFACT_PLAN,
     CLI_ARTEFACT_KERNELS,
     CLI_ARTEFACT_TOKENS
@@ -15,10 +17,17 @@ typedef enum cli_artefact {
 /* Fails: COH_ERR_IO when there is no such path. */
 coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact);
 
+/* Is `path` a Hugging Face model's folder, and does it hold a tokenizer? */
+int cli_artefact_is_folder(const char *path);
+int cli_artefact_has_tokenizer(const char *folder);
+
 /* The kernel table at `path`, checked and good for this machine: the hash of its choices. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash);
 
 /* The plan file at `path`, checked: its program hash. */
 coh_status cli_artefact_plan_hash(const char *path, uint64_t *out_hash);
+
+/* The plan file at `path`, checked: micro-batches in a step. */
+coh_status cli_artefact_plan_micro_batches(const char *path, int64_t *out_count);
 
 #endif

@@ -37,7 +37,7 @@ coh_status cli_budget_check(const cli_options *options)
     return COH_OK;
 }
 
-coh_status cli_budget_use_kernels(const char *path, int noted)
+coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
 {
     char machine[128];
     if (!path[0])
@@ -53,7 +53,7 @@ coh_status cli_budget_use_kernels(const char *path, int noted)
         cli_note("note: the kernel table %s was measured on another processor (%s): cohobate tune"
                  " measures on this one",
                  path, machine);
-    if (strstr(coh_kernel_path(), "onednn"))
+    if (coh_kernels_onednn(dtype) & COH_ONEDNN_BY_TABLE)
         cli_note("note: the kernel table %s takes oneDNN, which allocates inside each of its calls",
                  path);
     return COH_OK;

@@ -9,9 +9,10 @@
 coh_status cli_budget_check(const cli_options *options);
 
 /* Takes the kernel table at `path` ("": none), before anything is planned. `noted`: it comes from
- * a checkpoint's note, and where it is gone the standard products are taken, which is said.
+ * a checkpoint's note, and where it is gone the standard products are taken, which is said. So is
+ * what it costs a model of `dtype`.
  * Fails: COH_ERR_CORRUPT, COH_ERR_IO; COH_ERR_ARGUMENT. */
-coh_status cli_budget_use_kernels(const char *path, int noted);
+coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype);
 
 /* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. */
 void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,

@@ -1,7 +1,9 @@
 #include <inttypes.h>
+#include <math.h>
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
+#include "cli/weights.h"
 
 static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
 {
@@ -10,6 +12,47 @@ static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
     coh_status status = coh_checkpoint_check(checkpoint, out_hash);
     coh_checkpoint_close(checkpoint);
     return status;
+}
+
+/* Every number, through a piece of 1 MiB. */
+static coh_status check_folder_numbers(const cli_weights *weights)
+{
+    enum { PIECE = 1 << 18 };
+    static float values[PIECE];
+    for (int64_t i = 0; i < weights->folder_facts.tensor_count; i++) {
+        coh_folder_tensor at;
+        CLI_TRY(coh_folder_tensor_at(weights->folder, i, &at));
+        const uint64_t elements =
+            (uint64_t)at.tensor.dim[0] * (uint64_t)(at.tensor.rank > 1 ? at.tensor.dim[1] : 1);
+        for (uint64_t begin = 0; begin < elements; begin += PIECE) {
+            const uint64_t count = elements - begin < PIECE ? elements - begin : PIECE;
+            CLI_TRY(coh_folder_numbers(weights->folder, COH_PARAMETER_NEW, at.tensor.name, begin,
+                                       count, values));
+            for (uint64_t e = 0; e < count; e++)
+                if (!isfinite(values[e]))
+                    return cli_fail(COH_ERR_CORRUPT, "%s of %s holds a number that is not finite",
+                                    at.found_name, at.file_name);
+        }
+    }
+    return COH_OK;
+}
+
+/* A folder has no hash of its own. */
+static coh_status check_folder(const cli_options *options)
+{
+    coh_model model;
+    cli_weights weights;
+    CLI_TRY(cli_weights_resolve(options->operand, 0, &model));
+    CLI_TRY(cli_weights_open(&model, &weights));
+    const coh_status status = check_folder_numbers(&weights);
+    cli_weights_close(&weights);
+    CLI_TRY(status);
+    if (options->json)
+        cli_print("{\"valid\": true, \"type\": \"folder\"}");
+    else
+        cli_print("%s: a whole and valid model of type %s", options->operand,
+                  coh_model_type_name(&model));
+    return COH_OK;
 }
 
 static coh_status check_tokens(const char *path, uint64_t *out_hash)
@@ -28,7 +71,8 @@ static coh_status check_tokens(const char *path, uint64_t *out_hash)
 
 coh_status cli_check(const cli_options *options)
 {
-    static const char *const names[] = { "checkpoint", "plan", "kernel table", "token file" };
+    static const char *const names[] = { "checkpoint", "folder", "plan", "kernel table",
+                                         "token file" };
     const char *path = options->operand;
     cli_artefact artefact;
     uint64_t hash = 0;
@@ -37,6 +81,8 @@ coh_status cli_check(const cli_options *options)
     case CLI_ARTEFACT_CHECKPOINT:
         CLI_TRY(check_checkpoint(path, &hash));
         break;
+    case CLI_ARTEFACT_FOLDER:
+        return check_folder(options);
     case CLI_ARTEFACT_PLAN:
         CLI_TRY(cli_artefact_plan_hash(path, &hash));
         break;

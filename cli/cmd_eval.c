@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/inference.h"
@@ -14,7 +15,9 @@ typedef struct evaluation {
     int64_t sequence, micro_batch;
     int32_t *tokens, *targets; /* one micro-batch */
     uint64_t window_count;
-    double loss; /* nats a token */
+    int64_t counted; /* targets of all windows that count */
+    double loss;     /* nats of each of them */
+    double seconds;  /* of the windows alone */
 } evaluation;
 
 /* All windows, once each. What does not fill the last micro-batch is padded with targets of -1,
@@ -34,9 +37,13 @@ static coh_status run_windows(evaluation *run)
             cli_data_fill(&run->data, 0, first, real, run->sequence, run->tokens, run->targets));
         const coh_step_input input = { .inputs = { run->tokens, run->targets } };
         CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, &loss));
-        sum += loss * (double)run->micro_batch;
+        sum += loss * (double)ids;
+        run->counted += cli_data_counted(run->targets, (int64_t)ids);
     }
-    run->loss = sum / (double)run->window_count;
+    if (run->counted == 0)
+        return cli_fail(COH_ERR_CORRUPT, "--data holds no token that counts (padding does not, nor "
+                                         "what the assistant did not say): give other data");
+    run->loss = sum / (double)run->counted;
     return COH_OK;
 }
 
@@ -46,8 +53,8 @@ static coh_status plan_with(evaluation *run, int64_t micro_batch)
     coh_graph_destroy(inference->graph);
     inference->graph = NULL;
     run->micro_batch = micro_batch;
-    CLI_TRY(coh_gpt2_train_graph(&inference->model.gpt2, micro_batch, run->sequence,
-                                 &inference->graph));
+    CLI_TRY(
+        coh_model_train_graph(&inference->model, micro_batch, run->sequence, &inference->graph));
     return cli_inference_plan(inference);
 }
 
@@ -73,19 +80,34 @@ static coh_status choose_plan(evaluation *run)
     return COH_OK;
 }
 
+static coh_status open_data(evaluation *run, int64_t vocabulary)
+{
+    const cli_options *options = run->inference.options;
+    cli_data_form form;
+    CLI_TRY(cli_data_form_from_options(options, &form));
+    const cli_data_source source = { .tokenizer = run->inference.tokenizer,
+                                     .tokenizer_path = run->inference.recipe.tokenizer,
+                                     .vocabulary = vocabulary,
+                                     .sequence = run->sequence,
+                                     .form = &form,
+                                     .thread_count = cli_budget_thread_count(options),
+                                     .is_form_given = cli_recipe_form_is_given(options) };
+    return cli_data_open(&source, "data", options->data, NULL, NULL, &run->data, NULL);
+}
+
 static coh_status evaluate(evaluation *run)
 {
     cli_inference *inference = &run->inference;
     const cli_options *options = inference->options;
     run->sequence =
         cli_given(options, CLI_FLAG_SEQUENCE) ? options->sequence : inference->recipe.sequence;
-    if (run->sequence > inference->model.gpt2.positions)
+    const coh_model_size size = coh_model_size_get(&inference->model);
+    if (run->sequence > size.positions)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--sequence %" PRId64 " is longer than the model's %" PRId64
                         " positions: lower it",
-                        run->sequence, inference->model.gpt2.positions);
-    CLI_TRY(cli_data_open(inference->tokenizer, inference->model.gpt2.vocabulary, "data",
-                          options->data, NULL, &run->data));
+                        run->sequence, size.positions);
+    CLI_TRY(open_data(run, size.vocabulary));
     run->window_count = coh_token_file_window_count(run->data.file, run->sequence);
     if (run->window_count == 0)
         return cli_fail(COH_ERR_CORRUPT,
@@ -99,13 +121,16 @@ static coh_status evaluate(evaluation *run)
         return cli_fail(COH_ERR_MEMORY, "no memory for a micro-batch of %zu tokens", ids);
     run->targets = run->tokens + ids;
     CLI_TRY(cli_inference_start(inference));
-    return run_windows(run);
+    run->seconds = cli_seconds_now();
+    CLI_TRY(run_windows(run));
+    run->seconds = cli_seconds_now() - run->seconds;
+    return COH_OK;
 }
 
 static void print_result(const evaluation *run)
 {
     int bytes = strcmp(run->inference.recipe.tokenizer, "bytes") == 0;
-    uint64_t token_count = run->window_count * (uint64_t)run->sequence;
+    uint64_t token_count = (uint64_t)run->counted;
     cli_line line;
     cli_line_clear(&line);
     if (run->inference.options->json) {
@@ -117,13 +142,16 @@ static void print_result(const evaluation *run)
             cli_line_add(&line, ", \"bits_per_byte\": ");
             cli_line_add_json_number(&line, run->loss / log(2));
         }
+        cli_line_add(&line, ", \"tokens_per_second\": ");
+        cli_line_add_json_number(&line, (double)token_count / run->seconds);
         cli_line_add(&line, ", \"tokens\": %" PRIu64 ", \"step\": %" PRIu64 "}", token_count,
-                     run->inference.facts.step);
+                     run->inference.weights.facts.step);
     } else {
         cli_line_add(&line, "loss %.6f nats, perplexity %.4f", run->loss, exp(run->loss));
         if (bytes)
             cli_line_add(&line, ", %.4f bits per byte", run->loss / log(2));
-        cli_line_add(&line, " over %" PRIu64 " tokens", token_count);
+        cli_line_add(&line, " over %" PRIu64 " tokens, %.0f tokens/s", token_count,
+                     (double)token_count / run->seconds);
     }
     cli_print("%s", line.text);
 }

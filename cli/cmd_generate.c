@@ -10,21 +10,39 @@
 typedef struct text_run {
     cli_inference inference;
     coh_tensor logits;
-    int32_t *ids; /* the prompt's; the last one drawn goes behind them */
+    int32_t *ids; /* the prompt's */
     size_t prompt_count;
     int64_t window; /* positions planned for */
     int32_t *order;
 } text_run;
 
+/* The prompt's ids behind those that the tokenizer puts before every text, which its models have
+ * never seen a text without. */
+static coh_status encode_prompt(text_run *run)
+{
+    const char *prompt = run->inference.options->prompt;
+    const int32_t *before, *after;
+    size_t before_count, after_count, count;
+    int32_t *ids;
+    coh_tokenizer_around(run->inference.tokenizer, &before, &before_count, &after, &after_count);
+    CLI_TRY(coh_tokenizer_encode(run->inference.tokenizer, prompt, strlen(prompt), &ids, &count));
+    run->prompt_count = before_count + count;
+    run->ids = malloc((run->prompt_count + 1) * sizeof(*ids));
+    for (size_t i = 0; run->ids && i < run->prompt_count; i++)
+        run->ids[i] = i < before_count ? before[i] : ids[i - before_count];
+    coh_text_free(ids);
+    if (!run->ids)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a prompt of %zu tokens", run->prompt_count);
+    if (count == 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--prompt is empty: give at least one character");
+    return COH_OK;
+}
+
 static coh_status read_prompt(text_run *run)
 {
     const cli_options *options = run->inference.options;
-    coh_tokenizer *tokenizer = run->inference.tokenizer;
-    int64_t positions = run->inference.model.gpt2.positions;
-    CLI_TRY(coh_tokenizer_encode(tokenizer, options->prompt, strlen(options->prompt), &run->ids,
-                                 &run->prompt_count));
-    if (run->prompt_count == 0)
-        return cli_fail(COH_ERR_ARGUMENT, "--prompt is empty: give at least one character");
+    int64_t positions = coh_model_size_get(&run->inference.model).positions;
+    CLI_TRY(encode_prompt(run));
     if (run->prompt_count >= (uint64_t)positions)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--prompt has %zu tokens, and the model's window is %" PRId64
@@ -36,9 +54,9 @@ static coh_status read_prompt(text_run *run)
                  positions, positions - (int64_t)run->prompt_count);
         run->window = positions;
     }
-    if (run->window > run->inference.recipe.sequence)
+    if (run->window > run->inference.trained_tokens)
         cli_note("note: trained on sequences of %" PRId64 " tokens; positions beyond never were",
-                 run->inference.recipe.sequence);
+                 run->inference.trained_tokens);
     return COH_OK;
 }
 
@@ -54,7 +72,7 @@ static coh_status decode_one(text_run *run, int32_t token, int32_t position,
     double loss;
     CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, &loss));
     CLI_TRY(coh_engine_output(run->inference.engine, run->logits, &data, &bytes));
-    if (bytes < (size_t)run->inference.model.gpt2.vocabulary * sizeof(float))
+    if (bytes < (size_t)coh_model_size_get(&run->inference.model).vocabulary * sizeof(float))
         return cli_fail(COH_ERR_INTERNAL, "the decoder gave %zu bytes of logits", bytes);
     *out_logits = data;
     return COH_OK;
@@ -62,12 +80,10 @@ static coh_status decode_one(text_run *run, int32_t token, int32_t position,
 
 static coh_status write_token(const text_run *run, int32_t token)
 {
-    char *text;
+    const char *text;
     size_t bytes;
-    CLI_TRY(coh_tokenizer_decode(run->inference.tokenizer, &token, 1, &text, &bytes));
-    coh_status status = cli_write(STDOUT_FILENO, text, bytes);
-    coh_text_free(text);
-    return status;
+    CLI_TRY(coh_tokenizer_piece(run->inference.tokenizer, token, &text, &bytes));
+    return cli_write(STDOUT_FILENO, text, bytes);
 }
 
 static coh_status write_text(text_run *run)
@@ -102,14 +118,14 @@ static coh_status write_text(text_run *run)
 static coh_status generate(text_run *run)
 {
     CLI_TRY(read_prompt(run));
-    CLI_TRY(coh_gpt2_decode_graph(&run->inference.model.gpt2, run->window, &run->inference.graph,
-                                  &run->logits));
+    const int64_t vocabulary = coh_model_size_get(&run->inference.model).vocabulary;
+    CLI_TRY(coh_model_decode_graph(&run->inference.model, run->window, &run->inference.graph,
+                                   &run->logits));
     CLI_TRY(cli_inference_plan(&run->inference));
     CLI_TRY(cli_inference_start(&run->inference));
-    run->order = calloc((size_t)run->inference.model.gpt2.vocabulary, sizeof(int32_t));
+    run->order = calloc((size_t)vocabulary, sizeof(int32_t));
     if (!run->order)
-        return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids",
-                        run->inference.model.gpt2.vocabulary);
+        return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids", vocabulary);
     return write_text(run);
 }
 
@@ -121,7 +137,7 @@ coh_status cli_generate(const cli_options *options)
     CLI_TRY(cli_inference_open(options, &run.inference));
     coh_status status = generate(&run);
     free(run.order);
-    coh_text_free(run.ids);
+    free(run.ids);
     cli_inference_close(&run.inference);
     return status;
 }

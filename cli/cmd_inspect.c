@@ -3,6 +3,7 @@
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
+#include "cli/inspect_folder.h"
 
 /* ---- a checkpoint ---- */
 
@@ -73,23 +74,30 @@ static coh_status inspect_open_tokens(const cli_options *options, coh_token_file
 {
     coh_token_file_facts facts;
     double entropy;
+    char kind[96] = "";
     CLI_TRY(coh_token_file_facts_get(file, &facts));
+    if (facts.window > 0)
+        snprintf(kind, sizeof(kind), "  documents aligned for sequences of %" PRId64 " tokens\n",
+                 facts.window);
+    else if (facts.has_mask)
+        snprintf(kind, sizeof(kind), "  conversations: only what the assistant says counts\n");
     if (options->hash)
         CLI_TRY(coh_token_file_check(file));
     CLI_TRY(coh_token_file_unigram_entropy(file, &entropy));
     if (options->json)
         printf("{\"type\": \"tokens\", \"tokens\": %" PRIu64 ", \"vocabulary\": %" PRId64
                ", \"tokenizer_identity\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64
-               "\", \"unigram_entropy\": %.17g}\n",
-               facts.token_count, facts.vocabulary, facts.tokenizer_identity, facts.hash, entropy);
+               "\", \"unigram_entropy\": %.17g, \"has_mask\": %s, \"window\": %" PRId64 "}\n",
+               facts.token_count, facts.vocabulary, facts.tokenizer_identity, facts.hash, entropy,
+               facts.has_mask ? "true" : "false", facts.window);
     else if (options->hash)
         printf("%016" PRIx64 "\n", facts.hash);
     else
         printf("token file %s\n  %" PRIu64 " tokens of a vocabulary of %" PRId64
                " (tokenizer %016" PRIx64 ")\n  unigram entropy %.4f nats: the loss without any"
-               " context\n  hash %016" PRIx64 "\n",
+               " context\n%s  hash %016" PRIx64 "\n",
                options->operand, facts.token_count, facts.vocabulary, facts.tokenizer_identity,
-               entropy, facts.hash);
+               entropy, kind, facts.hash);
     return COH_OK;
 }
 
@@ -138,6 +146,8 @@ coh_status cli_inspect(const cli_options *options)
     switch (artefact) {
     case CLI_ARTEFACT_CHECKPOINT:
         return inspect_checkpoint(options);
+    case CLI_ARTEFACT_FOLDER:
+        return cli_inspect_folder(options);
     case CLI_ARTEFACT_PLAN:
         return inspect_plan(options);
     case CLI_ARTEFACT_KERNELS:

@@ -118,8 +118,9 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
     cli_line_add_json_string(&line, job->model.name);
     printf("%s, \"dtype\": \"%s\", \"parameters\": %" PRIu64 ", \"micro_batch\": %" PRId64
            ", \"emulated\": %s, \"budget_bytes\": %" PRIu64,
-           line.text, cli_dtype_name(job->model.gpt2.dtype), summary->parameter_count,
-           job->recipe.micro_batch, job->options->emulate_host_bytes ? "true" : "false",
+           line.text, cli_dtype_name(coh_model_size_get(&job->model).dtype),
+           summary->parameter_count, job->recipe.micro_batch,
+           job->options->emulate_host_bytes ? "true" : "false",
            job->plan_options.device_memory_bytes);
     printf(", \"peak_bytes\": {");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)

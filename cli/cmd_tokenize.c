@@ -1,6 +1,8 @@
 #include <inttypes.h>
 
+#include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/output.h"
 
 static coh_status print_file(const cli_options *options, const char *path, const char *key,
@@ -26,21 +28,50 @@ static coh_status print_file(const cli_options *options, const char *path, const
     return COH_OK;
 }
 
+static coh_status check_flags(const cli_options *options)
+{
+    int splits = cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+    if (!options->output)
+        return cli_fail(COH_ERR_ARGUMENT, "-o OUT is missing: the token file to write");
+    if (splits && options->held_out > 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--held-out and --validation-split both put documents "
+                                          "aside: give one of them");
+    if ((splits || options->held_out > 0) != (options->held_out_file != NULL))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--held-out-file OUT goes with --held-out N or --validation-split X: give "
+                        "both or neither");
+    return cli_output_check(options);
+}
+
+static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
+{
+    cli_data_form form;
+    coh_token_build_options build_options;
+    coh_token_build_facts facts;
+    CLI_TRY(cli_data_form_from_options(options, &form));
+    const cli_data_source source = { .tokenizer = tokenizer,
+                                     .tokenizer_path = options->tokenizer,
+                                     .sequence = options->sequence,
+                                     .seed = (uint64_t)options->seed,
+                                     .form = &form,
+                                     .thread_count = cli_budget_thread_count(options) };
+    cli_data_build_options(&source, options->operand, &build_options);
+    build_options.out_path = options->output;
+    build_options.held_out = (int32_t)options->held_out;
+    build_options.validation_split = options->validation_split;
+    build_options.held_out_path = options->held_out_file;
+    CLI_TRY(coh_token_file_make(tokenizer, &build_options, &facts));
+    cli_data_say_build(options->operand, &facts);
+    return COH_OK;
+}
+
 coh_status cli_tokenize(const cli_options *options)
 {
     coh_tokenizer *tokenizer;
-    uint64_t token_count;
     cli_line json;
-    if (!options->output)
-        return cli_fail(COH_ERR_ARGUMENT, "-o OUT is missing: the token file to write");
-    if ((options->held_out > 0) != (options->held_out_file != NULL))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--held-out N and --held-out-file OUT go together: give both or neither");
-    CLI_TRY(cli_output_check(options));
+    CLI_TRY(check_flags(options));
     CLI_TRY(coh_tokenizer_open(options->tokenizer, &tokenizer));
-    coh_status status =
-        coh_token_file_build(tokenizer, options->operand, options->output, (int)options->held_out,
-                             options->held_out_file, &token_count);
+    coh_status status = build(options, tokenizer);
     coh_tokenizer_close(tokenizer);
     CLI_TRY(status);
     cli_line_clear(&json);

@@ -1,6 +1,7 @@
 /* cohobate train: what comes before the first step and after the last. The steps: train_loop.c. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "cli/output.h"
 #include "cli/train.h"
 
-/* ---- folder and data ---- */
+/* ---- folder and buffers ---- */
 
 /* The folder that a checkpoint stands in: a resumed run goes on there. */
 static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
@@ -38,7 +39,7 @@ static coh_status open_folder(cli_run *run)
     if (options->save)
         snprintf(path, sizeof(path), "%s", options->save);
     else if (run->job.resumed) {
-        CLI_TRY(beside_checkpoint(run->job.checkpoint_facts.path, path));
+        CLI_TRY(beside_checkpoint(run->job.weights.facts.path, path));
     } else {
         CLI_TRY(cli_run_folder_name(run->job.model.name, path));
     }
@@ -48,75 +49,6 @@ static coh_status open_folder(cli_run *run)
         run->folder.steps[run->folder.step_count - 1] == run->job.first_step)
         run->saved_step = run->job.first_step;
     return COH_OK;
-}
-
-/* The token file of a resumed run: as the note has it, or where the run folder is now. */
-static const char *resumed_data(const cli_run *run, char *moved)
-{
-    const char *noted = run->job.recipe.data;
-    if (noted[0] && access(noted, R_OK) == 0)
-        return noted;
-    snprintf(moved, CLI_PATH_BYTES, "%.*s/../data.tokens", CLI_PATH_BYTES - 20,
-             run->job.checkpoint_facts.path);
-    return access(moved, R_OK) == 0 ? moved : NULL;
-}
-
-static coh_status check_same_data(cli_run *run)
-{
-    cli_recipe *recipe = &run->job.recipe;
-    if (!run->job.resumed || recipe->data_hash == run->data.facts.hash)
-        return COH_OK;
-    if (!run->options->new_data)
-        return cli_fail(COH_ERR_CORRUPT,
-                        "the data is not what the checkpoint was trained on (hash %016" PRIx64
-                        ", not %016" PRIx64 "): give that data, or add --new-data",
-                        run->data.facts.hash, recipe->data_hash);
-    recipe->data_first_step = run->job.first_step;
-    cli_note("other data than before: its windows are read from the first one on");
-    return COH_OK;
-}
-
-static coh_status check_windows(const char *flag, const cli_data *data, int64_t sequence)
-{
-    if (coh_token_file_window_count(data->file, sequence) > 0)
-        return COH_OK;
-    return cli_fail(COH_ERR_CORRUPT,
-                    "--%s holds %" PRIu64 " tokens, and one window takes %" PRId64
-                    ": give more text, or a lower --sequence",
-                    flag, data->facts.token_count, sequence + 1);
-}
-
-static coh_status open_data(cli_run *run)
-{
-    cli_job *job = &run->job;
-    char moved[CLI_PATH_BYTES], cache[CLI_PATH_BYTES + 40];
-    const char *what = run->options->data;
-    if (!what && job->resumed)
-        what = resumed_data(run, moved);
-    if (!what)
-        return cli_fail(COH_ERR_ARGUMENT, job->resumed
-                                              ? "the data of the run is gone: give it with --data"
-                                              : "--data FILE|DIR is missing: the text to train on");
-    /* The tokens of the run so far are never written over: other data gets a name of its own, and
-     * text that must prove to be the same goes into an unnamed file. */
-    int named = run->folder.path[0] && (!job->resumed || run->options->new_data);
-    if (job->resumed)
-        snprintf(cache, sizeof(cache), "%s/data-%" PRIu64 ".tokens", run->folder.path,
-                 job->first_step);
-    else
-        snprintf(cache, sizeof(cache), "%s/data.tokens", run->folder.path);
-    CLI_TRY(cli_data_open(job->tokenizer, job->model.gpt2.vocabulary, "data", what,
-                          named ? cache : NULL, &run->data));
-    CLI_TRY(check_same_data(run));
-    CLI_TRY(check_windows("data", &run->data, job->recipe.sequence));
-    job->recipe.data_hash = run->data.facts.hash;
-    if (run->data.path[0] || !job->resumed || run->options->new_data)
-        snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
-    if (!run->options->validation)
-        return COH_OK;
-    CLI_TRY(cli_data_open(job->tokenizer, job->model.gpt2.vocabulary, "validation",
-                          run->options->validation, NULL, &run->validation));
-    return check_windows("validation", &run->validation, job->recipe.sequence);
 }
 
 /* Everything the loop will write to: it allocates nothing itself. */
@@ -143,8 +75,9 @@ static coh_status take_buffers(cli_run *run)
 
 static uint64_t checkpoint_bytes(const cli_job *job)
 {
-    enum { STREAMS = 3, OTHER_BYTES = 4 << 20 }; /* work, m, v; hashes and manifest */
-    return STREAMS * job->summary.parameter_count * sizeof(float) +
+    enum { STATES = 2, OTHER_BYTES = 4 << 20 }; /* m, v of what is trained; hashes and manifest */
+    return (job->summary.parameter_count + STATES * coh_model_trained_count(&job->model)) *
+               sizeof(float) +
            job->summary.parameter_count / 256 + OTHER_BYTES;
 }
 
@@ -170,37 +103,22 @@ static coh_status find_room(cli_run *run)
     return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes(job)) : COH_OK;
 }
 
-/* The tensor called `name` of the checkpoint that a new run takes its weights from. */
-static coh_status checkpoint_values(void *context, coh_parameter parameter, const char *name,
-                                    uint64_t element_begin, uint64_t count, float *values)
-{
-    const cli_job *job = context;
-    (void)parameter;
-    for (int32_t i = 0; i < job->checkpoint_facts.tensor_count; i++) {
-        coh_checkpoint_tensor tensor;
-        CLI_TRY(coh_checkpoint_tensor_at(job->checkpoint, i, &tensor));
-        if (strcmp(tensor.name, name) == 0)
-            return coh_checkpoint_read(job->checkpoint, i, 0, element_begin, count, values);
-    }
-    return cli_fail(COH_ERR_CORRUPT, "checkpoint %s has no tensor %s: it is of another model",
-                    job->checkpoint_facts.path, name);
-}
-
 static coh_status load_parameters(cli_run *run)
 {
     cli_job *job = &run->job;
     int numeric_changed = 0;
-    if (!job->checkpoint)
+    if (!cli_weights_are_there(&job->weights))
         return coh_engine_init(run->engine, job->recipe.seed);
     if (!job->resumed)
-        return coh_engine_init_from(run->engine, job->recipe.seed, checkpoint_values, job);
-    CLI_TRY(coh_engine_load(run->engine, job->checkpoint_facts.path, &numeric_changed));
+        return coh_engine_init_from(run->engine, job->recipe.seed, cli_weights_source,
+                                    &job->weights);
+    CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &numeric_changed));
     if (numeric_changed)
         cli_note(
             "numeric plan %016" PRIx64 " -> %016" PRIx64
             " (dtype, micro-batch, kinds or kernel path): other rounding, the run will not continue"
             " bit for bit",
-            job->checkpoint_facts.numeric_fingerprint, job->summary.numeric_fingerprint);
+            job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }
 
@@ -218,29 +136,45 @@ static coh_status open_engine(cli_run *run)
     return coh_engine_facts_get(run->engine, &run->facts);
 }
 
-/* Is it oneDNN that multiplies, though no table asks for it? Of a table cli_budget_use_kernels says
- * so. */
-static int is_allocating_default(const cli_run *run)
+/* What a default that allocates costs. Of a table cli_budget_use_kernels says so. */
+static const char *note_on_default(coh_dtype dtype)
 {
-    const char *path = run->facts.kernel_path;
-    return run->job.model.gpt2.dtype == COH_DTYPE_BF16 && strstr(path, "onednn") &&
-           !strstr(path, "+table-");
+    return coh_kernels_onednn(dtype) & COH_ONEDNN_BY_DEFAULT
+               ? " (oneDNN multiplies what no table gives to another product, and allocates inside"
+                 " each of its calls)"
+               : "";
+}
+
+/* A small store is not probed. */
+static void add_rate(const char *what, uint64_t bytes_per_s, cli_line *line)
+{
+    char rate[32];
+    if (bytes_per_s > 0)
+        cli_line_add(line, ", %s %s/s", what, coh_size_format(bytes_per_s, rate, sizeof(rate)));
+    else
+        cli_line_add(line, ", %s not measured", what);
+}
+
+static void describe_disk(const coh_engine_facts *facts, cli_line *line)
+{
+    cli_line_add(line, "disk:   %s (%s)",
+                 facts->store_direct ? "O_DIRECT, past the page cache"
+                                     : "through the page cache, which is memory outside the budget",
+                 facts->store_rung);
+    add_rate("read", facts->store_read_bytes_per_s, line);
+    add_rate("write", facts->store_write_bytes_per_s, line);
+    cli_line_add(line, "\n");
 }
 
 static void describe_start(const cli_run *run)
 {
     cli_line line;
-    char rate[32], write_rate[32], overhead[32];
+    char rate[32], overhead[32];
     const coh_engine_facts *facts = &run->facts;
     cli_line_clear(&line);
     cli_job_describe(&run->job, &line);
     if (facts->store_direct >= 0)
-        cli_line_add(
-            &line, "disk:   %s (%s), read %s/s, write %s/s\n",
-            facts->store_direct ? "O_DIRECT, past the page cache"
-                                : "through the page cache, which is memory outside the budget",
-            facts->store_rung, coh_size_format(facts->store_read_bytes_per_s, rate, sizeof(rate)),
-            coh_size_format(facts->store_write_bytes_per_s, write_rate, sizeof(write_rate)));
+        describe_disk(facts, &line);
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (facts->arena_node_count[tier] > 0)
             cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s, touched in %s",
@@ -252,13 +186,15 @@ static void describe_start(const cli_run *run)
                          cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
     cli_line_add(&line, "\n");
     cli_line_add(&line, "kernel: %s%s; overhead beside the arenas %s\n", facts->kernel_path,
-                 is_allocating_default(run)
-                     ? " (bf16 by oneDNN, which allocates inside each of its calls)"
-                     : "",
+                 note_on_default(coh_model_size_get(&run->job.model).dtype),
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
     if (run->job.resumed)
-        cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.checkpoint_facts.path,
+        cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
                      run->job.first_step);
+    if (run->job.weights.folder)
+        cli_line_add(&line, "start:  %s, %" PRId64 " tensors of %s\n", run->job.model.folder,
+                     run->job.weights.folder_facts.tensor_count,
+                     cli_dtype_name(run->job.model.stored));
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
     cli_note("%s", line.text);
 }
@@ -269,7 +205,8 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 {
     cli_line_add(line, "{\"model\": ");
     cli_line_add_json_string(line, run->job.model.name);
-    cli_line_add(line, ", \"dtype\": \"%s\"", cli_dtype_name(run->job.model.gpt2.dtype));
+    cli_line_add(line, ", \"dtype\": \"%s\"",
+                 cli_dtype_name(coh_model_size_get(&run->job.model).dtype));
     cli_line_add(line, ", \"step\": %" PRIu64 ", \"stopped\": %s, \"hash\": \"%016" PRIx64 "\"",
                  run->done_steps, run->stopped ? "true" : "false", hash);
     cli_line_add(line, ", \"emulated\": %s, \"run_folder\": ",
@@ -280,23 +217,32 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
     cli_line_add(line, "}\n");
 }
 
-static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
+static void add_done(const cli_run *run, cli_line *line)
 {
     const cli_report *report = &run->report;
-    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64 ", loss %.4f", run->done_steps,
-                 run->job.recipe.steps, report->last_loss);
+    cli_line_add(line, "done:   step %" PRIu64 " of %" PRIu64 ", loss ", run->done_steps,
+                 run->job.recipe.steps);
+    if (isfinite(report->last_loss))
+        cli_line_add(line, "%.4f", report->last_loss);
+    else
+        cli_line_add(line, "not finite");
     if (run->validation.file && report->last_validation == report->last_validation)
         cli_line_add(line, ", validation loss %.4f", report->last_validation);
     if (report->skipped_count)
         cli_line_add(line, ", %" PRIu64 " step%s left out", report->skipped_count,
                      report->skipped_count == 1 ? "" : "s");
     cli_line_add(line, "\n");
-    cli_report_totals(report, &run->job.summary, &run->facts, line);
+}
+
+static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
+{
+    cli_report_totals(&run->report, &run->job.summary, &run->facts, line);
     if (run->options->emulate_host_bytes)
         cli_line_add(line, "note:   the host tier was EMULATED: times say nothing of a GPU\n");
     if (run->saved_step == run->done_steps)
         cli_line_add(line, "saved:  %s/step-%" PRIu64 "\n", run->folder.path, run->saved_step);
     cli_line_add(line, "hash:   %016" PRIx64 "\n", hash);
+    add_done(run, line);
 }
 
 static coh_status finish(cli_run *run)
@@ -346,7 +292,7 @@ static coh_status run_all(cli_run *run)
     const cli_options *options = run->options;
     CLI_TRY(cli_job_open(options, &run->job));
     CLI_TRY(open_folder(run));
-    CLI_TRY(open_data(run));
+    CLI_TRY(cli_train_open_data(run));
     CLI_TRY(cli_recipe_to_note(&run->job.recipe, &run->job.model, &run->note));
     CLI_TRY(take_buffers(run));
     run->done_steps = run->submitted_steps = run->job.first_step;

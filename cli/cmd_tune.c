@@ -108,7 +108,7 @@ coh_status cli_tune(const cli_options *options)
     CLI_TRY(cli_output_check(options));
     CLI_TRY(cli_job_open_unplanned(options, &job));
     coh_status status =
-        coh_gpt2_train_graph(&job.model.gpt2, job.recipe.micro_batch, job.recipe.sequence, &graph);
+        coh_model_train_graph(&job.model, job.recipe.micro_batch, job.recipe.sequence, &graph);
     if (status == COH_OK)
         status = options->json ? measure_json(options, graph) : measure(options, &job, graph);
     coh_graph_destroy(graph);

@@ -9,9 +9,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/options.h"
+
 /* Text holds no NUL byte; the header of a token file does (its version and counts are small numbers
  * in wide fields). So a damaged token file is never taken for text. */
 enum { SNIFF_BYTES = 64 };
+
+typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_TOKENS, KIND_RAW } data_kind;
+
+coh_status cli_data_form_from_options(const cli_options *options, cli_data_form *out_form)
+{
+    *out_form = (cli_data_form){ .chat = options->chat,
+                                 .aligned = options->documents,
+                                 .validation_split = options->validation_split };
+    if (options->field && options->chat)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--chat reads the field \"messages\", so --field %s says "
+                        "nothing: leave one of them out",
+                        options->field);
+    if (options->field && strlen(options->field) >= sizeof(out_form->field))
+        return cli_fail(COH_ERR_ARGUMENT, "--field takes a name of less than %zu bytes, not %zu",
+                        sizeof(out_form->field), strlen(options->field));
+    snprintf(out_form->field, sizeof(out_form->field), "%s", options->field ? options->field : "");
+    return COH_OK;
+}
+
+/* ---- what it is ---- */
 
 static coh_status cannot_read(const char *flag, const char *path)
 {
@@ -19,11 +42,22 @@ static coh_status cannot_read(const char *flag, const char *path)
                     flag, path, strerror(errno));
 }
 
-static coh_status looks_binary(const char *flag, const char *path, int *out_binary)
+static int ends_with(const char *text, const char *ending)
+{
+    size_t count = strlen(text), ending_count = strlen(ending);
+    return count >= ending_count && strcmp(text + count - ending_count, ending) == 0;
+}
+
+static int is_named_lines(const char *path)
+{
+    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
+}
+
+static coh_status find_kind(const char *flag, const char *path, data_kind *out_kind)
 {
     struct stat facts;
-    unsigned char head[SNIFF_BYTES];
-    *out_binary = 0;
+    char head[SNIFF_BYTES];
+    *out_kind = KIND_TEXT;
     if (stat(path, &facts) != 0)
         return cannot_read(flag, path);
     if (S_ISDIR(facts.st_mode))
@@ -35,15 +69,88 @@ static coh_status looks_binary(const char *flag, const char *path, int *out_bina
     close(descriptor);
     if (got < 0)
         return cannot_read(flag, path);
-    *out_binary = memchr(head, 0, (size_t)got) != NULL;
+    int is_ours = got >= 8 && memcmp(head, "COHTOKEN", 8) == 0;
+    if (!is_ours && ends_with(path, ".bin"))
+        *out_kind = KIND_RAW;
+    else if (!is_ours && is_named_lines(path))
+        *out_kind = KIND_LINES;
+    else if (is_ours || memchr(head, 0, (size_t)got))
+        *out_kind = KIND_TOKENS;
     return COH_OK;
 }
 
-/* Into a fresh folder under TMPDIR; file and folder are unnamed as soon as the file is open. */
-static coh_status build_unnamed(coh_tokenizer *tokenizer, const char *what,
-                                coh_token_file **out_file)
+coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text)
 {
-    char folder[CLI_PATH_BYTES / 2], path[CLI_PATH_BYTES];
+    data_kind kind;
+    CLI_TRY(find_kind(flag, path, &kind));
+    *out_is_text = kind == KIND_TEXT || kind == KIND_LINES;
+    return COH_OK;
+}
+
+/* ---- tokenising ---- */
+
+void cli_data_build_options(const cli_data_source *source, const char *what,
+                            coh_token_build_options *out_options)
+{
+    const cli_data_form *form = source->form;
+    struct stat facts;
+    int is_lines = is_named_lines(what) && stat(what, &facts) == 0 && S_ISREG(facts.st_mode);
+    coh_token_build_options_init(out_options);
+    out_options->in_path = what;
+    out_options->form = form->chat                   ? COH_DATA_CHAT
+                        : form->field[0] || is_lines ? COH_DATA_JSONL
+                                                     : COH_DATA_TEXT;
+    out_options->field = form->field[0] ? form->field : NULL;
+    out_options->chat_folder =
+        strcmp(source->tokenizer_path, "bytes") == 0 ? NULL : source->tokenizer_path;
+    out_options->window = form->aligned ? source->sequence : 0;
+    out_options->seed = source->seed;
+    out_options->thread_count = source->thread_count;
+}
+
+void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
+{
+    if (facts->chat_form[0])
+        cli_note("%s: %" PRIu64 " conversations, written as %s", what,
+                 facts->document_count + facts->held_out_document_count, facts->chat_form);
+    if (facts->held_out_document_count)
+        cli_note("%s: %" PRIu64 " documents, and %" PRIu64 " put aside for validation", what,
+                 facts->document_count, facts->held_out_document_count);
+    if (facts->lines_as_text_count)
+        cli_note("%s: %" PRIu64 " files *.jsonl or *.ndjson are read as text: --field NAME (or "
+                 "--chat) reads their lines",
+                 what, facts->lines_as_text_count);
+    if (facts->replaced_count)
+        cli_note("%s: %" PRIu64 " halves of characters (\\ud800 to \\udfff alone) are read as "
+                 "U+FFFD",
+                 what, facts->replaced_count);
+    if (facts->empty_window_count)
+        cli_note("%s: %" PRIu64 " windows are left out, for nothing in them counts", what,
+                 facts->empty_window_count);
+}
+
+static coh_status build(const cli_data_source *source, const char *what, const char *paths[2],
+                        cli_data *parts[2])
+{
+    coh_token_build_options options;
+    coh_token_build_facts facts;
+    cli_data_build_options(source, what, &options);
+    options.out_path = paths[0];
+    if (parts[1]) {
+        options.validation_split = source->form->validation_split;
+        options.held_out_path = paths[1];
+    }
+    CLI_TRY(coh_token_file_make(source->tokenizer, &options, &facts));
+    cli_data_say_build(what, &facts);
+    for (int i = 0; i < 2 && parts[i]; i++)
+        CLI_TRY(coh_token_file_open(paths[i], &parts[i]->file));
+    return COH_OK;
+}
+
+/* Into a fresh folder under TMPDIR; files and folder are unnamed as soon as they are open. */
+static coh_status build_unnamed(const cli_data_source *source, const char *what, cli_data *parts[2])
+{
+    char folder[CLI_PATH_BYTES / 2], paths[2][CLI_PATH_BYTES];
     const char *base = getenv("TMPDIR");
     snprintf(folder, sizeof(folder), "%s/cohobate-XXXXXX", base && base[0] ? base : "/tmp");
     if (!mkdtemp(folder))
@@ -52,77 +159,105 @@ static coh_status build_unnamed(coh_tokenizer *tokenizer, const char *what,
                         " folder that can be written to, or run cohobate tokenize"
                         " first",
                         folder, strerror(errno));
-    snprintf(path, sizeof(path), "%s/data.tokens", folder);
-    uint64_t token_count;
-    coh_status status = coh_token_file_build(tokenizer, what, path, 0, NULL, &token_count);
-    if (status == COH_OK)
-        status = coh_token_file_open(path, out_file);
-    (void)unlink(path);
+    snprintf(paths[0], sizeof(paths[0]), "%s/data.tokens", folder);
+    snprintf(paths[1], sizeof(paths[1]), "%s/validation.tokens", folder);
+    coh_status status = build(source, what, (const char *[]){ paths[0], paths[1] }, parts);
+    (void)unlink(paths[0]);
+    (void)unlink(paths[1]);
     (void)rmdir(folder);
     return status;
 }
 
-static coh_status build_named(coh_tokenizer *tokenizer, const char *what, const char *cache_path,
-                              coh_token_file **out_file)
-{
-    uint64_t token_count;
-    CLI_TRY(coh_token_file_build(tokenizer, what, cache_path, 0, NULL, &token_count));
-    return coh_token_file_open(cache_path, out_file);
-}
+/* ---- what is there already ---- */
 
-/* Read once from end to end: a flipped bit is found before the first step, not never. */
-static coh_status open_whole(const char *path, coh_token_file **out_file)
+static coh_status check_facts(const cli_data_source *source, const char *flag, const char *what,
+                              const coh_token_file_facts *facts)
 {
-    CLI_TRY(coh_token_file_open(path, out_file));
-    return coh_token_file_check(*out_file);
-}
-
-static coh_status check_facts(const coh_tokenizer *tokenizer, int64_t vocabulary, const char *flag,
-                              const char *what, const coh_token_file_facts *facts)
-{
-    if (facts->tokenizer_identity != coh_tokenizer_identity(tokenizer))
+    uint64_t identity = coh_tokenizer_identity(source->tokenizer);
+    if (!facts->is_raw && facts->tokenizer_identity != identity)
         return cli_fail(COH_ERR_CORRUPT,
                         "--%s %s was made by another tokenizer (%016" PRIx64
                         ", this one is %016" PRIx64
                         "): give its --tokenizer, or tokenize the text again",
-                        flag, what, facts->tokenizer_identity, coh_tokenizer_identity(tokenizer));
-    if (facts->vocabulary > vocabulary)
+                        flag, what, facts->tokenizer_identity, identity);
+    if (facts->vocabulary > source->vocabulary)
         return cli_fail(COH_ERR_CORRUPT,
                         "--%s %s has a vocabulary of %" PRId64 ", the model one of %" PRId64
                         ": use the model's tokenizer",
-                        flag, what, facts->vocabulary, vocabulary);
+                        flag, what, facts->vocabulary, source->vocabulary);
+    if (facts->window > 0 && facts->window != source->sequence)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s %s is aligned for sequences of %" PRId64 " tokens, and these have "
+                        "%" PRId64 ": give --sequence %" PRId64 ", or tokenize the text again",
+                        flag, what, facts->window, source->sequence, facts->window);
     return COH_OK;
 }
 
-coh_status cli_data_open(coh_tokenizer *tokenizer, int64_t vocabulary, const char *flag,
-                         const char *what, const char *cache_path, cli_data *out_data)
+/* Read once from end to end: a flipped bit is found before the first step, not never. */
+static coh_status open_whole(const cli_data_source *source, const char *flag, const char *what,
+                             data_kind kind, cli_data *data)
 {
-    int binary = 0;
-    const char *named = what;
-    coh_status status;
-    *out_data = (cli_data){ 0 };
-    CLI_TRY(looks_binary(flag, what, &binary));
-    if (binary) {
-        CLI_TRY_GOTO(status, open_whole(what, &out_data->file), fail);
-    } else if (cache_path) {
-        CLI_TRY_GOTO(status, build_named(tokenizer, what, cache_path, &out_data->file), fail);
-        named = cache_path;
-    } else {
-        CLI_TRY_GOTO(status, build_unnamed(tokenizer, what, &out_data->file), fail);
-        named = NULL;
+    if (source->is_form_given)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s %s holds ids already: --field, --chat, --documents and "
+                        "--validation-split are for text, so leave them out or give them to "
+                        "cohobate tokenize",
+                        flag, what);
+    if (kind == KIND_TOKENS) {
+        CLI_TRY(coh_token_file_open(what, &data->file));
+        return coh_token_file_check(data->file);
     }
-    CLI_TRY_GOTO(status, coh_token_file_facts_get(out_data->file, &out_data->facts), fail);
-    CLI_TRY_GOTO(status, check_facts(tokenizer, vocabulary, flag, what, &out_data->facts), fail);
-    char *absolute = named ? realpath(named, NULL) : NULL;
-    if (absolute)
-        snprintf(out_data->path, sizeof(out_data->path), "%s", absolute);
-    free(absolute);
+    CLI_TRY(coh_token_file_open_raw(what, source->vocabulary, &data->file));
+    cli_note("--%s %s does not say which tokenizer made it: its ids are below %" PRId64
+             ", and nothing else was checked",
+             flag, what, source->vocabulary);
     return COH_OK;
-fail:
+}
+
+/* ---- opening ---- */
+
+static coh_status open_parts(const cli_data_source *source, const char *flag, const char *what,
+                             const char *paths[2], cli_data *parts[2])
+{
+    const char *named[2] = { paths[0], paths[1] };
+    data_kind kind;
+    CLI_TRY(find_kind(flag, what, &kind));
+    if (kind == KIND_TOKENS || kind == KIND_RAW) {
+        CLI_TRY(open_whole(source, flag, what, kind, parts[0]));
+        named[0] = what;
+        parts[1] = NULL;
+    } else if (paths[0]) {
+        CLI_TRY(build(source, what, paths, parts));
+    } else {
+        CLI_TRY(build_unnamed(source, what, parts));
+    }
+    for (int i = 0; i < 2 && parts[i]; i++) {
+        CLI_TRY(coh_token_file_facts_get(parts[i]->file, &parts[i]->facts));
+        CLI_TRY(check_facts(source, flag, what, &parts[i]->facts));
+        char *absolute = named[i] ? realpath(named[i], NULL) : NULL;
+        if (absolute)
+            snprintf(parts[i]->path, sizeof(parts[i]->path), "%s", absolute);
+        free(absolute);
+    }
+    return COH_OK;
+}
+
+coh_status cli_data_open(const cli_data_source *source, const char *flag, const char *what,
+                         const char *cache_path, const char *held_out_path, cli_data *out_data,
+                         cli_data *out_held_out)
+{
+    cli_data *parts[2] = { out_data, out_held_out };
+    const char *paths[2] = { cache_path, held_out_path };
+    *out_data = (cli_data){ 0 };
+    if (out_held_out)
+        *out_held_out = (cli_data){ 0 };
+    coh_status status = open_parts(source, flag, what, paths, parts);
+    if (status == COH_OK)
+        return COH_OK;
     cli_data_close(out_data);
-    if (status == COH_ERR_IO)
-        return cli_blame(status, "--%s", flag);
-    return status;
+    if (out_held_out)
+        cli_data_close(out_held_out);
+    return status == COH_ERR_IO ? cli_blame(status, "--%s", flag) : status;
 }
 
 void cli_data_close(cli_data *data)
@@ -139,4 +274,12 @@ coh_status cli_data_fill(const cli_data *data, uint64_t seed, uint64_t first_win
         CLI_TRY(coh_token_file_window(data->file, seed, first_window + (uint64_t)w, tokens,
                                       out_tokens + w * tokens, out_targets + w * tokens));
     return COH_OK;
+}
+
+int64_t cli_data_counted(const int32_t *targets, int64_t count)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < count; i++)
+        counted += targets[i] >= 0;
+    return counted;
 }

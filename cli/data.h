@@ -1,11 +1,51 @@
-/* data.h - the text of a run, as a token file that is read by windows.
+/* data.h - the text of a run, as token files that are read by windows.
  *
- * What the user names is a token file, or text (a file or a folder) that is
- * turned into one first. */
+ * What the user names is one of these, told apart by name and first bytes:
+ *
+ *   token file                        made by cohobate tokenize: read where it is
+ *   *.bin                             ids as llm.c and nanoGPT write them: read where it is
+ *   *.jsonl, *.ndjson; and whatever   JSON lines: turned into a token file first
+ *     --field or --chat is given for
+ *   any other file, a folder          text: likewise */
 #ifndef COH_CLI_DATA_H
 #define COH_CLI_DATA_H
 
 #include "cli/say.h"
+
+struct cli_options;
+
+/* How text becomes documents: of the flags, or of a checkpoint's note. */
+typedef struct cli_data_form {
+    char field[CLI_PATH_BYTES]; /* of JSON lines; "": "text", where there are JSON lines at all */
+    int64_t chat;               /* 1: JSON lines hold conversations */
+    int64_t aligned;            /* 1: no window holds two documents */
+    double validation_split;    /* 0: none */
+} cli_data_form;
+
+/* Fails: COH_ERR_ARGUMENT for flags that contradict one another. */
+coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);
+
+/* All that decides which ids a text gives. */
+typedef struct cli_data_source {
+    coh_tokenizer *tokenizer;
+    const char *tokenizer_path; /* "bytes", a folder or a file */
+    int64_t vocabulary;         /* of the model: ids must be below it */
+    int64_t sequence;           /* tokens of a window */
+    uint64_t seed;
+    const cli_data_form *form;
+    int32_t thread_count; /* that read a folder's files */
+    int is_form_given;    /* by flags of this command: of no use for a token file, which is said */
+} cli_data_source;
+
+/* Whether a path is text (1) or ids already (0). `flag` is for sentences. Fails: COH_ERR_IO. */
+coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text);
+
+/* What coh_token_file_make is to do with text `what`: all but where the tokens go and what is put
+ * aside. */
+void cli_data_build_options(const cli_data_source *source, const char *what,
+                            coh_token_build_options *out_options);
+/* What it did that is not plain from its result, in notes. */
+void cli_data_say_build(const char *what, const coh_token_build_facts *facts);
 
 typedef struct cli_data {
     coh_token_file *file; /* NULL: none */
@@ -14,12 +54,15 @@ typedef struct cli_data {
 } cli_data;
 
 /* Opens `what` (said as the value of flag `flag` in sentences). Text is tokenised into
- * `cache_path`; if that is NULL, into a temporary file that vanishes with the process.
- * `vocabulary`: ids must be below it.
- * A token file is read in full and held to its hash.
- * Fails: COH_ERR_CORRUPT (damaged or foreign token file, other tokenizer), COH_ERR_IO. */
-coh_status cli_data_open(coh_tokenizer *tokenizer, int64_t vocabulary, const char *flag,
-                         const char *what, const char *cache_path, cli_data *out_data);
+ * `cache_path`; if that is NULL, into a temporary file that vanishes with the process. With a
+ * validation split the documents put aside go to `out_held_out`, and to a file beside the other
+ * called `held_out_path`; both NULL: there is no split, whatever the form says. A token file is
+ * read in full and held to its hash. Fails: COH_ERR_CORRUPT (damaged or foreign token file, other
+ * tokenizer), COH_ERR_ARGUMENT (a split of what is tokenised already, a window that no sequence of
+ * this length fits), COH_ERR_IO. */
+coh_status cli_data_open(const cli_data_source *source, const char *flag, const char *what,
+                         const char *cache_path, const char *held_out_path, cli_data *out_data,
+                         cli_data *out_held_out);
 void cli_data_close(cli_data *data); /* accepts one that is not open */
 
 /* `window_count` windows of `tokens` each, from number `first_window` on, in the order of `seed`.
@@ -27,5 +70,8 @@ void cli_data_close(cli_data *data); /* accepts one that is not open */
 coh_status cli_data_fill(const cli_data *data, uint64_t seed, uint64_t first_window,
                          int64_t window_count, int64_t tokens, int32_t *out_tokens,
                          int32_t *out_targets);
+
+/* Targets that count. */
+int64_t cli_data_counted(const int32_t *targets, int64_t count);
 
 #endif

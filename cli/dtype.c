@@ -2,7 +2,7 @@
 
 const char *cli_dtype_name(coh_dtype dtype)
 {
-    return dtype == COH_DTYPE_BF16 ? "bf16" : "f32";
+    return dtype == COH_DTYPE_BF16 ? "bf16" : dtype == COH_DTYPE_F16 ? "f16" : "f32";
 }
 
 /* The flag's choices are in the order of the enum. */
@@ -16,12 +16,14 @@ coh_dtype cli_dtype_choose(const cli_options *options)
     return cli_dtype_keep(options, coh_machine_bf16_is_fast() ? COH_DTYPE_BF16 : COH_DTYPE_F32);
 }
 
-void cli_dtype_describe(const cli_options *options, coh_dtype dtype, cli_line *line)
+void cli_dtype_describe(const cli_options *options, coh_dtype dtype, int has_checkpoint,
+                        cli_line *line)
 {
     int fast = coh_machine_bf16_is_fast(), bf16 = dtype == COH_DTYPE_BF16;
     const char *why;
-    if (cli_given(options, CLI_FLAG_RESUME) && !cli_given(options, CLI_FLAG_DTYPE))
-        why = "as the run began";
+    if (has_checkpoint && !cli_given(options, CLI_FLAG_DTYPE))
+        why = cli_given(options, CLI_FLAG_RESUME) ? "as the run began"
+                                                  : "as the model was trained; --dtype changes it";
     else if (bf16 && fast)
         why = "this CPU multiplies it in hardware; --dtype f32 for full precision";
     else if (bf16)

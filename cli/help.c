@@ -5,11 +5,12 @@
 static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = "train a model within a memory budget, streaming what does not fit",
     [CLI_PLAN] = "say where everything will stand and how long a step takes; runs nothing",
-    [CLI_GENERATE] = "write text with a trained model",
-    [CLI_EVAL] = "the loss of a trained model on a text",
+    [CLI_GENERATE] = "write text with a model",
+    [CLI_EVAL] = "the loss of a model on a text",
     [CLI_TOKENIZE] = "turn text into a token file",
-    [CLI_INSPECT] = "what a checkpoint, token file, plan or kernel table holds",
-    [CLI_CHECK] = "is a checkpoint, token file, plan or kernel table whole and valid?",
+    [CLI_INSPECT] = "what a model's folder, checkpoint, token file, plan or kernel table holds",
+    [CLI_EXPORT] = "write a checkpoint as a folder that transformers loads",
+    [CLI_CHECK] = "is a folder, checkpoint, token file, plan or kernel table whole and valid?",
     [CLI_TUNE] = "measure which matrix product is fastest for each shape of a model",
     [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
 };
@@ -18,10 +19,11 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = ("cohobate train MODEL --data FILE|DIR [flags]\n"
                    "       cohobate train --resume DIR [flags]"),
     [CLI_PLAN] = "cohobate plan MODEL [flags of train] [-o plan.json] [--json]",
-    [CLI_GENERATE] = "cohobate generate CHECKPOINT --prompt TEXT [flags]",
-    [CLI_EVAL] = "cohobate eval CHECKPOINT --data FILE [flags]",
+    [CLI_GENERATE] = "cohobate generate CHECKPOINT|FOLDER --prompt TEXT [flags]",
+    [CLI_EVAL] = "cohobate eval CHECKPOINT|FOLDER --data FILE [flags]",
     [CLI_TOKENIZE] = "cohobate tokenize --tokenizer DIR|bytes IN -o OUT",
     [CLI_INSPECT] = "cohobate inspect PATH [--hash] [--json]",
+    [CLI_EXPORT] = "cohobate export CHECKPOINT|FOLDER -o FOLDER [flags] [--json]",
     [CLI_CHECK] = "cohobate check PATH [--json]",
     [CLI_TUNE] = "cohobate tune MODEL -o FILE [flags] [--json]",
     [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
@@ -29,27 +31,42 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
 
 static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
-        "MODEL is a preset (gpt2-nano, gpt2, gpt2-medium, gpt2-large, gpt2-xl), or a checkpoint or "
+        "MODEL is a preset (gpt2-nano, gpt2, gpt2-medium, gpt2-large, gpt2-xl), or the folder of "
+        "a\n"
+        "checkpoint, a run or a Hugging Face model (GPT-2, OPT, Llama, Mistral, Qwen2): then a new "
         "run\n"
-        "folder: then a new run starts from its weights. With --resume, model, data and schedule "
-        "come\n"
-        "from the checkpoint and that run goes on bit for bit, under any budget.\n"
+        "starts from its weights, and a Hugging Face folder brings its own tokenizer. With "
+        "--resume,\n"
+        "model, data and schedule come from the checkpoint and that run goes on bit for bit, under "
+        "any\n"
+        "budget.\n"
         "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
         "Where\n"
         "nothing was kept (--save none, or no checkpoint yet) the exit code is 1.\n",
     [CLI_PLAN] = "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
                  "--device-memory; --disk and --emulate-host add far tiers.\n",
     [CLI_GENERATE] =
-        "CHECKPOINT is a checkpoint or a run folder (its newest). Keys and values are\n"
-        "part of the plan and stand within the budget.\n",
+        "CHECKPOINT is a checkpoint or a run folder (its newest), FOLDER a Hugging Face model. "
+        "Keys and\n"
+        "values are part of the plan and stand within the budget.\n",
     [CLI_EVAL] =
         "Mean loss per token in nats and perplexity over all windows of the data; bits per\n"
         "byte with the bytes tokenizer.\n",
     [CLI_TOKENIZE] =
-        "IN is a file or a folder (every text file under it, in order of their paths).\n",
+        "IN is a text file, a folder (every text file under it, in order of their paths), or JSON\n"
+        "lines. Documents of --documents aligned are made for sequences of --sequence tokens.\n",
     [CLI_INSPECT] =
         "The hash of a checkpoint is one number for all parameters and optimizer states:\n"
         "the same whatever the budget, chunk size, tiers or threads of the run.\n",
+    [CLI_EXPORT] =
+        "CHECKPOINT is a checkpoint, a run folder (its newest) or a Hugging Face folder. FOLDER "
+        "must\n"
+        "not be there: it is written whole or not at all. Numbers are written as the folder that "
+        "the\n"
+        "run began from had them, unless --dtype is given; what was not trained comes out bit for "
+        "bit.\n"
+        "The tokenizer's files go along; --tokenizer PATH says where they are now, none leaves "
+        "them out.\n",
     [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place.\n",
     [CLI_TUNE] =
         "Writes a table for --kernels of train, plan, eval and generate. It holds for the model,\n"
@@ -64,6 +81,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "  cohobate train gpt2-nano --data corpus.txt --steps 200\n"
         "  cohobate train gpt2-nano --data corpus.txt --device-memory 64MiB --disk /var/tmp\n"
+        "  cohobate train ./opt-125m --data corpus.txt --lr 2e-5 --save ./run\n"
+        "  cohobate train gpt2-nano --data docs.jsonl --field body --validation-split 0.05\n"
         "  cohobate train --resume ./run-gpt2-nano-20250131-120000 --steps 400\n",
     [CLI_PLAN] = "  cohobate plan gpt2 --vocabulary 50257 --device-memory 500MiB --disk /var/tmp\n"
                  "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n",
@@ -74,10 +93,14 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
         "  cohobate eval ./run --data held-out.txt\n"
         "  cohobate eval ./run --data held-out.txt --device-memory 32MiB --disk /var/tmp\n",
     [CLI_TOKENIZE] = "  cohobate tokenize corpus.txt -o corpus.tokens\n"
+                     "  cohobate tokenize --tokenizer qwen/ chats.jsonl --chat -o chats.tokens\n"
                      "  cohobate tokenize --tokenizer gpt2 src/ -o src.tokens --held-out 10"
                      " --held-out-file held.tokens\n",
     [CLI_INSPECT] = "  cohobate inspect ./run\n"
-                    "  cohobate inspect ./run/step-100 --hash\n",
+                    "  cohobate inspect ./run/step-100 --hash\n"
+                    "  cohobate inspect ./opt-125m\n",
+    [CLI_EXPORT] = "  cohobate export ./run -o ./opt-125m-tuned\n"
+                   "  cohobate export ./run/step-100 -o ./tuned --dtype bf16 --shard-size 2GB\n",
     [CLI_CHECK] = "  cohobate check ./run/step-100\n"
                   "  cohobate check corpus.tokens\n",
     [CLI_TUNE] = "  cohobate tune gpt2 --vocabulary 50257 --batch 4 --sequence 64 -o kernels.json\n"

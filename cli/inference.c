@@ -3,32 +3,47 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
+
+static coh_status open_checkpoint(cli_inference *inference)
+{
+    const cli_options *options = inference->options;
+    cli_recipe *recipe = &inference->recipe;
+    CLI_TRY(cli_weights_open_checkpoint(options->operand, &inference->weights));
+    CLI_TRY(cli_recipe_from_note(inference->weights.facts.note_json, recipe));
+    CLI_TRY(coh_model_resolve(inference->weights.facts.path, 0, &inference->model));
+    cli_recipe_set_tokenizer(recipe, options);
+    inference->trained_tokens = recipe->sequence;
+    return cli_recipe_open_tokenizer(recipe, options, &inference->tokenizer);
+}
+
+static coh_status open_folder(cli_inference *inference)
+{
+    const cli_options *options = inference->options;
+    cli_recipe *recipe = &inference->recipe;
+    CLI_TRY(cli_recipe_from_options(options, recipe));
+    CLI_TRY(coh_tokenizer_open(recipe->tokenizer, &inference->tokenizer));
+    CLI_TRY(cli_weights_resolve(options->operand, coh_tokenizer_vocabulary(inference->tokenizer),
+                                &inference->model));
+    CLI_TRY(cli_weights_open(&inference->model, &inference->weights));
+    inference->trained_tokens = coh_model_size_get(&inference->model).positions;
+    if (recipe->sequence > inference->trained_tokens)
+        recipe->sequence = inference->trained_tokens;
+    return COH_OK;
+}
 
 static coh_status open_parts(cli_inference *inference)
 {
     const cli_options *options = inference->options;
     CLI_TRY(cli_budget_check(options));
-    CLI_TRY(coh_checkpoint_open(options->operand, &inference->checkpoint));
-    CLI_TRY(coh_checkpoint_facts_get(inference->checkpoint, &inference->facts));
-    CLI_TRY(cli_recipe_from_note(inference->facts.note_json, &inference->recipe));
-    CLI_TRY(cli_budget_use_kernels(options->kernels ? options->kernels : inference->recipe.kernels,
-                                   !options->kernels));
-    CLI_TRY(coh_model_resolve(inference->facts.path, 0, &inference->model));
-    inference->model.gpt2.dtype = cli_dtype_keep(options, inference->model.gpt2.dtype);
-    const char *tokenizer =
-        cli_given(options, CLI_FLAG_TOKENIZER) ? options->tokenizer : inference->recipe.tokenizer;
-    CLI_TRY(coh_tokenizer_open(tokenizer, &inference->tokenizer));
-    if (coh_tokenizer_identity(inference->tokenizer) == inference->recipe.tokenizer_identity)
-        return COH_OK;
-    return cli_fail(COH_ERR_CORRUPT,
-                    "the tokenizer %s is not the one the checkpoint was trained with (%016" PRIx64
-                    ", not %016" PRIx64 "): %s",
-                    tokenizer, coh_tokenizer_identity(inference->tokenizer),
-                    inference->recipe.tokenizer_identity,
-                    cli_given(options, CLI_FLAG_TOKENIZER) ? "leave --tokenizer out"
-                                                           : "give --tokenizer DIR");
+    CLI_TRY(cli_artefact_is_folder(options->operand) ? open_folder(inference)
+                                                     : open_checkpoint(inference));
+    coh_model_dtype_set(&inference->model,
+                        cli_dtype_keep(options, coh_model_size_get(&inference->model).dtype));
+    return cli_budget_use_kernels(options->kernels ? options->kernels : inference->recipe.kernels,
+                                  !options->kernels, coh_model_size_get(&inference->model).dtype);
 }
 
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference)
@@ -46,7 +61,7 @@ void cli_inference_close(cli_inference *inference)
     coh_plan_destroy(inference->plan);
     coh_graph_destroy(inference->graph);
     coh_tokenizer_close(inference->tokenizer);
-    coh_checkpoint_close(inference->checkpoint);
+    cli_weights_close(&inference->weights);
     *inference = (cli_inference){ 0 };
 }
 
@@ -55,8 +70,13 @@ static void describe(const cli_inference *inference)
     cli_line line;
     char bytes[32];
     cli_line_clear(&line);
-    cli_line_add(&line, "%s, step %" PRIu64 ", in %s: peak", inference->facts.path,
-                 inference->facts.step, cli_dtype_name(inference->model.gpt2.dtype));
+    if (inference->weights.folder)
+        cli_line_add(&line, "%s", inference->model.folder);
+    else
+        cli_line_add(&line, "%s, step %" PRIu64, inference->weights.facts.path,
+                     inference->weights.facts.step);
+    cli_line_add(&line, ", in %s: peak",
+                 cli_dtype_name(coh_model_size_get(&inference->model).dtype));
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (inference->summary.peak_bytes[tier])
             cli_line_add(
@@ -84,5 +104,7 @@ coh_status cli_inference_start(cli_inference *inference)
         cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[2], NULL, 0, 0));
     cli_budget_engine_options(options, &engine_options);
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
-    return coh_engine_load(inference->engine, inference->facts.path, NULL);
+    if (inference->weights.folder)
+        return coh_engine_init_from(inference->engine, 0, cli_weights_source, &inference->weights);
+    return coh_engine_load(inference->engine, inference->weights.facts.path, NULL);
 }

@@ -1,17 +1,18 @@
-/* inference.h - a trained checkpoint brought up for forward passes: what
+/* inference.h - a trained checkpoint, or a Hugging Face folder, brought up for forward passes: what
  * generate and eval share. */
 #ifndef COH_CLI_INFERENCE_H
 #define COH_CLI_INFERENCE_H
 
 #include "cli/options.h"
 #include "cli/recipe.h"
+#include "cli/weights.h"
 
 typedef struct cli_inference {
     const cli_options *options;
-    coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    cli_weights weights;
     coh_model model;
-    cli_recipe recipe;
+    cli_recipe recipe;      /* of a folder: from flags and defaults */
+    int64_t trained_tokens; /* in a sequence, the most */
     coh_tokenizer *tokenizer;
     coh_graph *graph; /* the caller makes it, this owns it */
     coh_plan *plan;
@@ -19,7 +20,7 @@ typedef struct cli_inference {
     coh_engine *engine;
 } cli_inference;
 
-/* Opens checkpoint, its note and its tokenizer. Fails: COH_ERR_CORRUPT, COH_ERR_IO; `out_inference`
+/* Opens weights, recipe and tokenizer. Fails: COH_ERR_CORRUPT, COH_ERR_IO; `out_inference`
  * is then closed. */
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference);
 void cli_inference_close(cli_inference *inference);

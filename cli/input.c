@@ -42,6 +42,7 @@ static const char *operand_path(const cli_options *options)
     case CLI_EVAL:
     case CLI_TOKENIZE:
     case CLI_INSPECT:
+    case CLI_EXPORT:
     case CLI_CHECK:
         return options->operand;
     case CLI_TRAIN:
@@ -56,14 +57,17 @@ static const char *operand_path(const cli_options *options)
 
 coh_status cli_input_check(const cli_options *options)
 {
-    const char *tokenizer = strcmp(options->tokenizer, "bytes") == 0 ? NULL : options->tokenizer;
+    const int is_word = strcmp(options->tokenizer, "bytes") == 0 ||
+                        (options->command == CLI_EXPORT && strcmp(options->tokenizer, "none") == 0);
+    const char *tokenizer = is_word ? NULL : options->tokenizer;
     const char *file = "give a file or folder that is";
     CLI_TRY(check_one("", operand_path(options), file));
     CLI_TRY(check_one("--resume", options->resume, "give a run folder or a checkpoint"));
     CLI_TRY(check_one("--data", options->data, file));
     CLI_TRY(check_one("--validation", options->validation, file));
-    CLI_TRY(check_one("--tokenizer", tokenizer,
-                      "give bytes, or a folder with vocab.json and merges.txt"));
+    CLI_TRY(
+        check_one("--tokenizer", tokenizer,
+                  "give bytes, or a folder with tokenizer.json, tokenizer.model or vocab.json"));
     CLI_TRY(check_one("--plan", options->plan_file, "write one with cohobate plan -o"));
     CLI_TRY(check_one("--kernels", options->kernels, "write one with cohobate tune -o"));
     CLI_TRY(check_one("--disk", options->disk_folder[0] ? options->disk_folder : NULL,

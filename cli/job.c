@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
 
@@ -33,44 +34,59 @@ static coh_status resume_recipe(cli_job *job)
         return cli_fail(COH_ERR_ARGUMENT,
                         "the model comes from the checkpoint with --resume: leave '%s' out",
                         options->operand);
-    coh_status status = coh_checkpoint_open(options->resume, &job->checkpoint);
+    coh_status status = cli_weights_open_checkpoint(options->resume, &job->weights);
     if (status == COH_ERR_CORRUPT)
         CLI_TRY(check_not_in_use(options->resume));
     CLI_TRY(status);
-    CLI_TRY(coh_checkpoint_facts_get(job->checkpoint, &job->checkpoint_facts));
-    CLI_TRY(cli_recipe_from_note(job->checkpoint_facts.note_json, &job->recipe));
+    CLI_TRY(cli_recipe_from_note(job->weights.facts.note_json, &job->recipe));
     CLI_TRY(cli_recipe_override(&job->recipe, options));
     job->resumed = 1;
-    job->first_step = job->checkpoint_facts.step;
+    job->first_step = job->weights.facts.step;
     if (job->first_step >= job->recipe.steps)
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s is at step %" PRIu64 " already, and the run is to end at step %" PRIu64
                         ": give --steps %" PRIu64 " or more to go on",
-                        job->checkpoint_facts.path, job->first_step, job->recipe.steps,
+                        job->weights.facts.path, job->first_step, job->recipe.steps,
                         job->first_step + 1);
-    CLI_TRY(coh_tokenizer_open(job->recipe.tokenizer, &job->tokenizer));
-    if (coh_tokenizer_identity(job->tokenizer) != job->recipe.tokenizer_identity)
-        return cli_fail(COH_ERR_CORRUPT,
-                        "the tokenizer %s is not the one the checkpoint was trained with"
-                        " (%016" PRIx64 ", not %016" PRIx64 "): %s",
-                        job->recipe.tokenizer, coh_tokenizer_identity(job->tokenizer),
-                        job->recipe.tokenizer_identity,
-                        cli_given(options, CLI_FLAG_TOKENIZER) ? "leave --tokenizer out"
-                                                               : "give --tokenizer DIR");
-    CLI_TRY(coh_model_resolve(job->checkpoint_facts.path, 0, &job->model));
-    coh_dtype trained = job->model.gpt2.dtype;
-    job->model.gpt2.dtype = cli_dtype_keep(options, trained);
-    if (job->model.gpt2.dtype != trained)
+    CLI_TRY(cli_recipe_open_tokenizer(&job->recipe, options, &job->tokenizer));
+    CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
+    const coh_dtype trained = coh_model_size_get(&job->model).dtype,
+                    dtype = cli_dtype_keep(options, trained);
+    coh_model_dtype_set(&job->model, dtype);
+    if (dtype != trained)
         cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
-                 cli_dtype_name(trained), cli_dtype_name(job->model.gpt2.dtype));
+                 cli_dtype_name(trained), cli_dtype_name(dtype));
     return COH_OK;
+}
+
+/* Other ids than the weights were trained on are a choice, and hardly ever meant. */
+static void say_other_tokenizer(const cli_job *job)
+{
+    cli_recipe noted;
+    if (job->weights.checkpoint &&
+        cli_recipe_from_note(job->weights.facts.note_json, &noted) == COH_OK &&
+        noted.tokenizer_identity != job->recipe.tokenizer_identity)
+        cli_note(
+            "note: the checkpoint was trained with another tokenizer (%s), whose ids mean other"
+            " text",
+            noted.tokenizer);
+}
+
+/* --dtype; else what a checkpoint was trained in, or the machine computes fastest. */
+static void choose_dtype(cli_job *job)
+{
+    const cli_options *options = job->options;
+    coh_dtype dtype = job->model.checkpoint[0]
+                          ? cli_dtype_keep(options, coh_model_size_get(&job->model).dtype)
+                          : cli_dtype_choose(options);
+    coh_model_dtype_set(&job->model, dtype);
 }
 
 static coh_status fresh_recipe(cli_job *job)
 {
     const cli_options *options = job->options;
     CLI_TRY(cli_recipe_from_options(options, &job->recipe));
-    CLI_TRY(coh_tokenizer_open(options->tokenizer, &job->tokenizer));
+    CLI_TRY(coh_tokenizer_open(job->recipe.tokenizer, &job->tokenizer));
     job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
     int64_t vocabulary = coh_tokenizer_vocabulary(job->tokenizer);
     if (cli_given(options, CLI_FLAG_VOCABULARY)) {
@@ -82,32 +98,34 @@ static coh_status fresh_recipe(cli_job *job)
         vocabulary = options->vocabulary;
     }
     CLI_TRY(coh_model_resolve(options->operand, vocabulary, &job->model));
-    if (job->model.folder[0])
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s is a Hugging Face folder, whose weights are not read yet: name a "
-                        "preset or a checkpoint",
-                        options->operand);
-    if (job->model.gpt2.vocabulary < coh_tokenizer_vocabulary(job->tokenizer))
+    const coh_model_size size = coh_model_size_get(&job->model);
+    vocabulary = size.vocabulary;
+    if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > size.positions)
+        job->recipe.sequence = size.positions;
+    if (vocabulary < coh_tokenizer_vocabulary(job->tokenizer))
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
                         ": give the --tokenizer it was trained with",
-                        options->operand, job->model.gpt2.vocabulary,
-                        coh_tokenizer_vocabulary(job->tokenizer));
-    job->model.gpt2.dtype = cli_dtype_choose(options);
-    if (!job->model.checkpoint[0])
-        return COH_OK;
-    CLI_TRY(coh_checkpoint_open(job->model.checkpoint, &job->checkpoint));
-    return coh_checkpoint_facts_get(job->checkpoint, &job->checkpoint_facts);
+                        options->operand, vocabulary, coh_tokenizer_vocabulary(job->tokenizer));
+    cli_recipe_keep_base(&job->recipe, job->model.folder);
+    /* A plan needs no weights: a config.json is enough. */
+    if (options->command == CLI_TRAIN)
+        CLI_TRY(cli_weights_open(&job->model, &job->weights));
+    choose_dtype(job);
+    cli_weights_say(&job->model, &job->weights);
+    say_other_tokenizer(job);
+    return COH_OK;
 }
 
 static coh_status check_sequence(const cli_job *job)
 {
-    if (job->recipe.sequence <= job->model.gpt2.positions)
+    const int64_t positions = coh_model_size_get(&job->model).positions;
+    if (job->recipe.sequence <= positions)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "--sequence %" PRId64 " is longer than the %" PRId64
                     " positions of %s: lower it",
-                    job->recipe.sequence, job->model.gpt2.positions, job->model.name);
+                    job->recipe.sequence, positions, job->model.name);
 }
 
 /* ---- the plan, and the micro-batch it is for ---- */
@@ -125,8 +143,7 @@ static coh_status make_plan(cli_job *job, int any_disk)
 {
     const cli_recipe *recipe = &job->recipe;
     drop_plan(job);
-    CLI_TRY(
-        coh_gpt2_train_graph(&job->model.gpt2, recipe->micro_batch, recipe->sequence, &job->graph));
+    CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &job->graph));
     cli_budget_plan_options(job->options, COH_PLAN_TRAIN, &job->plan_options);
     if (any_disk)
         job->plan_options.disk_bytes = UINT64_MAX;
@@ -185,12 +202,29 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
         why, cli_size_to_paste(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
 }
 
+/* A plan that was written for less than the default, since nothing larger fitted its budget, is
+ * taken as it is. */
+static coh_status use_planned_micro_batch(cli_job *job)
+{
+    cli_recipe *recipe = &job->recipe;
+    int64_t count;
+    CLI_TRY(cli_artefact_plan_micro_batches(job->options->plan_file, &count));
+    if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
+        return COH_OK; /* where it is for another batch, reading it says so */
+    cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
+             recipe->micro_batch, recipe->batch / count);
+    recipe->micro_batch = recipe->batch / count;
+    return COH_OK;
+}
+
 /* The micro-batch is part of the numeric plan, so a budget changes it only where nothing else
  * helps, and never in a run that goes on: there it was chosen already. */
 static coh_status choose_plan(cli_job *job)
 {
     int64_t wanted = job->recipe.micro_batch;
     int may_lower = !job->resumed && !cli_given(job->options, CLI_FLAG_MICRO_BATCH);
+    if (may_lower && job->options->plan_file)
+        CLI_TRY(use_planned_micro_batch(job));
     coh_status status = make_plan(job, 0);
     if (status != COH_ERR_FULL || job->options->plan_file)
         return status;
@@ -221,7 +255,8 @@ fail:
 coh_status cli_job_open(const cli_options *options, cli_job *out_job)
 {
     CLI_TRY(cli_job_open_unplanned(options, out_job));
-    coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels);
+    coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels,
+                                               coh_model_size_get(&out_job->model).dtype);
     if (status == COH_OK)
         status = choose_plan(out_job);
     if (status != COH_OK)
@@ -232,9 +267,8 @@ coh_status cli_job_open(const cli_options *options, cli_job *out_job)
 void cli_job_close(cli_job *job)
 {
     drop_plan(job);
-    coh_checkpoint_close(job->checkpoint);
+    cli_weights_close(&job->weights);
     coh_tokenizer_close(job->tokenizer);
-    job->checkpoint = NULL;
     job->tokenizer = NULL;
 }
 
@@ -294,15 +328,15 @@ static void describe_time(const cli_job *job, cli_line *line)
 void cli_job_describe(const cli_job *job, cli_line *line)
 {
     const cli_recipe *recipe = &job->recipe;
-    const coh_gpt2_config *gpt2 = &job->model.gpt2;
+    const coh_model_size size = coh_model_size_get(&job->model);
     cli_line_add(line,
                  "model:  %s, %.2f M parameters (%" PRId64 " layers, %" PRId64 " heads, %" PRId64
                  " wide, vocabulary %" PRId64 "); a step is %" PRId64 " sequences of %" PRId64
                  " tokens, %" PRId64 " at a time\n",
-                 job->model.name, (double)job->summary.parameter_count * 1e-6, gpt2->layers,
-                 gpt2->heads, gpt2->channels, gpt2->vocabulary, recipe->batch, recipe->sequence,
+                 job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
+                 size.heads, size.channels, size.vocabulary, recipe->batch, recipe->sequence,
                  recipe->micro_batch);
-    cli_dtype_describe(job->options, gpt2->dtype, line);
+    cli_dtype_describe(job->options, size.dtype, job->weights.checkpoint != NULL, line);
     describe_budget(job, line);
     describe_time(job, line);
     cli_line_add(line,

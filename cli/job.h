@@ -5,12 +5,12 @@
 
 #include "cli/options.h"
 #include "cli/recipe.h"
+#include "cli/weights.h"
 
 typedef struct cli_job {
     const cli_options *options;
     coh_tokenizer *tokenizer;
-    coh_checkpoint *checkpoint; /* NULL unless the run is resumed or starts from one */
-    coh_checkpoint_facts checkpoint_facts;
+    cli_weights weights; /* what the run goes on from, or starts from */
     int resumed;
     uint64_t first_step; /* steps done before */
     coh_model model;

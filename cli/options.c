@@ -8,9 +8,10 @@
 #include <string.h>
 
 static const char *const command_names[CLI_COMMAND_COUNT] = {
-    [CLI_TRAIN] = "train", [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
-    [CLI_EVAL] = "eval",   [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
-    [CLI_CHECK] = "check", [CLI_TUNE] = "tune",         [CLI_DOCTOR] = "doctor",
+    [CLI_TRAIN] = "train",   [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
+    [CLI_EVAL] = "eval",     [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
+    [CLI_EXPORT] = "export", [CLI_CHECK] = "check",       [CLI_TUNE] = "tune",
+    [CLI_DOCTOR] = "doctor",
 };
 
 cli_command cli_command_find(const char *name)
@@ -42,6 +43,7 @@ static void set_defaults(cli_command command, cli_options *options)
                               .clip = 1.0,
                               .seed = 1,
                               .keep = 2,
+                              .shard_bytes = 5000000000,
                               .tokens = 200,
                               .temperature = 1.0 };
 }
@@ -156,6 +158,8 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
     return COH_OK;
 }
 
+_Static_assert(CLI_FLAG_COUNT <= 64, "cli_options.given has a bit for each flag");
+
 /* getopt_long values of the long flags: above every character. */
 enum { LONG_BASE = 256, LONG_HELP = LONG_BASE + CLI_FLAG_COUNT };
 
@@ -220,6 +224,7 @@ static const char *operand_name(cli_command command)
         return "MODEL";
     case CLI_GENERATE:
     case CLI_EVAL:
+    case CLI_EXPORT:
         return "CHECKPOINT";
     case CLI_TOKENIZE:
         return "IN";

@@ -18,6 +18,7 @@ typedef enum cli_command {
     CLI_EVAL,
     CLI_TOKENIZE,
     CLI_INSPECT,
+    CLI_EXPORT,
     CLI_CHECK,
     CLI_TUNE,
     CLI_DOCTOR,
@@ -30,8 +31,13 @@ typedef enum cli_flag {
     CLI_FLAG_TOKENIZER,
     CLI_FLAG_VALIDATION,
     CLI_FLAG_VALIDATION_EVERY,
+    CLI_FLAG_VALIDATION_SPLIT,
+    CLI_FLAG_FIELD,
+    CLI_FLAG_CHAT,
+    CLI_FLAG_DOCUMENTS,
     CLI_FLAG_VOCABULARY,
     CLI_FLAG_DTYPE,
+    CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: f16 as well */
     CLI_FLAG_DEVICE,
     CLI_FLAG_DEVICE_MEMORY,
     CLI_FLAG_DISK,
@@ -55,6 +61,7 @@ typedef enum cli_flag {
     CLI_FLAG_BETA2,
     CLI_FLAG_WEIGHT_DECAY,
     CLI_FLAG_CLIP,
+    CLI_FLAG_DROPOUT,
     CLI_FLAG_SEED,
     CLI_FLAG_SAVE,
     CLI_FLAG_SAVE_EVERY,
@@ -67,6 +74,7 @@ typedef enum cli_flag {
     CLI_FLAG_TEMPERATURE,
     CLI_FLAG_TOP_K,
     CLI_FLAG_OUTPUT,
+    CLI_FLAG_SHARD_SIZE,
     CLI_FLAG_PROGRAM,
     CLI_FLAG_OPERATORS,
     CLI_FLAG_HELD_OUT,
@@ -83,20 +91,21 @@ typedef enum cli_flag {
 typedef struct cli_options {
     cli_command command;
     const char *operand; /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
-    uint64_t given;      /* bit per cli_flag */
+    uint64_t given;      /* bit per cli_flag: at most 64 of them */
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
-    const char *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
+    const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
     uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
 
-    uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes;
+    uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
-    int64_t threads, recompute, dtype;
+    int64_t threads, recompute, dtype, export_dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
-    int64_t test_delay_seed;
-    double lr, min_lr, beta1, beta2, weight_decay, clip, temperature;
+    int64_t test_delay_seed, chat, documents;
+    double validation_split;
+    double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     int64_t new_data, operators, hash, json, test_poison;
 } cli_options;
 

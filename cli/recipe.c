@@ -1,10 +1,14 @@
 #include "cli/recipe.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "cli/artefact.h"
 
 enum { NOTE_VERSION = 1, MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
 
@@ -33,6 +37,116 @@ static void keep_absolute(const char *path, char *out_path)
     char *absolute = realpath(path, NULL);
     snprintf(out_path, CLI_PATH_BYTES, "%s", absolute ? absolute : path);
     free(absolute);
+}
+
+void cli_recipe_keep_base(cli_recipe *recipe, const char *folder)
+{
+    recipe->base[0] = '\0';
+    if (folder[0])
+        keep_absolute(folder, recipe->base);
+}
+
+/* A preset's name is a preset to commands that know any, whatever the working folder holds. */
+static int is_preset(const cli_options *options)
+{
+    coh_gpt2_config ignored;
+    const int knows = options->command == CLI_TRAIN || options->command == CLI_PLAN ||
+                      options->command == CLI_TUNE;
+    return knows && coh_gpt2_preset(options->operand, 0, &ignored) == COH_OK;
+}
+
+/* The tokenizer of the run that a checkpoint is from; "" where the operand is none, or has no note
+ * of a run: what is wrong with it then, is said where it is opened as a model. */
+static void find_noted(const char *path, char *out_path)
+{
+    coh_checkpoint *checkpoint;
+    coh_checkpoint_facts facts;
+    cli_recipe noted;
+    struct stat kind;
+    out_path[0] = '\0';
+    if (stat(path, &kind) != 0 || !S_ISDIR(kind.st_mode) ||
+        coh_checkpoint_open(path, &checkpoint) != COH_OK)
+        return;
+    if (coh_checkpoint_facts_get(checkpoint, &facts) == COH_OK &&
+        cli_recipe_from_note(facts.note_json, &noted) == COH_OK)
+        snprintf(out_path, CLI_PATH_BYTES, "%s", noted.tokenizer);
+    coh_checkpoint_close(checkpoint);
+}
+
+/* `more`: what else may be done. */
+static coh_status check_noted_is_there(const char *tokenizer, const char *more)
+{
+    struct stat facts;
+    if (strcmp(tokenizer, "bytes") == 0 || stat(tokenizer, &facts) == 0 ||
+        (errno != ENOENT && errno != ENOTDIR))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "the tokenizer of the run, %s, is not there any more: give it with --tokenizer"
+                    " PATH%s",
+                    tokenizer, more);
+}
+
+coh_status cli_recipe_open_tokenizer(const cli_recipe *recipe, const cli_options *options,
+                                     coh_tokenizer **out_tokenizer)
+{
+    const int is_given = cli_given(options, CLI_FLAG_TOKENIZER);
+    const int exports = options->command == CLI_EXPORT;
+    CLI_TRY(check_noted_is_there(recipe->tokenizer,
+                                 exports ? ", or leave it out with --tokenizer none" : ""));
+    CLI_TRY(coh_tokenizer_open(recipe->tokenizer, out_tokenizer));
+    const uint64_t identity = coh_tokenizer_identity(*out_tokenizer);
+    if (identity == recipe->tokenizer_identity)
+        return COH_OK;
+    coh_tokenizer_close(*out_tokenizer);
+    *out_tokenizer = NULL;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "the tokenizer %s is not the one the checkpoint was trained with (%016" PRIx64
+                    ", not %016" PRIx64 "): %s%s",
+                    recipe->tokenizer, identity, recipe->tokenizer_identity,
+                    is_given ? "leave --tokenizer out" : "give that one with --tokenizer PATH",
+                    exports ? ", or give --tokenizer none" : "");
+}
+
+void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options)
+{
+    if (!cli_given(options, CLI_FLAG_TOKENIZER))
+        return;
+    if (strcmp(options->tokenizer, "bytes") == 0)
+        snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "bytes");
+    else
+        keep_absolute(options->tokenizer, recipe->tokenizer);
+}
+
+coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path)
+{
+    char noted[CLI_PATH_BYTES];
+    const char *chosen = options->tokenizer;
+    const char *folder = options->operand;
+    const int is_folder = folder && cli_artefact_is_folder(folder);
+    if (is_folder && is_preset(options)) {
+        cli_note("note: %s is the preset of that name; the folder here is ./%s", folder, folder);
+    } else if (is_folder && !cli_given(options, CLI_FLAG_TOKENIZER)) {
+        const int reads_no_text = options->command == CLI_PLAN || options->command == CLI_TUNE;
+        if (cli_artefact_has_tokenizer(folder))
+            chosen = folder;
+        else if (!reads_no_text)
+            return cli_fail(
+                COH_ERR_ARGUMENT,
+                "%s holds no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
+                "with merges.txt): give the one it was trained with as --tokenizer PATH",
+                folder);
+    } else if (folder && !is_folder && !is_preset(options) &&
+               !cli_given(options, CLI_FLAG_TOKENIZER)) {
+        find_noted(folder, noted);
+        if (noted[0]) {
+            CLI_TRY(check_noted_is_there(noted, ""));
+            chosen = noted;
+        }
+    }
+    snprintf(out_path, CLI_PATH_BYTES, "%s", chosen);
+    if (strcmp(chosen, "bytes") != 0)
+        keep_absolute(chosen, out_path);
+    return COH_OK;
 }
 
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
@@ -69,12 +183,14 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                         "--warmup %" PRIu64 " is longer than the schedule of %" PRIu64
                         " steps: lower it or raise --schedule-steps",
                         schedule->warmup_steps, schedule->schedule_steps);
-    snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
-    if (strcmp(options->tokenizer, "bytes") != 0)
-        keep_absolute(options->tokenizer, recipe->tokenizer);
+    if (options->dropout > 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--dropout %g: this version trains with dropout 0 only: leave it out",
+                        options->dropout);
+    CLI_TRY(cli_recipe_choose_tokenizer(options, recipe->tokenizer));
     if (options->kernels)
         keep_absolute(options->kernels, recipe->kernels);
-    return COH_OK;
+    return cli_data_form_from_options(options, &recipe->form);
 }
 
 /* ---- the note, read: one row a key ---- */
@@ -89,6 +205,10 @@ typedef struct note_row {
     int later; /* version 1 notes of before have no such key: nothing then */
 } note_row;
 
+#define LATER(key, type, field)                                                                    \
+    {                                                                                              \
+        key, type, offsetof(cli_recipe, field), 0, 1                                               \
+    }
 #define ROW(key, type, field, least)                                                               \
     {                                                                                              \
         key, type, offsetof(cli_recipe, field), least, 0                                           \
@@ -113,7 +233,12 @@ static const note_row note_rows[] = {
     ROW("data", NOTE_PATH, data, 0),
     ROW("data_hash", NOTE_HEX, data_hash, 0),
     ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
-    { "kernels", NOTE_PATH, offsetof(cli_recipe, kernels), 0, 1 },
+    LATER("kernels", NOTE_PATH, kernels),
+    LATER("field", NOTE_PATH, form.field),
+    LATER("chat", NOTE_AMOUNT, form.chat),
+    LATER("aligned", NOTE_AMOUNT, form.aligned),
+    LATER("validation_split", NOTE_REAL, form.validation_split),
+    LATER("base", NOTE_PATH, base),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
@@ -219,10 +344,22 @@ coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, 
                         "the paths of tokenizer and data are too long for a checkpoint's note (%d"
                         " bytes): use shorter ones",
                         CLI_LINE_BYTES);
+    json_t *read = json_loads(out_note->text, 0, NULL);
+    if (!read)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the paths of model, tokenizer or data are not UTF-8, so no checkpoint "
+                        "could name them: rename what is not");
+    json_decref(read);
     return COH_OK;
 }
 
 /* ---- resumed ---- */
+
+int cli_recipe_form_is_given(const cli_options *options)
+{
+    return cli_given(options, CLI_FLAG_FIELD) || cli_given(options, CLI_FLAG_CHAT) ||
+           cli_given(options, CLI_FLAG_DOCUMENTS) || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+}
 
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
 {
@@ -240,11 +377,17 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
     if (cli_given(options, CLI_FLAG_DATA) && !cli_given(options, CLI_FLAG_NEW_DATA) &&
         recipe->data_hash == 0)
         return cli_fail(COH_ERR_ARGUMENT, "the checkpoint names no data: add --new-data");
+    if (cli_recipe_form_is_given(options)) {
+        if (!options->new_data)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--field, --chat, --documents and --validation-split come from the "
+                            "checkpoint with --resume: leave them out, or add --new-data");
+        CLI_TRY(cli_data_form_from_options(options, &recipe->form));
+    }
     if (cli_given(options, CLI_FLAG_STEPS))
         recipe->steps = (uint64_t)options->steps;
     /* The folder may have moved; its identity is compared when it is opened. */
-    if (cli_given(options, CLI_FLAG_TOKENIZER))
-        snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
+    cli_recipe_set_tokenizer(recipe, options);
     if (options->kernels)
         keep_absolute(options->kernels, recipe->kernels);
     if (cli_given(options, CLI_FLAG_MICRO_BATCH) && options->micro_batch != recipe->micro_batch) {

@@ -8,6 +8,7 @@
 #ifndef COH_CLI_RECIPE_H
 #define COH_CLI_RECIPE_H
 
+#include "cli/data.h"
 #include "cli/options.h"
 #include "cli/schedule.h"
 
@@ -17,16 +18,26 @@ typedef struct cli_recipe {
     int64_t batch, micro_batch, sequence;
     double beta1, beta2, weight_decay, clip;
     uint64_t seed;
-    char tokenizer[CLI_PATH_BYTES]; /* "bytes" or a folder */
+    char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file */
     uint64_t tokenizer_identity;
+    char base[CLI_PATH_BYTES]; /* the Hugging Face folder the run began from, absolute; "": none */
     char data[CLI_PATH_BYTES]; /* the token file, absolute; "" if it was not kept */
     uint64_t data_hash;
+    cli_data_form form;           /* how that file was made of text */
     char kernels[CLI_PATH_BYTES]; /* the kernel table, absolute; "": none */
     uint64_t data_first_step;     /* the step that read window 0: > 0 after --new-data */
 } cli_recipe;
 
 /* From flags, defaults filled in. Fails: COH_ERR_ARGUMENT for flags that contradict one another. */
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe);
+
+/* Which tokenizer a new run reads text with, as CLI_PATH_BYTES of absolute path: --tokenizer, else
+ * that of the Hugging Face folder or the checkpoint it begins from, else "bytes". Fails:
+ * COH_ERR_ARGUMENT when the folder has none and text is to be read. */
+coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path);
+
+/* Notes the folder that a new run begins from; "": none. */
+void cli_recipe_keep_base(cli_recipe *recipe, const char *folder);
 
 /* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
@@ -35,8 +46,19 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
  * part of the recipe are refused. Says on standard error what changes numbers. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 
+/* --tokenizer, where it is given, as the recipe's: an absolute path, or "bytes". */
+void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options);
+
+/* The tokenizer of the run that the recipe is of. Fails: COH_ERR_ARGUMENT (it is gone),
+ * COH_ERR_CORRUPT (another stands there), or as coh_tokenizer_open does; nothing is open then. */
+coh_status cli_recipe_open_tokenizer(const cli_recipe *recipe, const cli_options *options,
+                                     coh_tokenizer **out_tokenizer);
+
 /* The note. Allocates nothing. Fails: COH_ERR_ARGUMENT when paths are too long for it. */
 coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note);
+
+/* Do flags of this command say how text becomes documents? */
+int cli_recipe_form_is_given(const cli_options *options);
 
 /* Largest divisor of `batch` that is at most 8: fixed by the batch alone, not by a budget, because
  * the micro-batch is part of the numeric plan (where it cannot fit: job.h). */

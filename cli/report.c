@@ -113,6 +113,7 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
                  (double)result->step_ns * 1e-9);
     add_lanes_json(&line, "exposed_seconds", exposed_s, NULL);
     add_lanes_json(&line, "link_bytes", NULL, result->link_bytes);
+    add_lanes_json(&line, "frozen_link_bytes", NULL, result->frozen_bytes);
     add_peaks_json(&line, "peak_bytes", result->peak_bytes);
     cli_line_add(&line, "%s}\n", result->finite ? "" : ", \"skipped\": true");
     append_log(report, &line);
@@ -148,9 +149,12 @@ static void show_step(cli_report *report, const coh_step_result *result)
         cli_line_add(&line, "%.4f", result->loss);
     else
         cli_line_add(&line, "not finite");
-    cli_line_add(&line, "  %.0f tokens/s  ETA %s",
-                 step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0,
-                 cli_duration(step_s * (double)(report->last_step - done), eta));
+    (void)cli_duration(step_s * (double)(report->last_step - done), eta);
+    if (report->step_count < 2)
+        cli_line_add(&line, "  ETA %s (predicted)", eta);
+    else
+        cli_line_add(&line, "  %.0f tokens/s  ETA %s",
+                     step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0, eta);
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (result->peak_bytes[tier])
             cli_line_add(&line, "  %s %s", cli_tier_names[tier],
@@ -172,6 +176,7 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
     for (int lane = 0; lane < COH_PLAN_LANES; lane++) {
         report->exposed_s[lane] += (double)result->exposed_ns[lane] * 1e-9;
         report->link_bytes[lane] += result->link_bytes[lane];
+        report->frozen_bytes[lane] += result->frozen_bytes[lane];
     }
     memcpy(report->peak_bytes, result->peak_bytes, sizeof(report->peak_bytes));
     show_step(report, result);
@@ -218,6 +223,20 @@ static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_p
     return process_peak > arenas ? process_peak - arenas : 0;
 }
 
+/* What parameters that are not trained had of the bytes, where they moved: no lane that writes. */
+static void add_frozen(const cli_report *report, cli_line *line)
+{
+    char bytes[32];
+    int moved = 0;
+    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+        moved |= report->frozen_bytes[lane] > 0;
+    for (int lane = 1; moved && lane < COH_PLAN_LANES; lane++)
+        if (report->link_bytes[lane])
+            cli_line_add(line, "%s %s %s", moved++ == 1 ? "; of these frozen parameters:" : ",",
+                         cli_lane_names[lane],
+                         coh_size_format(report->frozen_bytes[lane], bytes, sizeof(bytes)));
+}
+
 void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
                        const coh_engine_facts *facts, cli_line *line)
 {
@@ -245,6 +264,7 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                          coh_size_format((uint64_t)((double)report->link_bytes[lane] / steps), b,
                                          sizeof(b)));
         }
+    add_frozen(report, line);
     cli_line_add(line, moved ? "\npeak:  " : " nothing moved\npeak:  ");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (summary->peak_bytes[tier])
@@ -275,6 +295,7 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
                  (double)summary->step_ns * 1e-9);
     add_lanes_json(line, "exposed_seconds", report->exposed_s, NULL);
     add_lanes_json(line, "link_bytes", NULL, report->link_bytes);
+    add_lanes_json(line, "frozen_link_bytes", NULL, report->frozen_bytes);
     add_peaks_json(line, "peak_bytes", report->peak_bytes);
     add_peaks_json(line, "predicted_peak_bytes", summary->peak_bytes);
     cli_line_add(

@@ -23,7 +23,7 @@ typedef struct cli_report {
     /* totals of this process */
     uint64_t step_count, skipped_count;
     double exposed_s[COH_PLAN_LANES], step_s;
-    uint64_t link_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
+    uint64_t link_bytes[COH_PLAN_LANES], frozen_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
     double last_loss, last_validation; /* NaN: none */
 } cli_report;
 

@@ -29,12 +29,16 @@ typedef struct cli_run {
     cli_report report;
     cli_line note; /* what goes into every checkpoint of this run */
     int32_t *tokens[CLI_BATCHES], *targets[CLI_BATCHES]; /* by step modulo CLI_BATCHES */
+    int64_t counted[CLI_BATCHES];                        /* targets of each that count */
     int32_t *validation_tokens, *validation_targets;     /* one micro-batch */
     uint64_t done_steps, submitted_steps;                /* counted from the run's beginning */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
     int skipped_in_row;
     int stopped; /* by a signal, after `done_steps` */
 } cli_run;
+
+/* Opens the data of the run, and what it is validated with: run_data.c. */
+coh_status cli_train_open_data(cli_run *run);
 
 /* Runs steps until the last one or a signal, saving and validating on the way and at the end.
  * Allocates nothing. A save on the way that fails is a warning; the last one, or that

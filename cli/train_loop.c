@@ -7,12 +7,20 @@
 static coh_step_input input_of(const cli_run *run, uint64_t step)
 {
     const cli_recipe *recipe = &run->job.recipe;
-    return (coh_step_input){ .step = step,
+    int64_t places = recipe->batch * recipe->sequence, counted = run->counted[step % CLI_BATCHES];
+    coh_step_input input = { .step = step,
                              .seed = recipe->seed,
                              .learning_rate = (float)cli_schedule_rate(&recipe->schedule, step),
                              .clip = (float)recipe->clip,
                              .inputs = { run->tokens[step % CLI_BATCHES],
-                                         run->targets[step % CLI_BATCHES] } };
+                                         run->targets[step % CLI_BATCHES] },
+                             .loss_factor = 1.0f };
+    /* A step in which nothing counts has nothing to say: loss 0, and no weight changes. */
+    if (counted == 0)
+        input.learning_rate = 0;
+    else if (counted < places)
+        input.loss_factor = (float)((double)places / (double)counted);
+    return input;
 }
 
 static coh_status submit_next(cli_run *run)
@@ -22,6 +30,8 @@ static coh_status submit_next(cli_run *run)
     uint64_t first_window = (step - recipe->data_first_step) * (uint64_t)recipe->batch;
     CLI_TRY(cli_data_fill(&run->data, recipe->seed, first_window, recipe->batch, recipe->sequence,
                           run->tokens[step % CLI_BATCHES], run->targets[step % CLI_BATCHES]));
+    run->counted[step % CLI_BATCHES] =
+        cli_data_counted(run->targets[step % CLI_BATCHES], recipe->batch * recipe->sequence);
     coh_step_input input = input_of(run, step);
     CLI_TRY(coh_engine_submit(run->engine, &input));
     run->submitted_steps++;
@@ -70,13 +80,15 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
 
 /* ---- quiet points ---- */
 
-/* Mean loss over the first windows of the held-out data, in its seeded order. Windows that do not
- * fill the last micro-batch are padded with targets of -1, which count as zero loss. */
+/* Mean loss over what counts in the first windows of the held-out data, in its seeded order.
+ * Windows that do not fill the last micro-batch are padded with targets of -1, which count as zero
+ * loss. */
 static coh_status validate(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     uint64_t window_count = coh_token_file_window_count(run->validation.file, recipe->sequence);
     int64_t micro_batch = recipe->micro_batch;
+    int64_t places = micro_batch * recipe->sequence, counted = 0;
     double sum = 0;
     if (window_count > CLI_VALIDATION_WINDOWS)
         window_count = CLI_VALIDATION_WINDOWS;
@@ -94,9 +106,15 @@ static coh_status validate(cli_run *run)
                                  .seed = recipe->seed,
                                  .inputs = { run->validation_tokens, run->validation_targets } };
         CLI_TRY(coh_engine_evaluate(run->engine, &input, &loss));
-        sum += loss * (double)micro_batch;
+        sum += loss * (double)places;
+        counted += cli_data_counted(run->validation_targets, places);
     }
-    cli_report_validation(&run->report, run->done_steps, sum / (double)window_count);
+    if (counted > 0)
+        cli_report_validation(&run->report, run->done_steps, sum / (double)counted);
+    else
+        cli_note("warning: nothing counts in the %" PRIu64 " windows for validation: no loss is "
+                 "taken",
+                 window_count);
     return COH_OK;
 }
 

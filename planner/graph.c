@@ -309,6 +309,23 @@ int32_t coh_graph_block_count(const coh_graph *graph)
     return coh_graph_blocks_before(graph, last) + (graph->ops[last].block >= 0);
 }
 
+int32_t coh_graph_operator_count(const coh_graph *graph)
+{
+    return graph ? (int32_t)graph->op_count : 0;
+}
+
+coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
+                                 coh_graph_operator *out_operator)
+{
+    if (!out_operator || index < 0 || index >= coh_graph_operator_count(graph))
+        return coh_fail(COH_ERR_ARGUMENT, "the graph has no operator %d", index);
+    const coh_graph_op_entry *op = &graph->ops[index];
+    *out_operator = (coh_graph_operator){
+        .name = op->name, .kind = op->kind.name, .block = op->block, .output = op->facts.output[0]
+    };
+    return COH_OK;
+}
+
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
     if (graph->loss >= 0)

@@ -251,6 +251,18 @@ typedef struct coh_op_args {
 COH_API coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_args *args,
                                 coh_tensor *out_outputs, coh_parameter *out_parameters);
 
+/* What one operator is. Texts live as long as the graph. */
+typedef struct coh_graph_operator {
+    const char *name, *kind;
+    int32_t block;    /* -1: none */
+    coh_shape output; /* the first */
+} coh_graph_operator;
+/* In the order of forward. */
+COH_API int32_t coh_graph_operator_count(const coh_graph *graph);
+/* Fails: COH_ERR_ARGUMENT when there is no such operator. */
+COH_API coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
+                                         coh_graph_operator *out_operator);
+
 /* The scalar to minimise: output 0 of a kind with is_loss. Once per graph; it ends the graph. */
 COH_API coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss);
 

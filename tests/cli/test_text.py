@@ -13,6 +13,16 @@ class Text(ProgramTest):
         self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"))
         return self.path("run")
 
+    def byte_vocabulary(self, folder):
+        """A tokenizer in `folder`: characters for the 256 bytes, as GPT-2 writes them, and no merges."""
+        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = [byte for byte in range(256) if byte not in plain]
+        names = {chr(byte): i for i, byte in enumerate(plain)}
+        names.update({chr(256 + i): len(plain) + i for i in range(len(others))})
+        os.makedirs(folder, exist_ok=True)
+        self.write(os.path.join(folder, "vocab.json"), json.dumps({**names, "<|endoftext|>": 256}))
+        self.write(os.path.join(folder, "merges.txt"), "#version: 0.2\n")
+
     def test_a_token_file_holds_the_text_and_its_entropy(self):
         text = b"aaab" * 100
         done = self.succeeds("tokenize", self.write("in.txt", text), "-o", self.path("out.tokens"), "--json").json
@@ -66,15 +76,23 @@ class Text(ProgramTest):
 
     def test_another_tokenizer_than_the_checkpoints_is_refused_with_what_to_leave_out(self):
         run = self.trained()
-        # a vocabulary of characters for the 256 bytes, as GPT-2 writes them, and no merges
-        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-        others = [byte for byte in range(256) if byte not in plain]
-        names = {chr(byte): i for i, byte in enumerate(plain)}
-        names.update({chr(256 + i): len(plain) + i for i in range(len(others))})
-        self.write("vocab.json", json.dumps({**names, "<|endoftext|>": 256}))
-        self.write("merges.txt", "#version: 0.2\n")
+        self.byte_vocabulary(self.folder)
         for command in (["generate", run, "--prompt", "x"], ["train", "--resume", run, "--steps", 3]):
             self.fails(4, *command, "--tokenizer", self.folder, says="leave --tokenizer out")
+
+    def test_a_moved_tokenizer_is_named_with_its_remedy_and_remembered_where_it_is(self):
+        run, text = self.path("run"), self.corpus()
+        self.byte_vocabulary(self.path("tok"))
+        self.succeeds("train", *TINY, "--tokenizer", self.path("tok"), "--data", text, "--steps", 2, "--save", run)
+        os.rename(self.path("tok"), self.path("moved"))
+        gone = f"the tokenizer of the run, {self.path('tok')}, is not there any more: give it with --tokenizer PATH"
+        for command in (["generate", run, "--prompt", "x"], ["eval", run, "--data", text],
+                        ["train", "--resume", run, "--steps", 3], ["export", run, "-o", self.path("out")],
+                        ["train", run, "--data", text]):
+            self.fails(2, *command, says=gone)
+        self.succeeds("train", "--resume", run, "--steps", 3, "--tokenizer", "./moved", cwd=self.folder)
+        self.assertEqual(self.succeeds("inspect", run, "--json").json["note"]["tokenizer"], self.path("moved"))
+        self.succeeds("eval", run, "--data", text, cwd="/")
 
     def test_prompts_that_do_not_fit_are_refused(self):
         run = self.trained()
@@ -140,6 +158,7 @@ class Text(ProgramTest):
         started = self.succeeds(*run, "--steps", 2, "--schedule-steps", 4, "--kernels", other)
         table_hash = self.succeeds("inspect", other, "--hash").out.strip()
         self.assertIn(f"+table-{table_hash}", started.err)
+        self.assertNotIn("oneDNN", started.err)
         resume = ["train", "--resume", self.path("run"), "--threads", 2, "--steps"]
         self.assertNotIn("other rounding", self.succeeds(*resume, 3).err)
         os.rename(other, self.path("moved.json"))
@@ -149,6 +168,27 @@ class Text(ProgramTest):
         bad = self.write("bad.json", '{"format": "cohobate kernels"}')
         self.fails(4, "train", *TINY, "--data", self.corpus(), "--kernels", bad, says="bad.json")
         self.fails(4, "check", bad, says="bad.json")
+
+    def test_a_table_by_onednn_is_noted_for_the_dtype_it_names_it_for(self):
+        table, run = self.path("kernels.json"), self.path("run")
+        tuned = self.succeeds("tune", *TINY, "--dtype", "f32", "-o", table, "--json").json
+        if "onednn" not in tuned["shapes"][0]["seconds"]:
+            self.skipTest("this build has no oneDNN")
+        with open(table, encoding="utf-8") as file:
+            written = json.load(file)
+        for product in written["products"]:
+            product["product"] = "onednn"
+        with open(table, "w", encoding="utf-8") as file:
+            json.dump(written, file)
+        note = f"note: the kernel table {table} takes oneDNN, which allocates inside each of its calls"
+        flags = ["--data", self.corpus(), "--kernels", table]
+        self.assertIn(note, self.succeeds("train", *TINY, *flags, "--dtype", "f32", "--steps", 1, "--save", run).err)
+        self.assertIn(note, self.succeeds("eval", run, *flags).err)
+        # the path names oneDNN here too, but nothing of bf16 is multiplied by it for the table
+        other = self.succeeds("train", *TINY, *flags, "--dtype", "bf16", "--steps", 1, "--save", "none")
+        self.assertRegex(other.err, r"kernel: \S*onednn\S*\+table-")
+        self.assertNotIn(note, other.err)
+        self.assertNotIn(note, self.succeeds("eval", run, *flags, "--dtype", "bf16").err)
 
     def test_output_that_is_lost_is_an_io_fault_in_every_command(self):
         run, tokens = self.trained(), self.path("out.tokens")

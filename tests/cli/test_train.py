@@ -72,6 +72,19 @@ class Train(ProgramTest):
             self.assertRegex(more.err, r"numeric plan \w+ -> \w+ ")
             self.assertNotIn("other rounding", self.resumed(self.path(dtype), "--steps", 4).err)
 
+    def test_a_new_run_from_a_checkpoint_takes_its_dtype_unless_told_another(self):
+        for dtype, other in (("f32", "bf16"), ("bf16", "f32")):
+            self.train("--steps", 1, "--save", self.path(dtype), "--dtype", dtype)
+            model = [self.path(dtype), *TINY[1:]]
+            self.assertEqual(self.succeeds("plan", *model, "--json").json["dtype"], dtype)
+            self.assertEqual(self.succeeds("plan", *model, "--dtype", other, "--json").json["dtype"], other)
+            begun = self.train("--steps", 1, "--save", self.path("from-" + dtype), model=model)
+            self.assertRegex(begun.err, f"(?m)^dtype:  {dtype} \\(as the model was trained")
+            note = self.succeeds("inspect", self.path("from-" + dtype), "--json").json["note"]
+            self.assertEqual(note["model"]["dtype"], dtype)
+            tuned = self.succeeds("tune", *model, "-o", self.path(dtype + ".json"), "--json").json
+            self.assertEqual({shape["dtype"] for shape in tuned["shapes"]}, {dtype})
+
     def test_the_default_dtype_is_what_the_doctor_says(self):
         said = re.search(r"--dtype is (\w+) unless given", self.succeeds("doctor").out)[1]
         self.assertEqual(self.succeeds("plan", *TINY, "--json").json["dtype"], said)
@@ -352,6 +365,11 @@ class Train(ProgramTest):
         self.assertIn("micro-batch 4 -> 2: other rounding", planned.err)
         self.assertEqual(planned.json["micro_batch"], 2)
         lowered = self.train("--steps", 2, "--save", self.path("run"), *budget, model=big)
+        # the plan's own micro-batch is taken where none is given
+        self.succeeds("plan", *big, *budget, "-o", self.path("plan.json"))
+        planned = self.train("--steps", 2, "--save", "none", *budget, "--plan", self.path("plan.json"), model=big)
+        self.assertIn("micro-batch 4 -> 2: that of the plan", planned.err)
+        self.assertEqual(self.says_hash(planned), self.says_hash(lowered))
         self.assertIn("micro-batch 4 -> 2: other rounding", lowered.err)
         given = self.train("--steps", 2, "--save", "none", *budget, "--micro-batch", 2, model=big)
         self.assertNotIn("other rounding", given.err)

@@ -5,7 +5,7 @@ import unittest
 
 from program import TINY, ProgramTest, run
 
-COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "check", "tune", "doctor"]
+COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "tune", "doctor"]
 # flag, values that are refused, a word of the remedy
 REFUSED = [
     ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
@@ -26,6 +26,8 @@ REFUSED = [
     ("--save-every", ["-1", "x"], "--save-every 100"),
     ("--keep", ["0", "x"], "--keep 2"),
     ("--validation-every", ["-1", "x"], "--validation-every 100"),
+    ("--validation-split", ["0", "1", "-0.1", "x", "nan"], "--validation-split 0.05"),
+    ("--documents", ["both", "", "pack"], "--documents aligned"),
     ("--device-memory", ["64", "x", "-1MiB", "0MiB", "64QB", ""], "--device-memory 64MiB"),
     ("--emulate-host", ["64", "0KiB"], "--emulate-host 1GiB"),
     ("--chunk", ["64", "0KiB"], "--chunk 1MiB"),

@@ -1,0 +1,175 @@
+/* The data of a training run: named, the same as before, or put aside for validation. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/budget.h"
+#include "cli/train.h"
+
+/* The token file of a resumed run: as the note has it, or where the run folder is now. */
+static const char *resumed_data(const cli_run *run, char *moved)
+{
+    const char *noted = run->job.recipe.data;
+    if (noted[0] && access(noted, R_OK) == 0)
+        return noted;
+    snprintf(moved, CLI_PATH_BYTES, "%.*s/../data.tokens", CLI_PATH_BYTES - 20,
+             run->job.weights.facts.path);
+    return access(moved, R_OK) == 0 ? moved : NULL;
+}
+
+static coh_status check_same_data(cli_run *run)
+{
+    cli_recipe *recipe = &run->job.recipe;
+    if (!run->job.resumed || recipe->data_hash == run->data.facts.hash)
+        return COH_OK;
+    if (!run->options->new_data)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "the data is not what the checkpoint was trained on (hash %016" PRIx64
+                        ", not %016" PRIx64 "): give that data, or add --new-data",
+                        run->data.facts.hash, recipe->data_hash);
+    recipe->data_first_step = run->job.first_step;
+    cli_note("other data than before: its windows are read from the first one on");
+    return COH_OK;
+}
+
+static coh_status check_windows(const char *flag, const cli_data *data, int64_t sequence)
+{
+    if (coh_token_file_window_count(data->file, sequence) > 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "--%s holds %" PRIu64 " tokens, and one window takes %" PRId64
+                    ": give more text, or a lower --sequence",
+                    flag, data->facts.token_count, sequence + 1);
+}
+
+/* ---- names ---- */
+
+/* `path` with "data" for "validation" in its last component: what was put aside of it. */
+static int name_held_out(const char *path, char *out_path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t folder_bytes = slash ? (size_t)(slash + 1 - path) : 0;
+    if (strncmp(path + folder_bytes, "data", 4) != 0)
+        return 0;
+    return snprintf(out_path, CLI_PATH_BYTES, "%.*svalidation%s", (int)folder_bytes, path,
+                    path + folder_bytes + 4) < CLI_PATH_BYTES;
+}
+
+/* Where the tokens of new text go; "": nowhere. The tokens of the run so far are never written
+ * over: other data gets a name of its own, and text that must prove to be the same goes into an
+ * unnamed file. */
+static void name_cache(const cli_run *run, char *out_path)
+{
+    const cli_job *job = &run->job;
+    const char *folder = run->folder.path;
+    out_path[0] = '\0';
+    if (!folder[0] || (job->resumed && !run->options->new_data))
+        return;
+    if (job->resumed)
+        snprintf(out_path, CLI_PATH_BYTES, "%.*s/data-%" PRIu64 ".tokens", CLI_PATH_BYTES - 40,
+                 folder, job->first_step);
+    else
+        snprintf(out_path, CLI_PATH_BYTES, "%.*s/data.tokens", CLI_PATH_BYTES - 40, folder);
+}
+
+/* ---- opening ---- */
+
+static cli_data_source source_of(const cli_run *run)
+{
+    const cli_job *job = &run->job;
+    const cli_recipe *recipe = &job->recipe;
+    return (cli_data_source){ .tokenizer = job->tokenizer,
+                              .tokenizer_path = recipe->tokenizer,
+                              .vocabulary = coh_model_size_get(&job->model).vocabulary,
+                              .sequence = recipe->sequence,
+                              .seed = recipe->seed,
+                              .form = &recipe->form,
+                              .thread_count = cli_budget_thread_count(run->options),
+                              .is_form_given = cli_recipe_form_is_given(run->options) };
+}
+
+/* What a resumed run had put aside stands beside its data. */
+static coh_status open_held_out(cli_run *run, const char *data_path)
+{
+    char path[CLI_PATH_BYTES];
+    if (!name_held_out(data_path, path) || access(path, R_OK) != 0) {
+        cli_note("what the run had put aside for validation is gone: its loss is not taken "
+                 "(--validation FILE gives another text)");
+        return COH_OK;
+    }
+    cli_data_source source = source_of(run);
+    source.is_form_given = 0;
+    return cli_data_open(&source, "validation-split", path, NULL, NULL, &run->validation, NULL);
+}
+
+/* What stands there and is no token file is somebody else's. */
+static coh_status check_replaceable(const char *path)
+{
+    char head[8] = { 0 };
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return COH_OK; /* nothing; or building says what is wrong */
+    ssize_t got = read(descriptor, head, sizeof(head));
+    close(descriptor);
+    if (got == 0 || (got == sizeof(head) && memcmp(head, "COHTOKEN", sizeof(head)) == 0))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s is there and is no token file, and what --validation-split puts aside "
+                    "would replace it: move it, or give another --save",
+                    path);
+}
+
+static coh_status open_training(cli_run *run, const char *what)
+{
+    cli_recipe *recipe = &run->job.recipe;
+    char cache[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES] = "";
+    int is_text, splits = recipe->form.validation_split > 0 && !run->options->validation;
+    const cli_data_source source = source_of(run);
+    CLI_TRY(cli_data_is_text("data", what, &is_text));
+    name_cache(run, cache);
+    if (cache[0] && splits && is_text) {
+        (void)name_held_out(cache, held_out);
+        CLI_TRY(check_replaceable(held_out));
+    }
+    CLI_TRY(cli_data_open(&source, "data", what, cache[0] ? cache : NULL,
+                          held_out[0] ? held_out : NULL, &run->data,
+                          splits && is_text ? &run->validation : NULL));
+    return splits && !is_text ? open_held_out(run, run->data.path) : COH_OK;
+}
+
+coh_status cli_train_open_data(cli_run *run)
+{
+    cli_job *job = &run->job;
+    const cli_options *options = run->options;
+    char moved[CLI_PATH_BYTES];
+    const char *what = options->data;
+    if (!what && job->resumed)
+        what = resumed_data(run, moved);
+    if (!what)
+        return cli_fail(COH_ERR_ARGUMENT, job->resumed
+                                              ? "the data of the run is gone: give it with --data"
+                                              : "--data FILE|DIR is missing: the text to train on");
+    if (options->validation && cli_given(options, CLI_FLAG_VALIDATION_SPLIT))
+        return cli_fail(COH_ERR_ARGUMENT, "--validation names the text to validate with, so there "
+                                          "is nothing for --validation-split: leave one out");
+    CLI_TRY(open_training(run, what));
+    CLI_TRY(check_same_data(run));
+    CLI_TRY(check_windows("data", &run->data, job->recipe.sequence));
+    job->recipe.data_hash = run->data.facts.hash;
+    if (run->data.path[0] || !job->resumed || options->new_data)
+        snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
+    if (options->validation) {
+        cli_data_source source = source_of(run);
+        int is_text;
+        CLI_TRY(cli_data_is_text("validation", options->validation, &is_text));
+        source.is_form_given = source.is_form_given && is_text;
+        CLI_TRY(cli_data_open(&source, "validation", options->validation, NULL, NULL,
+                              &run->validation, NULL));
+    }
+    if (!run->validation.file)
+        return COH_OK;
+    return check_windows(options->validation ? "validation" : "validation-split", &run->validation,
+                         job->recipe.sequence);
+}

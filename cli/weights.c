@@ -1,0 +1,100 @@
+#include "cli/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights)
+{
+    *out_weights = (cli_weights){ 0 };
+    CLI_TRY(coh_checkpoint_open(path, &out_weights->checkpoint));
+    const coh_status status =
+        coh_checkpoint_facts_get(out_weights->checkpoint, &out_weights->facts);
+    if (status != COH_OK)
+        cli_weights_close(out_weights);
+    return status;
+}
+
+coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *out_model)
+{
+    char below[CLI_PATH_BYTES];
+    if (strchr(path, '/') || snprintf(below, sizeof(below), "./%s", path) >= CLI_PATH_BYTES)
+        return coh_model_resolve(path, vocabulary, out_model);
+    return coh_model_resolve(below, vocabulary, out_model);
+}
+
+static coh_status open_folder(coh_model *model, cli_weights *weights)
+{
+    CLI_TRY(coh_folder_open(model, &weights->folder));
+    CLI_TRY(coh_folder_facts_get(weights->folder, &weights->folder_facts));
+    model->stored = weights->folder_facts.stored;
+    return COH_OK;
+}
+
+coh_status cli_weights_open(coh_model *model, cli_weights *out_weights)
+{
+    *out_weights = (cli_weights){ 0 };
+    if (model->checkpoint[0])
+        return cli_weights_open_checkpoint(model->checkpoint, out_weights);
+    if (!model->folder[0])
+        return COH_OK;
+    const coh_status status = open_folder(model, out_weights);
+    if (status != COH_OK)
+        cli_weights_close(out_weights);
+    return status;
+}
+
+void cli_weights_close(cli_weights *weights)
+{
+    coh_checkpoint_close(weights->checkpoint);
+    coh_folder_close(weights->folder);
+    *weights = (cli_weights){ 0 };
+}
+
+/* -1: the checkpoint has no such tensor. */
+static int32_t tensor_named(const cli_weights *from, const char *name)
+{
+    coh_checkpoint_tensor tensor;
+    for (int32_t i = 0; i < from->facts.tensor_count; i++)
+        if (coh_checkpoint_tensor_at(from->checkpoint, i, &tensor) == COH_OK &&
+            strcmp(tensor.name, name) == 0)
+            return i;
+    return -1;
+}
+
+coh_status cli_weights_numbers(void *weights, const char *name, uint64_t element_begin,
+                               uint64_t count, float *values)
+{
+    const cli_weights *from = weights;
+    if (from->folder)
+        return coh_folder_numbers(from->folder, COH_PARAMETER_NEW, name, element_begin, count,
+                                  values);
+    const int32_t index = tensor_named(from, name);
+    if (index < 0)
+        return cli_fail(COH_ERR_CORRUPT, "checkpoint %s has no tensor %s: it is of another model",
+                        from->facts.path, name);
+    return coh_checkpoint_read(from->checkpoint, index, 0, element_begin, count, values);
+}
+
+coh_status cli_weights_source(void *weights, coh_parameter parameter, const char *name,
+                              uint64_t element_begin, uint64_t count, float *values)
+{
+    const cli_weights *from = weights;
+    (void)parameter;
+    /* Adapters that are new begin as their kinds say. */
+    if (!from->folder && coh_model_is_adapter_name(name) && tensor_named(from, name) < 0)
+        return COH_OK;
+    return cli_weights_numbers(weights, name, element_begin, count, values);
+}
+
+void cli_weights_say(const coh_model *model, const cli_weights *weights)
+{
+    for (const char *line = model->notes; *line;) {
+        const size_t length = strcspn(line, "\n");
+        cli_note("%.*s", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    if (weights->folder && weights->folder_facts.mixed)
+        cli_note("%s holds tensors of several dtypes: an export writes all in that of most numbers"
+                 " unless --dtype is given",
+                 model->folder);
+}

@@ -1,0 +1,41 @@
+/* weights.h - where the parameters of a model come from: a checkpoint, a Hugging Face folder, or
+ * nowhere (a preset begins with its kinds' initial values). */
+#ifndef COH_CLI_WEIGHTS_H
+#define COH_CLI_WEIGHTS_H
+
+#include "cli/say.h"
+
+typedef struct cli_weights {
+    coh_checkpoint *checkpoint; /* NULL: none */
+    coh_checkpoint_facts facts; /* its */
+    coh_folder *folder;         /* NULL: none */
+    coh_folder_facts folder_facts;
+} cli_weights;
+
+/* coh_model_resolve of a path: a folder that is called as a preset is that folder all the same.
+ * Fails: as that does. */
+coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *out_model);
+
+/* Opens what the model was resolved from. Of a folder, model->stored becomes the dtype that its
+ * tensors have. Fails: COH_ERR_CORRUPT, COH_ERR_IO; nothing is open then. */
+coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);
+/* The same for a checkpoint whose model is not known yet. */
+coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights);
+void cli_weights_close(cli_weights *weights); /* accepts a zeroed one */
+
+static inline int cli_weights_are_there(const cli_weights *weights)
+{
+    return weights->checkpoint || weights->folder;
+}
+
+/* A coh_number_source and a coh_parameter_source; `weights` is a cli_weights. Fail:
+ * COH_ERR_CORRUPT for a name that is not there. */
+coh_status cli_weights_numbers(void *weights, const char *name, uint64_t element_begin,
+                               uint64_t count, float *values);
+coh_status cli_weights_source(void *weights, coh_parameter parameter, const char *name,
+                              uint64_t element_begin, uint64_t count, float *values);
+
+/* What the user should know of a model that came from a folder, on standard error, a line each. */
+void cli_weights_say(const coh_model *model, const cli_weights *weights);
+
+#endif

@@ -1,0 +1,234 @@
+"""Data of all forms through the program, against token files and windows that are made by hand here."""
+
+import json
+import os
+import struct
+import unittest
+
+from program import TINY, ProgramTest
+
+DOCUMENTS = ["one", "", "a longer document than one window", "x" * 15, "y" * 16, "z" * 17, "caf\u00e9\n"]
+CHATS = [[("user", "Hi"), ("assistant", "Hello")],
+         [("system", "Be brief."), ("user", "1+1?"), ("assistant", "2"), ("user", "2+2?"), ("assistant", "4")]]
+END = 256
+
+
+def ids_of(text):
+    return [*text.encode(), END]
+
+
+def plain_chat(turns):
+    """The plain form: ids and, for each, whether it is the assistant's."""
+    ids, counts = [], []
+    for role, content in turns:
+        head, body = f"{role}: ".encode(), [*content.encode()]
+        body += [END] if role == "assistant" else [ord("\n")]
+        ids += [*head, *body]
+        counts += [0] * len(head) + [int(role == "assistant")] * len(body)
+    return ids, counts
+
+
+def windows_by_hand(documents, length):
+    """Each document cut into windows of its own: (tokens, targets), -1 where there is none."""
+    windows = []
+    for ids, counts in documents:
+        for begin in range(0, len(ids) - 1, length):
+            tokens, targets = ids[begin:begin + length], ids[begin + 1:begin + length + 1]
+            targets = [t if c else -1 for t, c in zip(targets, counts[begin + 1:begin + length + 1])]
+            padding = length - len(tokens)
+            tokens, targets = tokens + [END] * padding, targets + [-1] * (length - len(targets))
+            if any(t >= 0 for t in targets):
+                windows.append((tokens, targets))
+    return windows
+
+
+class TokenFile:
+    """A reader of its own, from the documented layout."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            data = file.read()
+        magic, self.version, width, count, self.vocabulary, _, _, self.window, flags, _ = \
+            struct.unpack("<8sIIQQQQIIQ", data[:64])
+        assert magic == b"COHTOKEN" and len(data) == 64 + width * count
+        stored = struct.unpack(f"<{count}{'H' if width == 2 else 'I'}", data[64:])
+        mark = 1 << (8 * width - 1) if flags else 0
+        self.ids = [value & ~mark for value in stored]
+        self.counts = [int(not value & mark) for value in stored]
+
+    def windows(self):
+        stride = self.window + 1
+        return [(self.ids[a:a + self.window],
+                 [t if c else -1 for t, c in zip(self.ids[a + 1:a + stride], self.counts[a + 1:a + stride])])
+                for a in range(0, len(self.ids), stride)]
+
+
+class Data(ProgramTest):
+    def lines(self, objects, name="data.jsonl"):
+        return self.write(name, "".join(json.dumps(o) + "\n" for o in objects))
+
+    def documents(self, name="data.jsonl", field="text", documents=DOCUMENTS):
+        return self.lines([{field: text} for text in documents], name)
+
+    def chats(self, name="chats.jsonl", chats=CHATS):
+        return self.lines([{"messages": [{"role": r, "content": c} for r, c in chat]} for chat in chats], name)
+
+    def tokenize(self, *arguments):
+        self.succeeds("tokenize", *arguments, "-o", self.path("out.tokens"))
+        self.succeeds("check", self.path("out.tokens"))
+        return TokenFile(self.path("out.tokens"))
+
+    # ---- forms ----
+
+    def test_packed_documents_follow_one_another(self):
+        file = self.tokenize(self.documents())
+        self.assertEqual((file.version, file.ids), (1, [i for d in DOCUMENTS for i in ids_of(d)]))
+        named = self.tokenize(self.documents("other.txt", "body"), "--field", "body")
+        self.assertEqual(named.ids, file.ids)
+        os.mkdir(self.path("folder"))
+        self.documents("folder/a.jsonl", "body", DOCUMENTS[:3])
+        self.documents("folder/b.jsonl", "body", DOCUMENTS[3:])
+        self.write("folder/c.txt", "not these")
+        self.assertEqual(self.tokenize(self.path("folder"), "--field", "body").ids, file.ids)
+
+    def test_aligned_documents_have_windows_of_their_own(self):
+        for length in (1, 4, 16, 100):
+            file = self.tokenize(self.documents(), "--documents", "aligned", "--sequence", length)
+            by_hand = windows_by_hand([(ids_of(d), [1] * len(ids_of(d))) for d in DOCUMENTS], length)
+            self.assertEqual((file.version, file.window), (2, length))
+            self.assertEqual(file.windows(), by_hand)
+
+    def test_conversations_count_what_the_assistant_says(self):
+        expected = [plain_chat(chat) for chat in CHATS]
+        file = self.tokenize(self.chats(), "--chat")
+        self.assertEqual(file.ids, [i for ids, _ in expected for i in ids])
+        self.assertEqual(file.counts, [c for _, counts in expected for c in counts])
+        for length in (4, 16, 64):
+            file = self.tokenize(self.chats(), "--chat", "--documents", "aligned", "--sequence", length)
+            self.assertEqual(file.windows(), windows_by_hand(expected, length))
+
+    def test_a_validation_split_is_a_partition_in_order(self):
+        documents = [f"document {i}" for i in range(200)]
+        path = self.documents(documents=documents)
+        parts = {}
+        for seed in (1, 2):
+            self.tokenize(path, "--validation-split", "0.2", "--seed", seed, "--held-out-file", self.path("held"))
+            ids = [TokenFile(self.path(name)).ids for name in ("out.tokens", "held")]
+            texts = [bytes(i if i < 256 else 10 for i in part).decode().split("\n")[:-1] for part in ids]
+            self.assertEqual(sorted(texts[0] + texts[1]), sorted(documents))
+            for part in texts:
+                self.assertEqual(part, sorted(part, key=documents.index))
+            self.assertTrue(10 <= len(texts[1]) <= 80, len(texts[1]))
+            parts[seed] = texts[1]
+        self.assertNotEqual(parts[1], parts[2])
+
+    def test_malformed_lines_are_named_and_leave_nothing(self):
+        good = json.dumps({"text": "x"})
+        for line, says in (("{", ":2: no JSON"), ("{}", ':2: the object has no field "text"'),
+                           ('{"text": 3}', ':2: the field "text" is a number')):
+            path = self.write("bad.jsonl", f"{good}\n{line}\n{good}\n")
+            self.fails(4, "tokenize", path, "-o", self.path("o"), says=path + says)
+            self.fails(4, "train", *TINY, "--data", path, "--steps", 1, "--save", self.path("run"), says=says)
+            self.assertFalse(os.path.exists(self.path("o")))
+            self.assertFalse(os.path.exists(self.path("run", "data.tokens")))
+        chat = self.write("chat.jsonl", '{"messages": [{"role": "user", "content": "x"}]}\n')
+        self.fails(4, "tokenize", chat, "--chat", "-o", self.path("o"), says=":1: no message is the assistant's")
+
+    def test_flags_that_say_nothing_of_the_data_are_refused(self):
+        path, text = self.documents(), self.corpus()
+        tokens = self.path("t.tokens")
+        self.succeeds("tokenize", path, "-o", tokens)
+        train = ["train", *TINY, "--steps", 1, "--save", "none", "--data"]
+        for arguments, says in (
+            ([*train, path, "--field", "text", "--chat"], "--chat"),
+            ([*train, tokens, "--chat"], "holds ids already"),
+            ([*train, tokens, "--validation-split", "0.1"], "holds ids already"),
+            ([*train, text, "--validation-split", "0.1"], "one document"),
+            ([*train, path, "--validation-split", "0.1", "--validation", text], "--validation-split"),
+            (["tokenize", path, "-o", self.path("o"), "--validation-split", "0.5"], "--held-out-file"),
+            (["tokenize", path, "-o", self.path("o"), "--validation-split", "0.5", "--held-out", 2,
+              "--held-out-file", self.path("h")], "--held-out and --validation-split"),
+            ([*train, path, "--validation-split", "1"], "--validation-split"),
+            ([*train, path, "--validation-split", "0"], "--validation-split"),
+            ([*train, path, "--documents", "both"], "--documents"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.fails(2, *arguments, says=says)
+        aligned = self.path("a.tokens")
+        self.succeeds("tokenize", path, "--documents", "aligned", "--sequence", 8, "-o", aligned)
+        self.fails(2, *train, aligned, says="give --sequence 8")
+
+    # ---- training ----
+
+    def chat_data(self, count=40):
+        return self.chats(chats=[[("user", f"What is {i}?"), ("assistant", f"It is {i * i % 97}.")]
+                                 for i in range(count)])
+
+    def test_a_conversation_run_cut_in_two_ends_with_the_hash_of_the_whole_one(self):
+        flags = ["--data", self.chat_data(), "--chat", "--documents", "aligned", "--validation-split", "0.2",
+                 "--sequence", 32, "--validation-every", 1]
+        model = ["gpt2-nano", "--batch", 2, "--threads", 2]
+        whole = self.succeeds("train", *model, *flags, "--steps", 4, "--save", self.path("whole"))
+        self.assertIn("conversations, written as plain", whole.err)
+        self.assertIn("put aside for validation", whole.err)
+        self.succeeds("train", *model, *flags, "--steps", 2, "--schedule-steps", 4, "--save", self.path("half"))
+        for name in ("data", "validation"):
+            self.assertEqual(TokenFile(self.path("half", name + ".tokens")).window, 32)
+        resumed = self.succeeds("train", "--resume", self.path("half"), "--steps", 4, "--validation-every", 1)
+        self.assertEqual(self.says_hash(resumed), self.says_hash(whole))
+        self.assertRegex(resumed.out, r"validation loss \d")
+        self.assertEqual(resumed.out.split("validation loss ")[1][:6], whole.out.split("validation loss ")[1][:6])
+        # the text again, in place of its tokens, must be the same text in the same form
+        self.fails(2, "train", "--resume", self.path("half"), "--steps", 5, "--chat", says="--new-data")
+        more = self.succeeds("train", "--resume", self.path("half"), "--steps", 5, "--data", self.chat_data())
+        self.assertRegex(more.out, r"validation loss \d")
+        self.fails(4, "train", "--resume", self.path("half"), "--steps", 6, "--data", self.chat_data(41),
+                   says="not what the checkpoint was trained on")
+
+    def test_eval_is_the_mean_over_what_counts(self):
+        self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--steps", 1, "--save",
+                      self.path("run"))
+        # one document of 17 ids is one window, whole; aligned among shorter ones it counts for its share
+        whole, short = "w" * 16, "s" * 4
+        losses = {}
+        for name, documents in (("whole", [whole]), ("short", [short]), ("both", [whole, short])):
+            path = self.documents(name + ".jsonl", documents=documents)
+            losses[name] = self.succeeds("eval", self.path("run"), "--data", path, "--documents", "aligned",
+                                         "--json").json
+        self.assertEqual([losses[n]["tokens"] for n in ("whole", "short", "both")], [16, 4, 20])
+        mean = (16 * losses["whole"]["loss"] + 4 * losses["short"]["loss"]) / 20
+        self.assertAlmostEqual(losses["both"]["loss"], mean, delta=1e-6 * mean)
+
+    def test_a_step_in_which_nothing_counts_changes_nothing(self):
+        long_question = self.chats(chats=[[("user", "x" * 2000), ("assistant", "y")]])
+        values = []
+        for steps in (1, 3):
+            run = self.path(f"run{steps}")
+            done = self.succeeds("train", "gpt2-nano", "--dtype", "f32", "--sequence", 16, "--batch", 1, "--threads", 2,
+                                 "--data", long_question, "--chat", "--steps", steps, "--warmup", 0, "--save", run,
+                                 "--weight-decay", 0.5)
+            self.assertIn("loss 0.0000", done.out)
+            values.append(self.succeeds("eval", run, "--data", self.corpus(), "--json").json["loss"])
+        self.assertEqual(values[0], values[1])
+
+    def test_bins_of_llm_c_and_nanogpt_train_as_the_token_file_does(self):
+        text = self.corpus()
+        file = self.tokenize(text)
+        ids = struct.pack(f"<{len(file.ids)}H", *file.ids)
+        header = struct.pack("<3I", 20240520, 1, len(file.ids)) + bytes(1024 - 12)
+        header32 = struct.pack("<3I", 20240801, 7, len(file.ids)) + bytes(1024 - 12)
+        runs = {"tokens": self.path("out.tokens"), "nanogpt": self.write("nano.bin", ids),
+                "llmc": self.write("llmc.bin", header + ids),
+                "llmc32": self.write("llmc32.bin", header32 + struct.pack(f"<{len(file.ids)}I", *file.ids))}
+        hashes = {}
+        for name, path in runs.items():
+            done = self.succeeds("train", *TINY, "--data", path, "--steps", 2, "--save", "none")
+            self.assertEqual("does not say which tokenizer" in done.err, name != "tokens")
+            hashes[name] = self.says_hash(done)
+        self.assertEqual(len(set(hashes.values())), 1, hashes)
+        bad = self.write("bad.bin", struct.pack("<40H", *range(250, 290)))
+        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", "none", says="id 257 at position 7")
+
+
+if __name__ == "__main__":
+    unittest.main()

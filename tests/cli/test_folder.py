@@ -1,0 +1,292 @@
+"""People come with a Hugging Face folder and leave with one."""
+
+import json
+import math
+import os
+import unittest
+
+import model_folder
+from program import ProgramTest
+
+KINDS = list(model_folder.KINDS)
+SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
+STILL = ["--steps", 1, "--lr", 0]
+
+
+class Folder(ProgramTest):
+    def model(self, kind, name="model", **keywords):
+        tensors = model_folder.make(self.path(name), kind, **keywords)
+        return self.path(name), tensors
+
+    def train(self, *arguments, **keywords):
+        return self.succeeds("train", "--data", self.corpus(60), *SHORT, *arguments, **keywords)
+
+    def bytes_of(self, *parts):
+        with open(self.path(*parts), "rb") as file:
+            return file.read()
+
+    def entries(self):
+        return sorted(os.listdir(self.folder))
+
+    # ---- there and back ----
+
+    def test_a_model_that_was_not_trained_comes_back_bit_for_bit(self):
+        for kind in KINDS:
+            for dtype in ("f32", "bf16"):
+                with self.subTest(kind=kind, dtype=dtype):
+                    run, out = self.path(f"run-{kind}-{dtype}"), self.path(f"out-{kind}-{dtype}")
+                    folder, tensors = self.model(kind, kind)
+                    self.train(folder, *STILL, "--dtype", dtype, "--save", run)
+                    done = self.succeeds("export", run, "-o", out, "--json").json
+                    self.assertEqual(model_folder.read(out), tensors)
+                    self.assertEqual(done["dtype"], model_folder.KINDS[kind][2].lower())
+                    self.assertEqual(done["parameters"], sum(math.prod(shape) for _, shape, _ in tensors.values()))
+
+    def test_what_a_config_says_and_the_files_of_tokenizer_and_generation_come_back(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                folder, _ = self.model(kind, kind)
+                run, out = self.path("run-" + kind), self.path("out-" + kind)
+                self.train(folder, *STILL, "--save", run)
+                self.succeeds("export", run, "-o", out)
+                was, now = (json.loads(self.bytes_of(name, "config.json")) for name in (kind, "out-" + kind))
+                self.assertEqual({key: now.get(key) for key in was}, was)
+                beside = [name for name in os.listdir(folder) if not name.startswith(("model", "config"))]
+                self.assertIn("generation_config.json", beside)
+                for name in beside:
+                    self.assertEqual(self.bytes_of("out-" + kind, name), self.bytes_of(kind, name), name)
+
+    def test_training_changes_every_tensor_and_export_takes_the_newest_checkpoint(self):
+        folder, tensors = self.model("gpt2")
+        self.train(folder, "--steps", 4, "--save-every", 2, "--lr", "1e-2", "--warmup", 0, "--save", self.path("run"))
+        self.succeeds("export", self.path("run"), "-o", self.path("out"))
+        self.succeeds("export", self.path("run", "step-4"), "-o", self.path("out-4"))
+        tuned = model_folder.read(self.path("out"))
+        self.assertEqual(tuned, model_folder.read(self.path("out-4")))
+        self.assertEqual(tuned.keys(), tensors.keys())
+        for name, tensor in tensors.items():
+            self.assertNotEqual(tuned[name][2], tensor[2], name)
+
+    def test_a_folder_is_written_in_another_dtype_and_in_shards(self):
+        folder, tensors = self.model("llama")
+        self.succeeds("export", folder, "-o", self.path("out"), "--dtype", "bf16", "--shard-size", "20kB")
+        out = model_folder.read(self.path("out"))
+        self.assertEqual(out.keys(), tensors.keys())
+        for name, (_, shape, data) in tensors.items():
+            must = model_folder.narrow(model_folder.widen(data, "F32"), "BF16")
+            self.assertEqual(out[name], ("BF16", shape, must), name)
+        shards = [name for name in os.listdir(self.path("out")) if name.startswith("model-")]
+        self.assertGreater(len(shards), 2)
+        self.assertNotIn("model.safetensors", os.listdir(self.path("out")))
+        self.assertEqual(json.loads(self.bytes_of("out", "config.json"))["torch_dtype"], "bfloat16")
+
+    def test_a_preset_that_was_trained_becomes_a_folder_that_is_taken_again(self):
+        preset = ["gpt2-nano", "--vocabulary", 300, "--dtype", "f32"]
+        self.train(*preset, "--steps", 2, "--save", self.path("run"))
+        done = self.succeeds("export", self.path("run"), "-o", self.path("out"))
+        self.assertIn("no tokenizer goes along", done.err)
+        losses = [self.succeeds("eval", where, "--data", self.corpus(60), "--tokenizer", "bytes", "--dtype", "f32",
+                                "--sequence", 16, "--json").json["loss"] for where in (self.path("run"), self.path("out"))]
+        self.assertEqual(*losses)
+
+    # ---- what is computed ----
+
+    def test_a_folder_and_a_checkpoint_of_its_weights_have_one_loss(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                folder, _ = self.model(kind, kind)
+                run = self.path("run-" + kind)
+                # Eval takes as many sequences at a time as a run does: 8 where nothing is said, as here.
+                self.train(folder, *STILL, "--dtype", "f32", "--save", run, "--batch", 8)
+                results = [self.succeeds("eval", where, "--data", self.corpus(60), "--sequence", 16, "--dtype", "f32",
+                                         "--json").json for where in (folder, run)]
+                self.assertGreater(results[0]["tokens_per_second"], 0)
+                self.assertEqual(results[0]["loss"], results[1]["loss"])
+                self.assertEqual(results[0]["perplexity"], math.exp(results[0]["loss"]))
+
+    def test_a_fine_tune_in_the_smallest_budget_ends_with_the_bits_of_one_in_memory(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                folder, _ = self.model(kind, kind)
+                least = self.succeeds("plan", folder, *SHORT, "--disk", self.folder, "--json").json["smallest_device_bytes"]
+                whole = self.train(folder, "--steps", 3, "--save", "none")
+                little = self.train(folder, "--steps", 3, "--save", "none", "--disk", self.folder, "--device-memory",
+                                    f"{least}B")
+                self.assertEqual(self.says_hash(little), self.says_hash(whole))
+
+    def test_eval_in_a_small_budget_has_the_same_loss(self):
+        folder, _ = self.model("gpt2", C=64, inner=256)
+        measure = ["eval", folder, "--data", self.corpus(60), "--sequence", 16, "--json"]
+        little = self.succeeds(*measure, "--disk", self.folder, "--device-memory", "400KiB")
+        self.assertIn("disk", little.err)
+        self.assertEqual(little.json["loss"], self.succeeds(*measure).json["loss"])
+
+    def test_a_run_goes_on_from_its_checkpoint_without_the_folders_weights(self):
+        folder, _ = self.model("opt")
+        whole = self.train(folder, "--steps", 4, "--save", "none")
+        self.train(folder, "--steps", 2, "--schedule-steps", 4, "--save", self.path("run"))
+        for name in os.listdir(folder):
+            if "safetensors" in name or name == "config.json":
+                os.remove(os.path.join(folder, name))
+        more = self.succeeds("train", "--resume", self.path("run"), "--steps", 4, "--threads", 2)
+        self.assertNotIn("other rounding", more.err)
+        self.assertEqual(self.says_hash(more), self.says_hash(whole))
+        done = self.succeeds("export", self.path("run"), "-o", self.path("out"), "--json").json
+        self.assertEqual(done["dtype"], "bf16")
+        self.assertEqual(done["step"], 4)
+
+    def test_a_new_run_from_a_checkpoint_reads_text_and_is_written_as_the_run_before(self):
+        folder, tensors = self.model("opt")
+        self.train(folder, *STILL, "--save", self.path("first"))
+        self.train(self.path("first"), *STILL, "--save", self.path("second"))
+        self.succeeds("export", self.path("second"), "-o", self.path("out"))
+        self.assertEqual(model_folder.read(self.path("out")), tensors)
+        self.assertEqual(self.bytes_of("out", "vocab.json"), self.bytes_of("model", "vocab.json"))
+
+    def test_a_folder_called_as_a_preset_is_said_and_measured_by_its_path(self):
+        folder, tensors = self.model("gpt2", "gpt2")
+        here = dict(cwd=self.folder)
+        self.assertIn("./gpt2", self.succeeds("plan", "gpt2", *SHORT, **here).err)
+        told = self.succeeds("inspect", "gpt2", "--json", **here).json
+        self.assertEqual(len(told["tensors"]), len(tensors))
+        losses = [self.succeeds("eval", what, "--data", self.corpus(60), "--sequence", 16, "--json", **here).json["loss"]
+                  for what in ("gpt2", "./gpt2", folder)]
+        self.assertEqual(len(set(losses)), 1)
+
+    def test_a_folder_whose_name_is_not_utf8_is_refused_before_the_first_step(self):
+        folder, _ = self.model("gpt2")
+        odd = os.fsencode(self.folder) + b"/m\xff"
+        os.rename(folder, odd)
+        done = self.fails(2, "train", os.fsdecode(odd), "--data", self.corpus(60), *SHORT, *STILL, "--save",
+                          self.path("run"), says="UTF-8")
+        self.assertNotIn("step 1", done.err)
+        losses = self.succeeds("eval", os.fsdecode(odd), "--data", self.corpus(60), "--sequence", 16, "--json").json
+        self.assertGreater(losses["loss"], 0)
+
+    def test_linear_turns_are_written_as_every_version_reads_them(self):
+        folder, _ = self.model("llama")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(dict(config, rope_scaling={"rope_type": "linear", "factor": 2.5}), file)
+        self.succeeds("export", folder, "-o", self.path("out"))
+        self.assertEqual(json.loads(self.bytes_of("out", "config.json"))["rope_scaling"], {"type": "linear", "factor": 2.5})
+
+    def test_a_named_tokenizer_file_keeps_its_kind_behind_blanks(self):
+        folder, _ = self.model("gpt2")
+        named = self.write("named", b" \n\t" + self.bytes_of("model", "tokenizer.json"))
+        self.succeeds("export", folder, "-o", self.path("out"), "--tokenizer", named)
+        self.assertIn("tokenizer.json", os.listdir(self.path("out")))
+        self.assertNotIn("tokenizer.model", os.listdir(self.path("out")))
+
+    def test_text_is_written_from_a_folder(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                folder, _ = self.model(kind, kind)
+                write = ["generate", folder, "--prompt", "the line", "--tokens", 5, "--seed", 3]
+                first = self.succeeds(*write)
+                self.assertTrue(first.out.startswith("the line"))
+                self.assertEqual(first.out, self.succeeds(*write).out)
+
+    # ---- what is said ----
+
+    def test_dropout_of_a_config_is_told_and_only_zero_can_be_asked_for(self):
+        folder, _ = self.model("gpt2")
+        self.assertRegex(self.train(folder, *STILL, "--save", "none", "--dropout", 0).err, r"dropout.*resid_pdrop.*with 0")
+        self.fails(2, "train", folder, "--data", self.corpus(), "--dropout", "0.1", says="--dropout 0.1")
+
+    def test_inspect_tells_both_names_shapes_and_dtypes(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                folder, tensors = self.model(kind, kind)
+                told = self.succeeds("inspect", folder, "--json").json
+                self.assertEqual(told["model_type"], kind)
+                self.assertEqual(told["parameters"], sum(math.prod(shape) for _, shape, _ in tensors.values()))
+                self.assertEqual({one["published"]: (one["dtype"], one["published_shape"]) for one in told["tensors"]},
+                                 {name: (dtype.lower(), shape) for name, (dtype, shape, _) in tensors.items()})
+                for one in told["tensors"]:
+                    turned = kind == "gpt2" and ".c_" in one["name"] and len(one["shape"]) == 2
+                    self.assertEqual(one["shape"], one["published_shape"][::-1 if turned else 1])
+                self.assertEqual({op["block"] for op in told["operators"]}, {-1, 0, 1})
+                text = self.succeeds("inspect", folder).out
+                for one in told["tensors"]:
+                    self.assertIn(one["name"], text)
+                    self.assertIn(one["published"], text)
+
+    def test_check_reads_every_number(self):
+        folder, tensors = self.model("llama")
+        self.assertIn("llama", self.succeeds("check", folder).out)
+        dtype, shape, data = tensors["model.norm.weight"]
+        tensors["model.norm.weight"] = (dtype, shape, data[:-4] + b"\0\0\xc0\x7f")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        model_folder.write(folder, config, tensors)
+        self.fails(4, "check", folder, says="model.norm.weight")
+
+    # ---- what is refused ----
+
+    def test_tensors_that_do_not_fit_the_config_are_bad_data(self):
+        folder, tensors = self.model("llama")
+        config = json.loads(self.bytes_of("model", "config.json"))
+        lacking = {name: tensor for name, tensor in tensors.items() if name != "model.norm.weight"}
+        dtype, shape, data = tensors["lm_head.weight"]
+        for wrong, says in [
+            (lacking, "model.norm.weight"),
+            ({**tensors, "model.norm.bias": tensors["model.norm.weight"]}, "model.norm.bias"),
+            ({**tensors, "lm_head.weight": (dtype, shape[::-1], data)}, "lm_head.weight is 32 x 520"),
+            ({**tensors, "lm_head.weight": ("I32", shape, data)}, "I32"),
+        ]:
+            model_folder.write(folder, config, wrong)
+            for arguments in (["train", folder, "--data", self.corpus()], ["eval", folder, "--data", self.corpus()],
+                              ["inspect", folder], ["check", folder], ["generate", folder, "--prompt", "x"],
+                              ["export", folder, "-o", self.path("out")]):
+                with self.subTest(says=says, command=arguments[0]):
+                    self.fails(4, *arguments, says=says)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_an_export_refuses_what_it_cannot_do_and_leaves_nothing(self):
+        folder, _ = self.model("gpt2")
+        self.train(folder, *STILL, "--save", self.path("run"))
+        os.mkdir(self.path("mine"))
+        before = self.entries()
+        out = ["-o", self.path("out")]
+        self.fails(2, "export", self.path("run"), says="-o FOLDER is missing")
+        self.fails(2, "export", self.path("run"), "-o", self.path("mine"), says="exists")
+        self.fails(2, "export", self.path("run"), "-o", self.path("no", "where"), says="is not there")
+        self.fails(2, "export", self.path("gone"), *out, says="is not there")
+        self.fails(2, "export", self.path("run"), *out, "--dtype", "f64", says="f32|bf16|f16")
+        self.fails(2, "export", self.path("run"), *out, "--shard-size", "5", says="--shard-size 5GB")
+        self.fails(4, "export", self.path("mine"), *out, says="is no checkpoint")
+        self.fails(4, "export", self.path("run"), *out, "--tokenizer", os.path.join(model_folder.TOKENIZERS, "qwen2"),
+                   says="not the one the checkpoint was trained with")
+        for at in ("1", "3:28", "9", "12:28"):
+            with self.subTest(at=at):
+                self.fails(5, "export", self.path("run"), *out, env=dict(os.environ, COH_TEST_FAIL_AT=at))
+        self.assertEqual(self.entries(), before)
+
+    def test_a_tokenizer_that_is_gone_is_asked_for_or_left_out(self):
+        folder, tensors = self.model("gpt2")
+        self.train(folder, *STILL, "--save", self.path("run"))
+        os.rename(folder, self.path("elsewhere"))
+        self.fails(2, "export", self.path("run"), "-o", self.path("out"), says="--tokenizer")
+        self.succeeds("export", self.path("run"), "-o", self.path("bare"), "--tokenizer", "none")
+        self.assertEqual(sorted(os.listdir(self.path("bare"))), ["config.json", "model.safetensors"])
+        self.succeeds("export", self.path("run"), "-o", self.path("out"), "--tokenizer", self.path("elsewhere"))
+        self.assertEqual(model_folder.read(self.path("out")), tensors)
+        self.assertIn("tokenizer.json", os.listdir(self.path("out")))
+
+    def test_the_sequence_is_that_of_a_shorter_model_by_default(self):
+        folder, _ = self.model("gpt2")  # of 64 positions
+        done = self.succeeds("plan", folder, "--batch", 2, "--threads", 2)
+        self.assertIn("2 sequences of 64 tokens", done.out)
+        self.fails(2, "plan", folder, "--sequence", 65, says="--sequence 65 is longer than the 64 positions")
+
+    def test_a_folder_without_a_tokenizer_asks_for_one(self):
+        folder, _ = self.model("gpt2")
+        os.remove(os.path.join(folder, "tokenizer.json"))
+        self.fails(2, "train", folder, "--data", self.corpus(), says="--tokenizer PATH")
+        self.fails(2, "eval", folder, "--data", self.corpus(), says="--tokenizer PATH")
+        self.succeeds("plan", folder, *SHORT)
+        self.train(folder, *STILL, "--save", "none", "--tokenizer", os.path.join(model_folder.TOKENIZERS, "gpt2"))
+
+
+if __name__ == "__main__":
+    unittest.main()
