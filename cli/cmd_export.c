@@ -1,4 +1,5 @@
-/* cohobate export: a checkpoint, or a folder once more, as a Hugging Face folder. */
+/* cohobate export: a checkpoint, or a folder once more, as a Hugging Face folder; of one with
+ * adapters these alone, as PEFT has them, or the model that they are merged into. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,17 +46,40 @@ static coh_status choose_tokenizer(export_run *run)
     return run->weights.folder ? COH_OK : check_tokenizer(run);
 }
 
+/* Adapters go out by themselves unless they are merged. */
+static int is_beside(const export_run *run)
+{
+    return run->model.adapters.rank > 0 && !run->options->merge_lora;
+}
+
+static coh_status check_adapters(const export_run *run)
+{
+    const cli_options *options = run->options;
+    if (options->merge_lora && run->model.adapters.rank == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s has no adapters to merge: leave --merge-lora out, or give the "
+                        "checkpoint of a run with --lora",
+                        options->operand);
+    if (is_beside(run) && cli_given(options, CLI_FLAG_SHARD_SIZE))
+        return cli_fail(COH_ERR_ARGUMENT, "adapters are one file: leave --shard-size out, or write "
+                                          "the whole model with --merge-lora");
+    return COH_OK;
+}
+
 static coh_status open_run(export_run *run)
 {
     const cli_options *options = run->options;
     CLI_TRY(cli_weights_resolve(options->operand, 0, &run->model));
+    CLI_TRY(check_adapters(run));
     CLI_TRY(cli_weights_open(&run->model, &run->weights));
     cli_weights_say(&run->model, &run->weights);
     if (run->weights.checkpoint)
         CLI_TRY(cli_recipe_from_note(run->weights.facts.note_json, &run->recipe));
-    CLI_TRY(choose_tokenizer(run));
+    if (!is_beside(run))
+        CLI_TRY(choose_tokenizer(run));
     run->write = (coh_folder_write_options){
         .dtype = cli_given(options, CLI_FLAG_EXPORT_DTYPE) ? (coh_dtype)options->export_dtype
+                 : is_beside(run)                          ? COH_DTYPE_F32
                                                            : run->model.stored,
         .shard_bytes = options->shard_bytes,
         .files_from = run->tokenizer[0] ? run->tokenizer : NULL,
@@ -66,8 +90,10 @@ static coh_status open_run(export_run *run)
 /* Of what is written. */
 static uint64_t parameter_count(const export_run *run)
 {
-    return run->weights.folder ? run->weights.folder_facts.parameter_count
-                               : run->weights.facts.parameter_count;
+    const uint64_t adapters = coh_model_adapter_elements(&run->model);
+    if (run->weights.folder)
+        return run->weights.folder_facts.parameter_count;
+    return is_beside(run) ? adapters : run->weights.facts.parameter_count - adapters;
 }
 
 /* Before the first byte: room for all of it. */
@@ -90,8 +116,9 @@ static void print_result(const export_run *run)
     char text[32];
     cli_line line;
     if (!options->json) {
-        cli_print("%s: a %s model of %" PRIu64 " parameters in %s, %s", options->output,
-                  coh_model_type_name(&run->model), count, dtype,
+        cli_print("%s: %s %s model%s of %" PRIu64 " parameters in %s, %s", options->output,
+                  is_beside(run) ? "adapters beside a" : "a", coh_model_type_name(&run->model),
+                  is_beside(run) ? "," : "", count, dtype,
                   coh_size_format(bytes, text, sizeof(text)));
         return;
     }
@@ -110,12 +137,35 @@ static void print_result(const export_run *run)
     cli_print("%s}", line.text);
 }
 
+static coh_status write_merged(export_run *run)
+{
+    coh_merge *merge;
+    CLI_TRY(coh_merge_open(&run->model, cli_weights_numbers, &run->weights, &merge));
+    const coh_status status =
+        coh_folder_write(&run->model, &run->write, run->options->output, coh_merge_numbers, merge);
+    coh_merge_close(merge);
+    return status;
+}
+
 static coh_status write_folder(export_run *run)
 {
     const char *path = run->options->output;
     CLI_TRY(open_run(run));
     CLI_TRY(find_room(run));
-    CLI_TRY(coh_folder_write(&run->model, &run->write, path, cli_weights_numbers, &run->weights));
+    const coh_adapters_write_options beside = {
+        .dtype = run->write.dtype,
+        .base = run->recipe.base[0] ? run->recipe.base : NULL,
+    };
+    if (is_beside(run) && !beside.base)
+        cli_note("note: adapter_config.json names no base model: the run began with none that is a"
+                 " folder; say what the adapters belong to, or write all with --merge-lora");
+    if (is_beside(run))
+        CLI_TRY(coh_adapters_write(&run->model, &beside, path, cli_weights_numbers, &run->weights));
+    else if (run->model.adapters.rank > 0)
+        CLI_TRY(write_merged(run));
+    else
+        CLI_TRY(
+            coh_folder_write(&run->model, &run->write, path, cli_weights_numbers, &run->weights));
     print_result(run);
     return COH_OK;
 }

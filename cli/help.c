@@ -66,7 +66,10 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "run began from had them, unless --dtype is given; what was not trained comes out bit for "
         "bit.\n"
         "The tokenizer's files go along; --tokenizer PATH says where they are now, none leaves "
-        "them out.\n",
+        "them out.\n"
+        "Of a run with --lora the adapters alone are written, as PEFT has them, unless "
+        "--merge-lora "
+        "is given.\n",
     [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place.\n",
     [CLI_TUNE] =
         "Writes a table for --kernels of train, plan, eval and generate. It holds for the model,\n"
@@ -83,6 +86,7 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
         "  cohobate train gpt2-nano --data corpus.txt --device-memory 64MiB --disk /var/tmp\n"
         "  cohobate train ./opt-125m --data corpus.txt --lr 2e-5 --save ./run\n"
         "  cohobate train gpt2-nano --data docs.jsonl --field body --validation-split 0.05\n"
+        "  cohobate train ./opt-125m --data corpus.txt --lora 8:16 --lr 2e-4 --save ./run\n"
         "  cohobate train --resume ./run-gpt2-nano-20250131-120000 --steps 400\n",
     [CLI_PLAN] = "  cohobate plan gpt2 --vocabulary 50257 --device-memory 500MiB --disk /var/tmp\n"
                  "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n",

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/adapters.h"
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
@@ -25,6 +26,15 @@ static coh_status check_not_in_use(const char *folder)
         return status;
     (void)cli_fail(COH_ERR_CORRUPT, "%s", why);
     return COH_OK;
+}
+
+/* What is frozen has no low half beside states of its own, so bf16 rounds it for good. */
+static int freezes_more_than_bf16(const cli_job *job)
+{
+    const coh_model *model = &job->model;
+    const int begins_with_weights = model->folder[0] || model->checkpoint[0];
+    return begins_with_weights && (model->adapters.rank > 0 || model->adapters.freeze[0]) &&
+           (model->stored != COH_DTYPE_BF16 || job->weights.folder_facts.mixed);
 }
 
 static coh_status resume_recipe(cli_job *job)
@@ -53,6 +63,8 @@ static coh_status resume_recipe(cli_job *job)
     const coh_dtype trained = coh_model_size_get(&job->model).dtype,
                     dtype = cli_dtype_keep(options, trained);
     coh_model_dtype_set(&job->model, dtype);
+    if (dtype != trained && dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job))
+        cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
     if (dtype != trained)
         cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
                  cli_dtype_name(trained), cli_dtype_name(dtype));
@@ -72,13 +84,24 @@ static void say_other_tokenizer(const cli_job *job)
             noted.tokenizer);
 }
 
-/* --dtype; else what a checkpoint was trained in, or the machine computes fastest. */
+/* --dtype; else what a checkpoint was trained in, or the machine computes fastest, unless that
+ * rounds what is to stay as it is. */
 static void choose_dtype(cli_job *job)
 {
     const cli_options *options = job->options;
     coh_dtype dtype = job->model.checkpoint[0]
                           ? cli_dtype_keep(options, coh_model_size_get(&job->model).dtype)
                           : cli_dtype_choose(options);
+    if (dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job)) {
+        if (cli_given(options, CLI_FLAG_DTYPE)) {
+            cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports;"
+                     " --dtype f32 keeps every bit");
+        } else {
+            dtype = COH_DTYPE_F32;
+            cli_note("note: in f32, since bf16 would round what is frozen; --dtype bf16 takes half"
+                     " the memory and rounds");
+        }
+    }
     coh_model_dtype_set(&job->model, dtype);
 }
 
@@ -108,6 +131,7 @@ static coh_status fresh_recipe(cli_job *job)
                         ": give the --tokenizer it was trained with",
                         options->operand, vocabulary, coh_tokenizer_vocabulary(job->tokenizer));
     cli_recipe_keep_base(&job->recipe, job->model.folder);
+    CLI_TRY(cli_adapters_set(options, &job->model));
     /* A plan needs no weights: a config.json is enough. */
     if (options->command == CLI_TRAIN)
         CLI_TRY(cli_weights_open(&job->model, &job->weights));
@@ -336,6 +360,7 @@ void cli_job_describe(const cli_job *job, cli_line *line)
                  job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
                  size.heads, size.channels, size.vocabulary, recipe->batch, recipe->sequence,
                  recipe->micro_batch);
+    cli_adapters_describe(&job->model, job->summary.parameter_count, line);
     cli_dtype_describe(job->options, size.dtype, job->weights.checkpoint != NULL, line);
     describe_budget(job, line);
     describe_time(job, line);

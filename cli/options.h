@@ -68,6 +68,9 @@ typedef enum cli_flag {
     CLI_FLAG_KEEP,
     CLI_FLAG_RESUME,
     CLI_FLAG_NEW_DATA,
+    CLI_FLAG_FREEZE,
+    CLI_FLAG_LORA,
+    CLI_FLAG_LORA_TARGETS,
     CLI_FLAG_LOG,
     CLI_FLAG_PROMPT,
     CLI_FLAG_TOKENS,
@@ -75,6 +78,7 @@ typedef enum cli_flag {
     CLI_FLAG_TOP_K,
     CLI_FLAG_OUTPUT,
     CLI_FLAG_SHARD_SIZE,
+    CLI_FLAG_MERGE_LORA,
     CLI_FLAG_PROGRAM,
     CLI_FLAG_OPERATORS,
     CLI_FLAG_HELD_OUT,
@@ -95,6 +99,7 @@ typedef struct cli_options {
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
+    const char *freeze, *lora, *lora_targets;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
     uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
 
@@ -106,7 +111,7 @@ typedef struct cli_options {
     int64_t test_delay_seed, chat, documents;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
-    int64_t new_data, operators, hash, json, test_poison;
+    int64_t new_data, operators, hash, json, merge_lora, test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)

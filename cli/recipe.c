@@ -367,7 +367,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         CLI_FLAG_SCHEDULE_STEPS, CLI_FLAG_WARMUP, CLI_FLAG_BATCH,
         CLI_FLAG_SEQUENCE,       CLI_FLAG_LR,     CLI_FLAG_MIN_LR,
         CLI_FLAG_BETA1,          CLI_FLAG_BETA2,  CLI_FLAG_WEIGHT_DECAY,
-        CLI_FLAG_CLIP,           CLI_FLAG_SEED,   CLI_FLAG_VOCABULARY
+        CLI_FLAG_CLIP,           CLI_FLAG_SEED,   CLI_FLAG_VOCABULARY,
+        CLI_FLAG_FREEZE,         CLI_FLAG_LORA,   CLI_FLAG_LORA_TARGETS
     };
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (cli_given(options, fixed[i]))

@@ -1,0 +1,227 @@
+"""Parts of a model are frozen, or adapters trained beside all of it: from folder to folder."""
+
+import json
+import os
+import unittest
+
+import model_folder
+from program import ProgramTest
+
+SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
+MOVING = ["--lr", "1e-2", "--warmup", 0]
+# kind: default targets, as modules end; of how many linears; whether a weight is published turned round
+DEFAULTS = {"gpt2": (["c_attn"], 2, True), "opt": (["q_proj", "v_proj"], 4, False), "llama": (["q_proj", "v_proj"], 4, False)}
+
+
+def matrix(tensor):
+    """A tensor as rows of floats."""
+    dtype, (rows, columns), data = tensor
+    numbers = model_folder.widen(data, dtype)
+    return [numbers[r * columns:(r + 1) * columns] for r in range(rows)]
+
+
+class Adapters(ProgramTest):
+    def model(self, kind, name="model", **keywords):
+        tensors = model_folder.make(self.path(name), kind, **keywords)
+        return self.path(name), tensors
+
+    def train(self, *arguments, **keywords):
+        return self.succeeds("train", *arguments, "--data", self.corpus(60), *SHORT, **keywords)
+
+    def read_adapters(self, name):
+        with open(self.path(name, "adapter_config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        return config, model_folder.read_file(self.path(name, "adapter_model.safetensors"))
+
+    def merged(self, weight, down, up, factor, turned):
+        """W + factor B A as it is published, in double."""
+        down, up, rows = matrix(down), matrix(up), matrix(weight)
+        for o, factors in enumerate(up):
+            for i in range(len(down[0])):
+                added = factor * sum(b * a[i] for b, a in zip(factors, down))
+                if turned:
+                    rows[i] = rows[i][:o] + (rows[i][o] + added,) + rows[i][o + 1:]
+                else:
+                    rows[o] = rows[o][:i] + (rows[o][i] + added,) + rows[o][i + 1:]
+        return rows
+
+    # ---- adapters ----
+
+    def test_adapters_come_out_in_a_folder_of_their_own_or_merged(self):
+        for kind, (targets, count, turned) in DEFAULTS.items():
+            with self.subTest(kind=kind):
+                folder, tensors = self.model(kind, kind, dtype="F32")
+                run, out, whole = (self.path(name + kind) for name in ("run-", "adapters-", "merged-"))
+                done = self.train(folder, "--lora", "3:6", "--steps", 3, *MOVING, "--dtype", "f32", "--save", run)
+                self.assertRegex(done.err, rf"trains: \d+ of \d+ .*adapters of rank 3, alpha 6 on {count} of")
+                self.succeeds("export", run, "-o", out)
+                self.assertEqual(sorted(os.listdir(out)), ["adapter_config.json", "adapter_model.safetensors"])
+                config, factors = self.read_adapters("adapters-" + kind)
+                self.assertEqual((config["r"], config["lora_alpha"], config["target_modules"]), (3, 6, targets))
+                self.assertEqual(config["base_model_name_or_path"], folder)
+                self.assertEqual(len(factors), 2 * count)
+                self.succeeds("export", run, "-o", whole, "--merge-lora")
+                merged = model_folder.read(whole)
+                self.assertEqual(merged.keys(), tensors.keys())
+                for name, tensor in tensors.items():
+                    begin = "base_model.model." + name[:-len("weight")]
+                    if begin + "lora_A.weight" not in factors:
+                        self.assertEqual(merged[name], tensor, name)
+                        continue
+                    must = self.merged(tensor, *(factors[f"{begin}lora_{x}.weight"] for x in "AB"), 2.0, turned)
+                    self.assertNotEqual(merged[name][2], tensor[2], name)
+                    for found, exact in zip(matrix(merged[name]), must):
+                        for x, y in zip(found, exact):
+                            self.assertLessEqual(abs(x - y), 1e-6 * (1 + abs(y)), name)
+
+    def test_a_merged_folder_has_the_loss_of_the_checkpoint(self):
+        for kind in DEFAULTS:
+            with self.subTest(kind=kind):
+                folder, _ = self.model(kind, kind, dtype="F32")
+                run, whole = self.path("run-" + kind), self.path("merged-" + kind)
+                self.train(folder, "--lora", "4", "--lora-targets", "*", "--steps", 4, *MOVING, "--dtype", "f32", "--save",
+                           run)
+                self.succeeds("export", run, "-o", whole, "--merge-lora")
+                losses = [self.succeeds("eval", where, "--data", self.corpus(60), "--sequence", 16, "--dtype", "f32",
+                                        "--json").json["loss"] for where in (folder, run, whole)]
+                self.assertNotAlmostEqual(losses[0], losses[1], 4)
+                self.assertAlmostEqual(losses[1], losses[2], 5)
+                texts = [self.succeeds("generate", where, "--prompt", "line", "--tokens", 8, "--temperature", 0, "--dtype",
+                                       "f32").out for where in (run, whole)]
+                self.assertEqual(*texts)
+
+    def test_adapters_in_bf16_have_masters_in_float(self):
+        folder, tensors = self.model("opt")
+        self.train(folder, "--lora", 4, "--steps", 3, *MOVING, "--dtype", "bf16", "--save", self.path("run"))
+        self.succeeds("export", self.path("run"), "-o", self.path("out"), "--dtype", "f32")
+        _, factors = self.read_adapters("out")
+        numbers = [x for dtype, _, data in factors.values() for x in model_folder.widen(data, dtype)]
+        halves = model_folder.widen(model_folder.narrow(numbers, "BF16"), "BF16")
+        self.assertGreater(sum(x != y for x, y in zip(numbers, halves)), len(numbers) // 2)
+        self.succeeds("export", self.path("run"), "-o", self.path("merged"), "--merge-lora")
+        merged = model_folder.read(self.path("merged"))
+        for name, tensor in tensors.items():
+            same = merged[name] == tensor
+            self.assertEqual(same, not name.endswith(("q_proj.weight", "v_proj.weight")), name)
+
+    def test_a_run_goes_on_with_its_adapters_bit_for_bit(self):
+        folder, _ = self.model("llama")
+        whole = self.train(folder, "--lora", 4, "--steps", 4, "--save", "none", *MOVING)
+        self.train(folder, "--lora", 4, "--steps", 2, "--schedule-steps", 4, "--save", self.path("run"), *MOVING)
+        done = self.succeeds("train", "--resume", self.path("run"), "--steps", 4)
+        self.assertIn("adapters of rank 4", done.err)
+        self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        for flags in (["--lora", 4], ["--freeze", "norm"], ["--lora-targets", "q_proj"]):
+            self.fails(2, "train", "--resume", self.path("run"), "--steps", 6, *flags, says="comes from the checkpoint")
+
+    def test_a_checkpoint_gets_adapters_once(self):
+        folder, _ = self.model("gpt2")
+        self.train(folder, "--steps", 2, "--save", self.path("plain"), *MOVING)
+        told = ["--tokenizer", folder, "--vocabulary", 420]
+        self.train(self.path("plain"), "--lora", 2, "--steps", 2, "--save", self.path("beside"), *told, *MOVING)
+        self.fails(2, "train", self.path("beside"), "--data", self.corpus(), "--lora", 2, *told, says="--merge-lora")
+        self.train(self.path("beside"), "--steps", 1, "--save", "none", *told)
+        self.succeeds("export", self.path("beside"), "-o", self.path("merged"), "--merge-lora")
+        self.train(self.path("merged"), "--lora", 2, "--steps", 1, "--save", "none")
+
+    # ---- what is frozen ----
+
+    def test_what_is_frozen_keeps_its_bytes(self):
+        folder, tensors = self.model("gpt2")
+        done = self.train(folder, "--freeze", "wte,wpe,h.0.*,ln_?", "--steps", 3, *MOVING, "--dtype", "f32", "--save",
+                          self.path("run"))
+        self.assertIn("wte,wpe,h.0.*,ln_? frozen", done.err)
+        self.succeeds("export", self.path("run"), "-o", self.path("out"))
+        out = model_folder.read(self.path("out"))
+        for name, tensor in tensors.items():
+            frozen = "wte" in name or "wpe" in name or ".h.0." in name or ".ln_" in name
+            self.assertEqual(out[name] == tensor, frozen, name)
+
+    def test_what_is_frozen_keeps_its_bytes_in_the_dtype_that_nobody_chose(self):
+        for kind, dtype in (("gpt2", "F32"), ("gpt2", "F16"), ("llama", "F32"), ("opt", "BF16")):
+            for flags in (["--freeze", "embed_tokens,lm_head" if kind == "llama" else "wte" if kind == "gpt2" else "fc1"],
+                          ["--lora", 2, "--lora-targets", "c_attn" if kind == "gpt2" else "q_proj"]):
+                with self.subTest(kind=kind, dtype=dtype, flags=flags):
+                    name = f"{kind}{dtype}{flags[0]}"
+                    folder, tensors = self.model(kind, name, dtype=dtype)
+                    run, out = self.path("run-" + name), self.path("out-" + name)
+                    self.train(folder, *flags, "--steps", 2, *MOVING, "--save", run)
+                    self.succeeds("export", run, "-o", out, *(["--merge-lora"] if flags[0] == "--lora" else []))
+                    for tensor, has in model_folder.read(out).items():
+                        trained = ("c_attn.weight" in tensor or "q_proj.weight" in tensor) if flags[0] == "--lora" else \
+                            not any(one in tensor for one in flags[1].split(","))
+                        if not trained:
+                            self.assertTrue(has == tensors[tensor], tensor)
+
+    def test_bf16_that_is_asked_for_says_that_it_rounds_what_is_frozen(self):
+        folder, _ = self.model("gpt2")
+        run = self.path("run")
+        done = self.train(folder, "--freeze", "wte", "--steps", 1, "--dtype", "bf16", "--save", run)
+        self.assertIn("rounded to bf16", done.err)
+        self.train(folder, "--freeze", "wte", "--steps", 1, "--dtype", "f32", "--save", self.path("full"))
+        done = self.succeeds("train", "--resume", self.path("full"), "--steps", 2, "--dtype", "bf16")
+        self.assertIn("rounded to bf16", done.err)
+        done = self.train(folder, "--steps", 1, "--dtype", "bf16", "--save", "none")
+        self.assertNotIn("rounded to bf16", done.err)
+
+    def test_adapters_name_a_folder_as_their_base_or_nothing(self):
+        folder, _ = self.model("gpt2")
+        self.train(folder, "--steps", 1, "--save", self.path("plain"))
+        for name, start in (("beside", [self.path("plain")]), ("new", ["gpt2-nano", "--vocabulary", 300])):
+            self.train(*start, "--lora", 2, "--lora-targets", "c_fc", "--steps", 1, "--save", self.path(name))
+            done = self.succeeds("export", self.path(name), "-o", self.path(name + "-out"))
+            self.assertIn("names no base model", done.err)
+            self.assertIsNone(self.read_adapters(name + "-out")[0]["base_model_name_or_path"])
+
+    def test_a_frozen_model_is_read_from_disk_and_never_written(self):
+        for kind in DEFAULTS:
+            with self.subTest(kind=kind):
+                folder, _ = self.model(kind, kind, C=96, L=4, inner=256)
+                lora = [folder, *SHORT, "--lora", "2:2"]
+                budget = self.succeeds("plan", *lora, "--disk", self.folder, "--json").json["smallest_device_bytes"]
+                little = ["--disk", self.folder, "--device-memory", f"{budget * 5 // 4}B"]
+                known = self.train(folder, "--lora", "2:2", "--steps", 3, "--save", "none", *MOVING)
+                done = self.train(folder, "--lora", "2:2", "--steps", 3, "--save", "none", *MOVING, *little, "--json")
+                self.assertEqual(done.json["hash"], self.says_hash(known))
+                self.assertGreater(done.json["frozen_link_bytes"]["read"], 0)
+                self.assertNotIn("write", done.json["frozen_link_bytes"])
+                told = self.train(folder, "--lora", "2:2", "--steps", 3, "--save", "none", *MOVING, *little)
+                self.assertRegex(told.out, r"bytes: .*of these frozen parameters: read [1-9]")
+
+    # ---- what is refused ----
+
+    def test_flags_that_say_nothing_are_refused(self):
+        folder, _ = self.model("gpt2")
+        train = ["train", folder, "--data", self.corpus(60), *SHORT]
+        for flags, says in [
+            (["--freeze", "wtf"], "wte, wpe, ln_1, attn.c_attn"),
+            (["--freeze", "*"], "nothing is left to train"),
+            (["--freeze", ""], "--freeze takes PATTERN"),
+            (["--freeze", "a," * 200], "at most 255"),
+            (["--lora-targets", "c_attn"], "add --lora"),
+            (["--lora", "4", "--lora-targets", "ln_1"], "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj"),
+            (["--lora", "4", "--lora-targets", "q_proj"], "stands for no linear operator"),
+            (["--lora", "4", "--lora-targets", ""], "--lora-targets takes PATTERN"),
+            (["--lora", "0"], "RANK[:ALPHA]"),
+            (["--lora", "8:"], "RANK[:ALPHA]"),
+            (["--lora", "8:0"], "RANK[:ALPHA]"),
+            (["--lora", "8:-1"], "RANK[:ALPHA]"),
+            (["--lora", "8:x"], "RANK[:ALPHA]"),
+            (["--lora", "x"], "RANK[:ALPHA]"),
+            (["--lora", "100000"], "rank 100000"),
+        ]:
+            with self.subTest(flags=flags):
+                self.fails(2, *train, *flags, says=says)
+
+    def test_only_adapters_are_merged(self):
+        folder, _ = self.model("gpt2")
+        self.train(folder, "--steps", 1, "--save", self.path("run"))
+        for what in (folder, self.path("run")):
+            self.fails(2, "export", what, "-o", self.path("out"), "--merge-lora", says="has no adapters")
+        self.train(folder, "--lora", 2, "--steps", 1, "--save", self.path("beside"))
+        self.fails(2, "export", self.path("beside"), "-o", self.path("out"), "--shard-size", "1MB", says="--merge-lora")
+        self.assertFalse(os.path.exists(self.path("out")))
+
+
+if __name__ == "__main__":
+    unittest.main()
