@@ -29,7 +29,14 @@ coh_dtype trial_dtype(const char *name)
     exit(2);
 }
 
-void trial_subject_open(trial_subject *subject)
+static coh_status open_model(trial_subject *subject)
+{
+    coh_model model = *subject->model;
+    coh_model_dtype_set(&model, subject->dtype);
+    return coh_model_train_graph(&model, subject->sequences, subject->tokens, &subject->graph);
+}
+
+static coh_status open_gpt2(trial_subject *subject)
 {
     coh_status status = COH_OK;
     if (subject->preset != NULL)
@@ -38,6 +45,12 @@ void trial_subject_open(trial_subject *subject)
     if (status == COH_OK)
         status = coh_gpt2_train_graph(&subject->config, subject->sequences, subject->tokens,
                                       &subject->graph);
+    return status;
+}
+
+void trial_subject_open(trial_subject *subject)
+{
+    const coh_status status = subject->model != NULL ? open_model(subject) : open_gpt2(subject);
     if (status != COH_OK)
         fail_msg("no graph: %s", coh_last_error());
 }
@@ -152,8 +165,10 @@ coh_step_input trial_input(const trial *t, uint64_t step)
     uint64_t ids = (uint64_t)(t->subject->sequences * t->subject->tokens) *
                    (uint64_t)t->numbers->microbatch_count;
     assert_true(ids <= INPUT_IDS_MOST);
+    const trial_subject *subject = t->subject;
+    const uint64_t vocabulary =
+        (uint64_t)(subject->model != NULL ? subject->vocabulary : subject->config.vocabulary);
     for (uint64_t i = 0; i < ids; i++) {
-        uint64_t vocabulary = (uint64_t)t->subject->config.vocabulary;
         tokens[i] = (int32_t)coh_rng_below(DATA_SEED, step, 2 * i, vocabulary);
         targets[i] = (int32_t)coh_rng_below(DATA_SEED, step, 2 * i + 1, vocabulary);
     }

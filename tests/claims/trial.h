@@ -1,4 +1,4 @@
-/* trial.h - one training run of a GPT-2 under one placement, and everything of it that may not
+/* trial.h - one training run of a model under one placement, and everything of it that may not
  * depend on the placement.
  *
  *     subject     which model, on how many tokens           one graph
@@ -16,6 +16,7 @@
 enum { TRIAL_STEPS_MOST = 8, TRIAL_PERCENT_SMALLEST = -1 };
 
 typedef struct trial_subject {
+    const coh_model *model;                /* but for its dtype, or NULL: a GPT-2 */
     const char *preset;                    /* NULL: `config` is given, but for its dtype */
     int64_t vocabulary, sequences, tokens; /* of a micro-batch */
     coh_dtype dtype;

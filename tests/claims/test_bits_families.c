@@ -1,0 +1,101 @@
+/* Placement never changes a bit of an OPT or a Llama either: two small ones with everything that
+ * their kinds have (padding, an offset of positions, projections around the table; heads that share
+ * keys, scaled turns, a head of its own), in both dtypes, clipped and with updates in backward. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cohobate/kinds.h"
+#include "tests/claims/trial.h"
+
+enum { STEPS = 3, VOCABULARY = 1500, TOKENS = 61 };
+
+static const coh_model opt = { .family = COH_FAMILY_OPT,
+                               .opt = { .layers = 2,
+                                        .heads = 3,
+                                        .channels = 48,
+                                        .positions = 70,
+                                        .vocabulary = VOCABULARY,
+                                        .inner = 104,
+                                        .embedding = 24,
+                                        .padding = 1,
+                                        .init_std = 0.05f,
+                                        .norm_before = 1,
+                                        .last_norm = 1,
+                                        .biases = 1 } };
+static const coh_model llama = { .family = COH_FAMILY_LLAMA,
+                                 .llama = { .layers = 2,
+                                            .heads = 6,
+                                            .channels = 48,
+                                            .positions = 70,
+                                            .vocabulary = VOCABULARY,
+                                            .kv_heads = 2,
+                                            .head_width = 10,
+                                            .inner = 104,
+                                            .padding = -1,
+                                            .rope = { .theta = 5e5,
+                                                      .scaling = COH_ROPE_LLAMA3,
+                                                      .factor = 8.0f,
+                                                      .low_frequency = 1.0f,
+                                                      .high_frequency = 4.0f,
+                                                      .original_positions = 32 },
+                                            .rmsnorm_epsilon = 1e-5f,
+                                            .init_std = 0.05f,
+                                            .untied = 1 } };
+
+static const trial_manner overlapped = { .overlapped = 1 };
+static const trial_manner poisoned = { .overlapped = 1, .poison = 1 };
+static const trial_numbers numbers[] = { { "clipped", 2, 0.1f }, { "updates in backward", 2, 0 } };
+static const trial_placement in_memory = { "in memory", 0, 0, 0, 0, 1, COH_RECOMPUTE_AUTO, 0 };
+static const trial_placement placements[] = {
+    { "smallest, disk", TRIAL_PERCENT_SMALLEST, 0, 1, 0, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "smallest, recompute all, 64 KiB, disk", TRIAL_PERCENT_SMALLEST, 0, 1, 64 << 10, 3,
+      COH_RECOMPUTE_ALL, 0 },
+    { "smallest, emulated host", TRIAL_PERCENT_SMALLEST, 200, 0, 0, 2, COH_RECOMPUTE_AUTO, 0 },
+};
+
+static void check(const coh_model *model, coh_dtype dtype)
+{
+    trial_subject subject = {
+        .model = model, .vocabulary = VOCABULARY, .sequences = 2, .tokens = TOKENS, .dtype = dtype
+    };
+    trial_subject_open(&subject);
+    for (int n = 0; n < 2; n++) {
+        trial_outcome expected, found;
+        trial_run(&subject, &numbers[n], &in_memory, &poisoned, STEPS, &expected);
+        assert_true(expected.loss[STEPS - 1] != expected.loss[0]);
+        for (int p = 0; p < 3; p++) {
+            trial_run(&subject, &numbers[n], &placements[p], p == 0 ? &poisoned : &overlapped,
+                      STEPS, &found);
+            trial_check_equal(placements[p].name, &found, &expected);
+            trial_check_moved(&placements[p], &found, &expected);
+        }
+    }
+    trial_subject_close(&subject);
+}
+
+static void placement_changes_no_bit_of_an_opt(void **state)
+{
+    (void)state;
+    check(&opt, COH_DTYPE_F32);
+    check(&opt, COH_DTYPE_BF16);
+}
+
+static void placement_changes_no_bit_of_a_llama(void **state)
+{
+    (void)state;
+    check(&llama, COH_DTYPE_F32);
+    check(&llama, COH_DTYPE_BF16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(placement_changes_no_bit_of_an_opt),
+        cmocka_unit_test(placement_changes_no_bit_of_a_llama),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
