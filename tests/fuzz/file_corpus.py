@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes the seeds of fuzz_manifest, fuzz_token_file and fuzz_config: file_corpus.py FOLDER
+
+FOLDER gets manifest/, token_file/ and config/, what stands in tests/fuzz/corpus. Hashes are left out:
+the targets put them right. Configurations are those that `transformers` wrote, recorded in
+tests/models/fixtures."""
+
+import json
+import math
+import os
+import struct
+import sys
+
+GRAIN = 16384
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/fixtures")
+
+
+def manifest(tensors, note, **other):
+    """The text before the seal; tensors are (name, shape, states)."""
+    sizes = [math.prod(shape) for _, shape, _ in tensors]
+    stateful = sum(size for size, tensor in zip(sizes, tensors) if tensor[2])
+    files = {"work.bin": 4 * sum(sizes)}
+    if stateful:
+        files.update({"m.bin": 4 * stateful, "v.bin": 4 * stateful})
+    files["hashes.bin"] = sum(-(-size // GRAIN) for size in sizes) * (3 if stateful else 1) * 8
+    whole = {"format": "cohobate checkpoint", "version": 1, "step": 7, "applied_count": 7,
+             "numeric_fingerprint": "0123456789abcdef", "hash": "fedcba9876543210", "grain_elements": GRAIN,
+             "files": files, "tensors": [dict(zip(("name", "shape", "states"), tensor)) for tensor in tensors],
+             "note": note, **other}
+    return json.dumps(whole).removesuffix("}").encode()
+
+
+MANIFESTS = {
+    "one": manifest([("a", [5], False)], {}),
+    "states": manifest([("wte", [37, 12], True), ("wpe", [19, 12], True)], {"model": {"layers": 2}}),
+    "mixed": manifest([("frozen", [3, 5, 7, 2, 1], False), ("b", [GRAIN + 1], True)], {"data": {"seed": -1, "x": 0.5}}),
+    "large": manifest([("large", [1 << 30, 1 << 28], False)], {"a": [1e300, True, None, "\u00e9"]}),
+    "newer": manifest([("a", [5], False)], {}, version=2),
+    "twice": manifest([("a", [5], False), ("a", [5], False)], {}),
+}
+
+
+def token_file(vocabulary, ids, version=1, count=None, window=0):
+    """In version 2 the top bit of an id says that it is no target."""
+    width = "H" if vocabulary <= (32768 if version == 2 else 65536) else "I"
+    data = struct.pack(f"<{len(ids)}{width}", *ids)
+    count = len(ids) if count is None else count
+    return struct.pack("<8sIIQQQQIIQ", b"COHTOKEN", version, struct.calcsize(width), count, vocabulary, 77, 0, window,
+                       version == 2, 0) + data
+
+
+TOKEN_FILES = {
+    "narrow": token_file(300, [5, 299, 0, 7, 7, 7, 123, 256, 1, 2, 3]),
+    "wide": token_file(128256, [5, 128255, 0, 70000, 65536, 65535]),
+    "none": token_file(300, []),
+    "outside": token_file(300, [5, 300]),
+    "cut": token_file(300, [5], count=2),
+    "largest": token_file(2**31 - 1, [2**31 - 2, 0]),
+    "newer": token_file(300, [5], version=9),
+    "masked": token_file(300, [5, 299, 1 << 15, 7, 7 | 1 << 15, 7, 123, 256], version=2),
+    "masked-wide": token_file(40000, [5, 39999 | 1 << 31, 0, 7], version=2),
+    "aligned": token_file(300, [5, 6, 7, 8, 1 << 15, 9, 10 | 1 << 15, 11, 1 << 15, 1 << 15], version=2, window=4),
+}
+
+
+def configs():
+    for name in ["families-4.46.json", "families-5.23.json"]:
+        with open(os.path.join(MODELS, name), encoding="utf-8") as source:
+            recorded = json.load(source)
+        for case in recorded["cases"]:
+            clean = "".join(letter if letter.isalnum() else "-" for letter in case["case"])
+            yield f"{clean}-{recorded['transformers'].split('.')[0]}", json.dumps(case["config"]).encode()
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    for folder, seeds in (("manifest", MANIFESTS), ("token_file", TOKEN_FILES), ("config", dict(configs()))):
+        path = os.path.join(sys.argv[1], folder)
+        os.makedirs(path, exist_ok=True)
+        for name, content in seeds.items():
+            with open(os.path.join(path, name), "wb") as target:
+                target.write(content)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+/* libFuzzer target: JSON lines as documents and as conversations, packed and aligned. What is taken
+ * gives a token file that is whole; what is not is refused with one line that names its place. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cohobate/text.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+static void check(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+static char folder[PATH_MAX - 16], out_path[PATH_MAX];
+static coh_tokenizer *tokenizer;
+
+static void remove_folder(void)
+{
+    (void)rmdir(folder);
+    coh_tokenizer_close(tokenizer);
+}
+
+static void begin_once(void)
+{
+    if (tokenizer)
+        return;
+    const char *parent = getenv("TMPDIR"); /* /dev/shm is a hundred times as fast */
+    snprintf(folder, sizeof(folder), "%s/cohobate-fuzz-XXXXXX", parent ? parent : "/tmp");
+    check(mkdtemp(folder) != NULL && coh_tokenizer_open("bytes", &tokenizer) == COH_OK);
+    snprintf(out_path, sizeof(out_path), "%s/out", folder);
+    (void)atexit(remove_folder);
+}
+
+static void build(const char *path, coh_data_form form, int64_t window)
+{
+    coh_token_file *file;
+    coh_token_build_options options;
+    coh_token_build_options_init(&options);
+    options.in_path = path;
+    options.out_path = out_path;
+    options.form = form;
+    options.window = window;
+    coh_status status = coh_token_file_make(tokenizer, &options, NULL);
+    if (status == COH_OK) {
+        check(coh_token_file_open(out_path, &file) == COH_OK &&
+              coh_token_file_check(file) == COH_OK);
+        coh_token_file_close(file);
+        (void)unlink(out_path);
+        return;
+    }
+    check(status == COH_ERR_CORRUPT || status == COH_ERR_ARGUMENT);
+    check(!strchr(coh_last_error(), '\n') && access(out_path, F_OK) != 0);
+    check(status != COH_ERR_CORRUPT || strncmp(coh_last_error(), path, strlen(path)) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    char path[64];
+    begin_once();
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    check(fd >= 0 && (count == 0 || write(fd, bytes, count) == (ssize_t)count));
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    for (int form = COH_DATA_JSONL; form <= COH_DATA_CHAT; form++)
+        for (int64_t window = 0; window <= 4; window += 4)
+            build(path, (coh_data_form)form, window);
+    close(fd);
+    return 0;
+}
