@@ -32,8 +32,9 @@ def rows(program, arguments, patterns):
 
 
 def show(program, arguments, checks):
-    """checks: (label, pattern of row names, figure, ">=" or "<=", must, stretch); must None: only printed. Where a
-    pattern fits several rows the worst counts. Prints the figures as the last line and exits."""
+    """checks: (label, pattern of row names, figure, ">=" or "<=", must, stretch); must None: only printed (a claim of
+    which nothing else is asked has a line `# shown`). Where a pattern fits several rows the worst counts. Prints the
+    figures as the last line and exits."""
     known, code = rows(program, arguments, [check[1] for check in checks])
     words, outcome = [], 1 if code else 0
     for label, pattern, figure, way, must, stretch in checks:

@@ -130,6 +130,25 @@ uint64_t measure_read(const void *from, size_t bytes)
     return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
 }
 
+size_t measure_last_cache_bytes(void)
+{
+    size_t most = 0;
+    for (int index = 0; index < 8; index++) {
+        char path[64];
+        unsigned long size = 0;
+        char unit = 'B';
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+        FILE *file = fopen(path, "r");
+        if (file == NULL)
+            break;
+        if (fscanf(file, "%lu%c", &size, &unit) >= 1)
+            size <<= unit == 'K' ? 10 : unit == 'M' ? 20 : 0;
+        fclose(file);
+        most = size > most ? size : most;
+    }
+    return most > 0 ? most : (size_t)32 << 20;
+}
+
 /* ---- workers ---- */
 
 int measure_serve(int (*run)(void *argument, int count), void *argument)

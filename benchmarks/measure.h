@@ -48,6 +48,10 @@ void measure_copy_past_caches(void *to, const void *from, size_t bytes);
 /* The sum of the words of `bytes` (a multiple of 64): reads at memory speed, does little else. */
 uint64_t measure_read(const void *from, size_t bytes);
 
+/* The largest cache that the first core sees, as the system has it; 32 MiB where it does not say. A
+ * benchmark of memory takes tensors that are a multiple of it. */
+size_t measure_last_cache_bytes(void);
+
 /* ---- workers ---- */
 
 enum { MEASURE_RUNS_MOST = 64 };

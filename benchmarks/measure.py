@@ -90,11 +90,12 @@ def commit():
     return git("rev-parse", "--short=12", "HEAD") + changed()
 
 
-def sources():
-    """A name for all that speed depends on: a row stays good while later commits change only words."""
-    trees = git("ls-tree", "-r", "HEAD", "--", *SPEED)
+def sources(of=None):
+    """A name for all that speed depends on, as it is here or in commit `of`: a row stays good while later commits
+    change only words."""
+    trees = git("ls-tree", "-r", of or "HEAD", "--", *SPEED)
     trees = "\n".join(line for line in trees.splitlines() if "\tbenchmarks/results/" not in line)
-    return hashlib.sha1(trees.encode()).hexdigest()[:12] + changed()
+    return hashlib.sha1(trees.encode()).hexdigest()[:12] + ("" if of else changed())
 
 
 def chosen(name, texts):

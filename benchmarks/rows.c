@@ -1,6 +1,8 @@
 /* The kernels that are passes over memory, in both element types, against the roof of their bytes:
- * what they read and write is copied past the caches, what they only read is read. The tensors are
- * larger than a last-level cache, so a step, whose tensors may still be in it, can only do better.
+ * what they read and write is copied past the caches, what they only read is read. Each tensor, the
+ * table among them, has four times the bytes of this machine's last-level cache, in either type,
+ * so nothing of one call is left there for the next; a step, whose tensors may still be in it, can
+ * only do better.
  *
  *     rows 2 */
 #include <math.h>
@@ -13,27 +15,31 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
 
-enum { N = 16384, C = 768, T = 256, ROWS_OF_TABLE = 50257, PIECE_BYTES = 1 << 20 };
-#define ELEMENTS       ((int64_t)N * C)
-#define SOFTMAX_ROWS   16 /* rows of COH_ROW_BLOCK logits, as the classifier cuts them */
-#define SOFTMAX_PIECES (ELEMENTS / COH_ROW_BLOCK / SOFTMAX_ROWS)
+enum { C = 768, T = 256, PIECE_BYTES = 1 << 20, CACHES = 4 };
+#define SOFTMAX_ROWS 16 /* rows of COH_ROW_BLOCK logits, as the classifier cuts them */
 
 typedef struct tensors {
     coh_pool *pool;
     coh_dtype dtype;
     size_t element_bytes;
+    int64_t N;                       /* a multiple of T, by the type */
     char *x, *y, *dy, *dx;           /* [N, C] */
-    char *table, *dtable;            /* [ROWS_OF_TABLE, C] */
-    char *weight, *dweight, *dbias;  /* [N]: the first C or T x C are used */
+    char *table, *dtable;            /* [N, C]: as many rows as there are tokens */
+    char *weight, *dweight, *dbias;  /* [C] */
     float *mean, *rstd, *partials;   /* [N], [N] */
     int32_t *tokens, *order;         /* [N], and scratch to sort them */
     size_t read_bytes, copied_bytes; /* of the roof: only read, and read and written */
     _Atomic uint64_t sum;
 } tensors;
 
+static int64_t elements(const tensors *t)
+{
+    return t->N * C;
+}
+
 static coh_norm norm_of(const tensors *t)
 {
-    return (coh_norm){ .N = N,
+    return (coh_norm){ .N = t->N,
                        .C = C,
                        .dtype = t->dtype,
                        .epsilon = 1e-5f,
@@ -53,9 +59,9 @@ static coh_norm norm_of(const tensors *t)
 static coh_embedding embedding_of(const tensors *t)
 {
     return (coh_embedding){
-        .N = N,
+        .N = t->N,
         .C = C,
-        .row_end = ROWS_OF_TABLE,
+        .row_end = t->N,
         .tokens = t->tokens,
         .dtype = t->dtype,
         .order = t->order,
@@ -76,22 +82,92 @@ static void norm_backward(void *argument)
     coh_kernel_norm_backward(t->pool, &n);
 }
 
+/* The same by root mean square. */
+static void rms(void *argument)
+{
+    tensors *t = argument;
+    coh_norm n = norm_of(t);
+    n.mean = NULL;
+    coh_kernel_norm(t->pool, &n);
+}
+
+static void rms_backward(void *argument)
+{
+    tensors *t = argument;
+    coh_norm n = norm_of(t);
+    n.mean = NULL;
+    n.dbias = NULL;
+    coh_kernel_norm_backward(t->pool, &n);
+}
+
+static void relu(void *argument)
+{
+    tensors *t = argument;
+    coh_kernel_relu(t->pool, t->dtype, t->y, t->x, elements(t));
+}
+
+static void relu_backward(void *argument)
+{
+    tensors *t = argument;
+    coh_kernel_relu_backward(t->pool, t->dtype, t->dx, t->dy, t->x, elements(t), 0);
+}
+
+static void swiglu(void *argument)
+{
+    tensors *t = argument;
+    const coh_swiglu s = {
+        .dtype = t->dtype, .count = elements(t), .gate = t->x, .up = t->dy, .y = t->y
+    };
+    coh_kernel_swiglu(t->pool, &s);
+}
+
+static void swiglu_backward(void *argument)
+{
+    tensors *t = argument;
+    const coh_swiglu s = { .dtype = t->dtype,
+                           .count = elements(t),
+                           .gate = t->x,
+                           .up = t->table,
+                           .dy = t->dy,
+                           .dgate = t->dx,
+                           .dup = t->dtable };
+    coh_kernel_swiglu_backward(t->pool, &s);
+}
+
+/* Heads of 64 channels. */
+static void rope(void *argument)
+{
+    tensors *t = argument;
+    float frequencies[32];
+    for (int c = 0; c < 32; c++)
+        frequencies[c] = powf(1e4f, -(float)c / 32.0f);
+    const coh_rope r = { .B = t->N / T,
+                         .T = T,
+                         .H = C / 64,
+                         .D = 64,
+                         .dtype = t->dtype,
+                         .frequencies = frequencies,
+                         .x = t->x,
+                         .y = t->y };
+    coh_kernel_rope(t->pool, &r);
+}
+
 static void gelu(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_gelu(t->pool, t->dtype, t->y, t->x, ELEMENTS);
+    coh_kernel_gelu(t->pool, t->dtype, t->y, t->x, elements(t));
 }
 
 static void gelu_backward(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_gelu_backward(t->pool, t->dtype, t->dx, t->dy, t->x, ELEMENTS, 0);
+    coh_kernel_gelu_backward(t->pool, t->dtype, t->dx, t->dy, t->x, elements(t), 0);
 }
 
 static void position(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_position(t->pool, t->dtype, t->y, t->x, t->table, N / T, T, C);
+    coh_kernel_position(t->pool, t->dtype, t->y, t->x, t->table, t->N / T, T, C);
 }
 
 static void embedding(void *argument)
@@ -111,7 +187,7 @@ static void embedding_backward(void *argument)
 static void column_sum(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dy, N, C, 0);
+    coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dy, t->N, C, 0);
 }
 
 /* What the classifier does with a tile between its products, SOFTMAX_ROWS at a time: a pass for the
@@ -137,14 +213,21 @@ static void softmax_backward_piece(void *argument, int64_t index)
                                               COH_ROW_BLOCK, 1.0f, 0.5f);
 }
 
+static int64_t softmax_pieces(const tensors *t)
+{
+    return elements(t) / COH_ROW_BLOCK / SOFTMAX_ROWS;
+}
+
 static void softmax(void *argument)
 {
-    coh_pool_run(((tensors *)argument)->pool, SOFTMAX_PIECES, softmax_piece, argument);
+    const tensors *t = argument;
+    coh_pool_run(t->pool, softmax_pieces(t), softmax_piece, argument);
 }
 
 static void softmax_backward(void *argument)
 {
-    coh_pool_run(((tensors *)argument)->pool, SOFTMAX_PIECES, softmax_backward_piece, argument);
+    const tensors *t = argument;
+    coh_pool_run(t->pool, softmax_pieces(t), softmax_backward_piece, argument);
 }
 
 /* ---- the roof ---- */
@@ -152,14 +235,14 @@ static void softmax_backward(void *argument)
 static void copy_piece(void *argument, int64_t index)
 {
     tensors *t = argument;
-    size_t at = (size_t)index * PIECE_BYTES % ((size_t)ELEMENTS * t->element_bytes);
+    size_t at = (size_t)index * PIECE_BYTES % ((size_t)elements(t) * t->element_bytes);
     measure_copy_past_caches(t->y + at / 64 * 64, t->x + at / 64 * 64, PIECE_BYTES);
 }
 
 static void read_piece(void *argument, int64_t index)
 {
     tensors *t = argument;
-    size_t at = (size_t)index * PIECE_BYTES % ((size_t)ELEMENTS * t->element_bytes);
+    size_t at = (size_t)index * PIECE_BYTES % ((size_t)elements(t) * t->element_bytes);
     t->sum += measure_read(t->dy + at / 64 * 64, PIECE_BYTES);
 }
 
@@ -178,6 +261,13 @@ static const struct pass {
     int table_is_written;
 } passes[] = { { "norm", norm, 1, 1, 0 },
                { "norm backward", norm_backward, 2, 1, 0 },
+               { "rms norm", rms, 1, 1, 0 },
+               { "rms norm backward", rms_backward, 2, 1, 0 },
+               { "relu", relu, 1, 1, 0 },
+               { "relu backward", relu_backward, 2, 1, 0 },
+               { "swiglu", swiglu, 2, 1, 0 },
+               { "swiglu backward", swiglu_backward, 3, 2, 0 },
+               { "rope", rope, 1, 1, 0 },
                { "gelu", gelu, 1, 1, 0 },
                { "gelu backward", gelu_backward, 2, 1, 0 },
                { "position", position, 1, 1, 0 },
@@ -191,9 +281,9 @@ static void measure_pass(tensors *t, const struct pass *pass)
 {
     char shape[64];
     measure_result result;
-    size_t tensor_bytes = (size_t)ELEMENTS * t->element_bytes;
+    size_t tensor_bytes = (size_t)elements(t) * t->element_bytes;
     size_t written = tensor_bytes * (size_t)pass->written +
-                     (pass->table_is_written ? (size_t)ROWS_OF_TABLE * C * t->element_bytes : 0);
+                     (pass->table_is_written ? (size_t)elements(t) * t->element_bytes : 0);
     size_t read = tensor_bytes * (size_t)pass->read, both = read < written ? read : written;
     /* writes without reads have no roof of their own here: half a copy's bytes each */
     t->copied_bytes = 2 * both + (written - both);
@@ -221,32 +311,52 @@ static void fill(char *x, const tensors *t, int64_t count)
     }
 }
 
+/* Rows of C elements that hold CACHES last-level caches. */
+static int64_t rows_for(size_t element_bytes)
+{
+    const size_t wanted = CACHES * measure_last_cache_bytes(), row = C * element_bytes;
+    return (int64_t)((wanted + row - 1) / row + T - 1) / T * T;
+}
+
 static int make(tensors *t)
 {
-    size_t bytes = (size_t)ELEMENTS * 4, table_bytes = (size_t)ROWS_OF_TABLE * C * 4;
+    const int64_t N = rows_for(2); /* the more rows; those of floats are no fewer bytes */
+    const size_t bytes = (size_t)rows_for(4) * C * 4;
     t->x = tensor(bytes);
     t->y = tensor(bytes);
     t->dy = tensor(bytes);
     t->dx = tensor(bytes);
-    t->table = tensor(table_bytes);
-    t->dtable = tensor(table_bytes);
-    t->weight = tensor(N * 4);
-    t->dweight = tensor(N * 4);
-    t->dbias = tensor(N * 4);
-    t->mean = calloc(N, sizeof(float));
-    t->rstd = calloc(N, sizeof(float));
+    t->table = tensor(bytes);
+    t->dtable = tensor(bytes);
+    t->weight = tensor(C * 4);
+    t->dweight = tensor(C * 4);
+    t->dbias = tensor(C * 4);
+    t->mean = calloc((size_t)N, sizeof(float));
+    t->rstd = calloc((size_t)N, sizeof(float));
     t->partials = malloc((size_t)coh_kernel_norm_partials(N, C) * sizeof(float));
-    t->tokens = malloc(N * sizeof(int32_t));
+    t->tokens = malloc((size_t)N * sizeof(int32_t));
     t->order = malloc((size_t)coh_kernel_embedding_order(N) * sizeof(int32_t));
     if (!t->x || !t->y || !t->dy || !t->dx || !t->table || !t->dtable || !t->weight ||
         !t->dweight || !t->dbias || !t->mean || !t->rstd || !t->partials || !t->tokens || !t->order)
         return 1;
-    for (int i = 0; i < N; i++)
-        t->tokens[i] = (int32_t)((uint32_t)i * 2654435761u % ROWS_OF_TABLE);
-    memset(t->dtable, 0, table_bytes);
+    memset(t->dtable, 0, bytes);
     memset(t->dx, 0, bytes);
     memset(t->y, 0, bytes);
     return 0;
+}
+
+/* Tensors of this type; which rows the tokens name looks random. */
+static void use(tensors *t, coh_dtype dtype)
+{
+    t->dtype = dtype;
+    t->element_bytes = dtype == COH_DTYPE_F32 ? 4 : 2;
+    t->N = rows_for(t->element_bytes);
+    for (int64_t i = 0; i < t->N; i++)
+        t->tokens[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)t->N);
+    fill(t->x, t, elements(t));
+    fill(t->dy, t, elements(t));
+    fill(t->table, t, elements(t));
+    fill(t->weight, t, C);
 }
 
 int main(int argc, char **argv)
@@ -254,15 +364,13 @@ int main(int argc, char **argv)
     static tensors t; /* lives as long as the process */
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
     coh_kernels_start();
-    if (coh_pool_create(argc > 1 ? atoi(argv[1]) : 2, &t.pool) != COH_OK || make(&t) != 0)
+    if (coh_pool_create(argc > 1 ? atoi(argv[1]) : 2, &t.pool) != COH_OK || make(&t) != 0) {
+        fprintf(stderr, "rows: no memory for six tensors of %d last-level caches of %zu MiB\n",
+                CACHES, measure_last_cache_bytes() >> 20);
         return 1;
+    }
     for (int i = 0; i < 2; i++) {
-        t.dtype = dtypes[i];
-        t.element_bytes = dtypes[i] == COH_DTYPE_F32 ? 4 : 2;
-        fill(t.x, &t, ELEMENTS);
-        fill(t.dy, &t, ELEMENTS);
-        fill(t.table, &t, (int64_t)ROWS_OF_TABLE * C);
-        fill(t.weight, &t, N);
+        use(&t, dtypes[i]);
         for (size_t j = 0; j < sizeof(passes) / sizeof(passes[0]); j++)
             measure_pass(&t, &passes[j]);
     }
