@@ -89,7 +89,7 @@ static size_t write_raw(const char *name, const uint32_t *header, size_t header_
     size_t at = header_count ? 1024 : 0;
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < width; k++)
-            made[at++] = (uint8_t)((uint32_t)ids[i] >> (8 * k));
+            made[at++] = (uint8_t)((uint64_t)(uint32_t)ids[i] >> (8 * k));
     folder_write(name, made, at);
     return at;
 }
