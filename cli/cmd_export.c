@@ -75,7 +75,8 @@ static coh_status open_run(export_run *run)
     cli_weights_say(&run->model, &run->weights);
     if (run->weights.checkpoint)
         CLI_TRY(cli_recipe_from_note(run->weights.facts.note_json, &run->recipe));
-    if (!is_beside(run))
+    /* PEFT too writes no tokenizer beside adapters unless it is told to. */
+    if (!is_beside(run) || cli_given(options, CLI_FLAG_TOKENIZER))
         CLI_TRY(choose_tokenizer(run));
     run->write = (coh_folder_write_options){
         .dtype = cli_given(options, CLI_FLAG_EXPORT_DTYPE) ? (coh_dtype)options->export_dtype
@@ -155,6 +156,7 @@ static coh_status write_folder(export_run *run)
     const coh_adapters_write_options beside = {
         .dtype = run->write.dtype,
         .base = run->recipe.base[0] ? run->recipe.base : NULL,
+        .files_from = run->write.files_from,
     };
     if (is_beside(run) && !beside.base)
         cli_note("note: adapter_config.json names no base model: the run began with none that is a"

@@ -66,7 +66,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                          "multiplies it in hardware; of a checkpoint: as trained)" },
     [CLI_FLAG_EXPORT_DTYPE] = { "dtype", "f32|bf16|f16", CLI_VALUE_CHOICE, AT(export_dtype), 0, 0,
                                 "--dtype bf16", EXPORT, 0, 0,
-                                "numbers of the tensors (default: as the run's folder had them)" },
+                                "numbers of the tensors (default: as the run's folder had them; of "
+                                "adapters alone f32)" },
     [CLI_FLAG_DEVICE] = { "device", "host", CLI_VALUE_TEXT, AT(device), 0, 0, "--device host",
                           BUDGET, 0, 0, "where to compute; this build has the host" },
     [CLI_FLAG_DEVICE_MEMORY] = { "device-memory", "SIZE", CLI_VALUE_SIZE, AT(device_memory_bytes),

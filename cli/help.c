@@ -67,9 +67,8 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "bit.\n"
         "The tokenizer's files go along; --tokenizer PATH says where they are now, none leaves "
         "them out.\n"
-        "Of a run with --lora the adapters alone are written, as PEFT has them, unless "
-        "--merge-lora "
-        "is given.\n",
+        "Of a run with --lora the adapters alone are written, as PEFT has them, and with them a\n"
+        "tokenizer's files where --tokenizer says which; --merge-lora writes the whole model.\n",
     [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place.\n",
     [CLI_TUNE] =
         "Writes a table for --kernels of train, plan, eval and generate. It holds for the model,\n"

@@ -17,6 +17,7 @@
 #include "base/half.h"
 #include "cohobate/adapters.h"
 #include "models/adapters.h"
+#include "models/companions.h"
 #include "models/folder_place.h"
 #include "models/safetensors_writer.h"
 
@@ -201,6 +202,8 @@ static coh_status write_all(adapters_writer *writer, const char *path)
     COH_TRY(coh_adapters_list(writer->model, &writer->adapters, &writer->adapter_count));
     COH_TRY(coh_folder_place_begin(&writer->place, path));
     COH_TRY(config_write(writer));
+    COH_TRY(
+        coh_companions_copy(&writer->place, writer->options->files_from, COH_COMPANIONS_TOKENIZER));
     COH_TRY(tensors_write(writer));
     return coh_folder_place_publish(&writer->place);
 }

@@ -6,37 +6,21 @@
  * grain it reads is held to its hash. */
 #include "cohobate/folder.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "models/companions.h"
 #include "models/folder_place.h"
 #include "models/safetensors_writer.h"
 
 /* 2^20 numbers, 4 MiB: a multiple of a checkpoint's grains. Wider pieces save little where nothing
  * is turned round; of 124M parameters the largest that is takes three. */
 #define PIECE_ELEMENTS ((uint64_t)1 << 20)
-
-/* What tokenizers and generation are read from, by whatever version of `transformers`. */
-static const char *const companions[] = { "tokenizer.json",
-                                          "tokenizer.model",
-                                          "vocab.json",
-                                          "merges.txt",
-                                          "added_tokens.json",
-                                          "tokenizer_config.json",
-                                          "special_tokens_map.json",
-                                          "chat_template.json",
-                                          "chat_template.jinja",
-                                          "generation_config.json" };
-enum { COMPANIONS = sizeof(companions) / sizeof(companions[0]) };
 
 typedef struct folder_writer {
     const coh_model *model;
@@ -191,74 +175,6 @@ static coh_status config_write(folder_writer *writer)
     return status;
 }
 
-static coh_status cannot_read(const char *path)
-{
-    return coh_fail(COH_ERR_IO, "%.300s cannot be read: %s: see to its rights, or leave it out",
-                    path, strerror(errno));
-}
-
-/* What `from` holds becomes file `name`. */
-static coh_status copy_open(folder_writer *writer, int from, const char *from_path,
-                            const char *name)
-{
-    char path[PATH_MAX];
-    uint64_t offset = 0;
-    int fd, error = 0;
-    ssize_t got;
-    COH_TRY(coh_folder_place_create(&writer->place, name, path, &fd));
-    do {
-        got = read(from, writer->piece, PIECE_ELEMENTS * sizeof(*writer->piece));
-        if (got > 0)
-            error = coh_file_write(&writer->place.ops, fd, writer->piece, (uint64_t)got, offset);
-        offset += got > 0 ? (uint64_t)got : 0;
-    } while (error == 0 && (got > 0 || (got < 0 && errno == EINTR)));
-    if (got < 0) {
-        const coh_status status = cannot_read(from_path);
-        (void)coh_file_close(&writer->place.ops, fd);
-        return status;
-    }
-    return coh_folder_place_close(&writer->place, fd, error, path);
-}
-
-/* `name` NULL: a tokenizer's file of any name, which is called as its kind is. */
-static coh_status copy_file(folder_writer *writer, const char *from_path, const char *name)
-{
-    char head[256] = { 0 };
-    const int from = open(from_path, O_RDONLY | O_CLOEXEC);
-    if (from < 0)
-        return cannot_read(from_path);
-    if (!name && pread(from, head, sizeof(head) - 1, 0) >= 0) /* told as it is where it is read */
-        name = head[strspn(head, " \t\r\n")] == '{' ? "tokenizer.json" : "tokenizer.model";
-    if (!name) {
-        close(from);
-        return cannot_read(from_path);
-    }
-    coh_status status = copy_open(writer, from, from_path, name);
-    close(from);
-    return status;
-}
-
-static coh_status companions_copy(folder_writer *writer)
-{
-    char path[PATH_MAX];
-    struct stat facts;
-    const char *from = writer->options->files_from;
-    if (!from)
-        return COH_OK;
-    if (stat(from, &facts) != 0)
-        return cannot_read(from);
-    if (!S_ISDIR(facts.st_mode))
-        return copy_file(writer, from, NULL);
-    for (int i = 0; i < COMPANIONS; i++) {
-        if (snprintf(path, sizeof(path), "%s/%s", from, companions[i]) >= (int)sizeof(path))
-            return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
-                            strlen(from));
-        if (stat(path, &facts) == 0 && S_ISREG(facts.st_mode))
-            COH_TRY(copy_file(writer, path, companions[i]));
-    }
-    return COH_OK;
-}
-
 /* ---- all of it ---- */
 
 static coh_status write_all(folder_writer *writer, const char *path)
@@ -267,7 +183,7 @@ static coh_status write_all(folder_writer *writer, const char *path)
     COH_TRY(COH_ALLOC(PIECE_ELEMENTS, &writer->block));
     COH_TRY(coh_folder_place_begin(&writer->place, path));
     COH_TRY(config_write(writer));
-    COH_TRY(companions_copy(writer));
+    COH_TRY(coh_companions_copy(&writer->place, writer->options->files_from, COH_COMPANIONS_ALL));
     COH_TRY(tensors_write(writer));
     return coh_folder_place_publish(&writer->place);
 }

@@ -17,11 +17,14 @@ extern "C" {
 typedef struct coh_adapters_write_options {
     coh_dtype dtype;  /* of the tensors: f32, f16 or bf16; narrowing rounds to the nearest */
     const char *base; /* path or name of the model they belong to, noted for PEFT; NULL: none */
+    /* The folder (or file) whose tokenizer goes along, those of its files that are there; NULL:
+     * none. */
+    const char *files_from;
 } coh_adapters_write_options;
 
 /* Writes the model's adapters into a new folder `path`: adapter_config.json and
- * adapter_model.safetensors, which hold nothing of the model itself. Whole or not at all, as
- * coh_folder_write. Memory: 6 MiB.
+ * adapter_model.safetensors, which hold nothing of the model itself, and the tokenizer's files.
+ * Whole or not at all, as coh_folder_write. Memory: 6 MiB.
  * Fails: with the source's failure; COH_ERR_NUMBER (a finite number that `dtype` has no room for);
  * COH_ERR_ARGUMENT (the model has no adapters; `path` exists); COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_adapters_write(const coh_model *model,

@@ -74,6 +74,26 @@ class Adapters(ProgramTest):
                         for x, y in zip(found, exact):
                             self.assertLessEqual(abs(x - y), 1e-6 * (1 + abs(y)), name)
 
+    def test_a_tokenizer_goes_along_with_adapters_where_it_is_asked_for(self):
+        folder, _ = self.model("gpt2")
+        run, out = self.path("run"), self.path("out")
+        self.train(folder, "--lora", 2, "--steps", 1, "--save", run)
+        own = {"adapter_config.json", "adapter_model.safetensors"}
+        theirs = {name for name in os.listdir(folder) if not name.startswith(("model", "config", "generation"))}
+        self.assertIn("tokenizer.json", theirs)
+        self.assertIn("generation_config.json", os.listdir(folder))
+        done = self.succeeds("export", run, "-o", out, "--tokenizer", folder, "--json")
+        self.assertEqual(set(os.listdir(out)), own | theirs)
+        self.assertEqual(done.json["tokenizer"], folder)
+        for name in theirs:
+            with open(os.path.join(folder, name), "rb") as was, open(os.path.join(out, name), "rb") as now:
+                self.assertEqual(now.read(), was.read(), name)
+        self.succeeds("export", run, "-o", self.path("none"), "--tokenizer", "none")
+        self.assertEqual(set(os.listdir(self.path("none"))), own)
+        other = os.path.join(model_folder.TOKENIZERS, "qwen2")
+        self.fails(4, "export", run, "-o", self.path("other"), "--tokenizer", other, says="not the one the checkpoint was")
+        self.assertFalse(os.path.exists(self.path("other")))
+
     def test_a_merged_folder_has_the_loss_of_the_checkpoint(self):
         for kind in DEFAULTS:
             with self.subTest(kind=kind):

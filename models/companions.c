@@ -1,0 +1,100 @@
+#include "models/companions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What tokenizers and generation are read from, by whatever version of `transformers`. */
+static const struct companion {
+    const char *name;
+    coh_companions least; /* of the choices that it belongs to, the one with fewest files */
+} companions[] = {
+    { "tokenizer.json", COH_COMPANIONS_TOKENIZER },
+    { "tokenizer.model", COH_COMPANIONS_TOKENIZER },
+    { "vocab.json", COH_COMPANIONS_TOKENIZER },
+    { "merges.txt", COH_COMPANIONS_TOKENIZER },
+    { "added_tokens.json", COH_COMPANIONS_TOKENIZER },
+    { "tokenizer_config.json", COH_COMPANIONS_TOKENIZER },
+    { "special_tokens_map.json", COH_COMPANIONS_TOKENIZER },
+    { "chat_template.json", COH_COMPANIONS_TOKENIZER },
+    { "chat_template.jinja", COH_COMPANIONS_TOKENIZER },
+    { "generation_config.json", COH_COMPANIONS_ALL },
+};
+enum { COMPANIONS = sizeof(companions) / sizeof(companions[0]) };
+
+/* Read and written at a time. */
+#define PIECE_BYTES 32768
+
+static coh_status cannot_read(const char *path)
+{
+    return coh_fail(COH_ERR_IO, "%.300s cannot be read: %s: see to its rights, or leave it out",
+                    path, strerror(errno));
+}
+
+/* What `from` holds becomes file `name`. */
+static coh_status copy_open(coh_folder_place *place, int from, const char *from_path,
+                            const char *name)
+{
+    char path[PATH_MAX];
+    uint8_t piece[PIECE_BYTES];
+    uint64_t offset = 0;
+    int fd, error = 0;
+    ssize_t got;
+    COH_TRY(coh_folder_place_create(place, name, path, &fd));
+    do {
+        got = read(from, piece, sizeof(piece));
+        if (got > 0)
+            error = coh_file_write(&place->ops, fd, piece, (uint64_t)got, offset);
+        offset += got > 0 ? (uint64_t)got : 0;
+    } while (error == 0 && (got > 0 || (got < 0 && errno == EINTR)));
+    if (got < 0) {
+        const coh_status status = cannot_read(from_path);
+        (void)coh_file_close(&place->ops, fd);
+        return status;
+    }
+    return coh_folder_place_close(place, fd, error, path);
+}
+
+/* `name` NULL: a tokenizer's file of any name. */
+static coh_status copy_file(coh_folder_place *place, const char *from_path, const char *name)
+{
+    char head[256] = { 0 };
+    const int from = open(from_path, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        return cannot_read(from_path);
+    if (!name && pread(from, head, sizeof(head) - 1, 0) >= 0) /* told as it is where it is read */
+        name = head[strspn(head, " \t\r\n")] == '{' ? "tokenizer.json" : "tokenizer.model";
+    if (!name) {
+        close(from);
+        return cannot_read(from_path);
+    }
+    coh_status status = copy_open(place, from, from_path, name);
+    close(from);
+    return status;
+}
+
+coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_companions which)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    if (!from)
+        return COH_OK;
+    if (stat(from, &facts) != 0)
+        return cannot_read(from);
+    if (!S_ISDIR(facts.st_mode))
+        return copy_file(place, from, NULL);
+    for (int i = 0; i < COMPANIONS; i++) {
+        if (companions[i].least < which)
+            continue;
+        if (snprintf(path, sizeof(path), "%s/%s", from, companions[i].name) >= (int)sizeof(path))
+            return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
+                            strlen(from));
+        if (stat(path, &facts) == 0 && S_ISREG(facts.st_mode))
+            COH_TRY(copy_file(place, path, companions[i].name));
+    }
+    return COH_OK;
+}
