@@ -11,32 +11,34 @@
 #define MEMORY_BYTES_PER_S_MOST 100e9
 /* RAM to RAM by one core: what the emulated far tier's links do. */
 #define COPY_BYTES_PER_S 4e9
-
-static void links_set(double link_bytes_per_s, coh_profile *profile)
-{
-    double rate = COPY_BYTES_PER_S;
-    if (link_bytes_per_s > 0 && link_bytes_per_s < rate)
-        rate = link_bytes_per_s;
-    /* A throttled copy sleeps the rest of the time. */
-    coh_link_profile link = {
-        .latency_ns = 5000, .bytes_per_s = rate, .core_demand = rate / COPY_BYTES_PER_S, .depth = 4
-    };
-    profile->link[COH_LANE_H2D] = link;
-    profile->link[COH_LANE_D2H] = link;
-}
-
+#define COPY_CORES       1.0
 /* A virtual NVMe drive with O_DIRECT and 32 MiB in flight per port (offload/store_base.h): reads
  * 1.7 to 2.6 GB/s, writes 3.8 to 5.5, both at once 2.6 to 3.9 together; the lower ends here. The
  * bytes arrive by DMA; cores submit and hash: 0.04 s for 1 GB. */
-static void disk_set(coh_profile *profile)
+#define READ_BYTES_PER_S  1.8e9
+#define WRITE_BYTES_PER_S 3.0e9
+#define DRIVE_BYTES_PER_S 2.6e9
+#define DRIVE_CORES       0.05
+
+void coh_profile_init(coh_profile *out_profile)
 {
-    profile->link[COH_LANE_READ] = (coh_link_profile){
-        .latency_ns = 150000, .bytes_per_s = 1.8e9, .core_demand = 0.05, .depth = 8
-    };
-    profile->link[COH_LANE_WRITE] = (coh_link_profile){
-        .latency_ns = 150000, .bytes_per_s = 3.0e9, .core_demand = 0.05, .depth = 8
-    };
-    profile->drive_bytes_per_s = 2.6e9;
+    *out_profile = (coh_profile){ .memlock_bytes = UINT64_MAX, .cgroup_bytes = UINT64_MAX };
+    for (int i = 0; i < COH_LANE_COUNT; i++)
+        for (int j = 0; j < COH_LANE_COUNT; j++)
+            out_profile->contention[i][j] = 1;
+}
+
+/* Cores are as many as threads: while a link keeps `cores` of them busy, it and what computes get a
+ * part of them in proportion to what they ask for. */
+static void link_set(coh_profile *profile, coh_lane lane, double bytes_per_s, double latency_ns,
+                     uint32_t depth, double cores)
+{
+    double part = profile->threads / (profile->threads + cores);
+    profile->link[lane] = (coh_link_profile){ .latency_ns = coh_figure_of(latency_ns),
+                                              .bytes_per_s = coh_figure_of(bytes_per_s),
+                                              .depth = depth };
+    profile->contention[COH_LANE_COMPUTE][lane] = part;
+    profile->contention[lane][COH_LANE_COMPUTE] = part;
 }
 
 void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
@@ -44,16 +46,47 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
 {
     double threads = thread_count < 1 ? 1 : thread_count;
     double memory = threads * CORE_MEMORY_BYTES_PER_S;
-    *out_profile = (coh_profile){
-        .flops_per_s = threads * CORE_FLOPS_PER_S,
-        .bf16_flops_per_s = threads * (bf16_is_fast ? CORE_BF16_FLOPS_PER_S : CORE_FLOPS_PER_S),
-        .memory_bytes_per_s = memory < MEMORY_BYTES_PER_S_MOST ? memory : MEMORY_BYTES_PER_S_MOST,
-        .line_ns = 5000, /* counters, waking the pool */
-        .cores = threads,
-        .compute_core_demand = threads,
-    };
-    links_set(link_bytes_per_s, out_profile);
-    disk_set(out_profile);
+    double bf16 = bf16_is_fast ? CORE_BF16_FLOPS_PER_S : CORE_FLOPS_PER_S;
+    coh_profile_init(out_profile);
     snprintf(out_profile->name, sizeof(out_profile->name), "built-in, %d thread%s", (int)threads,
              threads > 1 ? "s" : "");
+    out_profile->threads = (int32_t)threads;
+    out_profile->flops_per_s[COH_ROOF_F32] = coh_figure_of(threads * CORE_FLOPS_PER_S);
+    out_profile->flops_per_s[COH_ROOF_BF16] = coh_figure_of(threads * bf16);
+    out_profile->memory_bytes_per_s =
+        coh_figure_of(memory < MEMORY_BYTES_PER_S_MOST ? memory : MEMORY_BYTES_PER_S_MOST);
+    out_profile->line_ns = coh_figure_of(5000); /* counters, waking the pool */
+    link_set(out_profile, COH_LANE_H2D, COPY_BYTES_PER_S, 5000, 4, COPY_CORES);
+    link_set(out_profile, COH_LANE_D2H, COPY_BYTES_PER_S, 5000, 4, COPY_CORES);
+    coh_profile_throttle(out_profile, link_bytes_per_s);
+    link_set(out_profile, COH_LANE_READ, READ_BYTES_PER_S, 150000, 8, DRIVE_CORES);
+    link_set(out_profile, COH_LANE_WRITE, WRITE_BYTES_PER_S, 150000, 8, DRIVE_CORES);
+    double both = DRIVE_BYTES_PER_S / (READ_BYTES_PER_S + WRITE_BYTES_PER_S);
+    out_profile->contention[COH_LANE_READ][COH_LANE_WRITE] = both;
+    out_profile->contention[COH_LANE_WRITE][COH_LANE_READ] = both;
+}
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+void coh_profile_throttle(coh_profile *profile, double link_bytes_per_s)
+{
+    static const coh_lane lanes[] = { COH_LANE_H2D, COH_LANE_D2H };
+    for (int i = 0; i < 2 && link_bytes_per_s > 0; i++) {
+        coh_figure *rate = &profile->link[lanes[i]].bytes_per_s;
+        double busy = link_bytes_per_s / rate->p50; /* part of the time in which it copies */
+        if (!(busy < 1))
+            continue;
+        rate->p10 = least(rate->p10, link_bytes_per_s);
+        rate->p50 = link_bytes_per_s;
+        rate->p90 = least(rate->p90, link_bytes_per_s);
+        for (int other = 0; other < COH_LANE_COUNT; other++) {
+            double *slowed = &profile->contention[other][lanes[i]];
+            double *slows = &profile->contention[lanes[i]][other];
+            *slowed = 1 / (1 + (1 / *slowed - 1) * busy);
+            *slows = 1 / (1 + (1 / *slows - 1) * busy);
+        }
+    }
 }

@@ -1,37 +1,105 @@
-/* profile.h - facts of a machine that the simulator prices lines with. The built-in one is a small,
- * rough set of constants per class of machine; measuring it is the work of a later command. */
+/* profile.h - facts of a machine that the planner prices lines with: how fast it computes, what its
+ * links carry, how lanes slow one another, how much room there is. Plain data; three sources: a
+ * rough set of constants that is built in, a datasheet, a measurement. */
 #ifndef COH_PLANNER_PROFILE_H
 #define COH_PLANNER_PROFILE_H
 
+#include "cohobate/model.h"
 #include "memory/tier.h"
+#include "planner/program.h"
 
+typedef enum coh_profile_source {
+    COH_PROFILE_BUILT_IN,
+    COH_PROFILE_DATASHEET,
+    COH_PROFILE_MEASURED
+} coh_profile_source;
+
+/* A measured figure: median and spread. Of a datasheet: all three equal, samples 0. */
+typedef struct coh_figure {
+    double p10, p50, p90;
+    uint32_t samples;
+} coh_figure;
+
+/* A number without a spread. */
+static inline coh_figure coh_figure_of(double value)
+{
+    return (coh_figure){ .p10 = value, .p50 = value, .p90 = value };
+}
+
+/* One link in one direction, alone. No link: bytes_per_s.p50 is 0. */
 typedef struct coh_link_profile {
-    uint64_t latency_ns;
-    double bytes_per_s;
-    double
-        core_demand; /* cores kept busy while the link is: copies need one, disk DMA nearly none */
-    uint32_t depth;  /* lines in flight */
+    coh_figure latency_ns, bytes_per_s; /* at `depth` lines in flight */
+    /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
+    coh_figure sustained_bytes_per_s;
+    uint32_t depth; /* lines in flight; 0: as 1 */
 } coh_link_profile;
+
+/* Rates of products by what they multiply. */
+typedef enum coh_roof { COH_ROOF_F32, COH_ROOF_BF16, COH_ROOF_COUNT } coh_roof;
+
+/* How long one call took. Its size is its work: max(flops / rate, bytes / memory rate) at the
+ * profile's own roofs, so that one number stands for batch, tokens and ranges of rows alike. */
+typedef struct coh_operator_sample {
+    double flops, bytes;
+    coh_figure seconds;
+} coh_operator_sample;
+
+/* How long operators of one signature take. Between samples seconds are piecewise affine in work;
+ * below the first they fall to line_ns affinely; above the last the rate stays. */
+typedef struct coh_operator_times {
+    char kind[48];      /* "linear"; of lines that run no kind: "update", "norm", "add", ... */
+    coh_dtype dtype;    /* BF16: some of its tensors are */
+    uint8_t phase;      /* coh_phase */
+    uint8_t lane;       /* COH_LANE_COMPUTE or COH_LANE_HOST */
+    uint64_t signature; /* coh_operator_signature; 0: of no graph's operator (update, norm) */
+    char shape[96];     /* for people: "[.,256,768] [3072,768]" */
+    coh_operator_sample *samples;
+    uint32_t sample_count; /* by rising work, at least one */
+} coh_operator_times;
+
+/* What earlier runs on this machine found: measured over predicted time of one opcode's lines. */
+typedef struct coh_calibration {
+    double factor;
+    uint32_t runs; /* 0: none; the factor is not used */
+} coh_calibration;
 
 typedef struct coh_profile {
     char name[64];
-    double flops_per_s;                    /* matmul in f32, all threads */
-    double bf16_flops_per_s;               /* of lines that work on bf16 tensors */
-    double memory_bytes_per_s;             /* streaming passes, all threads */
-    uint64_t line_ns;                      /* cost of an empty compute line */
-    double cores;                          /* shared by compute threads and link demands */
-    double compute_core_demand;            /* = threads */
+    coh_profile_source source;
+    char machine[128];    /* CPU or GPU, driver: what the fingerprint is of, for people */
+    uint64_t fingerprint; /* machine, cores, driver, kernel path, build; 0: of no one machine */
+    char date[32];
+    int32_t device_kind;                    /* 0: host device, 1: CUDA */
+    int32_t threads;                        /* that the figures are for */
+    coh_figure flops_per_s[COH_ROOF_COUNT]; /* products, all threads */
+    coh_figure memory_bytes_per_s;          /* of the device: streaming passes, all threads */
+    coh_figure line_ns;                     /* an empty compute line */
+    /* Beside a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
+    coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
-    /* What READ and WRITE get together when both run, less than the sum of their rates: one drive.
-     * 0: they do not share. */
-    double drive_bytes_per_s;
+    /* Speed of lane i while lane j is busy, as a part of its speed alone: 0 < part <= 1; 1 where
+     * they do not meet. Several at once multiply. */
+    double contention[COH_LANE_COUNT][COH_LANE_COUNT];
+    uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: not known */
+    uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */
+    uint64_t drive_endurance_bytes;        /* 0: not known */
+    coh_operator_times *operators;
+    uint32_t operator_count;
+    coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
 } coh_profile;
 
+/* A profile that knows nothing: no rate, no link, no limit, no lane that slows another. */
+void coh_profile_init(coh_profile *out_profile);
+
 /* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
- * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s throttles the
- * emulated far tier's links (0: memory speed). A pure function of its arguments: the disk is taken
- * to be a drive behind O_DIRECT, the cores as many as threads. */
+ * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s: see
+ * coh_profile_throttle. A pure function of its arguments: the disk is taken to be a drive behind
+ * O_DIRECT, the cores as many as threads. */
 void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
                          coh_profile *out_profile);
+
+/* The emulated far tier's links, H2D and D2H, carry at most so many bytes a second (0: as many as
+ * they can). A throttled copy sleeps the rest of the time and slows others by that much less. */
+void coh_profile_throttle(coh_profile *profile, double link_bytes_per_s);
 
 #endif

@@ -45,7 +45,12 @@ typedef struct walk {
 /* What moves bytes over a link with a rate; all else computes. */
 static int lane_is_link(const coh_profile *profile, int lane)
 {
-    return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s > 0;
+    return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
+}
+
+static uint64_t latency_ns(const coh_profile *profile, int lane)
+{
+    return (uint64_t)profile->link[lane].latency_ns.p50;
 }
 
 static uint64_t to_ns(double seconds)
@@ -74,17 +79,18 @@ static uint64_t line_service_ns(const coh_program *program, const coh_profile *p
 {
     double bytes = (double)line->bytes;
     if (lane_is_link(profile, line->lane))
-        return to_ns(bytes / profile->link[line->lane].bytes_per_s);
-    double rate = profile->memory_bytes_per_s;
+        return to_ns(bytes / profile->link[line->lane].bytes_per_s.p50);
+    double rate = profile->memory_bytes_per_s.p50;
     /* Checkpoints go through the same drive as the store. */
-    if (line->opcode == COH_OP_SAVE && profile->link[COH_LANE_WRITE].bytes_per_s > 0)
-        rate = profile->link[COH_LANE_WRITE].bytes_per_s;
-    if (line->opcode == COH_OP_IMPORT && profile->link[COH_LANE_READ].bytes_per_s > 0)
-        rate = profile->link[COH_LANE_READ].bytes_per_s;
-    double flops_per_s = is_bf16(program, line) ? profile->bf16_flops_per_s : profile->flops_per_s;
+    if (line->opcode == COH_OP_SAVE && profile->link[COH_LANE_WRITE].bytes_per_s.p50 > 0)
+        rate = profile->link[COH_LANE_WRITE].bytes_per_s.p50;
+    if (line->opcode == COH_OP_IMPORT && profile->link[COH_LANE_READ].bytes_per_s.p50 > 0)
+        rate = profile->link[COH_LANE_READ].bytes_per_s.p50;
+    coh_roof roof = is_bf16(program, line) ? COH_ROOF_BF16 : COH_ROOF_F32;
+    double flops_per_s = profile->flops_per_s[roof].p50;
     double compute_s = flops_per_s > 0 ? line->flops / flops_per_s : 0;
     double memory_s = rate > 0 ? bytes / rate : 0;
-    return profile->line_ns + to_ns(compute_s > memory_s ? compute_s : memory_s);
+    return (uint64_t)profile->line_ns.p50 + to_ns(compute_s > memory_s ? compute_s : memory_s);
 }
 
 static void price_lines(walk *w, coh_simulation *simulation)
@@ -98,6 +104,21 @@ static void price_lines(walk *w, coh_simulation *simulation)
     }
 }
 
+/* What READ and WRITE get together when both run; 0: they do not meet. */
+static double drive_bytes_per_s(const coh_profile *profile)
+{
+    double part = profile->contention[COH_LANE_READ][COH_LANE_WRITE];
+    return part < 1 ? part * (profile->link[COH_LANE_READ].bytes_per_s.p50 +
+                              profile->link[COH_LANE_WRITE].bytes_per_s.p50)
+                    : 0;
+}
+
+/* Of the cores that computing holds, what part the link keeps busy while it runs. */
+static double core_demand(const coh_profile *profile, int lane)
+{
+    return 1 / profile->contention[COH_LANE_COMPUTE][lane] - 1;
+}
+
 /* No schedule is faster than the busiest resource. A link is held by its bytes, and by latencies:
  * each line keeps one of `depth` places for its latency and its bytes. Cores are held by what
  * computes, with all its threads, and by links while they move bytes. */
@@ -106,14 +127,12 @@ static void find_bound(const walk *w, coh_simulation *simulation)
     double core_ns = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         uint64_t bound = simulation->busy_ns[lane];
-        double demand = w->profile->compute_core_demand;
+        double demand = lane == COH_LANE_COMPUTE ? 1 : core_demand(w->profile, lane);
         if (lane_is_link(w->profile, lane)) {
-            const coh_link_profile *link = &w->profile->link[lane];
-            uint64_t places = w->program->lane_length[lane] * link->latency_ns + bound;
+            uint64_t places = w->program->lane_length[lane] * latency_ns(w->profile, lane) + bound;
             uint64_t depth = w->lanes[lane].depth;
             if (places / depth > bound)
                 bound = places / depth;
-            demand = link->core_demand;
         }
         core_ns += demand * (double)simulation->busy_ns[lane];
         if (bound > simulation->bound_ns) {
@@ -123,7 +142,7 @@ static void find_bound(const walk *w, coh_simulation *simulation)
     }
     double drive_bytes =
         (double)(simulation->link_bytes[COH_LANE_READ] + simulation->link_bytes[COH_LANE_WRITE]);
-    double drive_rate = w->profile->drive_bytes_per_s;
+    double drive_rate = drive_bytes_per_s(w->profile);
     uint64_t drive_ns = drive_rate > 0 ? to_ns(drive_bytes / drive_rate) : 0;
     if (drive_ns > simulation->bound_ns) {
         simulation->bound_ns = drive_ns;
@@ -132,7 +151,7 @@ static void find_bound(const walk *w, coh_simulation *simulation)
                 ? COH_LANE_READ
                 : COH_LANE_WRITE;
     }
-    simulation->core_ns = w->profile->cores > 0 ? (uint64_t)(core_ns / w->profile->cores) : 0;
+    simulation->core_ns = (uint64_t)core_ns;
     if (simulation->core_ns > simulation->bound_ns) {
         simulation->bound_ns = simulation->core_ns;
         simulation->bound_lane = COH_LANE_COUNT;
@@ -147,11 +166,10 @@ static int slow_computing(walk *w, const coh_simulation *simulation, uint64_t pe
     double link_core_ns = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (lane_is_link(w->profile, lane))
-            link_core_ns += w->profile->link[lane].core_demand * (double)simulation->busy_ns[lane];
-    if (period_ns == 0 || w->profile->cores <= 0)
+            link_core_ns += core_demand(w->profile, lane) * (double)simulation->busy_ns[lane];
+    if (period_ns == 0)
         return 0;
-    double demand = w->profile->compute_core_demand + link_core_ns / (double)period_ns;
-    double factor = demand / w->profile->cores;
+    double factor = 1 + link_core_ns / (double)period_ns;
     if (!(factor > 1))
         return 0;
     for (uint32_t i = 0; i < w->program->line_count; i++)
@@ -172,7 +190,7 @@ static void note_spans(walk *w)
         if (line->lane != COH_LANE_READ && line->lane != COH_LANE_WRITE)
             continue;
         drive_lane *lane = &w->drive[line->lane == COH_LANE_WRITE];
-        uint64_t end = w->end[i] - w->profile->link[line->lane].latency_ns;
+        uint64_t end = w->end[i] - latency_ns(w->profile, line->lane);
         lane->begin[lane->count] = end - w->service_ns[i];
         lane->end[lane->count] = end;
         lane->busy_before[lane->count++] = lane->busy;
@@ -213,8 +231,9 @@ static double held_until(const drive_lane *lane, uint64_t period_ns, double when
 static int share_drive(walk *w, uint64_t period_ns)
 {
     const coh_link_profile *link = w->profile->link;
-    double both = link[COH_LANE_READ].bytes_per_s + link[COH_LANE_WRITE].bytes_per_s;
-    double slowness = w->profile->drive_bytes_per_s > 0 ? both / w->profile->drive_bytes_per_s : 1;
+    double both = link[COH_LANE_READ].bytes_per_s.p50 + link[COH_LANE_WRITE].bytes_per_s.p50;
+    double together = drive_bytes_per_s(w->profile);
+    double slowness = together > 0 ? both / together : 1;
     int changed = 0;
     note_spans(w);
     uint64_t period = w->program->kind == COH_PROGRAM_BODY ? period_ns : 0;
@@ -273,7 +292,7 @@ static void walk_line(walk *w, uint32_t index, int is_first)
     if (lane_is_link(w->profile, line->lane)) {
         uint64_t begin = start > lane->link_served ? start : lane->link_served;
         lane->link_served = begin + w->service_ns[index];
-        end = lane->link_served + w->profile->link[line->lane].latency_ns;
+        end = lane->link_served + latency_ns(w->profile, line->lane);
     }
     w->start[index] = start;
     w->end[index] = end;

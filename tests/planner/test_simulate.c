@@ -60,12 +60,20 @@ static void wait_for(made *m, coh_lane lane, uint32_t ordinal, int carry)
 
 static coh_profile unit_profile(void)
 {
-    coh_profile profile = {
-        .flops_per_s = 1e9, .memory_bytes_per_s = 1e9, .cores = 1e6, .compute_core_demand = 1
-    };
+    coh_profile profile;
+    coh_profile_init(&profile);
+    profile.flops_per_s[COH_ROOF_F32] = coh_figure_of(1e9);
+    profile.memory_bytes_per_s = coh_figure_of(1e9);
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
-        profile.link[lane] = (coh_link_profile){ .bytes_per_s = 1e9 };
+        profile.link[lane].bytes_per_s = coh_figure_of(1e9);
     return profile;
+}
+
+/* READ and WRITE together get what each gets alone. */
+static void share_drive(coh_profile *profile)
+{
+    profile->contention[COH_LANE_READ][COH_LANE_WRITE] = 0.5;
+    profile->contention[COH_LANE_WRITE][COH_LANE_READ] = 0.5;
 }
 
 static coh_simulation run(const made *m, const coh_profile *profile, uint64_t *times)
@@ -125,7 +133,7 @@ static void depth_hides_latency_but_not_bytes(void **state)
     made m;
     uint64_t times[8];
     coh_profile profile = unit_profile();
-    profile.link[COH_LANE_READ].latency_ns = 500;
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(500);
     make(&m, COH_PROGRAM_EVALUATE);
     for (int i = 0; i < 4; i++)
         add(&m, COH_LANE_READ, 1000);
@@ -233,7 +241,7 @@ static void a_compute_line_costs_flops_or_bytes_whichever_is_more(void **state)
     (void)state;
     made m;
     coh_profile profile = unit_profile();
-    profile.line_ns = 7;
+    profile.line_ns = coh_figure_of(7);
     make(&m, COH_PROGRAM_EVALUATE);
     add(&m, COH_LANE_COMPUTE, 100);
     assert_int_equal(run(&m, &profile, NULL).period_ns, 107);
@@ -248,9 +256,8 @@ static void a_copy_takes_its_core_from_computing(void **state)
     (void)state;
     made m;
     coh_profile profile = unit_profile();
-    profile.cores = 2;
-    profile.compute_core_demand = 2;
-    profile.link[COH_LANE_H2D].core_demand = 1;
+    profile.contention[COH_LANE_COMPUTE][COH_LANE_H2D] = 2.0 / 3;
+    profile.contention[COH_LANE_H2D][COH_LANE_COMPUTE] = 2.0 / 3;
     make(&m, COH_PROGRAM_EVALUATE);
     add(&m, COH_LANE_H2D, 500);
     add(&m, COH_LANE_COMPUTE, 1000);
@@ -261,7 +268,7 @@ static void a_copy_takes_its_core_from_computing(void **state)
     assert_int_equal(s.period_ns, 1250);
     assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 1250);
     /* with a core to spare nothing is slower */
-    profile.cores = 3;
+    profile.contention[COH_LANE_COMPUTE][COH_LANE_H2D] = 1;
     assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
 }
 
@@ -273,7 +280,7 @@ static void reads_and_writes_share_a_drive(void **state)
     (void)state;
     made m;
     coh_profile profile = unit_profile();
-    profile.drive_bytes_per_s = 1e9;
+    share_drive(&profile);
     make(&m, COH_PROGRAM_EVALUATE);
     add(&m, COH_LANE_READ, 1000);
     add(&m, COH_LANE_WRITE, 1000);
@@ -308,7 +315,7 @@ static void sharing_goes_on_from_run_to_run(void **state)
     add(&m, COH_LANE_WRITE, 600);
     wait_for(&m, COH_LANE_COMPUTE, 1, 0);
     assert_int_equal(run(&m, &profile, NULL).period_ns, 700);
-    profile.drive_bytes_per_s = 1e9;
+    share_drive(&profile);
     coh_simulation s = run(&m, &profile, NULL);
     assert_int_equal(s.bound_ns, 1200);
     assert_in_range(s.period_ns, 1250, 1300); /* 100 of computing with the drive idle */
@@ -322,7 +329,7 @@ static void a_line_on_bf16_has_its_own_rate(void **state)
     coh_profile profile = unit_profile();
     coh_binding binding = { .shape = { .dtype = COH_DTYPE_BF16, .rank = 1, .dim = { 8 } } };
     coh_line_call call = { .binding_count = 1 };
-    profile.bf16_flops_per_s = 2e9;
+    profile.flops_per_s[COH_ROOF_BF16] = coh_figure_of(2e9);
     make(&m, COH_PROGRAM_EVALUATE);
     m.program.calls = &call;
     m.program.bindings = &binding;
@@ -403,11 +410,11 @@ static uint64_t least_time(const made *m, const coh_profile *profile)
         for (uint32_t i = n; i-- > 0;) {
             const coh_instruction *line = &m->lines[i];
             const coh_link_profile *link = &profile->link[line->lane];
-            int is_link = link->bytes_per_s > 0;
+            int is_link = link->bytes_per_s.p50 > 0;
             uint64_t work = is_link ? line->bytes : (uint64_t)line->flops;
             uint64_t depth = is_link ? m->program.lane_depth[line->lane] : 1;
             changed |= raise(&served[i], start[i] + work);
-            changed |= raise(&retired[i], served[i] + link->latency_ns);
+            changed |= raise(&retired[i], served[i] + (uint64_t)link->latency_ns.p50);
             for (uint32_t j = 0; j < n; j++) {
                 const coh_instruction *other = &m->lines[j];
                 for (uint32_t k = 0; k < line->wait_count; k++) {
@@ -436,8 +443,8 @@ static void any_program_takes_the_least_time_the_rules_allow(void **state)
     (void)state;
     made m;
     coh_profile profile = unit_profile();
-    profile.link[COH_LANE_READ].latency_ns = 300;
-    profile.link[COH_LANE_WRITE].latency_ns = 40;
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
+    profile.link[COH_LANE_WRITE].latency_ns = coh_figure_of(40);
     for (uint64_t seed = 0; seed < 300; seed++) {
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         coh_simulation s = run(&m, &profile, NULL);
@@ -453,7 +460,7 @@ static void a_shorter_line_never_lengthens_the_whole(void **state)
     (void)state;
     made m;
     coh_profile profile = unit_profile();
-    profile.link[COH_LANE_READ].latency_ns = 300;
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
     for (uint64_t seed = 0; seed < 300; seed++) {
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         coh_simulation s = run(&m, &profile, NULL);
@@ -520,7 +527,7 @@ static void a_period_is_the_slope_of_the_body_run_many_times(void **state)
     static made body, long_run, longer_run;
     int exact = 0;
     coh_profile profile = unit_profile();
-    profile.link[COH_LANE_READ].latency_ns = 300;
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
     for (uint64_t seed = 0; seed < 200; seed++) {
         make_random_body(&body, seed);
         unroll(&body, 12, &long_run);
