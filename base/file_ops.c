@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,15 +34,24 @@ void coh_file_ops_init(coh_file_ops *ops)
         ops->fail_errno = 0;
     else if (*rest)
         ops->fail_errno = (int)number_of(rest, &rest);
+    ops->signal_at = number_of(getenv("COH_TEST_SIGNAL_AT"), &rest);
+    ops->signal_number = *rest ? (int)number_of(rest, &rest) : SIGTERM;
     uint64_t cut_at = number_of(getenv("COH_TEST_POWER_CUT_AT"), &rest);
     ops->power_cut = coh_power_cut_begin(cut_at, number_of(rest, &rest));
+}
+
+static void count_one(coh_file_ops *ops)
+{
+    ops->count++;
+    coh_power_cut_enter(ops->power_cut);
+    if (ops->count == ops->signal_at)
+        (void)raise(ops->signal_number);
 }
 
 /* Counts one operation. Returns 0, or the -errno that it fails with. */
 static int enter(coh_file_ops *ops)
 {
-    ops->count++;
-    coh_power_cut_enter(ops->power_cut);
+    count_one(ops);
     if (ops->count == ops->exit_at)
         _exit(COH_FILE_OPS_EXIT_CODE);
     return ops->count == ops->fail_at ? -ops->fail_errno : 0;
@@ -91,8 +101,7 @@ int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes)
 static int64_t write_piece(coh_file_ops *ops, int fd, const char *data, uint64_t bytes,
                            off_t offset)
 {
-    ops->count++;
-    coh_power_cut_enter(ops->power_cut);
+    count_one(ops);
     int is_short = ops->count == ops->fail_at && ops->fail_errno == 0;
     if (ops->count == ops->exit_at) {
         ssize_t torn = pwrite(fd, data, bytes / 2, offset);

@@ -7,6 +7,8 @@
  *     COH_TEST_EXIT_AT=<n>          _exit(86) in place of operation n; half of it, for a write
  *     COH_TEST_FAIL_AT=<n>[:errno]  operation n fails with that number (default 5, EIO), once
  *     COH_TEST_FAIL_AT=<n>:short    if operation n is a write, it moves only half of its bytes
+ *     COH_TEST_SIGNAL_AT=<n>[:number]    the process gets that signal (default 15, SIGTERM) before
+ *                                   operation n, once
  *     COH_TEST_POWER_CUT_AT=<n>[:seed]   the power goes in place of operation n: what was not
  *                                   flushed is dropped or torn (base/power_cut.h), then
  *                                   _exit(86); here n counts all operations of the process
@@ -25,10 +27,12 @@
 #define COH_FILE_OPS_EXIT_CODE 86
 
 typedef struct coh_file_ops {
-    uint64_t count;           /* operations so far */
-    uint64_t exit_at;         /* 0: never */
-    uint64_t fail_at;         /* 0: never */
-    int fail_errno;           /* 0: a short write */
+    uint64_t count;     /* operations so far */
+    uint64_t exit_at;   /* 0: never */
+    uint64_t fail_at;   /* 0: never */
+    int fail_errno;     /* 0: a short write */
+    uint64_t signal_at; /* 0: never */
+    int signal_number;
     coh_power_cut *power_cut; /* NULL: no power cut is planned */
 } coh_file_ops;
 

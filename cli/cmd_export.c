@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/dtype.h"
 #include "cli/recipe.h"
+#include "cli/stop.h"
 #include "cli/weights.h"
 
 typedef struct export_run {
@@ -88,6 +89,18 @@ static coh_status open_run(export_run *run)
     return COH_OK;
 }
 
+/* A coh_number_source, `context` an export_run: it is asked for every few MiB, so that is where a
+ * stop is seen. */
+static coh_status numbers(void *context, const char *name, uint64_t element_begin, uint64_t count,
+                          float *values)
+{
+    export_run *run = context;
+    if (cli_stop_asked())
+        return cli_fail(COH_ERR_STOPPED, "stopped on request: %s was not written; export it again",
+                        run->options->output);
+    return cli_weights_numbers(&run->weights, name, element_begin, count, values);
+}
+
 /* Of what is written. */
 static uint64_t parameter_count(const export_run *run)
 {
@@ -141,7 +154,7 @@ static void print_result(const export_run *run)
 static coh_status write_merged(export_run *run)
 {
     coh_merge *merge;
-    CLI_TRY(coh_merge_open(&run->model, cli_weights_numbers, &run->weights, &merge));
+    CLI_TRY(coh_merge_open(&run->model, numbers, run, &merge));
     const coh_status status =
         coh_folder_write(&run->model, &run->write, run->options->output, coh_merge_numbers, merge);
     coh_merge_close(merge);
@@ -153,6 +166,10 @@ static coh_status write_folder(export_run *run)
     const char *path = run->options->output;
     CLI_TRY(open_run(run));
     CLI_TRY(find_room(run));
+    static const char at_once[] =
+        "\ncohobate export: stopped at once; what was written has no name "
+        "yet, and the next export there removes it\n";
+    CLI_TRY(cli_stop_install(0, at_once, at_once));
     const coh_adapters_write_options beside = {
         .dtype = run->write.dtype,
         .base = run->recipe.base[0] ? run->recipe.base : NULL,
@@ -162,12 +179,11 @@ static coh_status write_folder(export_run *run)
         cli_note("note: adapter_config.json names no base model: the run began with none that is a"
                  " folder; say what the adapters belong to, or write all with --merge-lora");
     if (is_beside(run))
-        CLI_TRY(coh_adapters_write(&run->model, &beside, path, cli_weights_numbers, &run->weights));
+        CLI_TRY(coh_adapters_write(&run->model, &beside, path, numbers, run));
     else if (run->model.adapters.rank > 0)
         CLI_TRY(write_merged(run));
     else
-        CLI_TRY(
-            coh_folder_write(&run->model, &run->write, path, cli_weights_numbers, &run->weights));
+        CLI_TRY(coh_folder_write(&run->model, &run->write, path, numbers, run));
     print_result(run);
     return COH_OK;
 }

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/dtype.h"
 #include "cli/output.h"
+#include "cli/stop.h"
 #include "cli/train.h"
 
 /* ---- folder and buffers ---- */
@@ -306,7 +307,9 @@ static coh_status run_all(cli_run *run)
         CLI_TRY(coh_plan_write(run->job.plan, path));
     }
     describe_start(run);
-    CLI_TRY(cli_stop_install(run->folder.step_count > 0));
+    CLI_TRY(cli_stop_install(run->folder.step_count > 0,
+                             "\ncohobate train: stopped at once; the last checkpoint stands\n",
+                             "\ncohobate train: stopped at once; nothing was saved yet\n"));
     CLI_TRY(cli_train_loop(run));
     return finish(run);
 }

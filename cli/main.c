@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/input.h"
-#include "cli/train.h"
+#include "cli/stop.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
     [CLI_TRAIN] = cli_train,   [CLI_PLAN] = cli_plan,         [CLI_GENERATE] = cli_generate,

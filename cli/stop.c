@@ -1,16 +1,15 @@
-/* Stop requests (train.h): the handler only sets a flag, or writes one line and leaves. */
+/* The handler only sets a flag, or writes one line and leaves. */
+#include "cli/stop.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/train.h"
-
 enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
 
-static const char left[] = "\ncohobate train: stopped at once; the last checkpoint stands\n";
-static const char lost[] = "\ncohobate train: stopped at once; nothing was saved yet\n";
-
+static const char *kept_line, *lost_line;
+static size_t kept_bytes, lost_bytes;
 static volatile sig_atomic_t asked, kept_any;
 static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline where no live line is */
 
@@ -18,9 +17,10 @@ static void on_signal(int number)
 {
     (void)number;
     if (asked) {
-        size_t skip = (size_t)skipped_bytes;
-        ssize_t written = kept_any ? write(STDERR_FILENO, left + skip, sizeof(left) - 1 - skip)
-                                   : write(STDERR_FILENO, lost + skip, sizeof(lost) - 1 - skip);
+        const size_t skip = (size_t)skipped_bytes;
+        const ssize_t written = kept_any
+                                    ? write(STDERR_FILENO, kept_line + skip, kept_bytes - skip)
+                                    : write(STDERR_FILENO, lost_line + skip, lost_bytes - skip);
         (void)written;
         _exit(cli_stop_exit_code());
     }
@@ -37,9 +37,13 @@ void cli_stop_kept(void)
     kept_any = 1;
 }
 
-coh_status cli_stop_install(int kept)
+coh_status cli_stop_install(int kept, const char *left, const char *lost)
 {
     kept_any = kept;
+    kept_line = left;
+    kept_bytes = strlen(left);
+    lost_line = lost;
+    lost_bytes = strlen(lost);
     skipped_bytes = isatty(STDERR_FILENO) ? 0 : 1;
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);

@@ -46,12 +46,4 @@ coh_status cli_train_open_data(cli_run *run);
  * Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
 coh_status cli_train_loop(cli_run *run);
 
-/* SIGINT and SIGTERM from now on: the first asks for a stop, the second says whether anything was
- * kept and ends the process. `kept`: the run folder holds a whole checkpoint. */
-coh_status cli_stop_install(int kept);
-int cli_stop_asked(void);
-void cli_stop_kept(void); /* from now on it does */
-/* Of a process that was stopped: 75 where the run can go on, 1 where nothing was kept. */
-int cli_stop_exit_code(void);
-
 #endif

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/stop.h"
 #include "cli/train.h"
 
 static coh_step_input input_of(const cli_run *run, uint64_t step)

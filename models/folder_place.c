@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,22 +28,115 @@ static coh_status paths_set(coh_folder_place *place, const char *path)
     return COH_OK;
 }
 
-coh_status coh_folder_place_begin(coh_folder_place *place, const char *path)
+/* ---- the temporary folder ---- */
+
+/* All that is in it is ours, and goes. */
+static void temporary_remove(coh_file_ops *ops, const char *name)
+{
+    char path[PATH_MAX];
+    struct dirent *entry;
+    DIR *folder = opendir(name);
+    while (folder && (entry = readdir(folder)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            snprintf(path, PATH_MAX, "%s/%s", name, entry->d_name) < PATH_MAX)
+            (void)coh_file_unlink(ops, path);
+    if (folder)
+        closedir(folder);
+    (void)coh_file_rmdir(ops, name);
+}
+
+/* A descriptor that holds the folder, or -errno: -EWOULDBLOCK when another process does, -ENOENT
+ * when another has removed it. Where a file system knows no locks, ours is held without one, and
+ * nobody can tell what is a dead process's: that stays. */
+static int temporary_hold(const char *name, int is_ours)
+{
+    struct stat held, there;
+    const int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : -errno;
+    if (error && error != -EWOULDBLOCK && is_ours)
+        error = 0;
+    if (error == 0 && (fstat(fd, &held) != 0 || lstat(name, &there) != 0 ||
+                       held.st_dev != there.st_dev || held.st_ino != there.st_ino))
+        error = -ENOENT;
+    if (error == 0)
+        return fd;
+    close(fd);
+    return error;
+}
+
+static coh_status temporary_make(coh_folder_place *place)
 {
     char name[PATH_MAX + 64];
     int error = -EEXIST;
-    *place = (coh_folder_place){ 0 };
-    coh_file_ops_init(&place->ops);
-    COH_TRY(paths_set(place, path));
     for (int i = 0; i < TEMPORARY_TRIES && error == -EEXIST; i++) {
         snprintf(name, sizeof(name), "%s.partial-%ld-%d", place->path, (long)getpid(), i);
-        error = coh_file_mkdir(&place->ops, name);
+        if ((error = coh_file_mkdir(&place->ops, name)))
+            continue;
+        place->lock_fd = temporary_hold(name, 1);
+        if (place->lock_fd >= 0)
+            break;
+        /* Taken for a dead one's by another process before it was held: that one removes it. */
+        error = place->lock_fd;
+        if (error == -EWOULDBLOCK || error == -ENOENT)
+            error = -EEXIST;
+        else
+            (void)coh_file_rmdir(&place->ops, name);
     }
     if (error)
         return coh_safetensors_operation_fail(error, "making a folder beside", place->path);
     memcpy(place->partial, name, strlen(name) + 1);
     return COH_OK;
 }
+
+/* Is `name` "<base>.partial-<number>-<number>"? */
+static int is_temporary_name(const char *name, const char *base)
+{
+    static const char mark[] = ".partial-", digits[] = "0123456789";
+    const size_t length = strlen(base);
+    if (strncmp(name, base, length) != 0 || strncmp(name + length, mark, sizeof(mark) - 1) != 0)
+        return 0;
+    const char *process = name + length + sizeof(mark) - 1;
+    const size_t process_bytes = strspn(process, digits);
+    if (process_bytes == 0 || process[process_bytes] != '-')
+        return 0;
+    const char *number = process + process_bytes + 1;
+    return *number && number[strspn(number, digits)] == '\0';
+}
+
+/* What processes that were killed left of this path. What cannot be removed harms nothing. */
+static void rests_remove(coh_folder_place *place)
+{
+    char parent[PATH_MAX], name[PATH_MAX];
+    struct dirent *entry;
+    const char *slash = strrchr(place->path, '/');
+    coh_safetensors_folder_of(place->path, parent);
+    DIR *folder = opendir(parent);
+    while (folder && (entry = readdir(folder))) {
+        if (!is_temporary_name(entry->d_name, slash ? slash + 1 : place->path) ||
+            snprintf(name, PATH_MAX, "%s/%s", parent, entry->d_name) >= PATH_MAX)
+            continue;
+        const int fd = temporary_hold(name, 0);
+        if (fd < 0)
+            continue;
+        temporary_remove(&place->ops, name);
+        close(fd);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+coh_status coh_folder_place_begin(coh_folder_place *place, const char *path)
+{
+    *place = (coh_folder_place){ 0 };
+    coh_file_ops_init(&place->ops);
+    COH_TRY(paths_set(place, path));
+    rests_remove(place);
+    return temporary_make(place);
+}
+
+/* ---- what goes into it ---- */
 
 coh_status coh_folder_place_path(const coh_folder_place *place, const char *name, char *out_path)
 {
@@ -91,23 +186,15 @@ coh_status coh_folder_place_publish(coh_folder_place *place)
     coh_safetensors_folder_of(place->path, parent);
     COH_TRY(coh_safetensors_folder_flush(&place->ops, parent));
     place->partial[0] = '\0';
+    close(place->lock_fd);
     return COH_OK;
 }
 
-/* All that is in the folder is ours. */
 void coh_folder_place_end(coh_folder_place *place)
 {
-    char path[PATH_MAX];
-    struct dirent *entry;
     if (!place->partial[0])
         return;
-    DIR *folder = opendir(place->partial);
-    while (folder && (entry = readdir(folder)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            snprintf(path, PATH_MAX, "%s/%s", place->partial, entry->d_name) < PATH_MAX)
-            (void)coh_file_unlink(&place->ops, path);
-    if (folder)
-        closedir(folder);
-    (void)coh_file_rmdir(&place->ops, place->partial);
+    temporary_remove(&place->ops, place->partial);
     place->partial[0] = '\0';
+    close(place->lock_fd);
 }

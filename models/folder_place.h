@@ -4,7 +4,10 @@
  *     parent) -> end
  *
  * Until publish, all is under a temporary name beside `path`; end removes what is not published. An
- * existing path is refused. Every file operation can be made to fail (base/file_ops.h). */
+ * existing path is refused. Every file operation can be made to fail (base/file_ops.h).
+ *
+ * The temporary folder is locked (flock) while it is written. So begin can tell, and removes, the
+ * ones of the same path whose process was killed; one that is being written stays. */
 #ifndef COH_MODELS_FOLDER_PLACE_H
 #define COH_MODELS_FOLDER_PLACE_H
 
@@ -17,6 +20,7 @@
 typedef struct coh_folder_place {
     coh_file_ops ops;
     char path[PATH_MAX], partial[PATH_MAX]; /* partial: "" until it is there, and once it is not */
+    int lock_fd;                            /* of the temporary folder; open while that is there */
 } coh_folder_place;
 
 /* Fails: COH_ERR_ARGUMENT (`path` exists, or cannot be a folder's), COH_ERR_IO. `place` may be

@@ -3,10 +3,11 @@
 import json
 import math
 import os
+import signal
 import unittest
 
 import model_folder
-from program import ProgramTest
+from program import ProgramTest, start
 
 KINDS = list(model_folder.KINDS)
 SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
@@ -261,6 +262,25 @@ class Folder(ProgramTest):
             with self.subTest(at=at):
                 self.fails(5, "export", self.path("run"), *out, env=dict(os.environ, COH_TEST_FAIL_AT=at))
         self.assertEqual(self.entries(), before)
+
+    def test_a_stopped_export_leaves_nothing_and_a_killed_one_goes_with_the_next(self):
+        folder, tensors = self.model("gpt2")
+        self.train(folder, "--lora", 2, *STILL, "--save", self.path("run"))
+        before = self.entries()
+        for command in (["export", folder], ["export", self.path("run")], ["export", self.path("run"), "--merge-lora"]):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(command=command, number=number):
+                    told = os.environ | {"COH_TEST_SIGNAL_AT": f"2:{int(number)}"}
+                    self.fails(1, *command, "-o", self.path("out"), env=told, says="stopped on request: ")
+                    self.assertEqual(self.entries(), before)
+        for at in (1, 2, 9):
+            killed = start("export", folder, "-o", self.path("out"), env=os.environ | {"COH_TEST_SIGNAL_AT": f"{at}:9"})
+            killed.communicate()
+            self.assertEqual(killed.returncode, -9)
+            self.assertEqual(len(self.entries()), len(before) + (at > 1))
+        self.succeeds("export", folder, "-o", self.path("out"))
+        self.assertEqual(self.entries(), sorted([*before, "out"]))
+        self.assertEqual(model_folder.read(self.path("out")), tensors)
 
     def test_a_tokenizer_that_is_gone_is_asked_for_or_left_out(self):
         folder, tensors = self.model("gpt2")

@@ -179,6 +179,65 @@ static void a_source_that_fails_leaves_nothing(void **state)
     assert_int_equal(folder_count(), before);
 }
 
+/* The first half of a write, in a process that is killed. */
+static void write_and_be_killed(void)
+{
+    int status;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("COH_TEST_SIGNAL_AT", "12:9", 1);
+        _exit(write_out(COH_DTYPE_BF16));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
+static void what_killed_processes_left_goes_with_the_next_write(void **state)
+{
+    (void)state;
+    const int before = folder_count();
+    write_and_be_killed();
+    write_and_be_killed();
+    assert_true(folder_count() > before + 2);
+    /* Not one of theirs: other names, and a file. */
+    static const char *const others[] = { "out.partial",     "out.partial-1",   "out.partial-1-",
+                                          "out.partial-1-x", "out.partial-x-1", "in.partial-1-0" };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_int_equal(mkdir(folder_file(others[i]), 0700), 0);
+    folder_write("out.partial-1-0", "a file", 6);
+    assert_int_equal(write_out(COH_DTYPE_BF16), COH_OK);
+    assert_out_is_whole();
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_int_equal(rmdir(folder_file(others[i])), 0);
+    assert_int_equal(remove(folder_file("out.partial-1-0")), 0);
+    assert_int_equal(remove_out(), 0);
+    assert_int_equal(folder_count(), before);
+}
+
+/* Another writes the same folder, whole, in the midst of this one. */
+static coh_status overtaken(void *context, const char *name, uint64_t begin, uint64_t count,
+                            float *values)
+{
+    if (strcmp(name, "ln_f.bias") == 0)
+        assert_int_equal(write_out(COH_DTYPE_BF16), COH_OK);
+    return numbers(context, name, begin, count, values);
+}
+
+static void what_another_is_writing_stays(void **state)
+{
+    (void)state;
+    const int before = folder_count();
+    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32 };
+    /* It comes to its end, and finds that the name is taken. */
+    assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), overtaken, folder),
+                     COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "exists"));
+    assert_out_is_whole();
+    assert_int_equal(remove_out(), 0);
+    assert_int_equal(folder_count(), before);
+}
+
 /* Every operation on files fails once, in each of several ways. */
 static void whatever_operation_fails_nothing_is_left(void **state)
 {
@@ -301,6 +360,8 @@ int main(void)
         CASE(what_exists_is_refused),
         CASE(a_number_that_f16_has_no_room_for_is_refused_with_its_place),
         CASE(a_source_that_fails_leaves_nothing),
+        CASE(what_killed_processes_left_goes_with_the_next_write),
+        CASE(what_another_is_writing_stays),
         CASE(whatever_operation_fails_nothing_is_left),
         CASE(whatever_allocation_fails_nothing_is_left),
         CASE(whenever_the_power_goes_the_folder_is_whole_or_not_there),

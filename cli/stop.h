@@ -1,0 +1,22 @@
+/* stop.h - SIGINT and SIGTERM: the first asks for a stop, which the command that is running sees to
+ * where it can; the second ends the process at once. */
+#ifndef COH_CLI_STOP_H
+#define COH_CLI_STOP_H
+
+#include "cli/say.h"
+
+/* From now on. `kept`: something is there that the work can be resumed from. `left`, `lost`: the
+ * line of a second signal where that is so, and where it is not, with a newline before (of a line
+ * that is being written over) and after; they live as long as the process. */
+coh_status cli_stop_install(int kept, const char *left, const char *lost);
+
+/* Has there been one? */
+int cli_stop_asked(void);
+
+/* From now on something is kept. */
+void cli_stop_kept(void);
+
+/* Of a process that was stopped: 75 where the work can go on, 1 where nothing was kept. */
+int cli_stop_exit_code(void);
+
+#endif
