@@ -11,7 +11,9 @@
 struct coh_folder {
     coh_model model;
     coh_safetensors *files;
-    const coh_safetensors_tensor **found; /* by coh_model_tensor_at's index */
+    const coh_safetensors_tensor **found;      /* by coh_model_tensor_at's index */
+    const coh_safetensors_tensor *second_head; /* tied, beside its table; NULL: none */
+    int64_t table;                             /* the table's index then */
     coh_folder_facts facts;
 };
 
@@ -28,7 +30,8 @@ static coh_status take(coh_folder *folder, const coh_safetensors_tensor *tensor,
 }
 
 /* Every tensor is a parameter or may be passed over. A tied head stands in for a table that is not
- * there: some writers leave out the second of two tensors that are one. */
+ * there: some writers leave out the second of two tensors that are one. Where both are there the
+ * head is passed over once check_second_head has seen that they are one. */
 static coh_status match(coh_folder *folder)
 {
     size_t count;
@@ -56,8 +59,13 @@ static coh_status match(coh_folder *folder)
                 folder->model.folder, tensors[i].name, coh_model_type_name(&folder->model));
         }
     }
-    if (!head || folder->found[table])
+    if (!head)
         return COH_OK;
+    if (folder->found[table]) {
+        folder->second_head = head;
+        folder->table = table;
+        return COH_OK;
+    }
     folder->facts.passed_over_count--;
     return take(folder, head, table);
 }
@@ -130,6 +138,49 @@ static coh_status check_all(coh_folder *folder)
     return COH_OK;
 }
 
+static coh_status same_bytes(const coh_folder *folder, const coh_safetensors_tensor *a,
+                             const coh_safetensors_tensor *b, int *out_same)
+{
+    enum { PIECE = 12 << 10 };
+    char of_a[PIECE], of_b[PIECE];
+    *out_same = a->bytes == b->bytes;
+    for (uint64_t at = 0; *out_same && at < a->bytes; at += PIECE) {
+        const uint64_t left = a->bytes - at, bytes = left < PIECE ? left : PIECE;
+        COH_TRY(coh_safetensors_read(folder->files, a, at, bytes, of_a));
+        COH_TRY(coh_safetensors_read(folder->files, b, at, bytes, of_b));
+        *out_same = memcmp(of_a, of_b, (size_t)bytes) == 0;
+    }
+    return COH_OK;
+}
+
+/* A head that is tied and there as well must be its table. `transformers` from version 5 on unties
+ * one that is not, version 4 leaves it out: neither may be chosen silently. */
+static coh_status check_second_head(const coh_folder *folder)
+{
+    const coh_safetensors_tensor *head = folder->second_head;
+    const coh_safetensors_tensor *table = folder->found[folder->table];
+    int same;
+    if (!head)
+        return COH_OK;
+    const char *differ = NULL;
+    if (strcmp(head->dtype, table->dtype) != 0)
+        differ = "dtype";
+    else if (head->rank != table->rank || memcmp(head->dim, table->dim, sizeof(head->dim)) != 0)
+        differ = "shape";
+    else {
+        COH_TRY(same_bytes(folder, head, table, &same));
+        differ = same ? NULL : "numbers";
+    }
+    if (!differ)
+        return COH_OK;
+    return coh_fail(
+        COH_ERR_CORRUPT,
+        "%.300s: %s and %.150s are one tensor by config.json's tie_word_embeddings, "
+        "but differ in %s: set \"tie_word_embeddings\": false if the head is a table of "
+        "its own, or take %s out of the files",
+        folder->model.folder, head->name, table->name, differ, head->name);
+}
+
 static coh_status open_all(coh_folder *folder)
 {
     coh_status status = coh_safetensors_open(folder->model.folder, &folder->files);
@@ -140,7 +191,8 @@ static coh_status open_all(coh_folder *folder)
     folder->facts.tensor_count = coh_model_tensor_count(&folder->model);
     COH_TRY(COH_ALLOC(folder->facts.tensor_count, &folder->found));
     COH_TRY(match(folder));
-    return check_all(folder);
+    COH_TRY(check_all(folder));
+    return check_second_head(folder);
 }
 
 coh_status coh_folder_open(const coh_model *model, coh_folder **out_folder)

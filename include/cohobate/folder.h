@@ -9,8 +9,8 @@
  * (coh_model_tensor_at).
  *
  * A folder is taken as a whole or not at all: every parameter is there once, in its shape and in
- * f32, f16 or bf16, and nothing is there that the model does not have. Passed over are the head
- * that is the token table once more, and constants that old files hold.
+ * f32, f16 or bf16, and nothing is there that the model does not have. Passed over are a tied head
+ * that holds the token table once more, and constants that old files hold.
  *
  * Threads: an open folder does not change but for coh_folder_close; any thread may read it. */
 #ifndef COHOBATE_FOLDER_H
@@ -26,10 +26,11 @@ extern "C" {
 
 typedef struct coh_folder coh_folder;
 
-/* Opens the tensors of model->folder and holds them to the model: headers only, no data.
+/* Opens the tensors of model->folder and holds them to the model by their headers. Data are read of
+ * a tied head alone, where it is there beside its table: 24 KiB of stack, both tensors once.
  * Fails: COH_ERR_CORRUPT naming folder, tensor and what is wrong with it (missing, twice, unknown,
- * of another shape, of another dtype); COH_ERR_ARGUMENT (the model is of no folder); COH_ERR_IO;
- * COH_ERR_MEMORY. */
+ * of another shape, of another dtype, a tied head that is not its table); COH_ERR_ARGUMENT (the
+ * model is of no folder); COH_ERR_IO; COH_ERR_MEMORY. */
 COH_API coh_status coh_folder_open(const coh_model *model, coh_folder **out_folder);
 /* Accepts NULL. Texts that the folder gave out end with it. */
 COH_API void coh_folder_close(coh_folder *folder);
@@ -87,8 +88,8 @@ typedef struct coh_folder_write_options {
 /* Writes the model into a new folder `path` that `transformers` reads: config.json, tensors as
  * safetensors, files of the tokenizer. Whole or not at all: under a temporary name beside `path`,
  * each file flushed, then renamed; an existing `path` is refused.
- * Memory: 9 MiB. Time: each tensor is asked for once; one that is kept the other way round once for
- * every 4 MiB of it.
+ * Memory: 9 MiB for numbers, and below 1 KiB a tensor for lists and headers.
+ * Time: each tensor is asked for once; one kept the other way round once for every 4 MiB of it.
  * Fails: with the source's failure; COH_ERR_NUMBER (a finite number that `dtype` has no room for,
  * named); COH_ERR_ARGUMENT (`path` exists, dtype); COH_ERR_FULL, COH_ERR_IO, COH_ERR_MEMORY.
  * Nothing is left behind then. */

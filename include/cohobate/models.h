@@ -242,7 +242,7 @@ COH_API coh_status coh_model_tensor_at(const coh_model *model, int64_t index,
 typedef enum coh_model_name {
     COH_MODEL_NAME_UNKNOWN,   /* nothing of this model */
     COH_MODEL_NAME_PARAMETER, /* a parameter, with the usual prefix or without it */
-    COH_MODEL_NAME_TIED,      /* a head that is the token table once more: may be left out */
+    COH_MODEL_NAME_TIED,      /* a head that is the token table once more: left out if it is */
     COH_MODEL_NAME_BUFFER     /* a constant that old files hold (masks, frequencies): left out */
 } coh_model_name;
 /* *out_index (may be NULL) is that of coh_model_tensor_at: the parameter's, or the table's for a

@@ -3,6 +3,7 @@ loss with what came out; and what `transformers` wrote comes out with the same l
 
 Needs torch and transformers; exits 77 where they are not there."""
 
+import json
 import math
 import os
 import struct
@@ -15,6 +16,7 @@ reference_python.need("torch", "transformers")
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig,  # noqa: E402
                           PreTrainedTokenizerFast, Qwen2Config)
 
@@ -68,6 +70,31 @@ class Transformers(ProgramTest):
                         self.assertTrue(torch.equal(tensor, other[key]), key)
                     now = now.to(dtype).eval()  # as `was`, whose tables of rotation were rounded by it
                     self.assertTrue(torch.equal(was.float()(ids).logits, now.float()(ids).logits))
+
+    def test_a_tied_head_that_is_not_its_table_is_refused_where_transformers_unties_it(self):
+        for name in ("gpt2", "opt", "llama 3"):
+            with self.subTest(name=name):
+                folder, out = self.path(name), self.path(f"{name} out")
+                was = AutoModelForCausalLM.from_config(WRITTEN[name])
+                was.save_pretrained(folder, safe_serialization=True)
+                file = os.path.join(folder, "model.safetensors")
+                tensors = load_file(file)
+                self.assertNotIn("lm_head.weight", tensors)
+                table = was.get_input_embeddings().weight.detach()
+                save_file({**tensors, "lm_head.weight": table.clone()}, file, metadata={"format": "pt"})
+                now = AutoModelForCausalLM.from_pretrained(folder)
+                self.assertIs(now.get_output_embeddings().weight, now.get_input_embeddings().weight)
+                self.succeeds("export", folder, "-o", out, "--tokenizer", "none")
+                save_file({**tensors, "lm_head.weight": table + 1}, file, metadata={"format": "pt"})
+                now = AutoModelForCausalLM.from_pretrained(folder)
+                untied = now.get_output_embeddings().weight is not now.get_input_embeddings().weight
+                self.assertEqual(untied, int(transformers.__version__.split(".")[0]) >= 5)
+                self.fails(4, "inspect", folder, says='"tie_word_embeddings": false')
+                with open(os.path.join(folder, "config.json"), encoding="utf-8") as config:
+                    told = json.load(config)
+                with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as config:
+                    json.dump({**told, "tie_word_embeddings": False}, config)
+                self.succeeds("inspect", folder)
 
     def text(self):
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "test_train.py"), encoding="utf-8") as file:

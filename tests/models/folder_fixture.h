@@ -86,7 +86,7 @@ static inline coh_safetensors_tensor made_tensor(const json_t *pair, const char 
 }
 
 /* Tensors of one dtype into `folder`; a third entry of a pair is the dtype of that tensor, whose
- * bits are then zeros. */
+ * bits are then zeros; a fourth one the name of a tensor whose bits it has. */
 static inline void made_tensors(const char *folder, const json_t *list, coh_dtype dtype,
                                 uint64_t shard_bytes)
 {
@@ -104,8 +104,11 @@ static inline void made_tensors(const char *folder, const json_t *list, coh_dtyp
         fail_msg("%s", coh_last_error());
     for (size_t i = 0; i < count; i++) {
         const uint64_t elements = coh_safetensors_elements(&tensors[i]);
-        const int own = json_array_size(json_array_get(list, i)) > 2;
-        void *data = own ? calloc(elements + 1, 8) : made_data(tensors[i].name, elements, dtype);
+        const json_t *pair = json_array_get(list, i);
+        const int own = json_is_string(json_array_get(pair, 2));
+        const char *bits_of = json_string_value(json_array_get(pair, 3));
+        void *data = own ? calloc(elements + 1, 8)
+                         : made_data(bits_of ? bits_of : tensors[i].name, elements, dtype);
         uint64_t bytes = elements * coh_dtype_bytes(dtype);
         if (own)
             bytes = elements * (strcmp(tensors[i].dtype, "I64") == 0    ? 8

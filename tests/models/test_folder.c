@@ -225,6 +225,28 @@ static void a_tensor_of_several_pieces_is_turned_round_bit_for_bit(void **state)
 
 /* ---- what may be there, and what not ---- */
 
+static json_t *table_of(json_t *list)
+{
+    size_t i;
+    json_t *pair;
+    json_array_foreach(list, i, pair)
+    {
+        const char *name = json_string_value(json_array_get(pair, 0));
+        if (strstr(name, "wte.weight") || strstr(name, "embed_tokens.weight"))
+            return pair;
+    }
+    fail_msg("no token table");
+    return NULL;
+}
+
+/* The token table once more, which some writers add. */
+static json_t *second_head(json_t *list)
+{
+    const json_t *table = table_of(list);
+    return json_pack("[s, O, n, O]", "lm_head.weight", json_array_get(table, 1),
+                     json_array_get(table, 0));
+}
+
 static void names_without_the_prefix_constants_and_a_second_head_are_taken(void **state)
 {
     (void)state;
@@ -238,7 +260,7 @@ static void names_without_the_prefix_constants_and_a_second_head_are_taken(void 
         if (i % 2)
             json_array_set_new(pair, 0, json_string(name + strlen("transformer.")));
     }
-    json_array_append_new(list, json_pack("[s, [i, i]]", "lm_head.weight", 37, 12));
+    json_array_append_new(list, second_head(list));
     json_array_append_new(
         list, json_pack("[s, [i, i, i, i], s]", "transformer.h.1.attn.bias", 1, 1, 19, 19, "BOOL"));
     json_array_append_new(list, json_pack("[s, [], s]", "h.0.attn.masked_bias", "F32"));
@@ -282,6 +304,107 @@ static void a_tied_head_stands_in_for_a_table_that_is_not_there(void **state)
     json_decref(root);
 }
 
+/* ---- a tied head beside its table ---- */
+
+static void assert_refused(const coh_model *model, const char *part)
+{
+    coh_folder *folder = (coh_folder *)1;
+    const coh_status status = coh_folder_open(model, &folder);
+    const char *sentence = coh_last_error();
+    assert_null(folder);
+    if (status != COH_ERR_CORRUPT || !strstr(sentence, part) || !strstr(sentence, model->folder))
+        fail_msg("%s: \"%s\" does not say \"%s\" of %s", coh_status_name(status), sentence, part,
+                 model->folder);
+}
+
+/* Another bit in byte `at` of the head's data. */
+static void head_change(const char *folder, uint64_t at)
+{
+    char path[PATH_MAX];
+    coh_safetensors *files;
+    assert_int_equal(coh_safetensors_open(folder, &files), COH_OK);
+    const coh_safetensors_tensor *head = coh_safetensors_find(files, "lm_head.weight");
+    assert_non_null(head);
+    snprintf(path, sizeof(path), "%s/%s", folder, coh_safetensors_file_name(files, head->file));
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)(head->offset + at % head->bytes), SEEK_SET), 0);
+    const int byte = fgetc(file);
+    assert_int_equal(fseek(file, -1, SEEK_CUR), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+    coh_safetensors_close(files);
+}
+
+static int tied_seen;
+
+/* In one file and in shards, in each dtype: taken where every byte is the table's, refused where
+ * one is not, wherever it is. The vocabulary is such that the table is of several pieces. */
+static void check_second_head(const json_t *one)
+{
+    enum { ROWS = 4001 };
+    static const uint64_t places[] = { 0, 12287, 12288, 12289, UINT64_MAX };
+    json_t *config = json_deep_copy(json_object_get(one, "config"));
+    json_t *list = json_deep_copy(json_object_get(one, "tensors"));
+    json_object_set_new(config, "vocab_size", json_integer(ROWS));
+    const coh_model tied = recorded_model(config);
+    if (coh_model_name_find(&tied, "lm_head.weight", NULL) == COH_MODEL_NAME_TIED) {
+        tied_seen++;
+        json_array_set_new(json_array_get(table_of(list), 1), 0, json_integer(ROWS));
+        json_array_append_new(list, second_head(list));
+        for (int d = 0; d < DTYPES; d++) {
+            char name[16];
+            snprintf(name, sizeof(name), "in-%d", d);
+            const coh_model model =
+                made_resolve(made_folder(name, config, list, dtypes[d], d ? 1000 : 0));
+            coh_folder_close(open_folder(&model));
+            for (size_t p = 0; p < sizeof(places) / sizeof(places[0]); p++) {
+                head_change(model.folder, places[p]);
+                assert_refused(&model, "differ in numbers");
+                head_change(model.folder, places[p]);
+            }
+            coh_folder_close(open_folder(&model));
+        }
+    }
+    json_decref(list);
+    json_decref(config);
+}
+
+static void a_tied_head_is_left_out_only_where_every_byte_is_the_tables(void **state)
+{
+    (void)state;
+    tied_seen = 0;
+    each_case(check_second_head);
+    assert_in_range(tied_seen, 8, 19);
+}
+
+/* The same numbers in another dtype, and the same count of them in another shape, are not it. */
+static void a_tied_head_of_another_dtype_or_shape_is_refused(void **state)
+{
+    (void)state;
+    static const char *const heads[][2] = {
+        { "[\"lm_head.weight\", [37, 12], \"BF16\"]", "differ in dtype" },
+        { "[\"lm_head.weight\", [12, 37]]", "differ in shape" },
+        { "[\"lm_head.weight\", [444]]", "differ in shape" },
+        { "[\"lm_head.weight\", [37, 12, 1]]", "differ in shape" },
+        { "[\"lm_head.weight\", [37, 12, 0]]", "differ in shape" },
+    };
+    json_t *root, *one = case_called("gpt2", &root);
+    for (size_t h = 0; h < sizeof(heads) / sizeof(heads[0]); h++) {
+        char name[16];
+        json_t *list = json_deep_copy(json_object_get(one, "tensors"));
+        json_array_append_new(list, json_loads(heads[h][0], 0, NULL));
+        snprintf(name, sizeof(name), "in-%zu", h);
+        const coh_model model =
+            made_resolve(made_folder(name, json_object_get(one, "config"), list, COH_DTYPE_F32, 0));
+        assert_refused(&model, heads[h][1]);
+        assert_refused(&model, "lm_head.weight and transformer.wte.weight are one tensor");
+        assert_refused(&model, "tie_word_embeddings\": false");
+        json_decref(list);
+    }
+    json_decref(root);
+}
+
 static const struct wrong {
     const char *drop, *add; /* a tensor's name, and JSON of one */
     const char *part;
@@ -301,17 +424,6 @@ static const struct wrong {
       "is 48 x 12, and by config.json it must be 12 x 48" },
     { "transformer.ln_f.bias", "[\"transformer.ln_f.bias\", [12], \"I64\"]", "of dtype I64" },
 };
-
-static void assert_refused(const coh_model *model, const char *part)
-{
-    coh_folder *folder = (coh_folder *)1;
-    const coh_status status = coh_folder_open(model, &folder);
-    const char *sentence = coh_last_error();
-    assert_null(folder);
-    if (status != COH_ERR_CORRUPT || !strstr(sentence, part) || !strstr(sentence, model->folder))
-        fail_msg("%s: \"%s\" does not say \"%s\" of %s", coh_status_name(status), sentence, part,
-                 model->folder);
-}
 
 static void tensors_that_are_not_the_models_are_refused_with_one_sentence(void **state)
 {
@@ -378,6 +490,8 @@ int main(void)
         CASE(a_tensor_of_several_pieces_is_turned_round_bit_for_bit),
         CASE(names_without_the_prefix_constants_and_a_second_head_are_taken),
         CASE(a_tied_head_stands_in_for_a_table_that_is_not_there),
+        CASE(a_tied_head_is_left_out_only_where_every_byte_is_the_tables),
+        CASE(a_tied_head_of_another_dtype_or_shape_is_refused),
         CASE(tensors_that_are_not_the_models_are_refused_with_one_sentence),
         CASE(a_folder_without_weights_and_one_cut_short_are_refused),
         CASE(a_range_or_name_that_is_not_there_is_refused_and_adapters_are_left_alone),
