@@ -74,14 +74,6 @@ static coh_status take_buffers(cli_run *run)
 
 /* ---- engine ---- */
 
-static uint64_t checkpoint_bytes(const cli_job *job)
-{
-    enum { STATES = 2, OTHER_BYTES = 4 << 20 }; /* m, v of what is trained; hashes and manifest */
-    return (job->summary.parameter_count + STATES * coh_model_trained_count(&job->model)) *
-               sizeof(float) +
-           job->summary.parameter_count / 256 + OTHER_BYTES;
-}
-
 /* Saves that are to come: one every --save-every steps and the last. That of a stop comes in place
  * of the last. */
 static uint64_t save_count(const cli_run *run)
@@ -99,9 +91,11 @@ static coh_status find_room(cli_run *run)
     const cli_job *job = &run->job;
     int keeps = run->folder.path[0] != '\0';
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
+    uint64_t checkpoint_bytes;
+    CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
     CLI_TRY(cli_budget_preflight(run->options->disk_folder, job->summary.peak_bytes[2],
-                                 keeps ? run->folder.path : NULL, count, checkpoint_bytes(job)));
-    return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes(job)) : COH_OK;
+                                 keeps ? run->folder.path : NULL, count, checkpoint_bytes));
+    return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes) : COH_OK;
 }
 
 static coh_status load_parameters(cli_run *run)

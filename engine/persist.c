@@ -14,27 +14,50 @@
 
 /* ---- tables ---- */
 
+/* The tensors of a checkpoint, in the order of layout->parameters; to be freed with coh_free. */
+static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_tensors)
+{
+    const coh_layout *layout = &plan->layout;
+    COH_TRY(COH_ALLOC(layout->parameter_count, out_tensors));
+    for (uint32_t i = 0; i < layout->parameter_count; i++) {
+        const coh_parameter_layout *parameter = &layout->parameters[i];
+        const coh_graph_parameter *facts = &plan->graph->parameters[parameter->parameter];
+        coh_logical_tensor *tensor = &(*out_tensors)[i];
+        *tensor = (coh_logical_tensor){ .name = facts->name,
+                                        .shape = facts->facts.shape,
+                                        .elements = parameter->elements,
+                                        .has_states = layout->groups[parameter->group].state >= 0 };
+        tensor->shape.dtype = COH_DTYPE_F32; /* as visitors see it */
+    }
+    return COH_OK;
+}
+
 coh_status coh_engine_create_tables(coh_engine *engine)
 {
     const coh_layout *layout = &engine->plan->layout;
-    const coh_graph *graph = engine->plan->graph;
-    COH_TRY(COH_ALLOC(layout->parameter_count, &engine->tensors));
-    for (uint32_t i = 0; i < layout->parameter_count; i++) {
-        const coh_parameter_layout *parameter = &layout->parameters[i];
-        const coh_graph_parameter *facts = &graph->parameters[parameter->parameter];
-        engine->tensors[i] =
-            (coh_logical_tensor){ .name = facts->name,
-                                  .shape = facts->facts.shape,
-                                  .elements = parameter->elements,
-                                  .has_states = layout->groups[parameter->group].state >= 0 };
-        engine->tensors[i].shape.dtype = COH_DTYPE_F32; /* as visitors see it */
-    }
+    COH_TRY(list_tensors(engine->plan, &engine->tensors));
     COH_TRY(coh_logical_hash_create(engine->tensors, layout->parameter_count, engine->pool,
                                     &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].line_count == 0)
         return COH_OK;
     return coh_checkpoint_writer_create(engine->tensors, layout->parameter_count, engine->pool,
                                         &engine->writer);
+}
+
+coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
+{
+    coh_logical_tensor *tensors;
+    coh_checkpoint_writer *writer;
+    if (!plan || !out_bytes)
+        return coh_fail(COH_ERR_ARGUMENT, "the bytes of a checkpoint need a plan and a place");
+    COH_TRY(list_tensors(plan, &tensors));
+    coh_status status =
+        coh_checkpoint_writer_create(tensors, plan->layout.parameter_count, NULL, &writer);
+    if (status == COH_OK)
+        *out_bytes = coh_checkpoint_writer_bytes(writer);
+    coh_checkpoint_writer_destroy(writer);
+    coh_free(tensors);
+    return status;
 }
 
 void coh_engine_destroy_tables(coh_engine *engine)

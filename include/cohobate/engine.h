@@ -142,6 +142,11 @@ typedef struct coh_checkpoint_note {
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 
+/* At most so many bytes of disk a checkpoint of an engine of this plan takes, folder and unused ends
+ * of pages included. Fails: COH_ERR_FULL (beyond what a file can be), COH_ERR_MEMORY,
+ * COH_ERR_ARGUMENT (NULL). */
+COH_API coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes);
+
 /* Parameters and states from checkpoint `path`; parameters are matched by name and dimensions, and
  * not by dtype: a checkpoint is f32, and a trained bf16 parameter holds all its bits. With
  * COH_PLAN_INFER states are not read. Every grain's hash is checked.

@@ -221,7 +221,7 @@ class Train(ProgramTest):
             if held == 0:
                 self.skipTest("this file system cannot reserve")
             self.assertGreater(held, least * one, flags)
-            self.assertLess(held, least * one + (least * 6 << 20), flags)
+            self.assertLess(held, least * one + (least << 20), flags)
             self.assertEqual([n for n in os.listdir(self.path(f"run-{len(flags)}")) if "reserve" in n], [])
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save-every", 2, "--keep", 2,
                         "--save", self.path("run"))
@@ -241,7 +241,7 @@ class Train(ProgramTest):
         held = self.held_bytes(process)
         process.kill()
         process.communicate(timeout=120)
-        self.assertLess(held, 12 * 11.14e6 + (6 << 20))
+        self.assertLess(held, 12 * 11.14e6 + (1 << 20))
 
     def test_room_that_cannot_be_had_is_refused_before_the_first_step(self):
         # Well beyond what is free: other programs give room back meanwhile, and what fits is then held.

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -12,16 +13,33 @@
 
 /* ---- checkpoints ---- */
 
+static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin", "manifest.json" };
+enum { FILE_COUNT = sizeof(files) / sizeof(files[0]) };
+
 static void remove_checkpoint(const char *path)
 {
-    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
-                                         "manifest.json" };
     char name[256];
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+    for (size_t i = 0; i < FILE_COUNT; i++) {
         snprintf(name, sizeof(name), "%s/%s", path, files[i]);
         unlink(name);
     }
     rmdir(path);
+}
+
+/* What it says, less the note's room and that of names, is there on disk to the page. */
+static void check_save_bytes(const run *r, const char *path)
+{
+    char name[256];
+    struct stat facts;
+    uint64_t found = 4096, bound; /* the folder */
+    for (size_t i = 0; i < FILE_COUNT; i++) {
+        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
+        assert_int_equal(stat(name, &facts), 0);
+        found += ((uint64_t)facts.st_size + 4095) / 4096 * 4096;
+    }
+    assert_int_equal(coh_engine_save_bytes(r->plan, &bound), COH_OK);
+    assert_true(bound >= found);
+    assert_true(bound <= found + (72 << 10));
 }
 
 static void resumed_under_another_placement_gives_the_same_bits(void **state)
@@ -38,6 +56,7 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
     const coh_checkpoint_note note = { .step = 2, .json = "{\"who\":\"test\"}" };
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_ARGUMENT); /* exists */
+    check_save_bytes(&r, path);
     run_end(&r);
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
         int changed = -1;
