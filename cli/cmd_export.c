@@ -18,6 +18,7 @@ typedef struct export_run {
     cli_recipe recipe;              /* of a checkpoint */
     char tokenizer[CLI_PATH_BYTES]; /* whose files go along; "": none */
     coh_folder_write_options write;
+    coh_adapters_write_options write_beside; /* of adapters that go out by themselves */
 } export_run;
 
 /* Is what is there still what the run's text was read with? */
@@ -86,6 +87,11 @@ static coh_status open_run(export_run *run)
         .shard_bytes = options->shard_bytes,
         .files_from = run->tokenizer[0] ? run->tokenizer : NULL,
     };
+    run->write_beside = (coh_adapters_write_options){
+        .dtype = run->write.dtype,
+        .base = run->recipe.base[0] ? run->recipe.base : NULL,
+        .files_from = run->write.files_from,
+    };
     return COH_OK;
 }
 
@@ -113,12 +119,9 @@ static uint64_t parameter_count(const export_run *run)
 /* Before the first byte: room for all of it. */
 static coh_status find_room(const export_run *run)
 {
-    enum { OTHER_BYTES = 32 << 20 }; /* a tokenizer's files, headers, config.json */
-    const coh_space_item item = {
-        .folder = run->options->output,
-        .what = "the exported model",
-        .bytes = parameter_count(run) * coh_dtype_bytes(run->write.dtype) + OTHER_BYTES,
-    };
+    coh_space_item item = { .folder = run->options->output, .what = "the exported model" };
+    CLI_TRY(is_beside(run) ? coh_adapters_write_bytes(&run->model, &run->write_beside, &item.bytes)
+                           : coh_folder_write_bytes(&run->model, &run->write, &item.bytes));
     return coh_space_check(&item, 1);
 }
 
@@ -170,16 +173,11 @@ static coh_status write_folder(export_run *run)
         "\ncohobate export: stopped at once; what was written has no name "
         "yet, and the next export there removes it\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
-    const coh_adapters_write_options beside = {
-        .dtype = run->write.dtype,
-        .base = run->recipe.base[0] ? run->recipe.base : NULL,
-        .files_from = run->write.files_from,
-    };
-    if (is_beside(run) && !beside.base)
+    if (is_beside(run) && !run->write_beside.base)
         cli_note("note: adapter_config.json names no base model: the run began with none that is a"
                  " folder; say what the adapters belong to, or write all with --merge-lora");
     if (is_beside(run))
-        CLI_TRY(coh_adapters_write(&run->model, &beside, path, numbers, run));
+        CLI_TRY(coh_adapters_write(&run->model, &run->write_beside, path, numbers, run));
     else if (run->model.adapters.rank > 0)
         CLI_TRY(write_merged(run));
     else

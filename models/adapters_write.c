@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/file_text.h"
 #include "base/half.h"
@@ -112,11 +113,14 @@ static coh_status add_config(coh_text *text, const adapters_writer *writer)
     return coh_text_add(text, "\n  ],\n  \"task_type\": \"CAUSAL_LM\"\n}\n");
 }
 
-static coh_status config_write(adapters_writer *writer)
+/* Into the folder; where `out_bytes` is given, only how much it is. */
+static coh_status config_write(adapters_writer *writer, uint64_t *out_bytes)
 {
     coh_text text = { 0 };
     coh_status status = add_config(&text, writer);
-    if (status == COH_OK)
+    if (out_bytes)
+        *out_bytes = coh_bytes_round_page(text.bytes);
+    else if (status == COH_OK)
         status =
             coh_folder_place_file(&writer->place, "adapter_config.json", text.data, text.bytes);
     coh_text_fini(&text);
@@ -181,9 +185,10 @@ static coh_status add_tensor(adapters_writer *writer, const coh_safetensors_tens
     return COH_OK;
 }
 
+static const coh_safetensors_pair metadata[] = { { "format", "pt" } };
+
 static coh_status tensors_write(adapters_writer *writer)
 {
-    static const coh_safetensors_pair metadata[] = { { "format", "pt" } };
     char path[PATH_MAX];
     COH_TRY(list_make(writer));
     COH_TRY(coh_folder_place_path(&writer->place, "adapter_model.safetensors", path));
@@ -201,11 +206,38 @@ static coh_status write_all(adapters_writer *writer, const char *path)
     COH_TRY(COH_ALLOC(PIECE_ELEMENTS, &writer->narrow));
     COH_TRY(coh_adapters_list(writer->model, &writer->adapters, &writer->adapter_count));
     COH_TRY(coh_folder_place_begin(&writer->place, path));
-    COH_TRY(config_write(writer));
+    COH_TRY(config_write(writer, NULL));
     COH_TRY(
         coh_companions_copy(&writer->place, writer->options->files_from, COH_COMPANIONS_TOKENIZER));
     COH_TRY(tensors_write(writer));
     return coh_folder_place_publish(&writer->place);
+}
+
+static coh_status writer_make(const coh_model *model, const coh_adapters_write_options *options,
+                              coh_number_source source, void *context, adapters_writer **out_writer)
+{
+    if (coh_model_adapter_count(model) == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "%s has no adapters to write", model->name);
+    if (!coh_safetensors_dtype_name(options->dtype))
+        return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
+                        (int)options->dtype);
+    COH_TRY(COH_ALLOC(1, out_writer));
+    **out_writer = (adapters_writer){
+        .model = model, .options = options, .source = source, .context = context
+    };
+    return COH_OK;
+}
+
+static void writer_free(adapters_writer *writer)
+{
+    coh_safetensors_writer_destroy(writer->file);
+    coh_folder_place_end(&writer->place);
+    coh_free(writer->narrow);
+    coh_free(writer->piece);
+    coh_free(writer->names);
+    coh_free(writer->tensors);
+    coh_free(writer->adapters);
+    coh_free(writer);
 }
 
 coh_status coh_adapters_write(const coh_model *model, const coh_adapters_write_options *options,
@@ -215,23 +247,34 @@ coh_status coh_adapters_write(const coh_model *model, const coh_adapters_write_o
     if (!model || !options || !path || !source)
         return coh_fail(COH_ERR_ARGUMENT,
                         "writing adapters needs a model, options, a path and a source");
-    if (coh_model_adapter_count(model) == 0)
-        return coh_fail(COH_ERR_ARGUMENT, "%s has no adapters to write", model->name);
-    if (!coh_safetensors_dtype_name(options->dtype))
-        return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
-                        (int)options->dtype);
-    COH_TRY(COH_ALLOC(1, &writer));
-    *writer = (adapters_writer){
-        .model = model, .options = options, .source = source, .context = context
-    };
+    COH_TRY(writer_make(model, options, source, context, &writer));
     const coh_status status = write_all(writer, path);
-    coh_safetensors_writer_destroy(writer->file);
-    coh_folder_place_end(&writer->place);
-    coh_free(writer->narrow);
-    coh_free(writer->piece);
-    coh_free(writer->names);
-    coh_free(writer->tensors);
-    coh_free(writer->adapters);
-    coh_free(writer);
+    writer_free(writer);
+    return status;
+}
+
+static coh_status count_all(adapters_writer *writer, uint64_t *out_bytes)
+{
+    uint64_t config_bytes, files_bytes;
+    COH_TRY(coh_adapters_list(writer->model, &writer->adapters, &writer->adapter_count));
+    COH_TRY(list_make(writer));
+    COH_TRY(coh_safetensors_folder_bytes(writer->tensors, 2 * writer->adapter_count, metadata, 1,
+                                         out_bytes));
+    COH_TRY(config_write(writer, &config_bytes));
+    COH_TRY(
+        coh_companions_bytes(writer->options->files_from, COH_COMPANIONS_TOKENIZER, &files_bytes));
+    return coh_bytes_add(*out_bytes, config_bytes + files_bytes + COH_PAGE_BYTES /* the folder */,
+                         out_bytes);
+}
+
+coh_status coh_adapters_write_bytes(const coh_model *model,
+                                    const coh_adapters_write_options *options, uint64_t *out_bytes)
+{
+    adapters_writer *writer;
+    if (!model || !options || !out_bytes)
+        return coh_fail(COH_ERR_ARGUMENT, "the bytes of adapters need a model and options");
+    COH_TRY(writer_make(model, options, NULL, NULL, &writer));
+    const coh_status status = count_all(writer, out_bytes);
+    writer_free(writer);
     return status;
 }

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+
 /* What tokenizers and generation are read from, by whatever version of `transformers`. */
 static const struct companion {
     const char *name;
@@ -77,7 +79,18 @@ static coh_status copy_file(coh_folder_place *place, const char *from_path, cons
     return status;
 }
 
-coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_companions which)
+/* Copies one file, or adds up what it would take where `place` is NULL. */
+static coh_status take_file(coh_folder_place *place, const char *from_path, const char *name,
+                            const struct stat *facts, uint64_t *bytes)
+{
+    if (place)
+        return copy_file(place, from_path, name);
+    *bytes += coh_bytes_round_page((uint64_t)facts->st_size);
+    return COH_OK;
+}
+
+static coh_status take_all(coh_folder_place *place, const char *from, coh_companions which,
+                           uint64_t *bytes)
 {
     char path[PATH_MAX];
     struct stat facts;
@@ -86,7 +99,7 @@ coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_co
     if (stat(from, &facts) != 0)
         return cannot_read(from);
     if (!S_ISDIR(facts.st_mode))
-        return copy_file(place, from, NULL);
+        return take_file(place, from, NULL, &facts, bytes);
     for (int i = 0; i < COMPANIONS; i++) {
         if (companions[i].least < which)
             continue;
@@ -94,7 +107,18 @@ coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_co
             return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
                             strlen(from));
         if (stat(path, &facts) == 0 && S_ISREG(facts.st_mode))
-            COH_TRY(copy_file(place, path, companions[i].name));
+            COH_TRY(take_file(place, path, companions[i].name, &facts, bytes));
     }
     return COH_OK;
+}
+
+coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_companions which)
+{
+    return take_all(place, from, which, NULL);
+}
+
+coh_status coh_companions_bytes(const char *from, coh_companions which, uint64_t *out_bytes)
+{
+    *out_bytes = 0;
+    return take_all(NULL, from, which, out_bytes);
 }

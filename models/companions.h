@@ -16,4 +16,7 @@ typedef enum coh_companions {
  * path is too long). */
 coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_companions which);
 
+/* Bytes of disk that they take, to whole pages. Fails: as copying does. */
+coh_status coh_companions_bytes(const char *from, coh_companions which, uint64_t *out_bytes);
+
 #endif

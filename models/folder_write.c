@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/half.h"
 #include "models/companions.h"
 #include "models/folder_place.h"
@@ -151,9 +152,11 @@ static coh_status list_make(folder_writer *writer)
     return COH_OK;
 }
 
+/* As `transformers` writes it, and asks for it. */
+static const coh_safetensors_pair metadata[] = { { "format", "pt" } };
+
 static coh_status tensors_write(folder_writer *writer)
 {
-    static const coh_safetensors_pair metadata[] = { { "format", "pt" } };
     COH_TRY(list_make(writer));
     COH_TRY(coh_safetensors_folder_writer_begin(&writer->place.ops, writer->place.partial,
                                                 writer->tensors, writer->count, metadata, 1,
@@ -188,20 +191,20 @@ static coh_status write_all(folder_writer *writer, const char *path)
     return coh_folder_place_publish(&writer->place);
 }
 
-coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,
-                            const char *path, coh_number_source source, void *context)
+static coh_status writer_make(const coh_model *model, const coh_folder_write_options *options,
+                              coh_number_source source, void *context, folder_writer **out_writer)
 {
-    folder_writer *writer;
-    if (!model || !options || !path || !source)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "writing a folder needs a model, options, a path and a source");
     if (!coh_safetensors_dtype_name(options->dtype))
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
                         (int)options->dtype);
-    COH_TRY(COH_ALLOC(1, &writer));
-    *writer =
+    COH_TRY(COH_ALLOC(1, out_writer));
+    **out_writer =
         (folder_writer){ .model = model, .options = options, .source = source, .context = context };
-    const coh_status status = write_all(writer, path);
+    return COH_OK;
+}
+
+static void writer_free(folder_writer *writer)
+{
     coh_safetensors_folder_writer_destroy(writer->files);
     coh_folder_place_end(&writer->place);
     coh_free(writer->block);
@@ -209,5 +212,43 @@ coh_status coh_folder_write(const coh_model *model, const coh_folder_write_optio
     coh_free(writer->tensors);
     coh_free(writer->ours);
     coh_free(writer);
+}
+
+coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,
+                            const char *path, coh_number_source source, void *context)
+{
+    folder_writer *writer;
+    if (!model || !options || !path || !source)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "writing a folder needs a model, options, a path and a source");
+    COH_TRY(writer_make(model, options, source, context, &writer));
+    const coh_status status = write_all(writer, path);
+    writer_free(writer);
+    return status;
+}
+
+static coh_status count_all(folder_writer *writer, uint64_t *out_bytes)
+{
+    char *config;
+    uint64_t files_bytes;
+    COH_TRY(list_make(writer));
+    COH_TRY(coh_safetensors_folder_bytes(writer->tensors, writer->count, metadata, 1, out_bytes));
+    COH_TRY(coh_model_to_config(writer->model, writer->options->dtype, &config));
+    const uint64_t config_bytes = coh_bytes_round_page(strlen(config));
+    coh_model_text_free(config);
+    COH_TRY(coh_companions_bytes(writer->options->files_from, COH_COMPANIONS_ALL, &files_bytes));
+    return coh_bytes_add(*out_bytes, config_bytes + files_bytes + COH_PAGE_BYTES /* the folder */,
+                         out_bytes);
+}
+
+coh_status coh_folder_write_bytes(const coh_model *model, const coh_folder_write_options *options,
+                                  uint64_t *out_bytes)
+{
+    folder_writer *writer;
+    if (!model || !options || !out_bytes)
+        return coh_fail(COH_ERR_ARGUMENT, "the bytes of a folder need a model and options");
+    COH_TRY(writer_make(model, options, NULL, NULL, &writer));
+    const coh_status status = count_all(writer, out_bytes);
+    writer_free(writer);
     return status;
 }

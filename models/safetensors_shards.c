@@ -79,13 +79,20 @@ static coh_status folder_check(const coh_safetensors_folder_writer *writer)
 
 /* ---- shards ---- */
 
+/* Behind the last tensor of the shard that begins with tensor `begin`. */
+static size_t shard_end(const coh_safetensors_tensor *tensors, size_t count, size_t begin)
+{
+    size_t end = begin;
+    while (end < count && tensors[end].file == tensors[begin].file)
+        end++;
+    return end;
+}
+
 static coh_status next_shard_begin(coh_safetensors_folder_writer *writer)
 {
     char path[PATH_MAX], name[SHARD_NAME_BYTES];
     uint32_t file = writer->begun_count;
-    size_t begin = writer->next, end = begin;
-    while (end < writer->count && writer->tensors[end].file == file)
-        end++;
+    size_t begin = writer->next, end = shard_end(writer->tensors, writer->count, begin);
     shard_name(writer, file, name);
     COH_TRY(coh_safetensors_path(writer->folder, name, path));
     COH_TRY(coh_safetensors_writer_begin(writer->ops, path, writer->tensors + begin, end - begin,
@@ -254,6 +261,44 @@ static coh_status index_publish(coh_safetensors_folder_writer *writer)
     writer->index_temporary[0] = '\0';
     memcpy(writer->index_path, path, sizeof(path));
     return coh_safetensors_folder_flush(writer->ops, writer->folder);
+}
+
+/* ---- how much it is ---- */
+
+static coh_status shard_bytes_add(const coh_safetensors_tensor *tensors, size_t count,
+                                  const coh_safetensors_pair *metadata, size_t metadata_count,
+                                  uint64_t *bytes)
+{
+    coh_text header = { 0 };
+    uint64_t data_bytes, file_bytes;
+    coh_status status = coh_safetensors_header_write(tensors, count, metadata, metadata_count,
+                                                     &header, &data_bytes);
+    if (status == COH_OK)
+        status = coh_bytes_add(data_bytes, header.bytes, &file_bytes);
+    if (status == COH_OK)
+        status = coh_bytes_add(*bytes, coh_bytes_round_page(file_bytes), bytes);
+    coh_text_fini(&header);
+    return status;
+}
+
+coh_status coh_safetensors_folder_bytes(const coh_safetensors_tensor *tensors, size_t count,
+                                        const coh_safetensors_pair *metadata, size_t metadata_count,
+                                        uint64_t *out_bytes)
+{
+    coh_safetensors_folder_writer list = { .tensors = tensors, .count = count };
+    coh_text index = { 0 };
+    *out_bytes = 0;
+    COH_TRY(list_check(tensors, count, &list.shard_count));
+    for (size_t begin = 0, end; begin < count; begin = end) {
+        end = shard_end(tensors, count, begin);
+        COH_TRY(shard_bytes_add(tensors + begin, end - begin, metadata, metadata_count, out_bytes));
+    }
+    if (list.shard_count == 1)
+        return COH_OK;
+    const coh_status status = index_make(&list, &index);
+    *out_bytes += coh_bytes_round_page(index.bytes);
+    coh_text_fini(&index);
+    return status;
 }
 
 /* ---- end ---- */

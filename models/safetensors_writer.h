@@ -19,6 +19,12 @@ coh_status coh_safetensors_folder_writer_begin(coh_file_ops *ops, const char *fo
                                                size_t metadata_count,
                                                coh_safetensors_folder_writer **out_writer);
 
+/* Bytes of disk that the files of such a folder take, to whole pages: data, headers, index. Fails:
+ * COH_ERR_ARGUMENT, COH_ERR_FULL, as writing them does; COH_ERR_MEMORY. */
+coh_status coh_safetensors_folder_bytes(const coh_safetensors_tensor *tensors, size_t count,
+                                        const coh_safetensors_pair *metadata, size_t metadata_count,
+                                        uint64_t *out_bytes);
+
 /* Bytes of data that are still to come. */
 uint64_t coh_safetensors_writer_missing(const coh_safetensors_writer *writer);
 

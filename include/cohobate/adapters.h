@@ -31,6 +31,11 @@ COH_API coh_status coh_adapters_write(const coh_model *model,
                                       const coh_adapters_write_options *options, const char *path,
                                       coh_number_source source, void *context);
 
+/* Bytes of disk that such a folder takes, as coh_folder_write_bytes. */
+COH_API coh_status coh_adapters_write_bytes(const coh_model *model,
+                                            const coh_adapters_write_options *options,
+                                            uint64_t *out_bytes);
+
 /* The model's numbers with its adapters merged into them: W + (alpha / rank) B A, in f32. */
 typedef struct coh_merge coh_merge;
 

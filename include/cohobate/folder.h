@@ -96,6 +96,13 @@ typedef struct coh_folder_write_options {
 COH_API coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,
                                     const char *path, coh_number_source source, void *context);
 
+/* Bytes of disk that such a folder takes, each file to whole pages: known before the first one.
+ * Fails: COH_ERR_ARGUMENT (NULL, dtype), COH_ERR_FULL (beyond 64 bits), COH_ERR_IO (files_from
+ * cannot be read), COH_ERR_MEMORY. */
+COH_API coh_status coh_folder_write_bytes(const coh_model *model,
+                                          const coh_folder_write_options *options,
+                                          uint64_t *out_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,13 @@
 #include "cohobate/folder.h"
 #include "tests/models/folder_fixture.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/file_ops.h"
+#include "cohobate/adapters.h"
 
 /* A small GPT-2 in shards, with files beside it that go along and one that does not. */
 static json_t *root, *tensors;
@@ -92,6 +94,25 @@ static void assert_out_is_whole(void)
     assert_int_not_equal(access(folder_file("out/training_args.bin"), F_OK), 0);
 }
 
+/* Files of a folder, each to a page, and the folder. */
+static uint64_t bytes_on_disk(const char *path)
+{
+    char name[PATH_MAX + 256];
+    struct stat facts;
+    struct dirent *entry;
+    uint64_t bytes = 4096;
+    DIR *listed = opendir(path);
+    assert_non_null(listed);
+    while ((entry = readdir(listed))) {
+        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+        assert_int_equal(stat(name, &facts), 0);
+        if (S_ISREG(facts.st_mode))
+            bytes += ((uint64_t)facts.st_size + 4095) / 4096 * 4096;
+    }
+    closedir(listed);
+    return bytes;
+}
+
 static int remove_out(void)
 {
     return nftw(folder_file("out"), folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -123,6 +144,54 @@ static void one_tokenizer_file_of_any_name_is_called_as_its_kind_is(void **state
     }
 }
 
+static coh_status large(void *context, const char *name, uint64_t begin, uint64_t count,
+                        float *values)
+{
+    (void)context;
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = strcmp(name, "h.1.mlp.c_fc.weight") == 0 && begin + i == 100 ? 65520 : 65519;
+    return COH_OK;
+}
+
+static void what_a_folder_takes_is_known_to_the_page(void **state)
+{
+    (void)state;
+    static const uint64_t shard_bytes[] = { 0, SHARD_BYTES, 1 };
+    for (size_t i = 0; i < sizeof(shard_bytes) / sizeof(shard_bytes[0]); i++)
+        for (int tokenizer = 0; tokenizer < 2; tokenizer++) {
+            uint64_t bytes;
+            const coh_folder_write_options options = { .dtype = COH_DTYPE_F32,
+                                                       .shard_bytes = shard_bytes[i],
+                                                       .files_from =
+                                                           tokenizer ? model.folder : NULL };
+            assert_int_equal(coh_folder_write_bytes(&model, &options, &bytes), COH_OK);
+            assert_int_equal(
+                coh_folder_write(&model, &options, folder_file("out"), numbers, folder), COH_OK);
+            assert_int_equal(bytes, bytes_on_disk(folder_file("out")));
+            assert_int_equal(remove_out(), 0);
+        }
+}
+
+static void what_adapters_take_is_known_to_the_page(void **state)
+{
+    (void)state;
+    coh_model beside = model;
+    const coh_adapters adapters = { .rank = 3 };
+    assert_int_equal(coh_model_adapters_set(&beside, &adapters), COH_OK);
+    for (int tokenizer = 0; tokenizer < 2; tokenizer++) {
+        uint64_t bytes;
+        const coh_adapters_write_options options = { .dtype = COH_DTYPE_BF16,
+                                                     .base = "a model",
+                                                     .files_from =
+                                                         tokenizer ? model.folder : NULL };
+        assert_int_equal(coh_adapters_write_bytes(&beside, &options, &bytes), COH_OK);
+        assert_int_equal(coh_adapters_write(&beside, &options, folder_file("out"), large, NULL),
+                         COH_OK);
+        assert_int_equal(bytes, bytes_on_disk(folder_file("out")));
+        assert_int_equal(remove_out(), 0);
+    }
+}
+
 /* What was there is left as it was. */
 static void what_exists_is_refused(void **state)
 {
@@ -136,15 +205,6 @@ static void what_exists_is_refused(void **state)
     assert_int_equal(symlink("nowhere", folder_file("out")), 0);
     assert_int_equal(write_out(COH_DTYPE_BF16), COH_ERR_ARGUMENT);
     assert_int_equal(folder_count(), before);
-}
-
-static coh_status large(void *context, const char *name, uint64_t begin, uint64_t count,
-                        float *values)
-{
-    (void)context;
-    for (uint64_t i = 0; i < count; i++)
-        values[i] = strcmp(name, "h.1.mlp.c_fc.weight") == 0 && begin + i == 100 ? 65520 : 65519;
-    return COH_OK;
 }
 
 static void a_number_that_f16_has_no_room_for_is_refused_with_its_place(void **state)
@@ -357,6 +417,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(files_of_tokenizer_and_generation_go_along_and_no_others),
         CASE(one_tokenizer_file_of_any_name_is_called_as_its_kind_is),
+        CASE(what_a_folder_takes_is_known_to_the_page),
+        CASE(what_adapters_take_is_known_to_the_page),
         CASE(what_exists_is_refused),
         CASE(a_number_that_f16_has_no_room_for_is_refused_with_its_place),
         CASE(a_source_that_fails_leaves_nothing),
