@@ -154,60 +154,48 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
+/* What is the same of all of them; gradients of the inputs and of weight and bias can be added to or
+ * left out. */
+#define LINEAR_KIND(inputs_count)                                                                  \
+    .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI,                              \
+    .input_count = (inputs_count), .output_count = 1, .parameter_count = 2,                        \
+    .reads_for_parameters = { .inputs = 1u },                                                      \
+    .can_add_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                   \
+    .can_skip_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u }
+
 const coh_op_kind coh_kind_linear = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
     .name = "cohobate.linear",
     .revision = 2,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
-    .reads_for_parameters = { .inputs = 1u },
-    .can_add_grad = { .inputs = 1u, .parameters = 3u },
-    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    LINEAR_KIND(1),
 };
 
 const coh_op_kind coh_kind_linear_uniform = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
     .name = "cohobate.linear_uniform",
     .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
-    .reads_for_parameters = { .inputs = 1u },
-    .can_add_grad = { .inputs = 1u, .parameters = 3u },
-    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer_uniform,
     .forward = forward,
     .backward = backward,
+    LINEAR_KIND(1),
 };
 
 /* y may take the residual's bytes: each tile of y begins with its own part of it. dresidual may
  * take dy's: it is dy, and is passed on last. */
 const coh_op_kind coh_kind_linear_residual = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
     .name = "cohobate.linear_residual",
     .revision = 2,
-    .input_count = 2,
-    .output_count = 1,
-    .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
-    .reads_for_parameters = { .inputs = 1u },
-    .can_add_grad = { .inputs = 3u, .parameters = 3u },
-    .can_skip_grad = { .inputs = 3u, .parameters = 3u },
     .forward_in_place = { { 1, 0 } },
     .backward_in_place = { { 0, 1 } },
     .in_place_count = { 1, 1 },
     .infer = infer_residual,
     .forward = forward,
     .backward = backward,
+    LINEAR_KIND(2),
 };
 
 /* ---- linear_gelu: what is saved is the sum before the gelu ---- */
@@ -269,20 +257,13 @@ static coh_status backward_gelu(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_linear_gelu = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
     .name = "cohobate.linear_gelu",
     .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .parameters = 1u },
-    .reads_for_parameters = { .inputs = 1u },
-    .can_add_grad = { .inputs = 1u, .parameters = 3u },
-    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer_gelu,
     .forward = forward_gelu,
     .backward = backward_gelu,
+    LINEAR_KIND(1),
 };
 
 /* ---- linear_relu: nothing is saved, y says where its sum was above 0 ---- */
@@ -317,18 +298,11 @@ static coh_status backward_relu(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_linear_relu = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
     .name = "cohobate.linear_relu",
     .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 2,
     .backward_reads = { .inputs = 1u, .outputs = 1u, .parameters = 1u },
-    .reads_for_parameters = { .inputs = 1u },
-    .can_add_grad = { .inputs = 1u, .parameters = 3u },
-    .can_skip_grad = { .inputs = 1u, .parameters = 3u },
     .infer = infer_relu,
     .forward = forward_relu,
     .backward = backward_relu,
+    LINEAR_KIND(1),
 };
