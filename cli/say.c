@@ -99,15 +99,20 @@ static void end_line(cli_line *line)
     line->text[line->used++] = '\n';
 }
 
+static void fill_line(cli_line *line, const char *format, va_list arguments)
+{
+    cli_line_clear(line);
+    take_up(line, sizeof(line->text), vsnprintf(line->text, sizeof(line->text), format, arguments));
+    end_line(line);
+}
+
 void cli_note(const char *format, ...)
 {
     cli_line line;
     va_list arguments;
-    cli_line_clear(&line);
     va_start(arguments, format);
-    take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
+    fill_line(&line, format, arguments);
     va_end(arguments);
-    end_line(&line);
     (void)cli_write(STDERR_FILENO, line.text, line.used);
 }
 
@@ -115,11 +120,9 @@ void cli_print(const char *format, ...)
 {
     cli_line line;
     va_list arguments;
-    cli_line_clear(&line);
     va_start(arguments, format);
-    take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
+    fill_line(&line, format, arguments);
     va_end(arguments);
-    end_line(&line);
     (void)fwrite(line.text, 1, line.used, stdout);
 }
 
