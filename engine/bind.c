@@ -253,11 +253,11 @@ static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
 
 /* ---- calls ---- */
 
-static void resolve_view(const coh_step *step, const coh_operand *operand,
-                         const coh_binding *binding, coh_view *view)
+coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data)
 {
-    view->data =
-        (char *)coh_operand_data(step, operand) + (binding->object_offset - operand->object_offset);
+    coh_bound_port port = { .role = binding->role, .port = binding->port };
+    coh_view *view = &port.view;
+    view->data = data;
     view->shape = binding->shape;
     view->origin[0] = binding->origin[0];
     view->origin[1] = binding->origin[1];
@@ -266,6 +266,7 @@ static void resolve_view(const coh_step *step, const coh_operand *operand,
         view->stride[d] = stride;
         stride *= binding->shape.dim[d];
     }
+    return port;
 }
 
 static coh_status bind_call(const coh_step *step, coh_bound *bound, const coh_instruction *line)
@@ -278,7 +279,6 @@ static coh_status bind_call(const coh_step *step, coh_bound *bound, const coh_in
         return refuse(program, line, "no such operator");
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_binding *binding = &program->bindings[call->binding_begin + i];
-        coh_bound_port *port = &bound->ports[call->binding_begin + i];
         int is_end = binding->role == COH_ROLE_FROM || binding->role == COH_ROLE_TO;
         int is_port = binding->role <= COH_ROLE_WORKSPACE || binding->role == COH_ROLE_LOSS;
         if (binding->operand >= line->operand_count || binding->port >= COH_PORT_MAX ||
@@ -287,9 +287,9 @@ static coh_status bind_call(const coh_step *step, coh_bound *bound, const coh_in
         const coh_operand *operand = &program->operands[line->operand_begin + binding->operand];
         if (binding->object_offset < operand->object_offset)
             return refuse(program, line, "a binding begins before its operand");
-        port->role = binding->role;
-        port->port = binding->port;
-        resolve_view(step, operand, binding, &port->view);
+        uint64_t within = binding->object_offset - operand->object_offset;
+        bound->ports[call->binding_begin + i] =
+            coh_bound_port_of(binding, (char *)coh_operand_data(step, operand) + within);
     }
     return COH_OK;
 }

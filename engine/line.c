@@ -114,7 +114,7 @@ const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *l
 
 /* ---- lines that run a kind ---- */
 
-static void set_port(coh_call *call, const coh_bound_port *bound)
+void coh_call_set_port(coh_call *call, const coh_bound_port *bound)
 {
     switch ((coh_role)bound->role) {
     case COH_ROLE_INPUT:
@@ -166,7 +166,7 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_line_c
     coh_cells *cells = coh_step_cells(step);
     memset(call, 0, sizeof(*call));
     for (uint32_t i = 0; i < line_call->binding_count; i++)
-        set_port(call, &bound->ports[line_call->binding_begin + i]);
+        coh_call_set_port(call, &bound->ports[line_call->binding_begin + i]);
     call->attributes = step->plan->graph->ops[line_call->operator_index].attributes;
     call->input_grad_adds = line_call->input_grad_adds;
     call->parameter_grad_adds = line_call->parameter_grad_adds;
@@ -227,44 +227,21 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
     return COH_OK;
 }
 
-typedef struct add_job {
-    void *to, *from;
-    coh_dtype dtype;
-    int64_t count;
-    int adds;
-} add_job;
-
-static void add_piece(void *argument, int64_t index)
-{
-    const add_job *job = argument;
-    uint64_t begin = (uint64_t)index * COH_GRAIN_ELEMENTS;
-    int64_t left = job->count - (int64_t)begin;
-    int64_t count = left < (int64_t)COH_GRAIN_ELEMENTS ? left : (int64_t)COH_GRAIN_ELEMENTS;
-    void *to = coh_element_at(job->to, job->dtype, begin);
-    const void *from = coh_element_at(job->from, job->dtype, begin);
-    if (job->adds)
-        coh_kernel_add(job->dtype, to, from, count);
-    else
-        memcpy(to, from, (size_t)count * coh_dtype_bytes(job->dtype));
-}
-
 /* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot,
  * for parameters of one group share chunks and only the first of them writes them anew. */
 static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
-    add_job job = { .adds = call->input_grad_adds != 0 };
+    coh_view to = { 0 }, from = { 0 };
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
         if (port->role == COH_ROLE_TO)
-            job.to = port->view.data;
+            to = port->view;
         else
-            job.from = port->view.data;
-        job.count = coh_shape_elements(&port->view.shape);
-        job.dtype = port->view.shape.dtype;
+            from = port->view;
     }
-    coh_pool_run(step->pool, (job.count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS, add_piece,
-                 &job);
+    coh_kernel_pass(step->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
+                    call->input_grad_adds != 0);
     return COH_OK;
 }
 

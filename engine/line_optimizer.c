@@ -69,20 +69,30 @@ static void norm_piece(void *argument, int64_t index)
                coh_element_at(job->grad, job->dtype, grain.chunk_element), job->partials);
 }
 
+void coh_chunk_norm(coh_pool *pool, const coh_chunk_place *place, void *grad, double *partials)
+{
+    norm_job job = { .layout = place->layout,
+                     .dtype = place->layout->groups[place->group].dtype,
+                     .grad = grad,
+                     .partials = partials };
+    coh_grains_collect(&job.grains, place->layout, place->group, place->object_offset,
+                       place->bytes);
+    coh_pool_run(pool, job.grains.grain_count, norm_piece, &job);
+}
+
 coh_status coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line)
 {
     const coh_operand *operand = coh_line_operand(program, line, COH_ROLE_GRAD);
-    int32_t group = step->layout->objects[operand->object].owner;
-    norm_job job = { .layout = step->layout,
-                     .dtype = step->layout->groups[group].dtype,
-                     .partials = coh_step_pinned(step, step->layout->partials) };
+    char *grad = coh_operand_data(step, operand);
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         const coh_chunk *chunk =
             &step->layout->chunks[program->touches[operand->touch_begin + i].chunk];
-        job.grad = (char *)coh_operand_data(step, operand) +
-                   (chunk->object_offset - operand->object_offset);
-        coh_grains_collect(&job.grains, step->layout, group, chunk->object_offset, chunk->bytes);
-        coh_pool_run(step->pool, job.grains.grain_count, norm_piece, &job);
+        const coh_chunk_place place = { .layout = step->layout,
+                                        .group = step->layout->objects[operand->object].owner,
+                                        .object_offset = chunk->object_offset,
+                                        .bytes = chunk->bytes };
+        coh_chunk_norm(step->pool, &place, grad + (chunk->object_offset - operand->object_offset),
+                       coh_step_pinned(step, step->layout->partials));
     }
     return COH_OK;
 }
@@ -173,6 +183,24 @@ static void update_piece(void *argument, int64_t index)
                          (int64_t)grain.count);
 }
 
+void coh_chunk_update(coh_pool *pool, const coh_chunk_update_job *update)
+{
+    const coh_chunk_place *place = &update->place;
+    coh_dtype dtype = place->layout->groups[place->group].dtype;
+    update_job job = {
+        .layout = place->layout,
+        .dtype = dtype,
+        .work = update->work,
+        .grad = update->grad,
+        .states = coh_states_at(update->state, dtype, place->bytes),
+        .partials = update->partials,
+        .adamw = update->adamw,
+    };
+    coh_grains_collect(&job.grains, place->layout, place->group, place->object_offset,
+                       place->bytes);
+    coh_pool_run(pool, job.grains.grain_count, update_piece, &job);
+}
+
 coh_status coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line)
 {
     const coh_cells *cells = coh_step_cells(step);
@@ -180,15 +208,15 @@ coh_status coh_line_update(coh_step *step, const coh_program *program, const coh
     const coh_operand *grad = coh_line_operand(program, line, COH_ROLE_GRAD);
     const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
     const coh_chunk *chunk = &step->layout->chunks[program->touches[work->touch_begin].chunk];
-    int32_t group = step->layout->objects[work->object].owner;
-    coh_dtype dtype = step->layout->groups[group].dtype;
     int sums = coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL;
-    update_job job = {
-        .layout = step->layout,
-        .dtype = dtype,
+    const coh_chunk_update_job update = {
+        .place = { .layout = step->layout,
+                   .group = step->layout->objects[work->object].owner,
+                   .object_offset = chunk->object_offset,
+                   .bytes = chunk->bytes },
         .work = coh_operand_data(step, work),
         .grad = coh_operand_data(step, grad),
-        .states = coh_states_at(coh_operand_data(step, state), dtype, chunk->bytes),
+        .state = coh_operand_data(step, state),
         .partials = sums ? coh_step_pinned(step, step->layout->partials) : NULL,
         .adamw = { .rate = cells->update_rate,
                    .scale = cells->update_scale,
@@ -199,7 +227,6 @@ coh_status coh_line_update(coh_step *step, const coh_program *program, const coh
                    .epsilon = step->options.epsilon,
                    .decay = step->options.weight_decay },
     };
-    coh_grains_collect(&job.grains, step->layout, group, chunk->object_offset, chunk->bytes);
-    coh_pool_run(step->pool, job.grains.grain_count, update_piece, &job);
+    coh_chunk_update(step->pool, &update);
     return COH_OK;
 }

@@ -12,15 +12,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/line_work.h"
 #include "engine/step.h"
 
 /* ---- a program, bound to the arenas (bind.c) ---- */
-
-/* One binding of a call: a view that only needs to be copied into the call. */
-typedef struct coh_bound_port {
-    coh_view view;
-    uint8_t role, port;
-} coh_bound_port;
 
 /* Extents are counted twice over, by the parity of the ticket: two tickets of one program overlap.
  *

@@ -1,0 +1,43 @@
+/* line_work.h - what lines of a program do, as functions of plain arguments: the executor calls them
+ * with what stands in its arenas, the measuring of a profile with memory of its own.
+ *
+ * Threads: the compute lane's; `pool` helps (NULL: alone). Nothing here allocates or fails. */
+#ifndef COH_ENGINE_LINE_WORK_H
+#define COH_ENGINE_LINE_WORK_H
+
+#include "base/pool.h"
+#include "kernels/kernels.h"
+#include "planner/program.h"
+
+/* One binding of a call, resolved: a view that only needs to be copied into the call. */
+typedef struct coh_bound_port {
+    coh_view view;
+    uint8_t role, port;
+} coh_bound_port;
+
+/* The port that `binding` describes, with its bytes at `data`. */
+coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data);
+/* Puts the view where a kind looks for it. Roles that are no port of a call are left out. */
+void coh_call_set_port(coh_call *call, const coh_bound_port *port);
+
+/* One chunk of the parameters of a group: bytes [object_offset, object_offset + bytes) of its WORK
+ * and GRAD. */
+typedef struct coh_chunk_place {
+    const coh_layout *layout;
+    int32_t group;
+    uint64_t object_offset, bytes;
+} coh_chunk_place;
+
+/* Norm partials of a gradient's chunk, into `partials` of the whole layout. */
+void coh_chunk_norm(coh_pool *pool, const coh_chunk_place *place, void *grad, double *partials);
+
+typedef struct coh_chunk_update_job {
+    coh_chunk_place place;
+    void *work, *grad, *state;
+    double *partials; /* of the layout: made on the way; NULL: a NORM line makes them */
+    coh_adamw adamw;  /* decay as for a parameter that decays */
+} coh_chunk_update_job;
+/* The optimizer's update of one chunk. */
+void coh_chunk_update(coh_pool *pool, const coh_chunk_update_job *update);
+
+#endif
