@@ -108,12 +108,8 @@ static coh_status evaluate(evaluation *run)
                         " positions: lower it",
                         run->sequence, size.positions);
     CLI_TRY(open_data(run, size.vocabulary));
+    CLI_TRY(cli_data_check_windows(&run->data, "data", options->data, run->sequence, 1));
     run->window_count = coh_token_file_window_count(run->data.file, run->sequence);
-    if (run->window_count == 0)
-        return cli_fail(COH_ERR_CORRUPT,
-                        "--data holds %" PRIu64 " tokens, and one window takes %" PRId64
-                        ": give more text, or a lower --sequence",
-                        run->data.facts.token_count, run->sequence + 1);
     CLI_TRY(choose_plan(run));
     size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
     run->tokens = calloc(2 * ids, sizeof(int32_t));

@@ -260,6 +260,22 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
     return status == COH_ERR_IO ? cli_blame(status, "--%s", flag) : status;
 }
 
+coh_status cli_data_check_windows(const cli_data *data, const char *flag, const char *what,
+                                  int64_t sequence, int may_shorten)
+{
+    const uint64_t count = data->facts.token_count;
+    char remedy[64] = "give more";
+    if (coh_token_file_window_count(data->file, sequence) > 0)
+        return COH_OK;
+    if (may_shorten && count >= 2)
+        snprintf(remedy, sizeof(remedy), "give more, or --sequence %" PRIu64, count - 1);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "--%s%s%s holds %" PRIu64 " token%s, and a sequence of %" PRId64
+                    " needs %" PRId64 ": %s",
+                    flag, what[0] ? " " : "", what, count, count == 1 ? "" : "s", sequence,
+                    sequence + 1, remedy);
+}
+
 void cli_data_close(cli_data *data)
 {
     coh_token_file_close(data->file);

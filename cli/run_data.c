@@ -34,16 +34,6 @@ static coh_status check_same_data(cli_run *run)
     return COH_OK;
 }
 
-static coh_status check_windows(const char *flag, const cli_data *data, int64_t sequence)
-{
-    if (coh_token_file_window_count(data->file, sequence) > 0)
-        return COH_OK;
-    return cli_fail(COH_ERR_CORRUPT,
-                    "--%s holds %" PRIu64 " tokens, and one window takes %" PRId64
-                    ": give more text, or a lower --sequence",
-                    flag, data->facts.token_count, sequence + 1);
-}
-
 /* ---- names ---- */
 
 /* `path` with "data" for "validation" in its last component: what was put aside of it. */
@@ -156,7 +146,8 @@ coh_status cli_train_open_data(cli_run *run)
                                           "is nothing for --validation-split: leave one out");
     CLI_TRY(open_training(run, what));
     CLI_TRY(check_same_data(run));
-    CLI_TRY(check_windows("data", &run->data, job->recipe.sequence));
+    CLI_TRY(
+        cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
     job->recipe.data_hash = run->data.facts.hash;
     if (run->data.path[0] || !job->resumed || options->new_data)
         snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
@@ -170,6 +161,7 @@ coh_status cli_train_open_data(cli_run *run)
     }
     if (!run->validation.file)
         return COH_OK;
-    return check_windows(options->validation ? "validation" : "validation-split", &run->validation,
-                         job->recipe.sequence);
+    return cli_data_check_windows(
+        &run->validation, options->validation ? "validation" : "validation-split",
+        options->validation ? options->validation : "", job->recipe.sequence, !job->resumed);
 }
