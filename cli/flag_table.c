@@ -34,9 +34,10 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                              0, 0,
                              "bytes, a model's folder, or a tokenizer.json or .model (default: "
                              "that of the folder or checkpoint, else bytes)" },
-    [CLI_FLAG_VALIDATION] = { "validation", "FILE|DIR", CLI_VALUE_TEXT, AT(validation), 0, 0,
+    [CLI_FLAG_VALIDATION] = { "validation", "FILE|DIR|none", CLI_VALUE_TEXT, AT(validation), 0, 0,
                               "--validation held-out.txt", RUNS, 0, 0,
-                              "held-out text: its loss is taken at each save and at the end" },
+                              "held-out text: its loss is taken at each save and at the end "
+                              "(--resume: default as before)" },
     [CLI_FLAG_VALIDATION_EVERY] = { "validation-every", "N", CLI_VALUE_INTEGER,
                                     AT(validation_every), 0, 1e9, "--validation-every 100", RUNS, 0,
                                     0, "and every N steps (0: only then)" },

@@ -59,12 +59,14 @@ coh_status cli_input_check(const cli_options *options)
 {
     const int is_word = strcmp(options->tokenizer, "bytes") == 0 ||
                         (options->command == CLI_EXPORT && strcmp(options->tokenizer, "none") == 0);
+    const int validates = options->validation && strcmp(options->validation, "none") != 0;
+    const char *validation = validates ? options->validation : NULL;
     const char *tokenizer = is_word ? NULL : options->tokenizer;
     const char *file = "give a file or folder that is";
     CLI_TRY(check_one("", operand_path(options), file));
     CLI_TRY(check_one("--resume", options->resume, "give a run folder or a checkpoint"));
     CLI_TRY(check_one("--data", options->data, file));
-    CLI_TRY(check_one("--validation", options->validation, file));
+    CLI_TRY(check_one("--validation", validation, file));
     CLI_TRY(
         check_one("--tokenizer", tokenizer,
                   "give bytes, or a folder with tokenizer.json, tokenizer.model or vocab.json"));

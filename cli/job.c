@@ -130,7 +130,7 @@ static coh_status fresh_recipe(cli_job *job)
                         "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
                         ": give the --tokenizer it was trained with",
                         options->operand, vocabulary, coh_tokenizer_vocabulary(job->tokenizer));
-    cli_recipe_keep_base(&job->recipe, job->model.folder);
+    cli_recipe_keep_path(job->model.folder, job->recipe.base);
     CLI_TRY(cli_adapters_set(options, &job->model));
     /* A plan needs no weights: a config.json is enough. */
     if (options->command == CLI_TRAIN)

@@ -31,19 +31,11 @@ static coh_status check_micro_batch(const cli_recipe *recipe)
                     recipe->micro_batch, recipe->batch, cli_default_micro_batch(recipe->batch));
 }
 
-/* Into a path of CLI_PATH_BYTES; as it was given where it cannot be found. */
-static void keep_absolute(const char *path, char *out_path)
+void cli_recipe_keep_path(const char *path, char *out_path)
 {
-    char *absolute = realpath(path, NULL);
+    char *absolute = path[0] ? realpath(path, NULL) : NULL;
     snprintf(out_path, CLI_PATH_BYTES, "%s", absolute ? absolute : path);
     free(absolute);
-}
-
-void cli_recipe_keep_base(cli_recipe *recipe, const char *folder)
-{
-    recipe->base[0] = '\0';
-    if (folder[0])
-        keep_absolute(folder, recipe->base);
 }
 
 /* A preset's name is a preset to commands that know any, whatever the working folder holds. */
@@ -114,7 +106,7 @@ void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options)
     if (strcmp(options->tokenizer, "bytes") == 0)
         snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "bytes");
     else
-        keep_absolute(options->tokenizer, recipe->tokenizer);
+        cli_recipe_keep_path(options->tokenizer, recipe->tokenizer);
 }
 
 coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path)
@@ -145,7 +137,7 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     }
     snprintf(out_path, CLI_PATH_BYTES, "%s", chosen);
     if (strcmp(chosen, "bytes") != 0)
-        keep_absolute(chosen, out_path);
+        cli_recipe_keep_path(chosen, out_path);
     return COH_OK;
 }
 
@@ -189,7 +181,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                         options->dropout);
     CLI_TRY(cli_recipe_choose_tokenizer(options, recipe->tokenizer));
     if (options->kernels)
-        keep_absolute(options->kernels, recipe->kernels);
+        cli_recipe_keep_path(options->kernels, recipe->kernels);
     return cli_data_form_from_options(options, &recipe->form);
 }
 
@@ -239,6 +231,8 @@ static const note_row note_rows[] = {
     LATER("aligned", NOTE_AMOUNT, form.aligned),
     LATER("validation_split", NOTE_REAL, form.validation_split),
     LATER("base", NOTE_PATH, base),
+    LATER("validation", NOTE_PATH, validation),
+    LATER("validation_hash", NOTE_HEX, validation_hash),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
@@ -384,13 +378,15 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
                             "--field, --chat, --documents and --validation-split come from the "
                             "checkpoint with --resume: leave them out, or add --new-data");
         CLI_TRY(cli_data_form_from_options(options, &recipe->form));
+        if (recipe->form.validation_split > 0)
+            recipe->validation[0] = '\0'; /* from now on what is put aside */
     }
     if (cli_given(options, CLI_FLAG_STEPS))
         recipe->steps = (uint64_t)options->steps;
     /* The folder may have moved; its identity is compared when it is opened. */
     cli_recipe_set_tokenizer(recipe, options);
     if (options->kernels)
-        keep_absolute(options->kernels, recipe->kernels);
+        cli_recipe_keep_path(options->kernels, recipe->kernels);
     if (cli_given(options, CLI_FLAG_MICRO_BATCH) && options->micro_batch != recipe->micro_batch) {
         cli_note("micro-batch %" PRId64 " -> %" PRId64
                  ": other rounding, the run will not continue bit for bit",

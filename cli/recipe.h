@@ -23,6 +23,10 @@ typedef struct cli_recipe {
     char base[CLI_PATH_BYTES]; /* the Hugging Face folder the run began from, absolute; "": none */
     char data[CLI_PATH_BYTES]; /* the token file, absolute; "" if it was not kept */
     uint64_t data_hash;
+    /* The text or token file to validate with, absolute; "none"; "": what was put aside of the data,
+     * if anything was. The hash is that of its ids, 0 if there are none. */
+    char validation[CLI_PATH_BYTES];
+    uint64_t validation_hash;
     cli_data_form form;           /* how that file was made of text */
     char kernels[CLI_PATH_BYTES]; /* the kernel table, absolute; "": none */
     uint64_t data_first_step;     /* the step that read window 0: > 0 after --new-data */
@@ -36,8 +40,9 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
  * COH_ERR_ARGUMENT when the folder has none and text is to be read. */
 coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path);
 
-/* Notes the folder that a new run begins from; "": none. */
-void cli_recipe_keep_base(cli_recipe *recipe, const char *folder);
+/* A path as a note has it, into CLI_PATH_BYTES: absolute, or as it was given where it cannot be
+ * found; "" stays. */
+void cli_recipe_keep_path(const char *path, char *out_path);
 
 /* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);

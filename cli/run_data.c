@@ -80,12 +80,27 @@ static cli_data_source source_of(const cli_run *run)
                               .is_form_given = cli_recipe_form_is_given(run->options) };
 }
 
-/* What a resumed run had put aside stands beside its data. */
+#define GIVE_VALIDATION                                                                            \
+    "give that, or another, with --validation FILE, or go on without with --validation none"
+
+/* The text to validate with that has a name of its own: the flag's, else the note's; NULL: none. */
+static const char *named_validation(const cli_run *run)
+{
+    const char *noted = run->job.recipe.validation;
+    if (run->options->validation)
+        return run->options->validation;
+    return noted[0] ? noted : NULL;
+}
+
+/* What a resumed run put aside stands beside its data. */
 static coh_status open_held_out(cli_run *run, const char *data_path)
 {
     char path[CLI_PATH_BYTES];
-    if (!name_held_out(data_path, path) || access(path, R_OK) != 0) {
-        cli_note("what the run had put aside for validation is gone: its loss is not taken "
+    if (!name_held_out(data_path, path) || access(path, F_OK) != 0) {
+        if (!run->options->new_data)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "what the run had put aside for validation is gone: " GIVE_VALIDATION);
+        cli_note("nothing is put aside of the new data for validation: its loss is not taken "
                  "(--validation FILE gives another text)");
         return COH_OK;
     }
@@ -115,7 +130,7 @@ static coh_status open_training(cli_run *run, const char *what)
 {
     cli_recipe *recipe = &run->job.recipe;
     char cache[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES] = "";
-    int is_text, splits = recipe->form.validation_split > 0 && !run->options->validation;
+    int is_text, splits = recipe->form.validation_split > 0;
     const cli_data_source source = source_of(run);
     CLI_TRY(cli_data_is_text("data", what, &is_text));
     name_cache(run, cache);
@@ -126,7 +141,54 @@ static coh_status open_training(cli_run *run, const char *what)
     CLI_TRY(cli_data_open(&source, "data", what, cache[0] ? cache : NULL,
                           held_out[0] ? held_out : NULL, &run->data,
                           splits && is_text ? &run->validation : NULL));
-    return splits && !is_text ? open_held_out(run, run->data.path) : COH_OK;
+    return splits && !is_text && !named_validation(run) ? open_held_out(run, run->data.path)
+                                                        : COH_OK;
+}
+
+static coh_status check_same_validation(const cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    const uint64_t hash = run->validation.file ? run->validation.facts.hash : 0;
+    if (recipe->validation_hash == 0 || hash == 0 || recipe->validation_hash == hash)
+        return COH_OK;
+    if (!run->options->validation && !run->options->new_data)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s is not what the run was validated with (hash %016" PRIx64
+                        ", not %016" PRIx64 "): " GIVE_VALIDATION,
+                        recipe->validation[0] ? recipe->validation : "what was put aside", hash,
+                        recipe->validation_hash);
+    cli_note("other validation data than before: its losses do not compare with those so far");
+    return COH_OK;
+}
+
+/* Named by the flag or by the note, or put aside when the data was opened. */
+static coh_status open_validation(cli_run *run)
+{
+    cli_recipe *recipe = &run->job.recipe;
+    const char *what = named_validation(run);
+    if (what)
+        cli_data_close(&run->validation);
+    if (what && strcmp(what, "none") != 0) {
+        cli_data_source source = source_of(run);
+        int is_text;
+        if (access(what, F_OK) != 0)
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "%s, which the run was validated with, is gone: " GIVE_VALIDATION,
+                            what);
+        CLI_TRY(cli_data_is_text("validation", what, &is_text));
+        source.is_form_given = source.is_form_given && is_text;
+        CLI_TRY(cli_data_open(&source, "validation", what, NULL, NULL, &run->validation, NULL));
+    }
+    if (run->validation.file)
+        CLI_TRY(cli_data_check_windows(&run->validation, what ? "validation" : "validation-split",
+                                       what ? what : "", recipe->sequence, !run->job.resumed));
+    CLI_TRY(check_same_validation(run));
+    recipe->validation_hash = run->validation.file ? run->validation.facts.hash : 0;
+    if (run->options->validation && run->validation.file)
+        cli_recipe_keep_path(what, recipe->validation);
+    else if (run->options->validation)
+        snprintf(recipe->validation, sizeof(recipe->validation), "none");
+    return COH_OK;
 }
 
 coh_status cli_train_open_data(cli_run *run)
@@ -146,22 +208,9 @@ coh_status cli_train_open_data(cli_run *run)
                                           "is nothing for --validation-split: leave one out");
     CLI_TRY(open_training(run, what));
     CLI_TRY(check_same_data(run));
-    CLI_TRY(
-        cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
+    CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
     job->recipe.data_hash = run->data.facts.hash;
     if (run->data.path[0] || !job->resumed || options->new_data)
         snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
-    if (options->validation) {
-        cli_data_source source = source_of(run);
-        int is_text;
-        CLI_TRY(cli_data_is_text("validation", options->validation, &is_text));
-        source.is_form_given = source.is_form_given && is_text;
-        CLI_TRY(cli_data_open(&source, "validation", options->validation, NULL, NULL,
-                              &run->validation, NULL));
-    }
-    if (!run->validation.file)
-        return COH_OK;
-    return cli_data_check_windows(
-        &run->validation, options->validation ? "validation" : "validation-split",
-        options->validation ? options->validation : "", job->recipe.sequence, !job->resumed);
+    return open_validation(run);
 }

@@ -185,6 +185,50 @@ class Data(ProgramTest):
         self.fails(4, "train", "--resume", self.path("half"), "--steps", 6, "--data", self.chat_data(41),
                    says="not what the checkpoint was trained on")
 
+    def test_a_resumed_run_validates_with_the_text_it_had_or_says_why_not(self):
+        held, other = self.write("held.txt", "line 5: the 7th of many\n" * 40), self.write("other.txt", "as said\n" * 90)
+        text, run = self.corpus(), self.path("run")
+        whole = self.succeeds("train", *TINY, "--data", text, "--steps", 3, "--save", "none", "--validation", held, "--json")
+        self.succeeds("train", *TINY, "--data", text, "--steps", 2, "--schedule-steps", 3, "--save", run, "--validation",
+                      held)
+        note = self.succeeds("inspect", run, "--json").json["note"]
+        self.succeeds("tokenize", held, "-o", self.path("held.tokens"))
+        self.assertEqual(note["validation"], os.path.realpath(held))
+        self.assertEqual(note["validation_hash"], self.succeeds("inspect", self.path("held.tokens"), "--hash").out.strip())
+        before = sorted(os.listdir(run))
+        self.write("held.txt", "line 5: the 7th of some\n" * 40)
+        self.fails(4, "train", "--resume", run, "--steps", 3, says="held.txt is not what the run was validated with")
+        os.rename(held, self.path("away.txt"))
+        self.fails(2, "train", "--resume", run, "--steps", 3, says="held.txt, which the run was validated with, is gone")
+        self.assertEqual(sorted(os.listdir(run)), before)
+        self.write("held.txt", "line 5: the 7th of many\n" * 40)
+        resumed = self.succeeds("train", "--resume", run, "--steps", 3, "--json")
+        self.assertEqual([resumed.json[k] for k in ("hash", "validation_loss")],
+                         [whole.json[k] for k in ("hash", "validation_loss")])
+        # the flag's is taken, and is the run's from then on; so is none
+        changed = self.succeeds("train", "--resume", run, "--steps", 4, "--validation", other)
+        self.assertIn("other validation data than before", changed.err)
+        after = self.succeeds("train", "--resume", run, "--steps", 5)
+        self.assertNotIn("other validation data", after.err)
+        self.assertRegex(after.out, r"validation loss \d")
+        for flags in (["--validation", "none"], []):
+            steps = 6 + (not flags)
+            self.assertNotIn("validation loss", self.succeeds("train", "--resume", run, "--steps", steps, *flags).out)
+
+    def test_what_was_put_aside_is_missed_and_known_again(self):
+        data, run = self.documents(documents=[f"document {i}" * 9 for i in range(60)]), self.path("run")
+        self.succeeds("train", *TINY, "--data", data, "--validation-split", "0.3", "--steps", 1, "--save", run)
+        held = self.path("run", "validation.tokens")
+        os.rename(held, self.path("away"))
+        self.fails(2, "train", "--resume", run, "--steps", 2, says="put aside for validation is gone")
+        self.succeeds("tokenize", self.corpus(), "-o", held)
+        self.fails(4, "train", "--resume", run, "--steps", 2, says="is not what the run was validated with")
+        os.rename(self.path("away"), held)
+        self.assertIn("validation loss", self.succeeds("train", "--resume", run, "--steps", 2).out)
+        # the text again, with a validation text of its own beside what is put aside
+        more = self.succeeds("train", "--resume", run, "--steps", 3, "--data", data, "--validation", self.corpus())
+        self.assertIn("other validation data", more.err)
+
     def test_eval_is_the_mean_over_what_counts(self):
         self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--steps", 1, "--save",
                       self.path("run"))
