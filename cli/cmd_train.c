@@ -84,8 +84,8 @@ static uint64_t save_count(const cli_run *run)
     return steps / every - run->job.first_step / every + (steps % every != 0);
 }
 
-/* Asked before the engine is made, so that what does not fit costs nothing; what is written hours
- * later is held. The working store takes its own room as it opens. */
+/* Asked before anything is read or made, so that what does not fit costs nothing; what is written
+ * hours later is held. The working store takes its own room as it opens. */
 static coh_status find_room(cli_run *run)
 {
     const cli_job *job = &run->job;
@@ -125,7 +125,6 @@ static coh_status open_engine(cli_run *run)
     engine_options.beta1 = (float)recipe->beta1;
     engine_options.beta2 = (float)recipe->beta2;
     engine_options.weight_decay = (float)recipe->weight_decay;
-    CLI_TRY(find_room(run));
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
     return coh_engine_facts_get(run->engine, &run->facts);
@@ -287,6 +286,7 @@ static coh_status run_all(cli_run *run)
     const cli_options *options = run->options;
     CLI_TRY(cli_job_open(options, &run->job));
     CLI_TRY(open_folder(run));
+    CLI_TRY(find_room(run)); /* tokenizing a large text takes minutes: it comes last */
     CLI_TRY(cli_train_open_data(run));
     CLI_TRY(cli_recipe_to_note(&run->job.recipe, &run->job.model, &run->note));
     CLI_TRY(take_buffers(run));
@@ -304,6 +304,7 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_stop_install(run->folder.step_count > 0,
                              "\ncohobate train: stopped at once; the last checkpoint stands\n",
                              "\ncohobate train: stopped at once; nothing was saved yet\n"));
+    run->has_begun = 1;
     CLI_TRY(cli_train_loop(run));
     return finish(run);
 }
@@ -323,6 +324,8 @@ coh_status cli_train(const cli_options *options)
     cli_run_folder_clear(&run->folder);
     run->report.log_descriptor = -1;
     coh_status status = run_all(run);
+    if (!run->has_begun)
+        cli_run_folder_undo(&run->folder);
     close_run(run);
     return status;
 }

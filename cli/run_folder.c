@@ -49,11 +49,11 @@ static coh_status flush_parent(const char *path)
                     strerror(error));
 }
 
-static coh_status make_folders(const char *path)
+static coh_status make_folders(const char *path, cli_run_folder *folder)
 {
-    char prefix[CLI_PATH_BYTES];
+    char *prefix = folder->given;
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof(prefix))
+    if (length == 0 || length >= sizeof(folder->given))
         return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
                         CLI_PATH_BYTES - 1, length);
     for (size_t i = 1; i <= length; i++) {
@@ -61,9 +61,11 @@ static coh_status make_folders(const char *path)
             continue;
         memcpy(prefix, path, i);
         prefix[i] = '\0';
-        if (mkdir(prefix, 0777) == 0)
+        if (mkdir(prefix, 0777) == 0) {
+            if (folder->made_count < CLI_FOLDERS_MADE_MOST)
+                folder->made_lengths[folder->made_count++] = (uint16_t)i;
             CLI_TRY(flush_parent(prefix));
-        else if (errno != EEXIST)
+        } else if (errno != EEXIST)
             return cli_fail(COH_ERR_IO,
                             "--save: cannot make the run folder %s: %s: give another, or"
                             " --save none",
@@ -124,7 +126,7 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
                             "cannot set the broken checkpoint %s aside as %s: %s: move it"
                             " yourself, or give another --save",
                             path, aside, strerror(errno));
-        cli_note("%s; set aside as %s", coh_last_error(), aside);
+        cli_note("%s is not whole: set aside as %s", path, aside);
         folder->step_count--;
     }
     return COH_OK;
@@ -159,7 +161,7 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     cli_run_folder *folder = out_folder;
     cli_run_folder_clear(folder);
     folder->keep_count = keep_count;
-    CLI_TRY(make_folders(path));
+    CLI_TRY(make_folders(path, folder));
     char *absolute = realpath(path, NULL);
     if (!absolute)
         return cli_fail(COH_ERR_IO, "--save: cannot find the run folder %s: %s: give another", path,
@@ -182,11 +184,41 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
 
 void cli_run_folder_clear(cli_run_folder *folder)
 {
-    folder->path[0] = '\0';
+    folder->path[0] = folder->given[0] = '\0';
+    folder->made_count = 0;
     folder->lock.fd = -1;
     folder->room = (coh_space_hold){ .fd = -1 };
     folder->piece_is_out = 0;
     folder->step_count = 0;
+}
+
+/* The innermost folder made, into `out_path`; is it the run folder itself? */
+static int made_itself(const cli_run_folder *folder, char *out_path)
+{
+    const int length = folder->made_lengths[folder->made_count - 1];
+    snprintf(out_path, CLI_PATH_BYTES, "%.*s", length, folder->given);
+    char *absolute = realpath(out_path, NULL);
+    const int is_it = absolute && strcmp(absolute, folder->path) == 0;
+    free(absolute);
+    return is_it;
+}
+
+void cli_run_folder_undo(const cli_run_folder *folder)
+{
+    /* The lock goes last, so that no other run takes the folder meanwhile. */
+    static const char *const ours[] = { "data.tokens", "validation.tokens", "plan.json", "lock" };
+    char path[CLI_PATH_BYTES + 32];
+    if (folder->made_count == 0)
+        return;
+    if (folder->lock.fd >= 0 && made_itself(folder, path))
+        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+            snprintf(path, sizeof(path), "%s/%s", folder->path, ours[i]);
+            (void)unlink(path);
+        }
+    for (int i = folder->made_count - 1; i >= 0; i--) {
+        snprintf(path, sizeof(path), "%.*s", (int)folder->made_lengths[i], folder->given);
+        (void)rmdir(path); /* of others' files there is nothing to say here: it stays */
+    }
 }
 
 void cli_run_folder_close(cli_run_folder *folder)

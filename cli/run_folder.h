@@ -16,10 +16,13 @@
 
 #include "cli/say.h"
 
-enum { CLI_CHECKPOINTS_MOST = 4096 };
+enum { CLI_CHECKPOINTS_MOST = 4096, CLI_FOLDERS_MADE_MOST = 64 };
 
 typedef struct cli_run_folder {
-    char path[CLI_PATH_BYTES]; /* absolute; "": nothing is kept */
+    char path[CLI_PATH_BYTES];  /* absolute; "": nothing is kept */
+    char given[CLI_PATH_BYTES]; /* the path as it was given */
+    int made_count;             /* folders that were not there, the outermost first: */
+    uint16_t made_lengths[CLI_FOLDERS_MADE_MOST]; /* `given` up to there */
     coh_run_lock lock;
     coh_space_hold room;       /* for checkpoints not yet written */
     uint64_t checkpoint_bytes; /* of one, in `room` */
@@ -43,6 +46,9 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
 /* Makes it one that is not open: nothing is kept. */
 void cli_run_folder_clear(cli_run_folder *folder);
 void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not open */
+/* Before it is closed, also where opening it failed: a run that was refused before its first step
+ * leaves no folder that it made. What was there before stays, and what others put there since. */
+void cli_run_folder_undo(const cli_run_folder *folder);
 
 /* Checkpoints for which room must still be found when `save_count` saves (>= 1) are to come:
  * keep_count + 1 stand at once, the new one beside the old, or as many as ever will, at least two;

@@ -34,7 +34,8 @@ typedef struct cli_run {
     uint64_t done_steps, submitted_steps;                /* counted from the run's beginning */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
     int skipped_in_row;
-    int stopped; /* by a signal, after `done_steps` */
+    int has_begun; /* its first step was due: what fails before that leaves no folder behind */
+    int stopped;   /* by a signal, after `done_steps` */
 } cli_run;
 
 /* Opens the data of the run, and what it is validated with: run_data.c. */

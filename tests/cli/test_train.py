@@ -264,6 +264,24 @@ class Train(ProgramTest):
         self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                    says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
 
+    def test_a_refused_run_leaves_no_folder_that_it_made_and_each_that_was_there(self):
+        def few_blocks():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))
+        bad = self.write("bad.jsonl", "no object\n")
+        os.mkdir(self.path("there"))
+        for folder in ("made", "there/made/deep", "there/made//"):
+            self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="bad.jsonl:1:")
+            # room is asked for before the text is read
+            self.fails(3, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="cannot hold",
+                       preexec_fn=few_blocks, restore_signals=False)
+            self.assertFalse(os.path.exists(self.path("made")))
+            self.assertEqual(os.listdir(self.path("there")), [])
+        self.fails(4, "train", *TINY, "--data", self.write("short.txt", "abc"), "--save", self.path("made"), says="needs 17")
+        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, cwd=self.folder)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["bad.jsonl", "short.txt", "there"])
+        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path("there"))
+        self.assertTrue(os.path.isdir(self.path("there")))
+
     def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
         for fault, says in (("16:5", "Input/output error"), ("9:28", "No space left on device")):
             done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
