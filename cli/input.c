@@ -1,5 +1,6 @@
 #include "cli/input.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,80 @@ static coh_status check_folder_of(const char *flag, const char *path)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT, "%s %s: the folder %s is not there: make it, or give another",
                     flag, path, folder);
+}
+
+/* What tells folders apart. */
+typedef struct content {
+    int has_config, has_checkpoint;
+    char tensors[256]; /* the name of a safetensors file; "": none */
+} content;
+
+static content look_into(const char *path)
+{
+    content found = { 0 };
+    DIR *listing = opendir(path);
+    const struct dirent *entry;
+    while (listing && (entry = readdir(listing))) {
+        const char *name = entry->d_name, *ending = strrchr(name, '.');
+        found.has_config |= strcmp(name, "config.json") == 0;
+        found.has_checkpoint |=
+            strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
+        if (ending && strcmp(ending, ".safetensors") == 0 && !found.tensors[0])
+            snprintf(found.tensors, sizeof(found.tensors), "%s", name);
+    }
+    if (listing)
+        closedir(listing);
+    return found;
+}
+
+/* Where a model may stand: tensors that nothing describes. */
+static coh_status check_has_config(const char *path)
+{
+    const content found = look_into(path);
+    if (!found.tensors[0] || found.has_config || found.has_checkpoint)
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s holds %s but no config.json, which says what model the tensors are of: put "
+                    "the model's config.json beside them",
+                    path, found.tensors);
+}
+
+/* --resume takes what a run saved. */
+static coh_status check_resume(const char *path)
+{
+    const content found = look_into(path);
+    CLI_TRY(check_has_config(path));
+    if (!found.has_config || found.has_checkpoint)
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "--resume %s: a Hugging Face model's folder, and not that of a run: a run that "
+                    "begins with its weights is cohobate train %s --data FILE",
+                    path, path);
+}
+
+/* A folder that the operand names as a model; NULL: none, or a preset of that name. */
+static const char *operand_model(const cli_options *options)
+{
+    coh_gpt2_config ignored;
+    switch (options->command) {
+    case CLI_TRAIN:
+    case CLI_PLAN:
+    case CLI_TUNE:
+        return options->operand && coh_gpt2_preset(options->operand, 0, &ignored) != COH_OK
+                   ? options->operand
+                   : NULL;
+    case CLI_GENERATE:
+    case CLI_EVAL:
+    case CLI_INSPECT:
+    case CLI_EXPORT:
+    case CLI_CHECK:
+        return options->operand;
+    case CLI_TOKENIZE:
+    case CLI_DOCTOR:
+    case CLI_COMMAND_COUNT:
+        return NULL;
+    }
+    return NULL;
 }
 
 /* The operand where it must be a path: a MODEL may be a preset's name, and models.h says what was
@@ -78,5 +153,8 @@ coh_status cli_input_check(const cli_options *options)
     CLI_TRY(check_folder_of("-o", options->output));
     CLI_TRY(check_folder_of("--held-out-file", options->held_out_file));
     CLI_TRY(check_folder_of("--program", options->program));
-    return check_folder_of("--log", options->log);
+    CLI_TRY(check_folder_of("--log", options->log));
+    if (options->resume)
+        CLI_TRY(check_resume(options->resume));
+    return operand_model(options) ? check_has_config(operand_model(options)) : COH_OK;
 }

@@ -25,6 +25,11 @@ static const char *json_type_name(const json_t *value)
     return "something else";
 }
 
+static const char *value_name(const json_t *value)
+{
+    return value ? json_type_name(value) : "nothing";
+}
+
 /* ---- a field ---- */
 
 static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const json_t *object)
@@ -34,11 +39,13 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
     if (!value)
         return coh_lines_fail(lines,
                               "the object has no field \"%.100s\": name the one that holds the "
-                              "text (--field NAME)",
+                              "text (--field NAME), or remove the line",
                               field);
     if (!json_is_string(value))
-        return coh_lines_fail(lines, "the field \"%.100s\" is %s where a text is needed", field,
-                              json_type_name(value));
+        return coh_lines_fail(lines,
+                              "the field \"%.100s\" is %s where a text is needed: write one, "
+                              "name another field (--field NAME), or remove the line",
+                              field, json_type_name(value));
     const coh_text_block whole = { (const uint8_t *)json_string_value(value),
                                    json_string_length(value), 1, 1 };
     size_t consumed;
@@ -63,9 +70,10 @@ static coh_status read_role(const coh_lines *lines, size_t number, const json_t 
             return COH_OK;
         }
     return coh_lines_fail(lines,
-                          "message %zu has %s\"%.40s\" for a role: write system, user or "
-                          "assistant",
-                          number, name ? "" : "no text, but ", name ? name : "another value");
+                          "message %zu has %s%.40s%s for a role: write system, user or "
+                          "assistant, or remove the line",
+                          number, name ? "\"" : "", name ? name : value_name(value),
+                          name ? "\"" : "");
 }
 
 /* A member that no form writes would be lost without a word. */
@@ -90,7 +98,7 @@ static coh_status read_message(const coh_lines *lines, size_t number, const json
     if (!json_is_object(message))
         return coh_lines_fail(lines,
                               "message %zu is %s where {\"role\": ..., \"content\": ...} is "
-                              "needed",
+                              "needed: write one, or remove the line",
                               number, json_type_name(message));
     COH_TRY(read_role(lines, number, json_object_get(message, "role"), &out_message->role));
     const json_t *content = json_object_get(message, "content");
@@ -98,7 +106,7 @@ static coh_status read_message(const coh_lines *lines, size_t number, const json
         return coh_lines_fail(lines,
                               "message %zu has %s for its content where a text is needed: "
                               "write one, or remove the line",
-                              number, content ? json_type_name(content) : "nothing");
+                              number, value_name(content));
     out_message->content = (coh_slice){ json_string_value(content), json_string_length(content) };
     return check_members(lines, number, message);
 }
@@ -191,9 +199,9 @@ coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
     if (builder->documents.count > 0)
         return COH_OK;
     if (is_folder && builder->list.count == 0)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "folder %s holds no file *.jsonl or *.ndjson: give one, or leave --field "
-                        "and --chat out",
+        return coh_fail(COH_ERR_CORRUPT,
+                        "folder %s holds no file *.jsonl or *.ndjson: give one that does, or leave "
+                        "--field and --chat out",
                         path);
-    return coh_fail(COH_ERR_ARGUMENT, "%s holds no line with an object: add some", path);
+    return coh_fail(COH_ERR_CORRUPT, "%s holds no line with an object: add some", path);
 }

@@ -134,7 +134,7 @@ typedef struct coh_token_build_facts {
  * form gives (docs/data.md) and nothing more.
  *
  * *out_facts may be NULL. Existing files are replaced when the new ones are whole, else left alone.
- * Fails: COH_ERR_ARGUMENT (no text, nothing held out), COH_ERR_IO, COH_ERR_CORRUPT ("FILE:LINE:"
+ * Fails: COH_ERR_ARGUMENT (nothing held out), COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:"
  * and what is wrong with a line). */
 COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,

@@ -125,7 +125,7 @@ class Data(ProgramTest):
     def test_malformed_lines_are_named_and_leave_nothing(self):
         good = json.dumps({"text": "x"})
         for line, says in (("{", ":2: no JSON"), ("{}", ':2: the object has no field "text"'),
-                           ('{"text": 3}', ':2: the field "text" is a number')):
+                           ('{"text": 3}', ':2: the field "text" is a number where a text is needed: write one')):
             path = self.write("bad.jsonl", f"{good}\n{line}\n{good}\n")
             self.fails(4, "tokenize", path, "-o", self.path("o"), says=path + says)
             self.fails(4, "train", *TINY, "--data", path, "--steps", 1, "--save", self.path("run"), says=says)
@@ -133,6 +133,23 @@ class Data(ProgramTest):
             self.assertFalse(os.path.exists(self.path("run", "data.tokens")))
         chat = self.write("chat.jsonl", '{"messages": [{"role": "user", "content": "x"}]}\n')
         self.fails(4, "tokenize", chat, "--chat", "-o", self.path("o"), says=":1: no message is the assistant's")
+
+    def test_data_without_text_or_too_short_for_a_sequence_says_what_is_needed(self):
+        os.mkdir(self.path("folder"))
+        self.write("folder/.hidden", "text")
+        self.write("folder/a.bin", b"\0\1\2")
+        train = ["train", *TINY, "--steps", 1, "--save", "none", "--data"]
+        none = f"folder {self.path('folder')} holds no text file"
+        self.fails(4, *train, self.path("folder"), says=none)
+        self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="of 1 files none is")
+        self.fails(4, *train, self.path("folder"), "--field", "text", says="holds no file *.jsonl or *.ndjson")
+        self.fails(4, *train, self.write("blank.jsonl", "\n"), says="no line with an object")
+        for count, says in ((16, "holds 16 tokens, and a sequence of 16 needs 17: give more, or --sequence 15"),
+                            (1, "holds 1 token, and a sequence of 16 needs 17: give more")):
+            short = self.write("short.txt", "x" * count)
+            self.fails(4, *train, short, says=f"--data {short} {says}")
+            self.fails(4, *train, self.corpus(), "--validation", short, says=f"--validation {short} {says}")
+        self.succeeds(*train, self.write("short.txt", "x" * 16), "--sequence", 15)
 
     def test_flags_that_say_nothing_of_the_data_are_refused(self):
         path, text = self.documents(), self.corpus()

@@ -418,8 +418,8 @@ static void what_cannot_be_built_is_refused_and_leaves_nothing(void **state)
         { tree, ids, 2, ids, COH_ERR_ARGUMENT },
         { tree, ids, TREE_COUNT + 1, held, COH_ERR_ARGUMENT }, /* nothing held out */
         { tree, ids, 2, deep, COH_ERR_IO },
-        { nothing, ids, 0, NULL, COH_ERR_ARGUMENT }, /* no text in it */
-        { tree, tree, 0, NULL, COH_ERR_IO },         /* a folder is in the way */
+        { nothing, ids, 0, NULL, COH_ERR_CORRUPT }, /* no text in it */
+        { tree, tree, 0, NULL, COH_ERR_IO },        /* a folder is in the way */
     };
     int entry_count = folder_count();
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
