@@ -7,10 +7,10 @@
 
 static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
 {
-    coh_checkpoint *checkpoint;
-    CLI_TRY(coh_checkpoint_open(path, &checkpoint));
-    coh_status status = coh_checkpoint_check(checkpoint, out_hash);
-    coh_checkpoint_close(checkpoint);
+    cli_weights weights;
+    CLI_TRY(cli_weights_open_checkpoint(path, &weights));
+    const coh_status status = coh_checkpoint_check(weights.checkpoint, out_hash);
+    cli_weights_close(&weights);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/artefact.h"
 #include "cli/commands.h"
 #include "cli/inspect_folder.h"
+#include "cli/weights.h"
 
 /* ---- a checkpoint ---- */
 
@@ -43,28 +44,27 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
     return COH_OK;
 }
 
-static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkpoint *checkpoint)
+static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkpoint *checkpoint,
+                                          const coh_checkpoint_facts *facts)
 {
-    coh_checkpoint_facts facts;
-    CLI_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
-    uint64_t hash = facts.hash;
+    uint64_t hash = facts->hash;
     if (options->hash)
         CLI_TRY(coh_checkpoint_check(checkpoint, &hash));
     if (options->json)
-        checkpoint_json(&facts, hash);
+        checkpoint_json(facts, hash);
     else if (options->hash)
         printf("%016" PRIx64 "\n", hash);
     else
-        return checkpoint_text(checkpoint, &facts);
+        return checkpoint_text(checkpoint, facts);
     return COH_OK;
 }
 
 static coh_status inspect_checkpoint(const cli_options *options)
 {
-    coh_checkpoint *checkpoint;
-    CLI_TRY(coh_checkpoint_open(options->operand, &checkpoint));
-    coh_status status = inspect_open_checkpoint(options, checkpoint);
-    coh_checkpoint_close(checkpoint);
+    cli_weights weights;
+    CLI_TRY(cli_weights_open_checkpoint(options->operand, &weights));
+    const coh_status status = inspect_open_checkpoint(options, weights.checkpoint, &weights.facts);
+    cli_weights_close(&weights);
     return status;
 }
 

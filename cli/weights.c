@@ -11,6 +11,9 @@ coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weight
         coh_checkpoint_facts_get(out_weights->checkpoint, &out_weights->facts);
     if (status != COH_OK)
         cli_weights_close(out_weights);
+    else if (out_weights->facts.passed_over[0])
+        cli_note("warning: %s; the newest that is whole is taken: %s",
+                 out_weights->facts.passed_over, out_weights->facts.path);
     return status;
 }
 

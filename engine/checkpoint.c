@@ -17,6 +17,8 @@
 /* 1 MiB of whole grains per read when everything is read. */
 enum { CHECK_GRAINS = 16 };
 
+#define TAKE_ANOTHER "take another checkpoint of the run, or a copy of this one"
+
 struct coh_checkpoint {
     char path[PATH_MAX];
     coh_manifest manifest;
@@ -25,6 +27,7 @@ struct coh_checkpoint {
     uint64_t *offset[COH_PART_COUNT];
     uint64_t bytes; /* of all files */
     float *grain;   /* scratch: CHECK_GRAINS grains */
+    char passed_over[COH_ERROR_TEXT_BYTES];
 };
 
 /* ---- files ---- */
@@ -231,7 +234,7 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
 {
     step_folder *folders = NULL;
     size_t count = 0;
-    char name[PATH_MAX + 32], newest_text[COH_ERROR_TEXT_BYTES];
+    char name[PATH_MAX + 32], newest_text[COH_ERROR_TEXT_BYTES] = "";
     coh_status status;
     COH_TRY(step_folders_list(path, &folders, &count));
     status = COH_ERR_CORRUPT;
@@ -244,14 +247,30 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
             coh_error_save(newest_text);
     }
     coh_free(folders);
+    if (status == COH_OK)
+        memcpy((*out_checkpoint)->passed_over, newest_text, sizeof(newest_text));
     if (status == COH_OK || status == COH_ERR_MEMORY)
         return status;
+    if (count == 1)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "the only checkpoint in %s is not whole: %s: put a copy of it there, or "
+                        "begin the run anew",
+                        path, newest_text);
     if (count == 0)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s is no checkpoint: it has neither manifest.json nor a folder step-<n>",
                         path);
-    return coh_fail(COH_ERR_CORRUPT, "none of the %zu checkpoints in %s is whole; the newest: %s",
+    return coh_fail(COH_ERR_CORRUPT,
+                    "none of the %zu checkpoints in %s is whole; the newest: %s: put a copy of one "
+                    "there, or begin the run anew",
                     count, path, newest_text);
+}
+
+/* Of one that was named itself. */
+static coh_status with_remedy(coh_status status)
+{
+    return status == COH_ERR_CORRUPT ? coh_fail(status, "%s: " TAKE_ANOTHER, coh_last_error())
+                                     : status;
 }
 
 coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint)
@@ -270,7 +289,7 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
         snprintf(name, sizeof(name), "%s/%s", path,
                  coh_checkpoint_file_name((coh_checkpoint_file)file));
         if (lstat(name, &facts) == 0)
-            return open_folder(path, out_checkpoint);
+            return with_remedy(open_folder(path, out_checkpoint));
     }
     return open_newest(path, out_checkpoint);
 }
@@ -307,6 +326,7 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
         .bytes = checkpoint->bytes,
         .has_states = manifest->part_count > 1,
         .note_json = manifest->note_json,
+        .passed_over = checkpoint->passed_over,
     };
     return COH_OK;
 }
@@ -341,7 +361,7 @@ static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, coh_pa
             return coh_fail(COH_ERR_CORRUPT,
                             "checkpoint %s: %s, tensor %s, grain %" PRIu64 " (elements %" PRIu64
                             " to %" PRIu64 ") is damaged: hash %016" PRIx64
-                            ", saved was %016" PRIx64,
+                            ", saved was %016" PRIx64 ": " TAKE_ANOTHER,
                             checkpoint->path, coh_checkpoint_file_name((coh_checkpoint_file)part),
                             tensor->name, grain, at, at + count - 1, found, expected);
     }

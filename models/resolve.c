@@ -203,6 +203,10 @@ static coh_status model_from_open(const coh_checkpoint *checkpoint, coh_model *o
     coh_status status = model_from_note(facts.note_json, out_model);
     if (status != COH_OK)
         return coh_fail_prefix(status, "checkpoint %.300s", facts.path);
+    if (facts.passed_over[0])
+        snprintf(out_model->notes, sizeof(out_model->notes),
+                 "warning: %.400s; the newest that is whole is taken: %.400s", facts.passed_over,
+                 facts.path);
     return path_set("a checkpoint's", facts.path, out_model->checkpoint,
                     sizeof(out_model->checkpoint));
 }

@@ -32,6 +32,9 @@ typedef struct coh_checkpoint_facts {
     uint64_t bytes;
     int32_t has_states;
     const char *note_json; /* the caller's note */
+    /* Of a run folder whose newest checkpoint is not whole, why; "": this one is the newest, or was
+     * named itself. */
+    const char *passed_over;
 } coh_checkpoint_facts;
 /* Texts in *out_facts belong to the checkpoint. */
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,

@@ -116,7 +116,7 @@ typedef struct coh_model {
     /* Members of config.json without a part in what is computed (ids of special tokens, dropouts,
      * ...) as JSON without the braces: kept to be written back. */
     char extras[2048];
-    char notes[1024]; /* what the user should be told of config.json, a line each; "": nothing */
+    char notes[1024]; /* what the user should be told of what was read, a line each; "": nothing */
 } coh_model;
 
 /* A preset by name: gpt2-nano (6 layers, 6 heads, 384 wide), gpt2, gpt2-medium, gpt2-large,

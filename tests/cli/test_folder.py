@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import unittest
 
@@ -298,6 +299,50 @@ class Folder(ProgramTest):
         done = self.succeeds("plan", folder, "--batch", 2, "--threads", 2)
         self.assertIn("2 sequences of 64 tokens", done.out)
         self.fails(2, "plan", folder, "--sequence", 65, says="--sequence 65 is longer than the 64 positions")
+
+    def test_folders_that_lack_what_makes_them_a_model_or_a_run_are_told_apart(self):
+        folder, _ = self.model("opt")
+        self.fails(4, "train", "--resume", folder, says=f"cohobate train {folder} --data FILE")
+        os.rename(self.path("model", "config.json"), self.path("config.json"))
+        data = ["--data", self.corpus(60)]
+        for command in (["train", folder, *data], ["train", "--resume", folder], ["eval", folder, *data],
+                        ["generate", folder, "--prompt", "x"], ["inspect", folder], ["check", folder],
+                        ["export", folder, "-o", self.path("out")], ["plan", folder]):
+            says = self.fails(4, *command, says="safetensors but no config.json").err
+            self.assertIn(f"{self.path('model')} holds model-0000", says)
+        self.assertEqual(self.entries(), ["config.json", "corpus.txt", "model"])
+        # a run's folder may hold tensors of any name beside its checkpoints
+        os.rename(self.path("config.json"), self.path("model", "config.json"))
+        self.train(folder, *STILL, "--save", self.path("run"))
+        self.write("run/mine.safetensors", b"")
+        self.succeeds("check", self.path("run"))
+
+    def test_a_damaged_newest_checkpoint_is_named_with_what_is_taken_for_it(self):
+        folder, _ = self.model("opt")
+        run = self.path("run")
+        self.train(folder, "--steps", 2, "--save-every", 1, "--save", run)
+        step1, step2 = self.path("run", "step-1"), self.path("run", "step-2")
+        os.truncate(self.path("run", "step-2", "m.bin"), 5)
+        names = f"warning: checkpoint {step2}: m.bin has 5 bytes"
+        data = ["--data", self.corpus(60)]
+        for command in (["check", run], ["inspect", run, "--hash"], ["generate", run, "--prompt", "line", "--tokens", 1],
+                        ["export", run, "-o", self.path("out")], ["plan", run, *SHORT]):
+            done = self.succeeds(*command)
+            self.assertIn(names, done.err, command)
+            self.assertIn(f"the newest that is whole is taken: {step1}\n", done.err, command)
+        # named itself, it is refused, and nothing is said of one that is whole
+        self.fails(4, "check", step2, says="take another checkpoint of the run, or a copy of this one")
+        self.assertNotIn("warning", self.succeeds("check", step1).err)
+        resumed = self.succeeds("train", "--resume", run, "--steps", 2, *data)
+        self.assertIn(names, resumed.err)
+        self.assertIn(f"{step2} is not whole: set aside as {step2}.broken", resumed.err)
+        self.assertNotIn("warning", self.succeeds("check", run).err)
+        for name in os.listdir(run):
+            if name.startswith("step-"):
+                os.truncate(self.path("run", name, "manifest.json"), 5)
+        self.fails(4, "train", "--resume", run, "--steps", 3, says="or begin the run anew")
+        shutil.rmtree(step1)
+        self.fails(4, "train", "--resume", run, "--steps", 3, says=f"the only checkpoint in {run} is not whole")
 
     def test_a_folder_without_a_tokenizer_asks_for_one(self):
         folder, _ = self.model("gpt2")

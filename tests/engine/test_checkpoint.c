@@ -367,6 +367,7 @@ static void a_run_folder_opens_at_its_newest_whole_checkpoint(void **state)
     assert_int_equal(coh_checkpoint_open(folder, &checkpoint), COH_OK);
     assert_int_equal(coh_checkpoint_facts_get(checkpoint, &facts), COH_OK);
     assert_non_null(strstr(facts.path, "/step-10"));
+    assert_string_equal(facts.passed_over, "");
     coh_checkpoint_close(checkpoint);
 
     snprintf(name, sizeof(name), "%s/step-10/m.bin", folder);
@@ -374,6 +375,7 @@ static void a_run_folder_opens_at_its_newest_whole_checkpoint(void **state)
     assert_int_equal(coh_checkpoint_open(folder, &checkpoint), COH_OK);
     assert_int_equal(coh_checkpoint_facts_get(checkpoint, &facts), COH_OK);
     assert_non_null(strstr(facts.path, "/step-9"));
+    assert_non_null(strstr(facts.passed_over, "/step-10: m.bin has 5 bytes"));
     coh_checkpoint_close(checkpoint);
 
     snprintf(name, sizeof(name), "%s/step-9/manifest.json", folder);
