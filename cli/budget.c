@@ -53,7 +53,7 @@ coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
         cli_note("note: the kernel table %s was measured on another processor (%s): cohobate tune"
                  " measures on this one",
                  path, machine);
-    if (coh_kernels_onednn(dtype) & COH_ONEDNN_BY_TABLE)
+    if (coh_kernels_onednn(dtype))
         cli_note("note: the kernel table %s takes oneDNN, which allocates inside each of its calls",
                  path);
     return COH_OK;

@@ -130,15 +130,6 @@ static coh_status open_engine(cli_run *run)
     return coh_engine_facts_get(run->engine, &run->facts);
 }
 
-/* What a default that allocates costs. Of a table cli_budget_use_kernels says so. */
-static const char *note_on_default(coh_dtype dtype)
-{
-    return coh_kernels_onednn(dtype) & COH_ONEDNN_BY_DEFAULT
-               ? " (oneDNN multiplies what no table gives to another product, and allocates inside"
-                 " each of its calls)"
-               : "";
-}
-
 /* A small store is not probed. */
 static void add_rate(const char *what, uint64_t bytes_per_s, cli_line *line)
 {
@@ -179,8 +170,7 @@ static void describe_start(const cli_run *run)
                          facts->arena_node_count[tier] == 1 ? "" : "s",
                          cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
     cli_line_add(&line, "\n");
-    cli_line_add(&line, "kernel: %s%s; overhead beside the arenas %s\n", facts->kernel_path,
-                 note_on_default(coh_model_size_get(&run->job.model).dtype),
+    cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,

@@ -204,10 +204,9 @@ done:
 
 /* ---- using ---- */
 
-int32_t coh_kernels_onednn(coh_dtype dtype)
+int coh_kernels_onednn(coh_dtype dtype)
 {
-    return (coh_product_default(dtype) == COH_PRODUCT_ONEDNN ? COH_ONEDNN_BY_DEFAULT : 0) |
-           (coh_product_is_named(COH_PRODUCT_ONEDNN, dtype) ? COH_ONEDNN_BY_TABLE : 0);
+    return coh_product_is_named(COH_PRODUCT_ONEDNN, dtype);
 }
 
 coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_bytes)

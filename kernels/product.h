@@ -8,9 +8,9 @@
  *     coh_kernels_choose(fastest, count)          in each process, before its first product
  *     coh_kernel_path()                           then names the products and the table's hash
  *
- * The defaults: bf16 by panels, but by oneDNN where the processor has AMX; f32 by panels with
- * AVX-512 and by OpenBLAS without. oneDNN makes code when a shape first runs and allocates a few
- * small blocks in every call: the one exception to "nothing is allocated". */
+ * The defaults: bf16 by panels, f32 by panels with AVX-512 and by OpenBLAS without. oneDNN, which
+ * only a table names, makes code when a shape first runs and allocates a few small blocks in every
+ * call: the one exception to "nothing is allocated". */
 #ifndef COH_KERNELS_PRODUCT_H
 #define COH_KERNELS_PRODUCT_H
 

@@ -55,13 +55,9 @@ COH_API coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count
  * to be had here; the products stay as they were. */
 COH_API coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_bytes);
 
-/* Who has oneDNN multiply: the processor has AMX, though the table in use may name another product;
- * or the table in use names it for some shape. */
-enum { COH_ONEDNN_BY_DEFAULT = 1, COH_ONEDNN_BY_TABLE = 2 };
-
-/* Does oneDNN, which allocates inside each of its calls, multiply matrices of `dtype` in this
- * process? 0 where it does not, else a sum of the two above. */
-COH_API int32_t coh_kernels_onednn(coh_dtype dtype);
+/* 1 where the table in use has oneDNN, which allocates inside each of its calls, multiply matrices
+ * of `dtype` of some shape; else 0. */
+COH_API int coh_kernels_onednn(coh_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,9 @@
  * of x weight^T excepted: nothing is packed for them, and they are summed in sixteen lanes). avx2
  * and avx512 fuse multiplication and addition and agree; plain rounds twice. bf16 agrees on all
  * three, as the product of two bf16 is exact in f32. Pairs have bits of their own: vdpbf16ps adds
- * one product of a pair after the other, with a rounding each, and takes subnormals for zero.
+ * one product of a pair after the other, with a rounding each, and takes subnormals for zero. So
+ * have the tiles of AMX: tdpbf16ps sums sixteen pairs, first and second elements apart, and adds
+ * both sums to the chain.
  *
  * The depth is cut in equal blocks of at most COH_PANEL_WORDS words; between two of them the sums
  * stand in c, or beside it where c is bf16.
@@ -34,14 +36,15 @@
 
 typedef void coh_panel_run(const coh_tile *tile);
 
-/* Tiles of f32 and bf16; _avx512bf16: of bf16. */
+/* Tiles of f32 and bf16; _avx512bf16 and _avx512amx: of bf16. */
 coh_panel_run coh_panel_run_plain;
 #if defined(__x86_64__)
 coh_panel_run coh_panel_run_avx2, coh_panel_run_avx512, coh_panel_run_avx512bf16;
+coh_panel_run coh_panel_run_avx512amx;
 #endif
 
-/* The product of an instruction set by name ("plain", "avx2", "avx512", "avx512bf16"); NULL if it
- * is unknown, this CPU lacks it, or it does not take this element type. */
+/* The product of an instruction set by name ("plain", "avx2", "avx512", "avx512bf16", "avx512amx");
+ * NULL if it is unknown, this CPU or its system lacks it, or it does not take this element type. */
 coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype);
 
 #endif

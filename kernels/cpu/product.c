@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "base/check.h"
 #include "cohobate/engine.h"
@@ -17,7 +21,6 @@
 /* Written by coh_products_start and coh_kernels_choose, while nobody reads it. */
 static struct {
     coh_product of_f32;
-    coh_product of_bf16;
     coh_panel_run *panels_f32, *panels_bf16;
     int bf16_is_fast, is_plain;
     char path[128];
@@ -32,10 +35,26 @@ const char *coh_product_name(coh_product product)
     return product < COH_PRODUCT_COUNT ? names[product] : "unknown";
 }
 
+#if defined(__x86_64__)
+/* Tiles of bf16 (Intel 64 manual, CPUID leaf 7), and a system that saves them, which Linux does for
+ * those who asked (arch_prctl(2)). */
+static int has_amx(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1u) || !(d >> 24 & 1u))
+        return 0;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#endif
+
 coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
 {
     (void)dtype; /* elsewhere there is one function for both */
 #if defined(__x86_64__)
+    if (strcmp(isa, "avx512amx") == 0)
+        return coh_panel_run_of("avx512bf16", dtype) != NULL && has_amx() ? coh_panel_run_avx512amx
+                                                                          : NULL;
     if (strcmp(isa, "avx512bf16") == 0)
         return dtype == COH_DTYPE_BF16 && coh_rows_of("avx512", COH_DTYPE_F32) != NULL &&
                        __builtin_cpu_supports("avx512bf16")
@@ -49,31 +68,13 @@ coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
     return strcmp(isa, "plain") == 0 ? coh_panel_run_plain : NULL;
 }
 
-#if defined(__x86_64__)
-/* Tiles of bf16, and a system that saves them (Intel 64 manual, CPUID leaf 7 and XCR0). */
-static int has_amx(void)
-{
-    unsigned a, b, c, d, low, high;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1u) || !(d >> 24 & 1u) ||
-        !__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1u))
-        return 0;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low >> 17 & 3u) == 3u;
-}
-#else
-static int has_amx(void)
-{
-    return 0;
-}
-#endif
-
-/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied or
- * oneDNN's name where it multiplies bf16. */
+/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied, "+amx"
+ * where tiles of them are. */
 void coh_products_start(const char *isa, const char *highest)
 {
-    const char *plain = getenv("COH_PLAIN_MATMUL");
+    const char *plain = getenv("COH_PLAIN_MATMUL"), *bf16 = "";
     const int is_plain = plain != NULL && strcmp(plain, "1") == 0;
-    char name[64], bf16[32] = "bf16";
+    char name[64];
     products.panels_f32 = products.panels_bf16 =
         coh_panel_run_of(is_plain ? "plain" : isa, COH_DTYPE_F32);
     products.of_f32 = COH_PRODUCT_PANELS;
@@ -85,17 +86,17 @@ void coh_products_start(const char *isa, const char *highest)
     }
     products.bf16_is_fast = strcmp(isa, "avx512") == 0 && strcmp(highest, "avx512") != 0 &&
                             coh_panel_run_of("avx512bf16", COH_DTYPE_BF16) != NULL;
-    if (products.bf16_is_fast && !is_plain)
-        products.panels_bf16 = coh_panel_run_of("avx512bf16", COH_DTYPE_BF16);
-    products.is_plain = is_plain;
-    products.of_bf16 = COH_PRODUCT_PANELS;
-    if (products.bf16_is_fast && !is_plain && has_amx() && coh_onednn_available()) {
-        products.of_bf16 = COH_PRODUCT_ONEDNN;
-        coh_onednn_name(bf16, sizeof(bf16));
+    if (products.bf16_is_fast && !is_plain) {
+        coh_panel_run *tiles = strcmp(highest, "avx512bf16") != 0
+                                   ? coh_panel_run_of("avx512amx", COH_DTYPE_BF16)
+                                   : NULL;
+        bf16 = tiles != NULL ? "+amx" : "+bf16";
+        products.panels_bf16 =
+            tiles != NULL ? tiles : coh_panel_run_of("avx512bf16", COH_DTYPE_BF16);
     }
-    products.path_length = (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s%s%s", isa,
-                                             name, products.bf16_is_fast && !is_plain ? "+" : "",
-                                             products.bf16_is_fast && !is_plain ? bf16 : "");
+    products.is_plain = is_plain;
+    products.path_length =
+        (int32_t)snprintf(products.path, sizeof(products.path), "%s+%s%s", isa, name, bf16);
 }
 
 const char *coh_kernel_path(void)
@@ -131,7 +132,7 @@ int coh_product_available(coh_product product, coh_dtype dtype)
 coh_product coh_product_default(coh_dtype dtype)
 {
     coh_kernels_start();
-    return dtype == COH_DTYPE_F32 ? products.of_f32 : products.of_bf16;
+    return dtype == COH_DTYPE_F32 ? products.of_f32 : COH_PRODUCT_PANELS;
 }
 
 /* ---- the table ---- */
@@ -204,7 +205,7 @@ static void write_path(void)
         blas[0] = '+';
         coh_openblas_name(blas + 1, sizeof(blas) - 1);
     }
-    if (table_names(COH_PRODUCT_ONEDNN) && products.of_bf16 != COH_PRODUCT_ONEDNN) {
+    if (table_names(COH_PRODUCT_ONEDNN)) {
         onednn[0] = '+';
         coh_onednn_name(onednn + 1, sizeof(onednn) - 1);
     }

@@ -18,7 +18,8 @@
 
 #define EPS 0x1p-24 /* of a sum in f32, and of rounding to f32 */
 
-static const char *const isas[] = { "plain", "avx2", "avx512", "avx512bf16" };
+static const char *const isas[] = { "plain", "avx2", "avx512", "avx512bf16", "avx512amx" };
+enum { ISAS = sizeof(isas) / sizeof(*isas) };
 
 /* A matrix with a gap after each row, stored as `dtype`. */
 typedef struct matrix {
@@ -254,8 +255,9 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
         { { 13, 31, 33 }, 1 },  { { 24, 64, 512 }, 0 },  { { 25, 65, 511 }, 0 },
         { { 7, 40, 1030 }, 2 }, { { 6, 16, 1024 }, 0 },  /* rows a way of a cache apart */
         { { 257, 17, 19 }, 0 }, { { 31, 259, 110 }, 0 }, /* three groups of panels */
+        { { 69, 48, 96 }, 0 },                           /* rows of whole tiles, and a rest */
     };
-    for (int isa = 0; isa < 4; isa++)
+    for (int isa = 0; isa < ISAS; isa++)
         for (int types = 0; types < 4; types++) {
             const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
@@ -276,7 +278,7 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
 /* Elements of the deepest block: a word is one of them, or a pair. */
 static int64_t deepest_block(const char *isa)
 {
-    return COH_PANEL_WORDS * (strcmp(isa, "avx512bf16") == 0 ? 2 : 1);
+    return COH_PANEL_WORDS * (coh_panel_run_of(isa, COH_DTYPE_F32) == NULL ? 2 : 1);
 }
 
 /* Between two blocks the sums stand in c, or aside; bias, residual and c are taken with the first
@@ -284,7 +286,7 @@ static int64_t deepest_block(const char *isa)
 static void sums_go_on_from_one_block_of_depth_to_the_next(void **state)
 {
     (void)state;
-    for (int isa = 0; isa < 4; isa++)
+    for (int isa = 0; isa < ISAS; isa++)
         for (int types = 0; types < 4; types++) {
             const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
@@ -312,7 +314,7 @@ static void what_is_not_a_usual_number_comes_through(void **state)
     enum { ROWS = 13, COLUMNS = 33, DEPTH = 7 };
     static const float special[ROWS] = { INFINITY, NAN, 0x1p-70f, 0x1p100f, 1.0f };
     static const int64_t shape[] = { ROWS, COLUMNS, DEPTH };
-    for (int isa = 0; isa < 4; isa++)
+    for (int isa = 0; isa < ISAS; isa++)
         for (int types = 0; types < 4; types++) {
             const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;

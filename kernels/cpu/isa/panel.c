@@ -19,6 +19,109 @@ typedef struct ends {
     int32_t narrows;
 } ends;
 
+#if defined(__AMX_BF16__)
+
+#define TILE_ROWS 16
+
+/* Tiles 0 to 3 sum the quarters of a block of c; 4 and 5 hold the upper and the lower rows of a, 6
+ * and 7 the left and the right columns of the panel (Intel 64 manual, LDTILECFG). */
+static void rows_configure(int64_t rows)
+{
+    const struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {
+        .palette = 1,
+        .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+#define UPPER (uint8_t)(rows < TILE_ROWS ? rows : TILE_ROWS)
+#define LOWER (uint8_t)(rows > TILE_ROWS ? rows - TILE_ROWS : TILE_ROWS)
+        .rows = { UPPER, UPPER, LOWER, LOWER, UPPER, LOWER, TILE_ROWS, TILE_ROWS },
+#undef UPPER
+#undef LOWER
+    };
+    _tile_loadconfig(&config);
+}
+
+static void rows_release(void)
+{
+    _tile_release();
+}
+
+/* At most TILE_ROWS rows of a times the panel. */
+static void multiply_upper(const left *a, const word *panel, int64_t words, const char *begin,
+                           int64_t begin_row, char *to, int64_t to_row)
+{
+    const char *from = a->from;
+    _tile_loadd(0, begin, begin_row);
+    _tile_loadd(1, begin + 64, begin_row);
+    for (int64_t k = 0; k < words; k += DEPTH_WORDS) {
+        _tile_loadd(6, panel + k * PANEL_COLUMNS, PANEL_COLUMNS * sizeof(word));
+        _tile_loadd(4, from + k * (int64_t)sizeof(word), a->row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, panel + k * PANEL_COLUMNS + TILE_ROWS, PANEL_COLUMNS * sizeof(word));
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_stored(0, to, to_row);
+    _tile_stored(1, to + 64, to_row);
+}
+
+/* More than TILE_ROWS. */
+static void multiply_both(const left *a, const word *panel, int64_t words, const char *begin,
+                          int64_t begin_row, char *to, int64_t to_row)
+{
+    const char *upper = a->from, *lower = a->from + TILE_ROWS * a->row;
+    const char *begin_lower = begin + TILE_ROWS * begin_row;
+    char *to_lower = to + TILE_ROWS * to_row;
+    _tile_loadd(0, begin, begin_row);
+    _tile_loadd(1, begin + 64, begin_row);
+    _tile_loadd(2, begin_lower, begin_row);
+    _tile_loadd(3, begin_lower + 64, begin_row);
+    for (int64_t k = 0; k < words; k += DEPTH_WORDS) {
+        _tile_loadd(6, panel + k * PANEL_COLUMNS, PANEL_COLUMNS * sizeof(word));
+        _tile_loadd(4, upper + k * (int64_t)sizeof(word), a->row);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, lower + k * (int64_t)sizeof(word), a->row);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_loadd(7, panel + k * PANEL_COLUMNS + TILE_ROWS, PANEL_COLUMNS * sizeof(word));
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, to, to_row);
+    _tile_stored(1, to + 64, to_row);
+    _tile_stored(2, to_lower, to_row);
+    _tile_stored(3, to_lower + 64, to_row);
+}
+
+static void multiply_block(const left *a, const word *panel, int64_t words, int64_t rows,
+                           const ends *e)
+{
+    float sums[BLOCK_ROWS * PANEL_COLUMNS] __attribute__((aligned(64)));
+    char *to = e->narrows ? (char *)sums : e->to;
+    const int64_t to_row = e->narrows ? PANEL_COLUMNS * (int64_t)sizeof(float) : e->to_row;
+    const int64_t begin_row = e->begin_row * (int64_t)sizeof(float);
+    if (rows > TILE_ROWS)
+        multiply_both(a, panel, words, (const char *)e->begin, begin_row, to, to_row);
+    else
+        multiply_upper(a, panel, words, (const char *)e->begin, begin_row, to, to_row);
+    for (int64_t r = 0; e->narrows && r < rows; r++)
+        for (int64_t c = 0; c < PANEL_COLUMNS; c += COH_LANES) {
+            const __m256bh half = _mm512_cvtneps_pbh(_mm512_load_ps(sums + r * PANEL_COLUMNS + c));
+            memcpy(e->to + r * e->to_row + c * (int64_t)sizeof(uint16_t), &half, sizeof(half));
+        }
+}
+
+#else
+
+static void rows_configure(int64_t rows)
+{
+    (void)rows;
+}
+
+static void rows_release(void)
+{
+}
+
 LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 {
 #if defined(__AVX512BF16__)
@@ -83,6 +186,14 @@ EACH_ROWS(MULTIPLY_ROWS)
 #define MULTIPLY_NAME(rows) multiply_##rows,
 static multiply_rows *const multiply_by_rows[] = { NULL, EACH_ROWS(MULTIPLY_NAME) };
 
+static void multiply_block(const left *a, const word *panel, int64_t words, int64_t rows,
+                           const ends *e)
+{
+    multiply_by_rows[rows](a, panel, words, e);
+}
+
+#endif
+
 /* One block of depth of a part of a tile. */
 typedef struct depth_block {
     const coh_tile *tile;
@@ -95,13 +206,13 @@ typedef struct depth_block {
 } depth_block;
 
 /* Words of a that are not there in memory: of a transposed operand, of bf16 that must be widened,
- * half a pair at the end. All others are taken where they are: even rows that are a multiple of
+ * half a pair or zeros at the end. All others are taken where they are: even rows that are a multiple of
  * 4 KiB apart, twelve of which do not fit a set of the first-level cache, cost 5 %, less than
  * copying them. */
 static int must_pack(const coh_tile *t)
 {
     return t->a_transposed || (t->dtype == COH_DTYPE_BF16 && WORD_ELEMENTS == 1) ||
-           t->depth % WORD_ELEMENTS != 0;
+           t->depth % (WORD_ELEMENTS * DEPTH_WORDS) != 0;
 }
 
 /* Where the words of block `index` of a's rows are; *out_rows of them. */
@@ -113,7 +224,7 @@ static left left_of(const depth_block *d, const word *packed, int64_t index, int
     if (!d->packs)
         return (left){ (const char *)t->a + ((d->i0 + begin) * t->a_stride + d->k0) * bytes,
                        t->a_stride * bytes, sizeof(word) };
-    if (t->a_transposed)
+    if (t->a_transposed && DEPTH_WORDS == 1)
         return (left){ (const char *)(packed + index * BLOCK_ROWS * d->packed_stride), sizeof(word),
                        BLOCK_ROWS * sizeof(word) };
     return (left){ (const char *)(packed + begin * d->packed_stride),
@@ -188,7 +299,7 @@ static void run_block(const depth_block *d, const left *a, int64_t index, int64_
                       const word *panel, int64_t j, int64_t columns, const float *bias_row)
 {
     float block[BLOCK_ROWS * PANEL_COLUMNS] __attribute__((aligned(64)));
-    const int64_t words = (d->depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    const int64_t words = block_words(d->depth);
     const int64_t i = d->i0 + block_begin(d->rows, index);
     const ends e = ends_of(d, i, rows, j, columns, bias_row, block);
     if (index + 1 < block_count(d->rows))
@@ -196,7 +307,7 @@ static void run_block(const depth_block *d, const left *a, int64_t index, int64_
                     block_begin(d->rows, smaller(index + 2, block_count(d->rows))) -
                         block_begin(d->rows, index + 1),
                     j, columns);
-    multiply_by_rows[rows](a, panel, words, &e);
+    multiply_block(a, panel, words, rows, &e);
     if (columns < PANEL_COLUMNS)
         PANEL(put)(&d->place, block, i, rows, j, columns);
     if (d->tile->activated != NULL && d->place.last)
@@ -208,8 +319,9 @@ static void run_group(const depth_block *d, const word *packed, word *panels, in
                       int64_t columns)
 {
     float bias_rows[GROUP_PANELS * PANEL_COLUMNS] __attribute__((aligned(64)));
-    const int64_t words = (d->depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    const int64_t words = block_words(d->depth);
     const int64_t blocks = block_count(d->rows);
+    int64_t configured = 0;
     for (int64_t c = 0; c < columns; c += PANEL_COLUMNS) {
         const int64_t there = smaller(columns - c, PANEL_COLUMNS);
         PANEL(pack_b)(d->tile, d->k0, d->depth, j + c, there, panels + c * words);
@@ -219,6 +331,9 @@ static void run_group(const depth_block *d, const word *packed, word *panels, in
         int64_t rows;
         const left a = left_of(d, packed, index, &rows);
         fetch_next(d, j + columns, index, blocks);
+        if (rows != configured)
+            rows_configure(rows);
+        configured = rows;
         for (int64_t c = 0; c < columns; c += PANEL_COLUMNS)
             run_block(d, &a, index, rows, panels + c * words, j + c,
                       smaller(columns - c, PANEL_COLUMNS), bias_rows + c);
@@ -311,4 +426,5 @@ void PANEL(run)(const coh_tile *tile)
         else
             run_part(&d);
     }
+    rows_release();
 }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/isa/words.h"
+#include "kernels/cpu/smaller.h"
 
 /* ---- single words, at the edges ---- */
 
@@ -104,6 +105,9 @@ LANES_INLINE void pack_b(const coh_tile *t, int64_t k0, int64_t depth, int64_t j
 void PANEL(pack_b)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
                    word *panel)
 {
+    const int64_t words = (depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+    memset(panel + words * PANEL_COLUMNS, 0,
+           (size_t)((block_words(depth) - words) * PANEL_COLUMNS) * sizeof(word));
     if (WORD_ELEMENTS == 1 && tile->dtype == COH_DTYPE_F32)
         pack_b(tile, k0, depth, j0, columns, panel, COH_DTYPE_F32);
     else
@@ -122,8 +126,32 @@ LANES_INLINE void copy_row(const void *from, int64_t depth, word *to, coh_dtype 
     }
     for (; k < depth; k += WORD_ELEMENTS)
         to[k / WORD_ELEMENTS] = word_at(from, k, 1, k + 1 < depth, dtype);
+    for (k /= WORD_ELEMENTS; k < block_words(depth); k++)
+        to[k] = 0;
 }
 
+#if defined(__AMX_BF16__)
+/* Squares of sixteen words, turned: tiles want rows of words. */
+LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0,
+                                 int64_t rows, word *packed, int64_t stride, coh_dtype dtype)
+{
+    const int64_t row = t->a_stride * coh_tile_element_bytes(dtype);
+    const char *from = (const char *)t->a + k0 * row + i0 * coh_tile_element_bytes(dtype);
+    for (int64_t k = 0; k < depth; k += TRANSPOSE_WORDS * WORD_ELEMENTS)
+        for (int64_t r = 0; r < rows; r += TRANSPOSE_WORDS) {
+            const int64_t count = smaller(rows - r, TRANSPOSE_WORDS);
+            const char *first = from + k * row + r * (int64_t)sizeof(uint16_t);
+            lanes square[TRANSPOSE_WORDS];
+            for (int64_t w = 0; w < TRANSPOSE_WORDS; w++, first += 2 * row) {
+                const int64_t left = depth - k - w * WORD_ELEMENTS;
+                square[w] = left > 0 ? words_pair(first, left > 1 ? first + row : NULL, count)
+                                     : lanes_all(0.0f);
+            }
+            transpose(square, sizeof(*square), dtype, packed + r * stride + k / WORD_ELEMENTS,
+                      stride);
+        }
+}
+#else
 /* `rows` neighbours of one or two of a's rows, which lie along c's rows. May write zeros behind
  * them, up to sixteen words. */
 LANES_INLINE void copy_block(const char *first, const char *second, int64_t rows, word *to,
@@ -182,6 +210,7 @@ LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, i
         }
     }
 }
+#endif
 
 LANES_INLINE void pack_a(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
                          word *packed, int64_t stride, coh_dtype dtype)

@@ -20,8 +20,12 @@
 #endif
 
 /* Rows and words of c whose sums stand in registers: 24 of 32 registers of AVX-512, 12 of 16 of
- * AVX2, 8 of 16 of SSE; the others hold a row of the panel and a word of a. */
-#if defined(__AVX512F__)
+ * AVX2, 8 of 16 of SSE; the others hold a row of the panel and a word of a. AMX: four of eight
+ * tiles. */
+#if defined(__AMX_BF16__)
+#define BLOCK_ROWS    32
+#define PANEL_COLUMNS 32
+#elif defined(__AVX512F__)
 #define BLOCK_ROWS    12
 #define PANEL_COLUMNS 32
 #elif defined(__AVX2__)
@@ -32,6 +36,14 @@
 #define PANEL_COLUMNS 16
 #endif
 #define PANEL_LANES (PANEL_COLUMNS / COH_LANES)
+
+/* Words of depth that are multiplied at a time: packed rows and panels end with zeros up to a
+ * multiple of them. */
+#if defined(__AMX_BF16__)
+#define DEPTH_WORDS 16
+#else
+#define DEPTH_WORDS 1
+#endif
 
 /* Panels stand in the second-level cache in groups of at most four, 512 KiB at most with AVX-512,
  * while rows of a pass by. */
@@ -131,6 +143,13 @@ LANES_INLINE void words_multiply_block(row_of_sums *sums, int rows, int vectors,
 #define PANEL_EXPAND(name, isa) PANEL_JOIN(name, isa)
 #define PANEL(name)             PANEL_EXPAND(coh_panel_##name, COH_ISA)
 
+/* Words of a row of so many elements, with the zeros at its end. */
+LANES_INLINE int64_t block_words(int64_t depth)
+{
+    const int64_t elements = WORD_ELEMENTS * DEPTH_WORDS;
+    return (depth + elements - 1) / elements * DEPTH_WORDS;
+}
+
 /* ---- panel_pack.c ---- */
 
 /* Elements [k0, k0 + depth) of op(b)'s columns [j0, j0 + columns) as [words][PANEL_COLUMNS], zeros
@@ -138,14 +157,14 @@ LANES_INLINE void words_multiply_block(row_of_sums *sums, int rows, int vectors,
 void PANEL(pack_b)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t j0, int64_t columns,
                    word *panel);
 
-/* Elements [k0, k0 + depth) of op(a)'s rows [i0, i0 + rows). Untransposed: rows of words, `stride`
- * words apart. Transposed: in blocks as block_begin cuts them, [words][BLOCK_ROWS] each,
- * stride * BLOCK_ROWS apart. */
+/* Elements [k0, k0 + depth) of op(a)'s rows [i0, i0 + rows). Untransposed, and for AMX: rows of
+ * words, `stride` words apart, of which sixteen at a time may be written. Else transposed: in
+ * blocks as block_begin cuts them, [words][BLOCK_ROWS] each, stride * BLOCK_ROWS apart. */
 void PANEL(pack_a)(const coh_tile *tile, int64_t k0, int64_t depth, int64_t i0, int64_t rows,
                    word *packed, int64_t stride);
 
-/* `rows` rows in blocks of at most BLOCK_ROWS, as equal as they can be: where block `index` of
- * `count` begins. */
+/* `rows` rows in blocks of at most BLOCK_ROWS: where block `index` of `count` begins. They are as
+ * equal as they can be, but for AMX, where each size needs the tiles to be configured. */
 LANES_INLINE int64_t block_count(int64_t rows)
 {
     return (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
@@ -153,6 +172,8 @@ LANES_INLINE int64_t block_count(int64_t rows)
 
 LANES_INLINE int64_t block_begin(int64_t rows, int64_t index)
 {
+    if (DEPTH_WORDS > 1)
+        return index * BLOCK_ROWS < rows ? index * BLOCK_ROWS : rows;
     return index * rows / block_count(rows);
 }
 
