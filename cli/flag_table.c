@@ -60,7 +60,9 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                              "document's tokens only" },
     [CLI_FLAG_VOCABULARY] = { "vocabulary", "N", CLI_VALUE_INTEGER, AT(vocabulary), 1, 1e8,
                               "--vocabulary 50257", RUNS | TUNE, 0, 0,
-                              "rows of the embedding of a preset (default the tokenizer's)" },
+                              "rows of the embedding of a preset (default the tokenizer's; of "
+                              "OPT's "
+                              "and Llama's at least those published)" },
     [CLI_FLAG_DTYPE] = { "dtype", "f32|bf16", CLI_VALUE_CHOICE, AT(dtype), 0, 0, "--dtype f32",
                          BUDGET | TUNE, 0, 0,
                          "numbers of weights and activations (default: bf16 where the CPU "

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/options.h"
 
@@ -31,8 +32,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
 
 static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
-        "MODEL is a preset (gpt2-nano, gpt2, gpt2-medium, gpt2-large, gpt2-xl), or the folder of "
-        "a\n"
+        "MODEL is a preset (see below), or the folder of a\n"
         "checkpoint, a run or a Hugging Face model (GPT-2, OPT, Llama, Mistral, Qwen2): then a new "
         "run\n"
         "starts from its weights, and a Hugging Face folder brings its own tokenizer. With "
@@ -88,6 +88,7 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
         "  cohobate train ./opt-125m --data corpus.txt --lora 8:16 --lr 2e-4 --save ./run\n"
         "  cohobate train --resume ./run-gpt2-nano-20250131-120000 --steps 400\n",
     [CLI_PLAN] = "  cohobate plan gpt2 --vocabulary 50257 --device-memory 500MiB --disk /var/tmp\n"
+                 "  cohobate plan opt-30b --device-memory 40GB --disk /var/tmp --sequence 2048\n"
                  "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n",
     [CLI_GENERATE] =
         "  cohobate generate ./run --prompt 'int main(' --tokens 100 --temperature 0.8\n"
@@ -112,6 +113,18 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };
 
+static void print_presets(void)
+{
+    const char *name;
+    int column = printf("presets:");
+    for (int32_t i = 0; (name = coh_model_preset_name(i)) != NULL; i++) {
+        if (column + 1 + (int)strlen(name) > 100)
+            column = printf("\n        ") - 1;
+        column += printf(" %s", name);
+    }
+    printf("\n\n");
+}
+
 static void help_all(void)
 {
     printf("cohobate %s - trains models larger than the memory they are given\n\n"
@@ -132,8 +145,10 @@ void cli_help(cli_command command)
         help_all();
         return;
     }
-    printf("%s\n\nusage: %s\n\n%s\nflags:\n", summaries[command], usages[command],
-           details[command]);
+    printf("%s\n\nusage: %s\n\n%s\n", summaries[command], usages[command], details[command]);
+    if (cli_command_takes_preset(command))
+        print_presets();
+    printf("flags:\n");
     for (int f = 0; f < CLI_FLAG_COUNT; f++) {
         const cli_flag_row *row = &cli_flag_table[f];
         if (row->hidden || !(row->commands >> command & 1))

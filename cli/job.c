@@ -105,31 +105,52 @@ static void choose_dtype(cli_job *job)
     coh_model_dtype_set(&job->model, dtype);
 }
 
+/* How many rows the table has where --vocabulary says nothing: as many as the tokenizer has ids.
+ * The published models beside GPT-2's keep their own as well, so that their sizes are those
+ * published. */
+static int64_t choose_vocabulary(const cli_job *job)
+{
+    const int64_t ids = coh_tokenizer_vocabulary(job->tokenizer);
+    coh_model model;
+    if (coh_model_preset(job->options->operand, 0, &model) != COH_OK ||
+        model.family == COH_FAMILY_GPT2)
+        return ids;
+    const int64_t own = coh_model_size_get(&model).vocabulary;
+    return own > ids ? own : ids;
+}
+
+/* The model, and how many rows its table has, which is at least what the tokenizer needs. */
+static coh_status resolve_model(cli_job *job)
+{
+    const cli_options *options = job->options;
+    const int64_t ids = coh_tokenizer_vocabulary(job->tokenizer);
+    const int given = cli_given(options, CLI_FLAG_VOCABULARY);
+    if (given && options->vocabulary < ids)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--vocabulary %" PRId64 " is below the tokenizer's %" PRId64
+                        ": give at least that",
+                        options->vocabulary, ids);
+    CLI_TRY(coh_model_resolve(options->operand,
+                              given ? options->vocabulary : choose_vocabulary(job), &job->model));
+    const int64_t rows = coh_model_size_get(&job->model).vocabulary;
+    if (rows < ids)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
+                        ": give the --tokenizer it was trained with",
+                        options->operand, rows, ids);
+    return COH_OK;
+}
+
 static coh_status fresh_recipe(cli_job *job)
 {
     const cli_options *options = job->options;
     CLI_TRY(cli_recipe_from_options(options, &job->recipe));
     CLI_TRY(coh_tokenizer_open(job->recipe.tokenizer, &job->tokenizer));
     job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
-    int64_t vocabulary = coh_tokenizer_vocabulary(job->tokenizer);
-    if (cli_given(options, CLI_FLAG_VOCABULARY)) {
-        if (options->vocabulary < vocabulary)
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "--vocabulary %" PRId64 " is below the tokenizer's %" PRId64
-                            ": give at least that",
-                            options->vocabulary, vocabulary);
-        vocabulary = options->vocabulary;
-    }
-    CLI_TRY(coh_model_resolve(options->operand, vocabulary, &job->model));
-    const coh_model_size size = coh_model_size_get(&job->model);
-    vocabulary = size.vocabulary;
-    if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > size.positions)
-        job->recipe.sequence = size.positions;
-    if (vocabulary < coh_tokenizer_vocabulary(job->tokenizer))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
-                        ": give the --tokenizer it was trained with",
-                        options->operand, vocabulary, coh_tokenizer_vocabulary(job->tokenizer));
+    CLI_TRY(resolve_model(job));
+    const int64_t positions = coh_model_size_get(&job->model).positions;
+    if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
+        job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
     CLI_TRY(cli_adapters_set(options, &job->model));
     /* A plan needs no weights: a config.json is enough. */

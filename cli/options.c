@@ -27,6 +27,11 @@ const char *cli_command_name(cli_command command)
     return command < CLI_COMMAND_COUNT ? command_names[command] : "cohobate";
 }
 
+int cli_command_takes_preset(cli_command command)
+{
+    return command == CLI_TRAIN || command == CLI_PLAN || command == CLI_TUNE;
+}
+
 static void set_defaults(cli_command command, cli_options *options)
 {
     *options = (cli_options){ .command = command,

@@ -122,6 +122,8 @@ static inline int cli_given(const cli_options *options, cli_flag flag)
 /* The command called `name`, or CLI_COMMAND_COUNT. */
 cli_command cli_command_find(const char *name);
 const char *cli_command_name(cli_command command);
+/* May its MODEL be a preset's name? */
+int cli_command_takes_preset(cli_command command);
 
 /* Fills `out_options` from the arguments after the command's name (arguments[0] is that name).
  * *out_help is 1 when --help was asked for; nothing else is checked then.

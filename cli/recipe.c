@@ -41,10 +41,9 @@ void cli_recipe_keep_path(const char *path, char *out_path)
 /* A preset's name is a preset to commands that know any, whatever the working folder holds. */
 static int is_preset(const cli_options *options)
 {
-    coh_gpt2_config ignored;
-    const int knows = options->command == CLI_TRAIN || options->command == CLI_PLAN ||
-                      options->command == CLI_TUNE;
-    return knows && coh_gpt2_preset(options->operand, 0, &ignored) == COH_OK;
+    coh_model ignored;
+    return cli_command_takes_preset(options->command) &&
+           coh_model_preset(options->operand, 0, &ignored) == COH_OK;
 }
 
 /* The tokenizer of the run that a checkpoint is from; "" where the operand is none, or has no note

@@ -11,47 +11,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const float table_std = 0.02f;
 /* The position table starts at half of the token table's spread, as in GPT-2's release. */
 static const float position_std = 0.01f;
-
-static const struct preset {
-    const char *name;
-    int64_t layers, heads, channels;
-} presets[] = {
-    { "gpt2-nano", 6, 6, 384 },     { "gpt2", 12, 12, 768 },     { "gpt2-medium", 24, 16, 1024 },
-    { "gpt2-large", 36, 20, 1280 }, { "gpt2-xl", 48, 25, 1600 },
-};
-
-coh_status coh_gpt2_preset(const char *name, int64_t vocabulary, coh_gpt2_config *out_config)
-{
-    if (!name || !out_config)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "a preset needs a name and a place for its configuration");
-    if (vocabulary < 0 || vocabulary > INT32_MAX)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "a vocabulary of %" PRId64 " is outside 1..%d (0: GPT-2's 50257)",
-                        vocabulary, INT32_MAX);
-    for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
-        if (strcmp(name, presets[i].name) != 0)
-            continue;
-        *out_config = (coh_gpt2_config){
-            .layers = presets[i].layers,
-            .heads = presets[i].heads,
-            .channels = presets[i].channels,
-            .positions = 1024,
-            .vocabulary = vocabulary ? vocabulary : 50257,
-            .layernorm_epsilon = 1e-5f,
-        };
-        return COH_OK;
-    }
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "\"%.200s\" is not a preset: these are gpt2-nano, gpt2, gpt2-medium, "
-                    "gpt2-large and gpt2-xl",
-                    name);
-}
 
 coh_model_size coh_gpt2_size(const void *config)
 {

@@ -22,6 +22,7 @@
 #include "models/adapters.h"
 #include "models/config.h"
 #include "models/family.h"
+#include "models/presets.h"
 
 /* ---- JSON ---- */
 
@@ -262,27 +263,33 @@ static coh_status model_from_path(const char *path, coh_model *out_model)
     return model_from_checkpoint(path, out_model);
 }
 
+static coh_status check_folder(const char *path)
+{
+    struct stat facts;
+    if (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode))
+        return COH_OK;
+    char names[COH_PRESET_NAMES_BYTES];
+    coh_preset_names(names);
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "\"%.300s\" is neither a preset (%s) nor the folder of a checkpoint, a run or a "
+        "Hugging Face model",
+        path, names);
+}
+
 coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *out_model)
 {
     if (!what || !what[0] || !out_model)
         return coh_fail(COH_ERR_ARGUMENT, "a model is a preset's name, such as gpt2-nano, or the "
                                           "path of a checkpoint, run or Hugging Face folder; "
                                           "nothing was named");
-    coh_model model = { 0 };
-    if (coh_gpt2_preset(what, vocabulary, &model.gpt2) == COH_OK) {
-        snprintf(model.name, sizeof(model.name), "%s", what);
-        *out_model = model;
+    coh_model model;
+    if (coh_model_preset(what, vocabulary, out_model) == COH_OK)
         return COH_OK;
-    }
     /* The vocabulary is checked before the name: say that, if that is what is wrong. */
-    coh_gpt2_config ignored;
-    COH_TRY(coh_gpt2_preset("gpt2", vocabulary, &ignored));
-    struct stat facts;
-    if (stat(what, &facts) != 0 || !S_ISDIR(facts.st_mode))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "\"%.300s\" is neither a preset (gpt2-nano, gpt2, gpt2-medium, gpt2-large, "
-                        "gpt2-xl) nor the folder of a checkpoint, a run or a Hugging Face model",
-                        what);
+    COH_TRY(coh_model_preset("gpt2", vocabulary, &model));
+    COH_TRY(check_folder(what));
+    model = (coh_model){ 0 };
     COH_TRY(model_from_path(what, &model));
     /* A table may have more rows than its tokenizer has ids: it was padded. */
     const int64_t own = coh_model_size_get(&model).vocabulary;

@@ -119,9 +119,16 @@ typedef struct coh_model {
     char notes[1024]; /* what the user should be told of what was read, a line each; "": nothing */
 } coh_model;
 
-/* A preset by name: gpt2-nano (6 layers, 6 heads, 384 wide), gpt2, gpt2-medium, gpt2-large,
- * gpt2-xl. `vocabulary` 0: 50257, else that many (257 for bytes + end of text).
+/* A model by a name: gpt2-nano (6 layers, 6 heads, 384 wide), and those that were published: gpt2,
+ * gpt2-medium, gpt2-large, gpt2-xl; opt-125m, -350m, -1.3b, -2.7b, -6.7b, -13b, -30b, -66b;
+ * llama-2-7b, -13b, -70b; llama-3.1-8b, -70b. Sizes only, no numbers: its parameters are new ones,
+ * in f32. `vocabulary` 0: as published (gpt2-nano: GPT-2's 50257), else that many (257 for bytes +
+ * end of text). No id is padding, which is a tokenizer's to say.
  * Fails: COH_ERR_ARGUMENT listing the names. */
+COH_API coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out_model);
+/* Their names, from 0 on; NULL behind the last. */
+COH_API const char *coh_model_preset_name(int32_t index);
+/* One of GPT-2's. Fails: COH_ERR_ARGUMENT, also for those of other families. */
 COH_API coh_status coh_gpt2_preset(const char *name, int64_t vocabulary,
                                    coh_gpt2_config *out_config);
 

@@ -78,6 +78,7 @@ class Usage(ProgramTest):
             (["plan", "gpt2-nano", "--vocabulary", "12"], "--vocabulary"),
             (["plan", "gpt2-nano", "--disk", text], "not a folder"),
             (["plan", "gpt5-nano"], "gpt2-nano"),
+            (["plan", "gpt5-nano"], "llama-3.1-70b"),
             (["train", "gpt2-nano"], "--data"),
             (["train", "gpt2-nano", "--data", text, "--new-data"], "--resume"),
             (["generate", self.folder], "--prompt"),
@@ -104,6 +105,15 @@ class Usage(ProgramTest):
             with self.subTest(arguments=arguments):
                 done = self.fails(2, *arguments, says=gone if gone in " ".join(arguments) else "below")
                 self.assertEqual(done.out, "")
+
+    def test_presets_are_listed_and_planned_without_any_file(self):
+        for command in ("train", "plan", "tune"):
+            self.assertIn("llama-3.1-70b", run(command, "--help").out)
+        self.assertNotIn("llama-3.1-70b", run("eval", "--help").out)
+        for extra, parameters in [([], 125239296), (["--vocabulary", 300], 125239296 - (50272 - 300) * 768)]:
+            done = run("plan", "opt-125m", "--sequence", 8, "--batch", 1, "--json", *extra)
+            self.assertEqual(done.code, 0, done.err)
+            self.assertEqual(done.json["parameters"], parameters)
 
     @unittest.skipIf(os.geteuid() == 0, "root may read everything")
     def test_a_path_that_may_not_be_read_is_an_io_fault_with_a_remedy(self):

@@ -30,49 +30,99 @@ static uint64_t graph_parameters(const coh_model *model)
 
 /* ---- published models ---- */
 
-static void published_configurations_give_the_published_parameter_counts(void **state)
+static const struct published {
+    const char *name; /* of a file, and, but for two, of a preset */
+    uint64_t parameters;
+} published[] = {
+    { "gpt2", 124439808 },          { "gpt2-medium", 354823168 },
+    { "gpt2-large", 774030080 },    { "gpt2-xl", 1557611200 },
+    { "opt-125m", 125239296 },      { "opt-350m", 331196416 },
+    { "opt-1.3b", 1315758080 },     { "opt-2.7b", 2651596800 },
+    { "opt-6.7b", 6658473984 },     { "opt-13b", 12853473280 },
+    { "opt-30b", 29974540288 },     { "opt-66b", 65719701504 },
+    { "llama-2-7b", 6738415616 },   { "llama-2-13b", 13015864320 },
+    { "llama-2-70b", 68976648192 }, { "llama-30b", 32528943616 },
+    { "llama-3.1-8b", 8030261248 }, { "llama-3.1-70b", 70553706496 },
+    { "llama-3.2-1b", 1235814400 },
+};
+enum { PUBLISHED_COUNT = sizeof(published) / sizeof(published[0]) };
+
+static void assert_published(const struct published *one, const coh_model *model)
+{
+    const uint64_t found = graph_parameters(model);
+    if (found != one->parameters)
+        fail_msg("%s: %llu parameters, published %llu", one->name, (unsigned long long)found,
+                 (unsigned long long)one->parameters);
+}
+
+static void presets_have_the_published_parameter_counts(void **state)
 {
     (void)state;
-    static const struct published {
-        const char *file;
-        uint64_t parameters;
-    } all[] = {
-        { "gpt2", 124439808 },
-        { "gpt2-medium", 354823168 },
-        { "gpt2-large", 774030080 },
-        { "gpt2-xl", 1557611200 },
-        { "opt-125m", 125239296 },
-        { "opt-350m", 331196416 },
-        { "opt-1.3b", 1315758080 },
-        { "opt-6.7b", 6658473984 },
-        { "opt-13b", 12853473280 },
-        { "opt-30b", 29974540288 },
-        { "opt-66b", 65719701504 },
-        { "llama-2-7b", 6738415616 },
-        { "llama-2-13b", 13015864320 },
-        { "llama-2-70b", 68976648192 },
-        { "llama-30b", 32528943616 },
-        { "llama-3.1-8b", 8030261248 },
-        { "llama-3.1-70b", 70553706496 },
-        { "llama-3.2-1b", 1235814400 },
-    };
-    char folder[PATH_MAX / 2], name[64];
+    coh_model model;
+    int found = 0;
+    for (int i = 0; i < PUBLISHED_COUNT; i++)
+        if (coh_model_preset(published[i].name, 0, &model) == COH_OK) {
+            assert_published(&published[i], &model);
+            found++;
+        }
+    for (int32_t p = 0; coh_model_preset_name(p); p++)
+        found--;
+    assert_int_equal(found, -1); /* gpt2-nano is nobody's but ours */
+}
+
+/* The published configurations, where they are on this machine; NULL and said so where not. */
+static json_t *published_config(const char *model)
+{
+    char folder[PATH_MAX / 2], name[64], path[PATH_MAX];
     const char *named = getenv("COH_SHARED_DATA");
     snprintf(folder, sizeof(folder), "%s/configs", named ? named : SOURCE_ROOT "/../shared/data");
     if (access(folder, R_OK) != 0) {
         print_message("no folder of published configurations: %s\n", folder);
         skip();
     }
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        snprintf(name, sizeof(name), "%s.json", all[i].file);
-        json_t *config = recorded_load(folder, name);
+    snprintf(name, sizeof(name), "%s.json", model);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return access(path, R_OK) == 0 ? recorded_load(folder, name) : NULL;
+}
+
+static void published_configurations_give_the_published_parameter_counts(void **state)
+{
+    (void)state;
+    int count = 0;
+    for (int i = 0; i < PUBLISHED_COUNT; i++) {
+        json_t *config = published_config(published[i].name);
+        if (!config)
+            continue;
         coh_model model = recorded_model(config);
-        const uint64_t found = graph_parameters(&model);
-        if (found != all[i].parameters)
-            fail_msg("%s: %llu parameters, published %llu", all[i].file, (unsigned long long)found,
-                     (unsigned long long)all[i].parameters);
+        assert_published(&published[i], &model);
+        json_decref(config);
+        count++;
+    }
+    assert_true(count >= 18);
+}
+
+/* All but what is a tokenizer's (the padding) or of files (the dtype, members without a part). */
+static void presets_are_the_published_configurations(void **state)
+{
+    (void)state;
+    coh_model preset;
+    int count = 0;
+    for (int i = 0; i < PUBLISHED_COUNT; i++) {
+        json_t *config = published_config(published[i].name);
+        if (config && coh_model_preset(published[i].name, 0, &preset) == COH_OK) {
+            coh_model model = recorded_model(config);
+            coh_model_dtype_set(&model, COH_DTYPE_F32);
+            if (model.family == COH_FAMILY_OPT)
+                model.opt.padding = -1;
+            snprintf(model.name, sizeof(model.name), "%s", preset.name);
+            model.stored = preset.stored;
+            model.extras[0] = '\0';
+            assert_same_model(&model, &preset);
+            count++;
+        }
         json_decref(config);
     }
+    assert_true(count >= 16);
 }
 
 /* Where a config.json says nothing, the classes of transformers have these. */
@@ -464,7 +514,9 @@ static void every_failing_allocation_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(presets_have_the_published_parameter_counts),
         cmocka_unit_test(published_configurations_give_the_published_parameter_counts),
+        cmocka_unit_test(presets_are_the_published_configurations),
         cmocka_unit_test(what_is_not_said_is_as_in_the_reference),
         cmocka_unit_test(what_transformers_wrote_gives_its_parameter_counts),
         cmocka_unit_test(both_spellings_of_rotary_embeddings_are_read),

@@ -32,20 +32,27 @@ static void save_checkpoint(const char *path, const char *note)
 static void every_preset_resolves_to_itself(void **state)
 {
     (void)state;
-    const char *const names[] = { "gpt2-nano", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl" };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        coh_model model;
-        coh_gpt2_config config;
-        assert_int_equal(coh_gpt2_preset(names[i], 257, &config), COH_OK);
-        assert_int_equal(coh_model_resolve(names[i], 257, &model), COH_OK);
-        assert_string_equal(model.name, names[i]);
+    const char *name;
+    coh_gpt2_config config;
+    int32_t count = 0;
+    for (; (name = coh_model_preset_name(count)) != NULL; count++) {
+        coh_model model, expected;
+        assert_int_equal(coh_model_preset(name, 257, &expected), COH_OK);
+        assert_int_equal(coh_model_resolve(name, 257, &model), COH_OK);
+        assert_string_equal(model.name, name);
         assert_string_equal(model.checkpoint, "");
         assert_string_equal(model.folder, "");
-        coh_model expected = model;
-        expected.gpt2 = config;
         assert_same_model(&expected, &model);
-        assert_int_equal(model.gpt2.vocabulary, 257);
+        assert_int_equal(coh_model_size_get(&model).vocabulary, 257);
+        if (model.family == COH_FAMILY_GPT2) {
+            assert_int_equal(coh_gpt2_preset(name, 257, &config), COH_OK);
+            assert_memory_equal(&config, &model.gpt2, sizeof(config));
+        } else {
+            assert_int_equal(coh_gpt2_preset(name, 257, &config), COH_ERR_ARGUMENT);
+        }
     }
+    assert_int_equal(count, 18);
+    assert_null(coh_model_preset_name(-1));
 }
 
 static void a_model_comes_back_from_its_json_bit_for_bit(void **state)
@@ -343,7 +350,8 @@ static void what_is_neither_preset_nor_folder_is_said_with_the_choices(void **st
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(coh_model_resolve(wrong[i], 0, &found), COH_ERR_ARGUMENT);
         assert_non_null(strstr(coh_last_error(), wrong[i]));
-        assert_non_null(strstr(coh_last_error(), "gpt2-nano"));
+        for (int32_t p = 0; coh_model_preset_name(p); p++)
+            assert_non_null(strstr(coh_last_error(), coh_model_preset_name(p)));
     }
     assert_int_equal(coh_model_resolve("gpt2", -5, &found), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "-5"));

@@ -1,0 +1,167 @@
+/* Models by name: sizes as they were published (GPT-2: Radford et al. 2019; OPT: Zhang et al. 2022,
+ * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024), and gpt2-nano, which
+ * is ours. Graphs of the largest have a few thousand operators and no numbers, so that planning
+ * needs no file. */
+#include "models/presets.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "models/family.h"
+
+static const coh_llama_rope llama2_rope = { .theta = 1e4 };
+static const coh_llama_rope llama3_rope = { .theta = 5e5,
+                                            .scaling = COH_ROPE_LLAMA3,
+                                            .factor = 8,
+                                            .low_frequency = 1,
+                                            .high_frequency = 4,
+                                            .original_positions = 8192 };
+
+static const struct preset {
+    const char *name;
+    coh_family family;
+    int64_t layers, heads, channels, positions, vocabulary;
+    int64_t inner, kv_heads;    /* Llama's */
+    int64_t embedding;          /* OPT's, where it is not `channels`: there norms come last, too */
+    const coh_llama_rope *rope; /* Llama's */
+} presets[] = {
+    { "gpt2-nano", COH_FAMILY_GPT2, 6, 6, 384, 1024, 50257 },
+    { "gpt2", COH_FAMILY_GPT2, 12, 12, 768, 1024, 50257 },
+    { "gpt2-medium", COH_FAMILY_GPT2, 24, 16, 1024, 1024, 50257 },
+    { "gpt2-large", COH_FAMILY_GPT2, 36, 20, 1280, 1024, 50257 },
+    { "gpt2-xl", COH_FAMILY_GPT2, 48, 25, 1600, 1024, 50257 },
+    { "opt-125m", COH_FAMILY_OPT, 12, 12, 768, 2048, 50272 },
+    { "opt-350m", COH_FAMILY_OPT, 24, 16, 1024, 2048, 50272, .embedding = 512 },
+    { "opt-1.3b", COH_FAMILY_OPT, 24, 32, 2048, 2048, 50272 },
+    { "opt-2.7b", COH_FAMILY_OPT, 32, 32, 2560, 2048, 50272 },
+    { "opt-6.7b", COH_FAMILY_OPT, 32, 32, 4096, 2048, 50272 },
+    { "opt-13b", COH_FAMILY_OPT, 40, 40, 5120, 2048, 50272 },
+    { "opt-30b", COH_FAMILY_OPT, 48, 56, 7168, 2048, 50272 },
+    { "opt-66b", COH_FAMILY_OPT, 64, 72, 9216, 2048, 50272 },
+    { "llama-2-7b", COH_FAMILY_LLAMA, 32, 32, 4096, 4096, 32000, 11008, 32, .rope = &llama2_rope },
+    { "llama-2-13b", COH_FAMILY_LLAMA, 40, 40, 5120, 4096, 32000, 13824, 40, .rope = &llama2_rope },
+    { "llama-2-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 4096, 32000, 28672, 8, .rope = &llama2_rope },
+    { "llama-3.1-8b", COH_FAMILY_LLAMA, 32, 32, 4096, 131072, 128256, 14336, 8,
+      .rope = &llama3_rope },
+    { "llama-3.1-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 131072, 128256, 28672, 8,
+      .rope = &llama3_rope },
+};
+enum { PRESET_COUNT = sizeof(presets) / sizeof(presets[0]) };
+
+static coh_gpt2_config gpt2_of(const struct preset *p)
+{
+    return (coh_gpt2_config){ .layers = p->layers,
+                              .heads = p->heads,
+                              .channels = p->channels,
+                              .positions = p->positions,
+                              .vocabulary = p->vocabulary,
+                              .layernorm_epsilon = 1e-5f };
+}
+
+static coh_opt_config opt_of(const struct preset *p)
+{
+    return (coh_opt_config){ .layers = p->layers,
+                             .heads = p->heads,
+                             .channels = p->channels,
+                             .positions = p->positions,
+                             .vocabulary = p->vocabulary,
+                             .inner = 4 * p->channels,
+                             .embedding = p->embedding ? p->embedding : p->channels,
+                             .padding = -1,
+                             .init_std = 0.02f,
+                             .norm_before = !p->embedding,
+                             .last_norm = 1,
+                             .biases = 1 };
+}
+
+static coh_llama_config llama_of(const struct preset *p)
+{
+    return (coh_llama_config){ .layers = p->layers,
+                               .heads = p->heads,
+                               .channels = p->channels,
+                               .positions = p->positions,
+                               .vocabulary = p->vocabulary,
+                               .kv_heads = p->kv_heads,
+                               .head_width = p->channels / p->heads,
+                               .inner = p->inner,
+                               .padding = -1,
+                               .rope = *p->rope,
+                               .rmsnorm_epsilon = 1e-5f,
+                               .init_std = 0.02f,
+                               .untied = 1 };
+}
+
+static const struct preset *find(const char *name)
+{
+    for (int i = 0; i < PRESET_COUNT; i++)
+        if (strcmp(name, presets[i].name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+static coh_status check_vocabulary(int64_t vocabulary)
+{
+    if (vocabulary >= 0 && vocabulary <= INT32_MAX)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "a vocabulary of %" PRId64 " is outside 1..%d (0: the preset's own)",
+                    vocabulary, INT32_MAX);
+}
+
+void coh_preset_names(char names[COH_PRESET_NAMES_BYTES])
+{
+    for (int i = 0, at = 0; i < PRESET_COUNT; i++)
+        at += snprintf(names + at, (size_t)(COH_PRESET_NAMES_BYTES - at), "%s%s", i ? ", " : "",
+                       presets[i].name);
+}
+
+const char *coh_model_preset_name(int32_t index)
+{
+    return index >= 0 && index < PRESET_COUNT ? presets[index].name : NULL;
+}
+
+coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out_model)
+{
+    if (!name || !out_model)
+        return coh_fail(COH_ERR_ARGUMENT, "a preset needs a name and a place for its model");
+    COH_TRY(check_vocabulary(vocabulary));
+    const struct preset *found = find(name);
+    if (!found) {
+        char names[COH_PRESET_NAMES_BYTES];
+        coh_preset_names(names);
+        return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset: these are %s", name, names);
+    }
+    struct preset made = *found;
+    if (vocabulary)
+        made.vocabulary = vocabulary;
+    coh_model model = { .family = made.family };
+    switch (made.family) {
+    case COH_FAMILY_GPT2:
+        model.gpt2 = gpt2_of(&made);
+        break;
+    case COH_FAMILY_OPT:
+        model.opt = opt_of(&made);
+        break;
+    case COH_FAMILY_LLAMA:
+        model.llama = llama_of(&made);
+        break;
+    }
+    snprintf(model.name, sizeof(model.name), "%s", made.name);
+    *out_model = model;
+    return COH_OK;
+}
+
+coh_status coh_gpt2_preset(const char *name, int64_t vocabulary, coh_gpt2_config *out_config)
+{
+    coh_model model;
+    if (!name || !out_config)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a preset needs a name and a place for its configuration");
+    COH_TRY(coh_model_preset(name, vocabulary, &model));
+    if (model.family != COH_FAMILY_GPT2)
+        return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is a preset, but of no GPT-2", name);
+    *out_config = model.gpt2;
+    return COH_OK;
+}
