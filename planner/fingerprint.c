@@ -55,3 +55,40 @@ uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options 
         hash = fold_op(hash, graph, &graph->ops[i]);
     return fold_number(hash, graph->loss);
 }
+
+coh_dtype coh_operator_dtype(const coh_graph *graph, size_t op)
+{
+    const coh_graph_op_entry *entry = &graph->ops[op];
+    int is_bf16 = 0;
+    for (int32_t i = 0; i < entry->kind.input_count; i++)
+        is_bf16 |= graph->tensors[entry->input[i]].shape.dtype == COH_DTYPE_BF16;
+    for (int32_t i = 0; i < entry->kind.output_count; i++)
+        is_bf16 |= entry->facts.output[i].dtype == COH_DTYPE_BF16;
+    for (int32_t i = 0; i < entry->kind.parameter_count; i++)
+        is_bf16 |=
+            entry->parameter[i] >= 0 && entry->facts.parameter[i].shape.dtype == COH_DTYPE_BF16;
+    return is_bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+}
+
+uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
+{
+    const coh_graph_op_entry *entry = &graph->ops[op];
+    uint64_t hash = fold_text(0, "cohobate operator 1");
+    hash = fold_text(hash, entry->kind.name);
+    hash = fold_number(hash, entry->kind.revision);
+    hash = fold_bytes(hash, entry->attributes, entry->attribute_bytes);
+    for (int32_t i = 0; i < entry->kind.input_count; i++) {
+        coh_shape shape = graph->tensors[entry->input[i]].shape;
+        int32_t channels = shape.dtype == COH_DTYPE_I32 ? 0 : 1; /* ids have none */
+        for (int32_t dim = 0; dim < 2 && dim + channels < shape.rank; dim++)
+            shape.dim[dim] = 0; /* batch and tokens */
+        hash = fold_shape(hash, &shape);
+    }
+    for (int32_t i = 0; i < entry->kind.parameter_count; i++) {
+        hash = fold_shape(hash, &entry->facts.parameter[i].shape);
+        if (entry->parameter[i] >= 0)
+            hash = fold_number(hash, graph->parameters[entry->parameter[i]].frozen);
+    }
+    hash = fold_number(hash, (int64_t)coh_operator_dtype(graph, op));
+    return hash ? hash : 1; /* 0 stands for no operator */
+}

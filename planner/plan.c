@@ -35,7 +35,7 @@ coh_status coh_plan_finish(coh_plan *plan)
                                                      "verifier refuses (please report this)");
         COH_TRY(status);
         COH_TRY(
-            coh_simulate(&plan->layout, program, &plan->profile, &plan->simulations[kind], NULL));
+            coh_simulate_priced(&plan->layout, program, &plan->pricer, &plan->simulations[kind]));
     }
     plan->program_hash = coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]);
     return COH_OK;
@@ -71,6 +71,11 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     plan->options = *options;
     coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
                         &plan->profile);
+    coh_status status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
+    if (status != COH_OK) {
+        coh_plan_destroy(plan);
+        return status;
+    }
     plan->numeric_fingerprint = coh_numeric_fingerprint(graph, options);
     *out_plan = plan;
     return COH_OK;
@@ -98,6 +103,7 @@ void coh_plan_destroy(coh_plan *plan)
     if (plan == NULL)
         return;
     plan_clear(plan);
+    coh_pricer_fini(&plan->pricer);
     coh_free(plan);
 }
 

@@ -4,6 +4,7 @@
 
 #include "cohobate/plan.h"
 #include "planner/graph.h"
+#include "planner/price.h"
 #include "planner/profile.h"
 #include "planner/program.h"
 #include "planner/simulate.h"
@@ -26,6 +27,7 @@ struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
     coh_profile profile;
+    coh_pricer pricer; /* of graph and profile */
     coh_decisions decisions;
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT]; /* line_count 0: this plan has no such program */

@@ -91,6 +91,12 @@ typedef struct coh_profile {
 /* A profile that knows nothing: no rate, no link, no limit, no lane that slows another. */
 void coh_profile_init(coh_profile *out_profile);
 
+/* Does the lane move bytes over a link? All else computes. */
+static inline int coh_profile_is_link(const coh_profile *profile, coh_lane lane)
+{
+    return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
+}
+
 /* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
  * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s: see
  * coh_profile_throttle. A pure function of its arguments: the disk is taken to be a drive behind

@@ -38,7 +38,7 @@ static coh_status make_offer(const coh_plan *plan, const coh_decisions *decision
     if (status == COH_ERR_FULL)
         return COH_OK;
     COH_TRY(status);
-    status = coh_simulate(&layout, &programs[COH_PROGRAM_BODY], &plan->profile, &simulation, NULL);
+    status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
     if (status == COH_OK) {
         out_offer->step_ns = simulation.period_ns;
         out_offer->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];

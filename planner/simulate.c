@@ -1,16 +1,9 @@
 #include "planner/simulate.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
-
-/* A body that has not settled after so many runs is averaged over its last three: with a cyclic
- * pattern longer than one run there is no single period. */
-enum { RUNS_MOST = 6, RUNS_AVERAGED = 3 };
-
-/* Walks more until two lanes on one drive have found how much of it each gets. */
-enum { SHARINGS = 3 };
+#include "planner/simulate_walk.h"
 
 typedef struct lane_state {
     uint64_t depth;   /* lines under way at most; 1 for what computes */
@@ -20,21 +13,12 @@ typedef struct lane_state {
     uint64_t link_served; /* when the link has moved all bytes asked for so far */
 } lane_state;
 
-/* When the lines of one of the drive's lanes were served in the last run: spans in rising order. */
-typedef struct drive_lane {
-    uint64_t *begin, *end, *busy_before; /* by number in the lane; service up to there */
-    uint32_t count;
-    uint64_t busy;
-} drive_lane;
-
 typedef struct walk {
     const coh_program *program;
     const coh_profile *profile;
-    uint64_t *service_ns;  /* per line: computing, or its bytes over its link */
-    uint64_t *alone_ns;    /* the same, with nothing else on the drive */
-    uint64_t *start, *end; /* per line, this run; end: done, not yet retired */
-    drive_lane drive[2];   /* READ and WRITE */
-    uint64_t *retired[2];  /* this run and the one before, by lane_begin + ordinal - 1 */
+    const uint64_t *service_ns; /* per line: computing, or its bytes over its link */
+    uint64_t *start, *end;      /* per line, this run; end: done, not yet retired */
+    uint64_t *retired[2];       /* this run and the one before, by lane_begin + ordinal - 1 */
     uint32_t lane_begin[COH_LANE_COUNT];
     lane_state lanes[COH_LANE_COUNT];
     uint64_t mark;                      /* when the last line of the last run retired */
@@ -42,217 +26,63 @@ typedef struct walk {
     uint64_t exposed_ns[COH_LANE_COUNT];
 } walk;
 
-/* What moves bytes over a link with a rate; all else computes. */
-static int lane_is_link(const coh_profile *profile, int lane)
+/* ---- bounds ---- */
+
+/* Times that each lane works alone, by the lines' own times. */
+static void sum_service(const coh_program *program, const coh_profile *profile,
+                        const uint64_t *service_ns, coh_simulation *simulation)
 {
-    return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
-}
-
-static uint64_t latency_ns(const coh_profile *profile, int lane)
-{
-    return (uint64_t)profile->link[lane].latency_ns.p50;
-}
-
-static uint64_t to_ns(double seconds)
-{
-    return (uint64_t)(seconds * 1e9 + 0.5);
-}
-
-static const int drive_lanes[2] = { COH_LANE_READ, COH_LANE_WRITE };
-
-/* ---- prices ---- */
-
-/* Does the line work on bf16 tensors? Products of bf16 are what makes it fast. */
-static int is_bf16(const coh_program *program, const coh_instruction *line)
-{
-    int found = 0;
-    if (line->call < 0)
-        return 0;
-    const coh_line_call *call = &program->calls[line->call];
-    for (uint32_t i = 0; i < call->binding_count; i++)
-        found |= program->bindings[call->binding_begin + i].shape.dtype == COH_DTYPE_BF16;
-    return found;
-}
-
-static uint64_t line_service_ns(const coh_program *program, const coh_profile *profile,
-                                const coh_instruction *line)
-{
-    double bytes = (double)line->bytes;
-    if (lane_is_link(profile, line->lane))
-        return to_ns(bytes / profile->link[line->lane].bytes_per_s.p50);
-    double rate = profile->memory_bytes_per_s.p50;
-    /* Checkpoints go through the same drive as the store. */
-    if (line->opcode == COH_OP_SAVE && profile->link[COH_LANE_WRITE].bytes_per_s.p50 > 0)
-        rate = profile->link[COH_LANE_WRITE].bytes_per_s.p50;
-    if (line->opcode == COH_OP_IMPORT && profile->link[COH_LANE_READ].bytes_per_s.p50 > 0)
-        rate = profile->link[COH_LANE_READ].bytes_per_s.p50;
-    coh_roof roof = is_bf16(program, line) ? COH_ROOF_BF16 : COH_ROOF_F32;
-    double flops_per_s = profile->flops_per_s[roof].p50;
-    double compute_s = flops_per_s > 0 ? line->flops / flops_per_s : 0;
-    double memory_s = rate > 0 ? bytes / rate : 0;
-    return (uint64_t)profile->line_ns.p50 + to_ns(compute_s > memory_s ? compute_s : memory_s);
-}
-
-static void price_lines(walk *w, coh_simulation *simulation)
-{
-    for (uint32_t i = 0; i < w->program->line_count; i++) {
-        const coh_instruction *line = &w->program->lines[i];
-        w->service_ns[i] = w->alone_ns[i] = line_service_ns(w->program, w->profile, line);
-        simulation->busy_ns[line->lane] += w->service_ns[i];
-        if (lane_is_link(w->profile, line->lane))
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        simulation->busy_ns[line->lane] += service_ns[i];
+        if (coh_profile_is_link(profile, (coh_lane)line->lane))
             simulation->link_bytes[line->lane] += line->bytes;
     }
 }
 
-/* What READ and WRITE get together when both run; 0: they do not meet. */
-static double drive_bytes_per_s(const coh_profile *profile)
+static void raise_bound(coh_simulation *simulation, uint64_t bound, int lane, int beside)
 {
-    double part = profile->contention[COH_LANE_READ][COH_LANE_WRITE];
-    return part < 1 ? part * (profile->link[COH_LANE_READ].bytes_per_s.p50 +
-                              profile->link[COH_LANE_WRITE].bytes_per_s.p50)
-                    : 0;
+    if (bound <= simulation->bound_ns)
+        return;
+    simulation->bound_ns = bound;
+    simulation->bound_lane = (coh_lane)lane;
+    simulation->bound_beside = (coh_lane)beside;
 }
 
-/* Of the cores that computing holds, what part the link keeps busy while it runs. */
-static double core_demand(const coh_profile *profile, int lane)
+/* Two lanes with work for x and y seconds alone, that run at a and b of their speed while both are
+ * busy. The least time is a linear program: t together and s, r alone with a t + s >= x and
+ * b t + r >= y. Its dual has three corners. A third lane only makes both slower. */
+static double pair_bound(double x, double y, double a, double b)
 {
-    return 1 / profile->contention[COH_LANE_COMPUTE][lane] - 1;
+    if (a + b <= 1)
+        return x + y;
+    double first = x + y * (1 - a) / b, second = y + x * (1 - b) / a;
+    return first > second ? first : second;
 }
 
 /* No schedule is faster than the busiest resource. A link is held by its bytes, and by latencies:
- * each line keeps one of `depth` places for its latency and its bytes. Cores are held by what
- * computes, with all its threads, and by links while they move bytes. */
-static void find_bound(const walk *w, coh_simulation *simulation)
+ * each line keeps one of `depth` places for its latency and its bytes. Two lanes that meet are held
+ * by what they do together, where `meet` says that they do. */
+static void find_bound(const coh_program *program, const coh_profile *profile, int meet,
+                       coh_simulation *simulation)
 {
-    double core_ns = 0;
+    const uint64_t *busy = simulation->busy_ns;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        uint64_t bound = simulation->busy_ns[lane];
-        double demand = lane == COH_LANE_COMPUTE ? 1 : core_demand(w->profile, lane);
-        if (lane_is_link(w->profile, lane)) {
-            uint64_t places = w->program->lane_length[lane] * latency_ns(w->profile, lane) + bound;
-            uint64_t depth = w->lanes[lane].depth;
-            if (places / depth > bound)
-                bound = places / depth;
+        raise_bound(simulation, busy[lane], lane, COH_LANE_COUNT);
+        if (coh_profile_is_link(profile, (coh_lane)lane)) {
+            uint64_t latency = coh_lane_latency_ns(profile, lane);
+            uint64_t places = program->lane_length[lane] * latency + busy[lane];
+            raise_bound(simulation, places / coh_lane_depth(profile, program, lane), lane,
+                        COH_LANE_COUNT);
         }
-        core_ns += demand * (double)simulation->busy_ns[lane];
-        if (bound > simulation->bound_ns) {
-            simulation->bound_ns = bound;
-            simulation->bound_lane = (coh_lane)lane;
-        }
-    }
-    double drive_bytes =
-        (double)(simulation->link_bytes[COH_LANE_READ] + simulation->link_bytes[COH_LANE_WRITE]);
-    double drive_rate = drive_bytes_per_s(w->profile);
-    uint64_t drive_ns = drive_rate > 0 ? to_ns(drive_bytes / drive_rate) : 0;
-    if (drive_ns > simulation->bound_ns) {
-        simulation->bound_ns = drive_ns;
-        simulation->bound_lane =
-            simulation->busy_ns[COH_LANE_READ] >= simulation->busy_ns[COH_LANE_WRITE]
-                ? COH_LANE_READ
-                : COH_LANE_WRITE;
-    }
-    simulation->core_ns = (uint64_t)core_ns;
-    if (simulation->core_ns > simulation->bound_ns) {
-        simulation->bound_ns = simulation->core_ns;
-        simulation->bound_lane = COH_LANE_COUNT;
-    }
-}
-
-/* Links that copy take cores from what computes. Fluid and first order: over a run of `period_ns`
- * the links hold a mean number of cores; while the sum of demands exceeds the cores, computing is
- * slower by that ratio. Every line alike, so that one pass more of the walk gives the answer. */
-static int slow_computing(walk *w, const coh_simulation *simulation, uint64_t period_ns)
-{
-    double link_core_ns = 0;
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        if (lane_is_link(w->profile, lane))
-            link_core_ns += core_demand(w->profile, lane) * (double)simulation->busy_ns[lane];
-    if (period_ns == 0)
-        return 0;
-    double factor = 1 + link_core_ns / (double)period_ns;
-    if (!(factor > 1))
-        return 0;
-    for (uint32_t i = 0; i < w->program->line_count; i++)
-        if (!lane_is_link(w->profile, w->program->lines[i].lane))
-            w->service_ns[i] = (uint64_t)((double)w->service_ns[i] * factor + 0.5);
-    return 1;
-}
-
-/* ---- one drive for two lanes ---- */
-
-/* Notes when the lines of READ and WRITE held the drive in the last run. */
-static void note_spans(walk *w)
-{
-    w->drive[0].count = w->drive[1].count = 0;
-    w->drive[0].busy = w->drive[1].busy = 0;
-    for (uint32_t i = 0; i < w->program->line_count; i++) {
-        const coh_instruction *line = &w->program->lines[i];
-        if (line->lane != COH_LANE_READ && line->lane != COH_LANE_WRITE)
-            continue;
-        drive_lane *lane = &w->drive[line->lane == COH_LANE_WRITE];
-        uint64_t end = w->end[i] - latency_ns(w->profile, line->lane);
-        lane->begin[lane->count] = end - w->service_ns[i];
-        lane->end[lane->count] = end;
-        lane->busy_before[lane->count++] = lane->busy;
-        lane->busy += w->service_ns[i];
-    }
-}
-
-/* For how long the lane has held the drive by time `when`, counted from its first span. A body
- * repeats with its period, before and after. */
-static double held_until(const drive_lane *lane, uint64_t period_ns, double when)
-{
-    if (lane->count == 0)
-        return 0;
-    double since = when - (double)lane->begin[0], before = 0;
-    if (period_ns > 0) {
-        double runs = floor(since / (double)period_ns);
-        since -= runs * (double)period_ns;
-        before = runs * (double)lane->busy;
-    }
-    uint32_t low = 0, high = lane->count; /* the last span that begins by then */
-    while (low + 1 < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if ((double)(lane->begin[middle] - lane->begin[0]) <= since)
-            low = middle;
-        else
-            high = middle;
-    }
-    double into = since - (double)(lane->begin[low] - lane->begin[0]);
-    double span = (double)(lane->end[low] - lane->begin[low]);
-    if (into < 0)
-        return before;
-    return before + (double)lane->busy_before[low] + (into < span ? into : span);
-}
-
-/* READ and WRITE share a drive: while both run each goes slower, so that together they get what the
- * drive gives. First order: by how much of each line's service the other lane was busy, too, in the
- * last walk. Returns 0 where they never meet. */
-static int share_drive(walk *w, uint64_t period_ns)
-{
-    const coh_link_profile *link = w->profile->link;
-    double both = link[COH_LANE_READ].bytes_per_s.p50 + link[COH_LANE_WRITE].bytes_per_s.p50;
-    double together = drive_bytes_per_s(w->profile);
-    double slowness = together > 0 ? both / together : 1;
-    int changed = 0;
-    note_spans(w);
-    uint64_t period = w->program->kind == COH_PROGRAM_BODY ? period_ns : 0;
-    for (int i = 0; i < 2 && slowness > 1; i++) {
-        uint32_t count = 0;
-        for (uint32_t l = 0; l < w->program->line_count; l++) {
-            if (w->program->lines[l].lane != drive_lanes[i])
-                continue;
-            double begin = (double)w->drive[i].begin[count], end = (double)w->drive[i].end[count];
-            double met = held_until(&w->drive[1 - i], period, end) -
-                         held_until(&w->drive[1 - i], period, begin);
-            double part = end > begin ? met / (end - begin) : 0;
-            double rate = 1 - part + part / slowness; /* mean, of the rate alone */
-            w->service_ns[l] = to_ns((double)w->alone_ns[l] * 1e-9 / rate);
-            changed |= met > 0;
-            count++;
+        for (int other = 0; meet && other < lane; other++) {
+            double a = profile->contention[lane][other], b = profile->contention[other][lane];
+            if (busy[lane] > 0 && busy[other] > 0)
+                raise_bound(simulation,
+                            (uint64_t)pair_bound((double)busy[lane], (double)busy[other], a, b),
+                            lane, other);
         }
     }
-    return changed;
 }
 
 /* ---- the walk ---- */
@@ -289,10 +119,10 @@ static void walk_line(walk *w, uint32_t index, int is_first)
     if (hold > start)
         start = hold;
     uint64_t end = start + w->service_ns[index];
-    if (lane_is_link(w->profile, line->lane)) {
+    if (coh_profile_is_link(w->profile, (coh_lane)line->lane)) {
         uint64_t begin = start > lane->link_served ? start : lane->link_served;
         lane->link_served = begin + w->service_ns[index];
-        end = lane->link_served + latency_ns(w->profile, line->lane);
+        end = lane->link_served + coh_lane_latency_ns(w->profile, line->lane);
     }
     w->start[index] = start;
     w->end[index] = end;
@@ -346,21 +176,22 @@ static void lanes_reset(walk *w)
 /* From rest: the first run, then others until the period repeats. */
 static void walk_all(walk *w, coh_simulation *simulation)
 {
-    uint64_t marks[RUNS_MOST];
+    uint64_t marks[COH_RUNS_MOST];
     const int is_body = w->program->kind == COH_PROGRAM_BODY;
     int runs = 0, is_settled = 0;
     lanes_reset(w);
     do {
         is_settled = walk_run(w, runs == 0);
         marks[runs++] = w->mark;
-    } while (is_body && !is_settled && runs < RUNS_MOST);
+    } while (is_body && !is_settled && runs < COH_RUNS_MOST);
     simulation->first_ns = marks[0];
     if (!is_body || runs < 2)
         simulation->period_ns = marks[0];
     else if (is_settled)
         simulation->period_ns = marks[runs - 1] - marks[runs - 2];
     else
-        simulation->period_ns = (marks[runs - 1] - marks[runs - 1 - RUNS_AVERAGED]) / RUNS_AVERAGED;
+        simulation->period_ns =
+            (marks[runs - 1] - marks[runs - 1 - COH_RUNS_AVERAGED]) / COH_RUNS_AVERAGED;
     memcpy(simulation->exposed_ns, w->exposed_ns, sizeof(w->exposed_ns));
 }
 
@@ -394,13 +225,6 @@ static void find_peak(const coh_layout *layout, const coh_program *program,
 
 static void walk_fini(walk *w)
 {
-    coh_free(w->service_ns);
-    coh_free(w->alone_ns);
-    for (int i = 0; i < 2; i++) {
-        coh_free(w->drive[i].begin);
-        coh_free(w->drive[i].end);
-        coh_free(w->drive[i].busy_before);
-    }
     coh_free(w->start);
     coh_free(w->end);
     coh_free(w->retired[0]);
@@ -409,37 +233,20 @@ static void walk_fini(walk *w)
         coh_free(w->lanes[lane].recent);
 }
 
-static coh_status walk_init(walk *w, const coh_program *program, const coh_profile *profile)
+static coh_status walk_init(walk *w)
 {
+    const coh_program *program = w->program;
     uint32_t total = 0;
-    *w = (walk){ .program = program, .profile = profile };
-    COH_TRY(COH_ALLOC(program->line_count, &w->service_ns));
-    COH_TRY(COH_ALLOC(program->line_count, &w->alone_ns));
-    for (int i = 0; i < 2; i++) {
-        uint32_t count = program->lane_length[drive_lanes[i]];
-        COH_TRY(COH_ALLOC(count, &w->drive[i].begin));
-        COH_TRY(COH_ALLOC(count, &w->drive[i].end));
-        COH_TRY(COH_ALLOC(count, &w->drive[i].busy_before));
-    }
     COH_TRY(COH_ALLOC(program->line_count, &w->start));
     COH_TRY(COH_ALLOC(program->line_count, &w->end));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        int is_link = lane_is_link(profile, lane);
         w->lane_begin[lane] = total;
         total += program->lane_length[lane];
-        w->lanes[lane].depth =
-            is_link && program->lane_depth[lane] > 0 ? program->lane_depth[lane] : 1;
+        w->lanes[lane].depth = coh_lane_depth(w->profile, program, lane);
         COH_TRY(COH_ALLOC(w->lanes[lane].depth, &w->lanes[lane].recent));
     }
     COH_TRY(COH_ALLOC(total, &w->retired[0]));
     return COH_ALLOC(total, &w->retired[1]);
-}
-
-static void sum_busy(const walk *w, coh_simulation *simulation)
-{
-    memset(simulation->busy_ns, 0, sizeof(simulation->busy_ns));
-    for (uint32_t i = 0; i < w->program->line_count; i++)
-        simulation->busy_ns[w->program->lines[i].lane] += w->service_ns[i];
 }
 
 static void write_times(const walk *w, uint64_t *out_line_ns)
@@ -454,35 +261,99 @@ static void write_times(const walk *w, uint64_t *out_line_ns)
     }
 }
 
+/* Line after line, with the times given. */
+static coh_status walk_fixed(const coh_program *program, const coh_profile *profile,
+                             const uint64_t *service_ns, coh_simulation *simulation,
+                             uint64_t *out_line_ns)
+{
+    walk w = { .program = program, .profile = profile, .service_ns = service_ns };
+    coh_status status = walk_init(&w);
+    if (status == COH_OK) {
+        walk_all(&w, simulation);
+        if (out_line_ns)
+            write_times(&w, out_line_ns);
+    }
+    walk_fini(&w);
+    return status;
+}
+
+/* ---- public ---- */
+
+/* The part of its speed that is left to a lane while all others of the program are busy. */
+static double least_speed(const coh_program *program, const coh_profile *profile, int lane)
+{
+    double speed = 1;
+    for (int other = 0; other < COH_LANE_COUNT; other++)
+        if (other != lane && program->lane_length[other] > 0)
+            speed *= profile->contention[lane][other];
+    return speed;
+}
+
+/* Does any lane of the program slow another? */
+static int lanes_meet(const coh_program *program, const coh_profile *profile)
+{
+    int meet = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        meet |= program->lane_length[lane] > 0 && least_speed(program, profile, lane) < 1;
+    return meet;
+}
+
+static coh_status walk_slowed(const coh_program *program, const coh_profile *profile,
+                              const uint64_t *service_ns, coh_simulation *simulation,
+                              uint64_t *out_line_ns)
+{
+    uint64_t *slowed_ns = NULL;
+    double speed[COH_LANE_COUNT];
+    COH_TRY(COH_ALLOC(program->line_count, &slowed_ns));
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        speed[lane] = least_speed(program, profile, lane);
+        simulation->busy_ns[lane] = 0;
+    }
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        int lane = program->lines[i].lane;
+        slowed_ns[i] = (uint64_t)((double)service_ns[i] / speed[lane] + 0.5);
+        simulation->busy_ns[lane] += slowed_ns[i];
+    }
+    coh_status status = walk_fixed(program, profile, slowed_ns, simulation, out_line_ns);
+    coh_free(slowed_ns);
+    return status;
+}
+
 coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
-                        const coh_profile *profile, coh_simulation *out_simulation,
+                        const coh_profile *profile, const uint64_t *service_ns,
+                        coh_contention contention, coh_simulation *out_simulation,
                         uint64_t *out_line_ns)
 {
-    walk w;
-    coh_status status = walk_init(&w, program, profile);
-    *out_simulation = (coh_simulation){ .bound_lane = COH_LANE_COMPUTE };
-    if (status != COH_OK) {
-        walk_fini(&w);
-        return status;
-    }
-    price_lines(&w, out_simulation);
-    find_bound(&w, out_simulation);
+    *out_simulation =
+        (coh_simulation){ .bound_lane = COH_LANE_COMPUTE, .bound_beside = COH_LANE_COUNT };
+    sum_service(program, profile, service_ns, out_simulation);
+    int meet = contention != COH_CONTENTION_NONE && lanes_meet(program, profile);
+    find_bound(program, profile, meet, out_simulation);
     find_peak(layout, program, out_simulation);
-    walk_all(&w, out_simulation);
-    for (int i = 0; i < SHARINGS && share_drive(&w, out_simulation->period_ns); i++)
-        walk_all(&w, out_simulation);
-    sum_busy(&w, out_simulation);
-    if (slow_computing(&w, out_simulation, out_simulation->period_ns)) {
-        sum_busy(&w, out_simulation);
-        walk_all(&w, out_simulation);
-    }
-    /* The bound is sharper than an average of unsettled runs, and than slow_computing. */
+    if (!meet)
+        COH_TRY(walk_fixed(program, profile, service_ns, out_simulation, out_line_ns));
+    else if (contention == COH_CONTENTION_FLUID)
+        COH_TRY(coh_walk_fluid(program, profile, service_ns, out_simulation, out_line_ns));
+    else
+        COH_TRY(walk_slowed(program, profile, service_ns, out_simulation, out_line_ns));
+    /* The bound is sharper than an average of unsettled runs. */
     if (out_simulation->period_ns < out_simulation->bound_ns)
         out_simulation->period_ns = out_simulation->bound_ns;
     if (out_simulation->first_ns < out_simulation->bound_ns)
         out_simulation->first_ns = out_simulation->bound_ns;
-    if (out_line_ns)
-        write_times(&w, out_line_ns);
-    walk_fini(&w);
     return COH_OK;
+}
+
+coh_status coh_simulate_priced(const coh_layout *layout, const coh_program *program,
+                               const coh_pricer *pricer, coh_simulation *out_simulation)
+{
+    uint64_t *service_ns = NULL;
+    COH_TRY(COH_ALLOC(program->line_count, &service_ns));
+    for (uint32_t i = 0; i < program->line_count; i++)
+        service_ns[i] =
+            (uint64_t)(coh_price_line(pricer, layout, program, &program->lines[i]).p50 + 0.5);
+    coh_status status = coh_simulate(layout, program, pricer->profile, service_ns,
+                                     COH_CONTENTION_FLUID, out_simulation, NULL);
+    coh_free(service_ns);
+    return status;
 }

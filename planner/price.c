@@ -1,0 +1,327 @@
+#include "planner/price.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/fingerprint.h"
+
+/* ---- the curves of a profile ---- */
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Seconds at the roofs of a profile. */
+static double work_of(const coh_profile *profile, int is_bf16, double flops, double bytes)
+{
+    double rate = profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32].p50;
+    double memory = profile->memory_bytes_per_s.p50;
+    return larger(rate > 0 ? flops / rate : 0, memory > 0 ? bytes / memory : 0);
+}
+
+static int compare_curves(const void *left, const void *right)
+{
+    const coh_operator_times *a = ((const coh_price_curve *)left)->times;
+    const coh_operator_times *b = ((const coh_price_curve *)right)->times;
+    int order = strcmp(a->kind, b->kind);
+    if (order == 0)
+        order = (a->phase > b->phase) - (a->phase < b->phase);
+    if (order == 0)
+        order = (a->lane > b->lane) - (a->lane < b->lane);
+    if (order == 0)
+        order = (a->dtype > b->dtype) - (a->dtype < b->dtype);
+    if (order == 0)
+        order = (a->signature > b->signature) - (a->signature < b->signature);
+    return order ? order : (a > b) - (a < b);
+}
+
+static coh_status make_curves(coh_pricer *p)
+{
+    const coh_profile *profile = p->profile;
+    size_t sample_count = 0;
+    for (uint32_t i = 0; i < profile->operator_count; i++)
+        sample_count += profile->operators[i].sample_count;
+    COH_TRY(COH_ALLOC(profile->operator_count, &p->curves));
+    COH_TRY(COH_ALLOC(sample_count, &p->work));
+    double *work = p->work;
+    for (uint32_t i = 0; i < profile->operator_count; i++) {
+        const coh_operator_times *times = &profile->operators[i];
+        p->curves[i] = (coh_price_curve){ .times = times, .work = work };
+        for (uint32_t s = 0; s < times->sample_count; s++)
+            *work++ = work_of(profile, times->dtype == COH_DTYPE_BF16, times->samples[s].flops,
+                              times->samples[s].bytes);
+    }
+    p->curve_count = profile->operator_count;
+    qsort(p->curves, p->curve_count, sizeof(*p->curves), compare_curves);
+    return COH_OK;
+}
+
+/* The curve of that signature, or all curves of its kind. */
+static coh_curve_range find_curves(const coh_pricer *p, const coh_operator_times *wanted)
+{
+    coh_curve_range range = { 0 };
+    for (uint32_t i = 0; i < p->curve_count; i++) {
+        const coh_operator_times *times = p->curves[i].times;
+        if (times->phase != wanted->phase || times->lane != wanted->lane ||
+            times->dtype != wanted->dtype || times->sample_count == 0 ||
+            strcmp(times->kind, wanted->kind) != 0)
+            continue;
+        if (wanted->signature != 0 && times->signature == wanted->signature)
+            return (coh_curve_range){ .begin = i, .end = i + 1 };
+        if (range.end == range.begin)
+            range.begin = i;
+        range.end = i + 1;
+    }
+    return range;
+}
+
+static void name_set(coh_operator_times *times, const char *name)
+{
+    size_t bytes = strnlen(name, sizeof(times->kind) - 1);
+    memcpy(times->kind, name, bytes);
+    times->kind[bytes] = '\0';
+}
+
+static void find_operators(coh_pricer *p, const coh_graph *graph)
+{
+    for (size_t i = 0; i < p->op_count; i++) {
+        coh_operator_times wanted = { .lane = COH_LANE_COMPUTE,
+                                      .dtype = coh_operator_dtype(graph, i),
+                                      .signature = coh_operator_signature(graph, i) };
+        name_set(&wanted, graph->ops[i].kind.name);
+        for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
+            wanted.phase = (uint8_t)phase;
+            p->operators[i * COH_PHASE_COUNT + (size_t)phase] = find_curves(p, &wanted);
+        }
+    }
+}
+
+static void find_opcodes(coh_pricer *p)
+{
+    for (int opcode = 0; opcode < COH_OP_COUNT; opcode++)
+        for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+            for (int is_host = 0; is_host < 2; is_host++) {
+                coh_operator_times wanted = {
+                    .lane = is_host ? COH_LANE_HOST : COH_LANE_COMPUTE,
+                    .dtype = is_bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32,
+                };
+                name_set(&wanted, coh_price_name((coh_opcode)opcode));
+                p->opcodes[opcode][is_bf16][is_host] = find_curves(p, &wanted);
+            }
+}
+
+coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
+                           const coh_graph *graph)
+{
+    *out_pricer = (coh_pricer){ .profile = profile, .op_count = graph ? graph->op_count : 0 };
+    if (profile->operator_count == 0)
+        return COH_OK;
+    COH_TRY(make_curves(out_pricer));
+    COH_TRY(COH_ALLOC(out_pricer->op_count * COH_PHASE_COUNT, &out_pricer->operators));
+    if (graph)
+        find_operators(out_pricer, graph);
+    find_opcodes(out_pricer);
+    return COH_OK;
+}
+
+void coh_pricer_fini(coh_pricer *pricer)
+{
+    coh_free(pricer->curves);
+    coh_free(pricer->work);
+    coh_free(pricer->operators);
+    *pricer = (coh_pricer){ 0 };
+}
+
+const char *coh_price_name(coh_opcode opcode)
+{
+    static const char *const names[COH_OP_COUNT] = {
+        [COH_OP_FEED] = "feed",
+        [COH_OP_FORWARD] = "forward",
+        [COH_OP_RECOMPUTE] = "recompute",
+        [COH_OP_BACKWARD] = "backward",
+        [COH_OP_ADD] = "add",
+        [COH_OP_NORM] = "norm",
+        [COH_OP_CLIP] = "clip",
+        [COH_OP_UPDATE] = "update",
+        [COH_OP_LOAD] = "load",
+        [COH_OP_STORE] = "store",
+        [COH_OP_READ] = "read",
+        [COH_OP_WRITE] = "write",
+        [COH_OP_INIT] = "init",
+        [COH_OP_IMPORT] = "import",
+        [COH_OP_HASH] = "hash",
+        [COH_OP_SAVE] = "save",
+        [COH_OP_SETTLE] = "settle",
+    };
+    return names[opcode];
+}
+
+/* ---- one price ---- */
+
+/* `part` of the way from a to b. */
+static coh_price between(const coh_price *a, const coh_figure *b, double part)
+{
+    return (coh_price){ .p10 = a->p10 + (b->p10 * 1e9 - a->p10) * part,
+                        .p50 = a->p50 + (b->p50 * 1e9 - a->p50) * part,
+                        .p90 = a->p90 + (b->p90 * 1e9 - a->p90) * part };
+}
+
+static coh_price price_of(const coh_figure *seconds)
+{
+    return (coh_price){ .p10 = seconds->p10 * 1e9,
+                        .p50 = seconds->p50 * 1e9,
+                        .p90 = seconds->p90 * 1e9 };
+}
+
+static coh_price scaled(coh_price price, double factor)
+{
+    price.p10 *= factor;
+    price.p50 *= factor;
+    price.p90 *= factor;
+    return price;
+}
+
+/* What an empty line costs, or the least sample if that is less. */
+static coh_price empty_price(const coh_profile *profile, const coh_figure *least)
+{
+    const coh_figure *line = &profile->line_ns;
+    coh_price price = price_of(least);
+    if (line->p50 < price.p50)
+        price = (coh_price){ .p10 = line->p10, .p50 = line->p50, .p90 = line->p90 };
+    return price;
+}
+
+static coh_price curve_price(const coh_profile *profile, const coh_price_curve *curve, double work)
+{
+    const coh_operator_sample *samples = curve->times->samples;
+    uint32_t low = 0, high = curve->times->sample_count; /* the first sample of at least `work` */
+    uint32_t last = high - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (curve->work[middle] < work)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > last) {
+        double most = curve->work[last];
+        return scaled(price_of(&samples[last].seconds), most > 0 ? work / most : 1);
+    }
+    double from = low == 0 ? 0 : curve->work[low - 1];
+    double span = curve->work[low] - from;
+    coh_price start =
+        low == 0 ? empty_price(profile, &samples[0].seconds) : price_of(&samples[low - 1].seconds);
+    return between(&start, &samples[low].seconds, span > 0 ? (work - from) / span : 1);
+}
+
+static coh_price curves_price(const coh_pricer *p, coh_curve_range range, double work)
+{
+    coh_price sum = { .source = range.begin };
+    for (uint32_t i = range.begin; i < range.end; i++) {
+        coh_price one = curve_price(p->profile, &p->curves[i], work);
+        sum.p10 += one.p10;
+        sum.p50 += one.p50;
+        sum.p90 += one.p90;
+    }
+    return scaled(sum, 1.0 / (range.end - range.begin));
+}
+
+/* Nanoseconds for an amount at a rate: the slowest rate gives the longest time. */
+static coh_price at_rate(double amount, const coh_figure *rate)
+{
+    if (!(rate->p50 > 0))
+        return (coh_price){ 0 };
+    return (coh_price){ .p10 = amount / rate->p90 * 1e9,
+                        .p50 = amount / rate->p50 * 1e9,
+                        .p90 = amount / rate->p10 * 1e9 };
+}
+
+static const coh_figure *link_rate(const coh_profile *profile, coh_lane lane)
+{
+    const coh_link_profile *link = &profile->link[lane];
+    return link->sustained_bytes_per_s.p50 > 0 ? &link->sustained_bytes_per_s : &link->bytes_per_s;
+}
+
+/* The rate at which a line's bytes pass. Checkpoints go through the same drive as the store. */
+static const coh_figure *memory_rate(const coh_profile *profile, const coh_instruction *line)
+{
+    if (line->opcode == COH_OP_SAVE && coh_profile_is_link(profile, COH_LANE_WRITE))
+        return link_rate(profile, COH_LANE_WRITE);
+    if (line->opcode == COH_OP_IMPORT && coh_profile_is_link(profile, COH_LANE_READ))
+        return link_rate(profile, COH_LANE_READ);
+    if (line->lane == COH_LANE_HOST && line->opcode == COH_OP_UPDATE &&
+        profile->host_update_bytes_per_s.p50 > 0)
+        return &profile->host_update_bytes_per_s;
+    if (line->lane == COH_LANE_HOST && profile->host_memory_bytes_per_s.p50 > 0)
+        return &profile->host_memory_bytes_per_s;
+    return &profile->memory_bytes_per_s;
+}
+
+static coh_price roofline(const coh_profile *profile, const coh_instruction *line, int is_bf16)
+{
+    const coh_figure *empty = &profile->line_ns;
+    coh_price price =
+        at_rate(line->flops, &profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32]);
+    coh_price memory = at_rate((double)line->bytes, memory_rate(profile, line));
+    if (memory.p50 > price.p50)
+        price = memory;
+    return (coh_price){ .p10 = price.p10 + empty->p10,
+                        .p50 = price.p50 + empty->p50,
+                        .p90 = price.p90 + empty->p90 };
+}
+
+/* Does the line work on bf16 tensors? */
+static int is_bf16(const coh_layout *layout, const coh_program *program,
+                   const coh_instruction *line)
+{
+    int found = 0;
+    if (line->call < 0) {
+        if (line->operand_count == 0)
+            return 0;
+        const coh_object *object = &layout->objects[program->operands[line->operand_begin].object];
+        return (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||
+                object->stream == COH_STREAM_STATE) &&
+               layout->groups[object->owner].dtype == COH_DTYPE_BF16;
+    }
+    const coh_line_call *call = &program->calls[line->call];
+    for (uint32_t i = 0; i < call->binding_count; i++)
+        found |= program->bindings[call->binding_begin + i].shape.dtype == COH_DTYPE_BF16;
+    return found;
+}
+
+static coh_curve_range line_curves(const coh_pricer *p, const coh_program *program,
+                                   const coh_instruction *line, int on_bf16)
+{
+    int32_t op = line->call < 0 ? -1 : program->calls[line->call].operator_index;
+    if (p->curve_count == 0)
+        return (coh_curve_range){ 0 };
+    if (op < 0)
+        return p->opcodes[line->opcode][on_bf16][line->lane == COH_LANE_HOST];
+    int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+    return p->operators[(size_t)op * COH_PHASE_COUNT + (size_t)phase];
+}
+
+coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
+                         const coh_program *program, const coh_instruction *line)
+{
+    const coh_profile *profile = pricer->profile;
+    const coh_calibration *calibration = &profile->calibration[line->opcode];
+    coh_price price;
+    if (coh_profile_is_link(profile, (coh_lane)line->lane)) {
+        price = at_rate((double)line->bytes, link_rate(profile, (coh_lane)line->lane));
+        price.source = pricer->curve_count + line->lane;
+    } else {
+        int on_bf16 = is_bf16(layout, program, line);
+        coh_curve_range range = line_curves(pricer, program, line, on_bf16);
+        if (range.end > range.begin) {
+            price = curves_price(pricer, range,
+                                 work_of(profile, on_bf16, line->flops, (double)line->bytes));
+        } else {
+            price = roofline(profile, line, on_bf16);
+            price.source = pricer->curve_count + COH_LANE_COUNT + line->opcode;
+        }
+    }
+    return calibration->runs > 0 ? scaled(price, calibration->factor) : price;
+}

@@ -1,0 +1,59 @@
+/* price.h - how long each line of a program lasts alone, by a profile.
+ *
+ *     bytes over a link      bytes / its rate                    (latency is the simulator's)
+ *     operators              samples of the same signature, else the mean of all samples of its
+ *                            kind, dtype and phase, else the roofline
+ *     update, norm, add, ... samples of that name and dtype, else the roofline
+ *
+ * The roofline: line_ns + max(flops / rate, bytes / memory rate). A factor of earlier runs
+ * multiplies what is found, by opcode. Every price is a median and its spread. */
+#ifndef COH_PLANNER_PRICE_H
+#define COH_PLANNER_PRICE_H
+
+#include "planner/graph.h"
+#include "planner/profile.h"
+#include "planner/program.h"
+
+/* Nanoseconds. Lines with one `source` are priced from one figure: what that says wrong, it says
+ * wrong for all of them. */
+typedef struct coh_price {
+    double p10, p50, p90;
+    uint32_t source;
+} coh_price;
+
+/* Curves that serve one operator and phase, or one opcode: curves[begin .. end). */
+typedef struct coh_curve_range {
+    uint32_t begin, end;
+} coh_curve_range;
+
+/* Samples as a function of work. */
+typedef struct coh_price_curve {
+    const coh_operator_times *times;
+    double *work; /* seconds at the roofs, of each sample */
+} coh_price_curve;
+
+/* What a profile says, looked up once for every operator of a graph. Borrows both. */
+typedef struct coh_pricer {
+    const coh_profile *profile;
+    size_t op_count;
+    coh_price_curve *curves; /* by kind, phase, lane, dtype */
+    uint32_t curve_count;
+    double *work;                                /* of all curves */
+    coh_curve_range *operators;                  /* by operator and phase */
+    coh_curve_range opcodes[COH_OP_COUNT][2][2]; /* by is bf16, is on the host lane */
+} coh_pricer;
+
+/* `graph`: NULL where programs run no kinds. Fails: COH_ERR_MEMORY; *out_pricer can then be
+ * released. */
+coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
+                           const coh_graph *graph);
+void coh_pricer_fini(coh_pricer *pricer); /* accepts a zeroed struct */
+
+/* Alone: nothing else runs. */
+coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
+                         const coh_program *program, const coh_instruction *line);
+
+/* The name under which samples of a line that runs no kind stand in a profile: "update", ... */
+const char *coh_price_name(coh_opcode opcode);
+
+#endif

@@ -1,0 +1,44 @@
+/* small_program.h - programs small enough to time by hand, and random ones. Unit: a flop or a byte
+ * lasts 1 ns. */
+#ifndef COH_TESTS_PLANNER_SMALL_PROGRAM_H
+#define COH_TESTS_PLANNER_SMALL_PROGRAM_H
+
+#include "planner/simulate.h"
+
+enum { LINES_MOST = 200, WAITS_MOST = 600 };
+
+typedef struct made {
+    coh_program program;
+    coh_instruction lines[LINES_MOST];
+    coh_wait waits[WAITS_MOST];
+} made;
+
+void make(made *m, coh_program_kind kind);
+
+/* A line of `amount` flops (compute, host) or bytes (links). Its ordinal. */
+uint32_t add(made *m, coh_lane lane, uint64_t amount);
+
+/* The last line added waits for this. */
+void wait_for(made *m, coh_lane lane, uint32_t ordinal, int carry);
+
+/* A program of random lines; each waits for up to three earlier ones. */
+void make_random(made *m, uint64_t seed, coh_program_kind kind);
+
+/* A body of 8 random lines on three lanes, two of which wait for some line of the run before. */
+void make_random_body(made *m, uint64_t seed);
+
+/* No lane slows another. */
+coh_profile unit_profile(void);
+
+/* READ and WRITE together get what each gets alone. */
+void share_drive(coh_profile *profile);
+
+/* What each line takes alone. */
+void line_times(const made *m, uint64_t *out_ns);
+
+coh_simulation run_as(const made *m, const coh_profile *profile, coh_contention contention,
+                      uint64_t *times);
+/* Fluid. */
+coh_simulation run(const made *m, const coh_profile *profile, uint64_t *times);
+
+#endif

@@ -1,0 +1,296 @@
+/* Lanes that slow one another: the fluid walk against one that takes tiny steps and knows only the
+ * rules, and what must hold between the three modes and the bound. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "planner/simulate_walk.h"
+#include "tests/planner/small_program.h"
+
+#define STEP 0.25
+
+/* Every lane slows every other, by parts between 0.3 and 1. */
+static coh_profile random_profile(uint64_t seed)
+{
+    coh_profile profile = unit_profile();
+    uint64_t draw = 0;
+    for (int i = 0; i < COH_LANE_COUNT; i++)
+        for (int j = 0; j < COH_LANE_COUNT; j++)
+            profile.contention[i][j] = 0.3 + 0.7 * coh_rng_uniform(seed, 5, draw++);
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(100);
+    profile.link[COH_LANE_WRITE].latency_ns = coh_figure_of(40);
+    return profile;
+}
+
+/* ---- in tiny steps ---- */
+
+typedef struct naive_line {
+    double left, served_at;
+    int is_issued, is_served, is_retired;
+} naive_line;
+
+static int is_retired(const made *m, const naive_line *lines, int lane, uint32_t ordinal)
+{
+    for (uint32_t i = 0; i < m->program.line_count; i++)
+        if (m->lines[i].lane == lane && m->lines[i].ordinal == ordinal)
+            return lines[i].is_retired;
+    return 0;
+}
+
+/* All lines of the lane before this one are issued, fewer than `depth` of them under way. */
+static int has_place(const made *m, const naive_line *lines, uint32_t index, uint64_t depth)
+{
+    uint64_t under_way = 0;
+    for (uint32_t i = 0; i < index; i++) {
+        if (m->lines[i].lane != m->lines[index].lane)
+            continue;
+        if (!lines[i].is_issued)
+            return 0;
+        under_way += !lines[i].is_retired;
+    }
+    return under_way < depth;
+}
+
+static int can_issue(const made *m, const coh_profile *profile, const naive_line *lines,
+                     uint32_t index)
+{
+    const coh_instruction *line = &m->lines[index];
+    uint64_t depth =
+        profile->link[line->lane].bytes_per_s.p50 > 0 ? m->program.lane_depth[line->lane] : 1;
+    for (uint32_t k = 0; k < line->wait_count; k++) {
+        const coh_wait *wait = &m->waits[line->wait_begin + k];
+        if (!is_retired(m, lines, wait->lane, wait->ordinal))
+            return 0;
+    }
+    return has_place(m, lines, index, depth);
+}
+
+/* Lines issue and retire as they can, at one moment. */
+static void settle_moment(const made *m, const coh_profile *profile, naive_line *lines, double now)
+{
+    for (int changed = 1; changed;) {
+        changed = 0;
+        for (uint32_t i = 0; i < m->program.line_count; i++) {
+            naive_line *line = &lines[i];
+            double latency = profile->link[m->lines[i].lane].latency_ns.p50;
+            int issues = !line->is_issued && can_issue(m, profile, lines, i);
+            int retires =
+                line->is_served && !line->is_retired && now >= line->served_at + latency - STEP / 2;
+            line->is_issued |= issues;
+            line->is_retired |= retires;
+            changed |= issues || retires;
+        }
+    }
+}
+
+/* The line each lane serves: its first that is issued and not served. */
+static void find_served(const made *m, naive_line *lines, naive_line **out)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        out[lane] = NULL;
+    for (uint32_t i = m->program.line_count; i-- > 0;)
+        if (lines[i].is_issued && !lines[i].is_served)
+            out[m->lines[i].lane] = &lines[i];
+}
+
+static double naive_time(const made *m, const coh_profile *profile)
+{
+    static naive_line lines[LINES_MOST];
+    double now = 0;
+    memset(lines, 0, sizeof(lines));
+    for (uint32_t i = 0; i < m->program.line_count; i++)
+        lines[i].left = (double)m->lines[i].bytes + m->lines[i].flops;
+    for (;; now += STEP) {
+        naive_line *served[COH_LANE_COUNT];
+        uint32_t retired = 0;
+        settle_moment(m, profile, lines, now);
+        for (uint32_t i = 0; i < m->program.line_count; i++)
+            retired += (uint32_t)lines[i].is_retired;
+        if (retired == m->program.line_count)
+            return now;
+        find_served(m, lines, served);
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+            double speed = 1;
+            for (int other = 0; other < COH_LANE_COUNT; other++)
+                if (other != lane && served[other])
+                    speed *= profile->contention[lane][other];
+            if (served[lane])
+                served[lane]->left -= speed * STEP;
+        }
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            if (served[lane] && served[lane]->left <= 1e-9) {
+                served[lane]->is_served = 1;
+                served[lane]->served_at = now + STEP;
+            }
+    }
+}
+
+/* Each line may end up to a step late; a chain of all of them is the worst. */
+static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
+{
+    (void)state;
+    made m;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        coh_profile profile = random_profile(seed);
+        make_random(&m, seed, COH_PROGRAM_EVALUATE);
+        double fluid = (double)run(&m, &profile, NULL).period_ns;
+        double naive = naive_time(&m, &profile), most = 1 + STEP * m.program.line_count;
+        if (fluid > naive + most || fluid < naive - most)
+            fail_msg("seed %" PRIu64 ": fluid %.0f, in steps %.3f", seed, fluid, naive);
+    }
+}
+
+/* ---- between the modes ---- */
+
+/* In a fixed program a longer line never shortens the whole; no line is shorter than alone, none
+ * longer than beside all others. */
+static void fluid_lies_between_none_and_all(void **state)
+{
+    (void)state;
+    made m;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        coh_profile profile = random_profile(seed);
+        make_random(&m, seed, COH_PROGRAM_EVALUATE);
+        uint64_t none = run_as(&m, &profile, COH_CONTENTION_NONE, NULL).period_ns;
+        uint64_t fluid = run_as(&m, &profile, COH_CONTENTION_FLUID, NULL).period_ns;
+        uint64_t all = run_as(&m, &profile, COH_CONTENTION_ALL, NULL).period_ns;
+        if (none > fluid + 1 || fluid > all + m.program.line_count)
+            fail_msg("seed %" PRIu64 ": %" PRIu64 ", %" PRIu64 ", %" PRIu64, seed, none, fluid,
+                     all);
+    }
+}
+
+/* Where no lane slows another both walks say the same, line by line, bodies too. */
+static void without_contention_both_walks_agree(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        uint64_t service_ns[LINES_MOST], times[2 * LINES_MOST], fluid_times[2 * LINES_MOST];
+        coh_simulation fluid = { 0 };
+        if (seed % 2)
+            make_random_body(&m, seed);
+        else
+            make_random(&m, seed, COH_PROGRAM_EVALUATE);
+        line_times(&m, service_ns);
+        coh_simulation fixed = run_as(&m, &profile, COH_CONTENTION_NONE, times);
+        assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &fluid, fluid_times),
+                         COH_OK);
+        if (fixed.first_ns != fluid.first_ns)
+            fail_msg("seed %" PRIu64 ": first %" PRIu64 ", fluid %" PRIu64, seed, fixed.first_ns,
+                     fluid.first_ns);
+        if (fluid.period_ns < fixed.bound_ns) /* an average of unsettled runs */
+            fluid.period_ns = fixed.bound_ns;
+        if (fluid.period_ns > fixed.period_ns + 1 || fixed.period_ns > fluid.period_ns + 1)
+            fail_msg("seed %" PRIu64 ": %" PRIu64 ", fluid %" PRIu64, seed, fixed.period_ns,
+                     fluid.period_ns);
+        if (m.program.kind == COH_PROGRAM_EVALUATE)
+            assert_memory_equal(times, fluid_times, 2 * m.program.line_count * sizeof(uint64_t));
+        assert_memory_equal(fixed.busy_ns, fluid.busy_ns, sizeof(fixed.busy_ns));
+    }
+}
+
+/* ---- bounds ---- */
+
+static void nothing_is_faster_than_the_bound(void **state)
+{
+    (void)state;
+    made m;
+    int joint = 0;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        coh_profile profile = random_profile(seed);
+        uint64_t service_ns[LINES_MOST];
+        coh_simulation walked = { 0 };
+        make_random(&m, seed, COH_PROGRAM_EVALUATE);
+        line_times(&m, service_ns);
+        assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &walked, NULL), COH_OK);
+        coh_simulation s = run(&m, &profile, NULL);
+        joint += s.bound_beside != COH_LANE_COUNT;
+        if (walked.period_ns + 1 < s.bound_ns) /* as walked, before it is held to the bound */
+            fail_msg("seed %" PRIu64 ": %" PRIu64 " under the bound of %" PRIu64, seed,
+                     walked.period_ns, s.bound_ns);
+    }
+    assert_true(joint > 100);
+}
+
+/* Two lanes with nothing to wait for: one long line each. The fluid walk starts both at once, which
+ * is the best there is where together they do more than one alone: the bound is met exactly. */
+static void the_joint_bound_of_two_lanes_is_sharp(void **state)
+{
+    (void)state;
+    made m;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        coh_profile profile = unit_profile();
+        double a = 0.5 + 0.5 * coh_rng_uniform(seed, 6, 0);
+        double b = 0.5 + 0.5 * coh_rng_uniform(seed, 6, 1);
+        profile.contention[COH_LANE_READ][COH_LANE_WRITE] = a;
+        profile.contention[COH_LANE_WRITE][COH_LANE_READ] = b;
+        make(&m, COH_PROGRAM_EVALUATE);
+        add(&m, COH_LANE_READ, 1 + coh_rng_below(seed, 6, 2, 1000000));
+        add(&m, COH_LANE_WRITE, 1 + coh_rng_below(seed, 6, 3, 1000000));
+        coh_simulation s = run(&m, &profile, NULL);
+        if (s.period_ns > s.bound_ns + 2)
+            fail_msg("seed %" PRIu64 ": %" PRIu64 ", bound %" PRIu64, seed, s.period_ns,
+                     s.bound_ns);
+    }
+}
+
+/* Where together they do less than one alone, one after the other is best. */
+static void lanes_better_one_after_the_other_are_bound_by_their_sum(void **state)
+{
+    (void)state;
+    made m;
+    coh_profile profile = unit_profile();
+    profile.contention[COH_LANE_READ][COH_LANE_WRITE] = 0.3;
+    profile.contention[COH_LANE_WRITE][COH_LANE_READ] = 0.4;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 700);
+    add(&m, COH_LANE_WRITE, 300);
+    coh_simulation s = run(&m, &profile, NULL);
+    assert_int_equal(s.bound_ns, 1000);
+    assert_true(s.period_ns > 1000);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
+}
+
+/* Read, write and computing at once: parts multiply. */
+static void three_at_once_multiply(void **state)
+{
+    (void)state;
+    made m;
+    uint64_t times[6];
+    coh_profile profile = unit_profile();
+    profile.contention[COH_LANE_COMPUTE][COH_LANE_READ] = 0.5;
+    profile.contention[COH_LANE_COMPUTE][COH_LANE_WRITE] = 0.8;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_COMPUTE, 1000);
+    add(&m, COH_LANE_READ, 500);
+    add(&m, COH_LANE_WRITE, 1000);
+    coh_simulation s = run(&m, &profile, times);
+    /* 500 at 0.4 are 200, 500 at 0.8 are 400, 400 alone */
+    assert_int_equal(times[1], 1400);
+    assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 1400);
+    s = run_as(&m, &profile, COH_CONTENTION_ALL, times);
+    assert_int_equal(times[1], 2500);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fluid_walk_is_the_limit_of_tiny_steps),
+        cmocka_unit_test(fluid_lies_between_none_and_all),
+        cmocka_unit_test(without_contention_both_walks_agree),
+        cmocka_unit_test(nothing_is_faster_than_the_bound),
+        cmocka_unit_test(the_joint_bound_of_two_lanes_is_sharp),
+        cmocka_unit_test(lanes_better_one_after_the_other_are_bound_by_their_sum),
+        cmocka_unit_test(three_at_once_multiply),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
