@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/data.h"
+
 static int holds(const char *folder, const char *name)
 {
     char path[CLI_PATH_BYTES];
@@ -27,7 +29,7 @@ int cli_artefact_has_tokenizer(const char *folder)
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
 }
 
-coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
+static coh_status find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;
     char head[64];
@@ -46,12 +48,24 @@ coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact)
     ssize_t got = read(descriptor, head, sizeof(head) - 1);
     close(descriptor);
     head[got > 0 ? got : 0] = '\0';
-    if (head[0] != '{')
+    if (cli_data_is_raw(path, head, got > 0 ? (size_t)got : 0))
+        *out_artefact = CLI_ARTEFACT_IDS;
+    else if (head[0] != '{')
         *out_artefact = CLI_ARTEFACT_TOKENS;
     else
         *out_artefact =
             strstr(head, "\"cohobate kernels\"") ? CLI_ARTEFACT_KERNELS : CLI_ARTEFACT_PLAN;
     return COH_OK;
+}
+
+coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact)
+{
+    CLI_TRY(find(options->operand, out_artefact));
+    if (*out_artefact == CLI_ARTEFACT_IDS || !cli_given(options, CLI_FLAG_ID_BYTES))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--id-bytes is for ids in a *.bin, and %s is none: leave it out",
+                    options->operand);
 }
 
 /* Using it is the check; the path of kernels then ends with the hash. */

@@ -1,21 +1,23 @@
 /* artefact.h - what kind of thing a PATH is: a Hugging Face model (a folder with a config.json), a
- * checkpoint (any other folder), a plan or a kernel table (files that begin with '{'), or a token
- * file (any other). */
+ * checkpoint (any other folder), ids of llm.c or nanoGPT (*.bin), a plan or a kernel table (files
+ * that begin with '{'), or a token file (any other). */
 #ifndef COH_CLI_ARTEFACT_H
 #define COH_CLI_ARTEFACT_H
 
-#include "cli/say.h"
+#include "cli/options.h"
 
 typedef enum cli_artefact {
     CLI_ARTEFACT_CHECKPOINT,
     CLI_ARTEFACT_FOLDER,
     CLI_ARTEFACT_PLAN,
     CLI_ARTEFACT_KERNELS,
-    CLI_ARTEFACT_TOKENS
+    CLI_ARTEFACT_TOKENS,
+    CLI_ARTEFACT_IDS
 } cli_artefact;
 
-/* Fails: COH_ERR_IO when there is no such path. */
-coh_status cli_artefact_find(const char *path, cli_artefact *out_artefact);
+/* Of the operand. Fails: COH_ERR_IO when there is no such path, COH_ERR_ARGUMENT for --id-bytes
+ * where there are no ids. */
+coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact);
 
 /* Is `path` a Hugging Face model's folder, and does it hold a tokenizer? */
 int cli_artefact_is_folder(const char *path);

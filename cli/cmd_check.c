@@ -3,6 +3,7 @@
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/weights.h"
 
 static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
@@ -55,11 +56,13 @@ static coh_status check_folder(const cli_options *options)
     return COH_OK;
 }
 
-static coh_status check_tokens(const char *path, uint64_t *out_hash)
+/* `is_raw`: ids without a token file's header. */
+static coh_status check_tokens(const cli_options *options, int is_raw, uint64_t *out_hash)
 {
     coh_token_file *file;
     coh_token_file_facts facts;
-    CLI_TRY(coh_token_file_open(path, &file));
+    CLI_TRY(is_raw ? coh_token_file_open_raw(options->operand, 0, cli_data_id_bytes(options), &file)
+                   : coh_token_file_open(options->operand, &file));
     coh_status status = coh_token_file_check(file);
     if (status == COH_OK)
         status = coh_token_file_facts_get(file, &facts);
@@ -71,12 +74,12 @@ static coh_status check_tokens(const char *path, uint64_t *out_hash)
 
 coh_status cli_check(const cli_options *options)
 {
-    static const char *const names[] = { "checkpoint", "folder", "plan", "kernel table",
-                                         "token file" };
+    static const char *const names[] = { "checkpoint",   "folder",     "plan",
+                                         "kernel table", "token file", "id file" };
     const char *path = options->operand;
     cli_artefact artefact;
     uint64_t hash = 0;
-    CLI_TRY(cli_artefact_find(path, &artefact));
+    CLI_TRY(cli_artefact_find(options, &artefact));
     switch (artefact) {
     case CLI_ARTEFACT_CHECKPOINT:
         CLI_TRY(check_checkpoint(path, &hash));
@@ -90,7 +93,8 @@ coh_status cli_check(const cli_options *options)
         CLI_TRY(cli_artefact_kernels_hash(path, &hash));
         break;
     case CLI_ARTEFACT_TOKENS:
-        CLI_TRY(check_tokens(path, &hash));
+    case CLI_ARTEFACT_IDS:
+        CLI_TRY(check_tokens(options, artefact == CLI_ARTEFACT_IDS, &hash));
         break;
     }
     if (options->json)

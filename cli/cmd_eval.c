@@ -85,6 +85,7 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
     const cli_options *options = run->inference.options;
     cli_data_form form;
     CLI_TRY(cli_data_form_from_options(options, &form));
+    CLI_TRY(cli_data_check_id_bytes(options));
     const cli_data_source source = { .tokenizer = run->inference.tokenizer,
                                      .tokenizer_path = run->inference.recipe.tokenizer,
                                      .vocabulary = vocabulary,

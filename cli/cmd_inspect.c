@@ -3,6 +3,7 @@
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/inspect_folder.h"
 #include "cli/weights.h"
 
@@ -110,6 +111,42 @@ static coh_status inspect_tokens(const cli_options *options)
     return status;
 }
 
+/* What others wrote says neither vocabulary nor tokenizer: the least vocabulary is found. */
+static coh_status inspect_open_ids(const cli_options *options, coh_token_file *file)
+{
+    coh_token_file_facts facts;
+    double entropy;
+    CLI_TRY(coh_token_file_facts_get(file, &facts));
+    CLI_TRY(coh_token_file_unigram_entropy(file, &entropy));
+    if (options->json)
+        printf("{\"type\": \"ids\", \"form\": \"%s\", \"tokens\": %" PRIu64
+               ", \"id_bytes\": %" PRId32 ", \"vocabulary\": %" PRId64 ", \"hash\": \"%016" PRIx64
+               "\", \"unigram_entropy\": %.17g}\n",
+               facts.is_llmc ? "llm.c" : "nanoGPT", facts.token_count, facts.id_bytes,
+               facts.vocabulary, facts.hash, entropy);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", facts.hash);
+    else
+        printf("id file %s\n  %" PRIu64 " tokens of %" PRId32
+               " bytes, %s\n  needs a vocabulary of %" PRId64
+               " at least; which tokenizer made it, it does not say\n  unigram entropy %.4f nats: "
+               "the loss without any context\n  hash %016" PRIx64 "\n",
+               options->operand, facts.token_count, facts.id_bytes,
+               facts.is_llmc ? "behind llm.c's header"
+                             : "without a header, as nanoGPT writes them (--id-bytes if not)",
+               facts.vocabulary, entropy, facts.hash);
+    return COH_OK;
+}
+
+static coh_status inspect_ids(const cli_options *options)
+{
+    coh_token_file *file;
+    CLI_TRY(coh_token_file_open_raw(options->operand, 0, cli_data_id_bytes(options), &file));
+    const coh_status status = inspect_open_ids(options, file);
+    coh_token_file_close(file);
+    return status;
+}
+
 /* A file known by one number: `type` and `key` for machines, `title` and `label` for people. */
 static void say_hash(const cli_options *options, const char *type, const char *key,
                      const char *title, const char *label, uint64_t hash)
@@ -142,7 +179,7 @@ static coh_status inspect_plan(const cli_options *options)
 coh_status cli_inspect(const cli_options *options)
 {
     cli_artefact artefact;
-    CLI_TRY(cli_artefact_find(options->operand, &artefact));
+    CLI_TRY(cli_artefact_find(options, &artefact));
     switch (artefact) {
     case CLI_ARTEFACT_CHECKPOINT:
         return inspect_checkpoint(options);
@@ -154,6 +191,8 @@ coh_status cli_inspect(const cli_options *options)
         return inspect_kernels(options);
     case CLI_ARTEFACT_TOKENS:
         return inspect_tokens(options);
+    case CLI_ARTEFACT_IDS:
+        return inspect_ids(options);
     }
     return COH_OK;
 }

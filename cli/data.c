@@ -17,11 +17,19 @@ enum { SNIFF_BYTES = 64 };
 
 typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_TOKENS, KIND_RAW } data_kind;
 
+int32_t cli_data_id_bytes(const cli_options *options)
+{
+    if (!cli_given(options, CLI_FLAG_ID_BYTES))
+        return 0;
+    return options->id_bytes == 0 ? 2 : 4; /* in the order of the flag's choices */
+}
+
 coh_status cli_data_form_from_options(const cli_options *options, cli_data_form *out_form)
 {
     *out_form = (cli_data_form){ .chat = options->chat,
                                  .aligned = options->documents,
-                                 .validation_split = options->validation_split };
+                                 .validation_split = options->validation_split,
+                                 .id_bytes = cli_data_id_bytes(options) };
     if (options->field && options->chat)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--chat reads the field \"messages\", so --field %s says "
@@ -53,6 +61,16 @@ static int is_named_lines(const char *path)
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
 }
 
+static int is_ours(const void *head, size_t head_bytes)
+{
+    return head_bytes >= 8 && memcmp(head, "COHTOKEN", 8) == 0;
+}
+
+int cli_data_is_raw(const char *path, const void *head, size_t head_bytes)
+{
+    return ends_with(path, ".bin") && !is_ours(head, head_bytes);
+}
+
 static coh_status find_kind(const char *flag, const char *path, data_kind *out_kind)
 {
     struct stat facts;
@@ -69,14 +87,30 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
     close(descriptor);
     if (got < 0)
         return cannot_read(flag, path);
-    int is_ours = got >= 8 && memcmp(head, "COHTOKEN", 8) == 0;
-    if (!is_ours && ends_with(path, ".bin"))
+    const int is_token_file = is_ours(head, (size_t)got);
+    if (cli_data_is_raw(path, head, (size_t)got))
         *out_kind = KIND_RAW;
-    else if (!is_ours && is_named_lines(path))
+    else if (!is_token_file && is_named_lines(path))
         *out_kind = KIND_LINES;
-    else if (is_ours || memchr(head, 0, (size_t)got))
+    else if (is_token_file || memchr(head, 0, (size_t)got))
         *out_kind = KIND_TOKENS;
     return COH_OK;
+}
+
+coh_status cli_data_check_id_bytes(const cli_options *options)
+{
+    data_kind kinds[2] = { KIND_TEXT, KIND_TEXT };
+    if (!cli_given(options, CLI_FLAG_ID_BYTES))
+        return COH_OK;
+    if (options->data)
+        CLI_TRY(find_kind("data", options->data, &kinds[0]));
+    if (options->validation && access(options->validation, F_OK) == 0)
+        CLI_TRY(find_kind("validation", options->validation, &kinds[1]));
+    if (kinds[0] == KIND_RAW || kinds[1] == KIND_RAW)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--id-bytes is for ids in a *.bin, and --data %s is none: leave it out",
+                    options->data ? options->data : "");
 }
 
 coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text)
@@ -207,7 +241,8 @@ static coh_status open_whole(const cli_data_source *source, const char *flag, co
         CLI_TRY(coh_token_file_open(what, &data->file));
         return coh_token_file_check(data->file);
     }
-    CLI_TRY(coh_token_file_open_raw(what, source->vocabulary, &data->file));
+    CLI_TRY(coh_token_file_open_raw(what, source->vocabulary, (int32_t)source->form->id_bytes,
+                                    &data->file));
     cli_note("--%s %s does not say which tokenizer made it: its ids are below %" PRId64
              ", and nothing else was checked",
              flag, what, source->vocabulary);

@@ -20,7 +20,15 @@ typedef struct cli_data_form {
     int64_t chat;               /* 1: JSON lines hold conversations */
     int64_t aligned;            /* 1: no window holds two documents */
     double validation_split;    /* 0: none */
+    int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */
 } cli_data_form;
+
+/* --id-bytes: 2 or 4, 0 where it is not given. */
+int32_t cli_data_id_bytes(const struct cli_options *options);
+/* Fails: COH_ERR_ARGUMENT where it is given, and neither --data nor --validation is such a file. */
+coh_status cli_data_check_id_bytes(const struct cli_options *options);
+/* Does a file of that name, which begins so, hold ids as llm.c and nanoGPT write them? */
+int cli_data_is_raw(const char *path, const void *head, size_t head_bytes);
 
 /* Fails: COH_ERR_ARGUMENT for flags that contradict one another. */
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);

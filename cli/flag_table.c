@@ -58,6 +58,10 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                              "--documents aligned", DATA, 0, 0,
                              "packed: one after the other (default); aligned: a sequence holds one "
                              "document's tokens only" },
+    [CLI_FLAG_ID_BYTES] = { "id-bytes", "2|4", CLI_VALUE_CHOICE, AT(id_bytes), 0, 0, "--id-bytes 4",
+                            RUNS | EVAL | INSPECT | CHECK, 0, 0,
+                            "bytes of an id in a *.bin without a header (default: 2, or 4 where "
+                            "the vocabulary is above 65536)" },
     [CLI_FLAG_VOCABULARY] = { "vocabulary", "N", CLI_VALUE_INTEGER, AT(vocabulary), 1, 1e8,
                               "--vocabulary 50257", RUNS | TUNE, 0, 0,
                               "rows of the embedding of a preset (default the tokenizer's; of "

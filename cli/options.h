@@ -35,6 +35,7 @@ typedef enum cli_flag {
     CLI_FLAG_FIELD,
     CLI_FLAG_CHAT,
     CLI_FLAG_DOCUMENTS,
+    CLI_FLAG_ID_BYTES,
     CLI_FLAG_VOCABULARY,
     CLI_FLAG_DTYPE,
     CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: f16 as well */
@@ -108,7 +109,7 @@ typedef struct cli_options {
     int64_t threads, recompute, dtype, export_dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
-    int64_t test_delay_seed, chat, documents;
+    int64_t test_delay_seed, chat, documents, id_bytes;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     int64_t new_data, operators, hash, json, merge_lora, test_poison;

@@ -230,6 +230,7 @@ static const note_row note_rows[] = {
     LATER("aligned", NOTE_AMOUNT, form.aligned),
     LATER("validation_split", NOTE_REAL, form.validation_split),
     LATER("base", NOTE_PATH, base),
+    LATER("id_bytes", NOTE_AMOUNT, form.id_bytes),
     LATER("validation", NOTE_PATH, validation),
     LATER("validation_hash", NOTE_HEX, validation_hash),
 };
@@ -380,6 +381,12 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         if (recipe->form.validation_split > 0)
             recipe->validation[0] = '\0'; /* from now on what is put aside */
     }
+    if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->new_data)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--id-bytes comes from the checkpoint with --resume: leave"
+                        " it out, or add --new-data");
+    if (options->new_data)
+        recipe->form.id_bytes = cli_data_id_bytes(options);
     if (cli_given(options, CLI_FLAG_STEPS))
         recipe->steps = (uint64_t)options->steps;
     /* The folder may have moved; its identity is compared when it is opened. */

@@ -206,6 +206,7 @@ coh_status cli_train_open_data(cli_run *run)
     if (options->validation && cli_given(options, CLI_FLAG_VALIDATION_SPLIT))
         return cli_fail(COH_ERR_ARGUMENT, "--validation names the text to validate with, so there "
                                           "is nothing for --validation-split: leave one out");
+    CLI_TRY(cli_data_check_id_bytes(options));
     CLI_TRY(open_training(run, what));
     CLI_TRY(check_same_data(run));
     CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));

@@ -216,7 +216,9 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
                                          .hash = file->header.hash,
                                          .window = file->header.window,
                                          .has_mask = file->header.has_mask,
-                                         .is_raw = file->is_raw };
+                                         .is_raw = file->is_raw,
+                                         .is_llmc = file->is_raw && file->data_offset > 0,
+                                         .id_bytes = (int32_t)file->header.id_bytes };
     return COH_OK;
 }
 

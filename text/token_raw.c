@@ -87,8 +87,9 @@ static int looks_like_text(const uint8_t *bytes, size_t count, int is_cut)
     return 1;
 }
 
-/* A file without a header is ids by its name alone; two mistakes show in its first bytes. */
-static coh_status check_looks(const coh_token_file *file, uint64_t file_bytes)
+/* A file without a header is ids by its name alone; two mistakes show in its first bytes. Where no
+ * vocabulary says how wide they are, what looks wider is. */
+static coh_status check_looks(coh_token_file *file, uint64_t file_bytes, int may_widen)
 {
     uint8_t bytes[2 * PROBE_IDS];
     size_t count = file_bytes < sizeof(bytes) ? (size_t)file_bytes : sizeof(bytes);
@@ -98,49 +99,90 @@ static coh_status check_looks(const coh_token_file *file, uint64_t file_bytes)
     if (looks_like_text(bytes, count, count < file_bytes))
         return coh_fail(COH_ERR_CORRUPT,
                         "%s looks like text, and ids of %" PRIu32 " bytes are read from a *.bin "
-                        "without a header: give text another name",
-                        file->path, file->header.id_bytes);
-    if (file->header.id_bytes == 2 && looks_wider(bytes, count / 2))
+                        "without a header: give text another name; ids that look so need "
+                        "--id-bytes %" PRIu32,
+                        file->path, file->header.id_bytes, file->header.id_bytes);
+    const int is_wider = file->header.id_bytes == 2 && looks_wider(bytes, count / 2);
+    if (is_wider && may_widen)
+        file->header.id_bytes = 4;
+    else if (is_wider)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s looks like ids of 4 bytes, and those of a vocabulary of %" PRIu64
-                        " have 2 where no header says otherwise: write it with ids of 2 bytes "
-                        "(numpy.uint16), or with llm.c's header",
+                        " have 2 where no header says otherwise: give --id-bytes 4, or 2 if that "
+                        "is what they have",
                         file->path, file->header.vocabulary);
     return COH_OK;
 }
 
-static coh_status open_raw(coh_token_file *file, int64_t vocabulary)
+/* Any id that there is fits, until all were seen. */
+#define ANY_VOCABULARY ((uint64_t)INT32_MAX + 1)
+
+static coh_status find_vocabulary(coh_token_file *file)
+{
+    enum { PASS = 16384 };
+    int32_t ids[PASS], largest = 0;
+    for (uint64_t begin = 0; begin < file->header.count; begin += PASS) {
+        const uint64_t left = file->header.count - begin;
+        const size_t count = left < PASS ? (size_t)left : PASS;
+        COH_TRY(coh_token_file_read(file, begin, count, ids));
+        for (size_t i = 0; i < count; i++)
+            largest = ids[i] > largest ? ids[i] : largest;
+    }
+    file->header.vocabulary = (uint64_t)largest + 1;
+    return COH_OK;
+}
+
+/* Nothing but ids. `id_bytes`: as they are said to have; 0: as they look. */
+static coh_status read_headless(coh_token_file *file, int64_t vocabulary, int32_t id_bytes,
+                                uint64_t file_bytes)
+{
+    if (id_bytes == 0)
+        COH_TRY(check_looks(file, file_bytes, vocabulary == 0));
+    if (file_bytes % file->header.id_bytes != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %" PRIu64 " bytes, which is no number of ids of %" PRIu32
+                        " bytes: it was cut off, or its ids have others (--id-bytes)",
+                        file->path, file_bytes, file->header.id_bytes);
+    file->header.count = file_bytes / file->header.id_bytes;
+    return COH_OK;
+}
+
+static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_bytes)
 {
     uint8_t bytes[12];
     uint64_t file_bytes;
     COH_TRY(coh_token_file_open_bytes(file, &file_bytes));
     file->is_raw = 1;
-    file->header.vocabulary = (uint64_t)vocabulary;
-    file->header.id_bytes = coh_token_id_bytes(vocabulary, 0);
+    file->header.vocabulary = vocabulary ? (uint64_t)vocabulary : ANY_VOCABULARY;
+    file->header.id_bytes = id_bytes ? (uint32_t)id_bytes : coh_token_id_bytes(vocabulary, 0);
     if (file_bytes >= sizeof(bytes))
         COH_TRY(coh_token_read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
     const llmc_form *form = file_bytes >= sizeof(bytes) ? find_form(bytes) : NULL;
-    if (form) {
-        COH_TRY(read_llmc(file, form, bytes, file_bytes));
-    } else {
-        if (file_bytes % file->header.id_bytes != 0)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "%s has %" PRIu64 " bytes, which is no number of ids of %" PRIu32
-                            " bytes: it was cut off, or made for another vocabulary than %" PRId64,
-                            file->path, file_bytes, file->header.id_bytes, vocabulary);
-        file->header.count = file_bytes / file->header.id_bytes;
-        COH_TRY(check_looks(file, file_bytes));
-    }
+    COH_TRY(form ? read_llmc(file, form, bytes, file_bytes)
+                 : read_headless(file, vocabulary, id_bytes, file_bytes));
+    if (form && id_bytes && id_bytes != (int32_t)form->id_bytes)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s has llm.c's header, which says ids of %" PRIu32
+                        " bytes: leave --id-bytes out",
+                        file->path, form->id_bytes);
+    if (vocabulary == 0)
+        COH_TRY(find_vocabulary(file));
     return coh_token_file_hash(file, &file->header.hash);
 }
 
-coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, coh_token_file **out_file)
+coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,
+                                   coh_token_file **out_file)
 {
-    if (vocabulary < 1 || vocabulary > INT32_MAX)
-        return coh_fail(COH_ERR_ARGUMENT, "a vocabulary has 1 to %d ids, not %" PRId64, INT32_MAX,
-                        vocabulary);
+    if (vocabulary < 0 || vocabulary > INT32_MAX)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a vocabulary has 1 to %d ids, not %" PRId64
+                        " (0: as many as the file needs)",
+                        INT32_MAX, vocabulary);
+    if (id_bytes != 0 && id_bytes != 2 && id_bytes != 4)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "ids have 2 or 4 bytes, not %" PRId32 " (0: as the file says)", id_bytes);
     COH_TRY(coh_token_file_create(path, out_file));
-    coh_status status = open_raw(*out_file, vocabulary);
+    coh_status status = open_raw(*out_file, vocabulary, id_bytes);
     if (status != COH_OK) {
         coh_token_file_close(*out_file);
         *out_file = NULL;

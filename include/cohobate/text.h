@@ -157,10 +157,13 @@ COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_fi
  *   nanoGPT   nothing but ids: of 2 bytes, or of 4 if `vocabulary` is above 65536
  *
  * Which tokenizer made it no such file says. It is read once from end to end: all ids are below
- * `vocabulary` then, and its hash is known.
- * Fails: COH_ERR_CORRUPT (a header or size that does not fit, an id too large; without a header,
- * what looks like text, or like ids of 4 bytes where they have 2), COH_ERR_IO. */
-COH_API coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary,
+ * `vocabulary` then, and its hash is known. `vocabulary` 0: it becomes the least that holds all ids,
+ * and those without a header have 4 bytes if they look so, else 2.
+ * `id_bytes`: of ids without a header, whatever they look like; 0: as above.
+ * Fails: COH_ERR_CORRUPT (a header or size that does not fit, an id too large; without a header and
+ * `id_bytes`, what looks like text, or like ids of 4 bytes where they have 2), COH_ERR_IO,
+ * COH_ERR_ARGUMENT (`id_bytes` is neither 0, 2 nor 4, or not what the header says). */
+COH_API coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,
                                            coh_token_file **out_file);
 /* Accepts NULL. */
 COH_API void coh_token_file_close(coh_token_file *file);
@@ -175,6 +178,8 @@ typedef struct coh_token_file_facts {
     int64_t window;   /* > 0: aligned, for windows of so many tokens and no others */
     int32_t has_mask; /* 1: not every id counts as a target */
     int32_t is_raw;
+    int32_t is_llmc;  /* of a raw file: llm.c's header stands in front */
+    int32_t id_bytes; /* 2 or 4 */
 } coh_token_file_facts;
 /* From the header: reads no ids. */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,

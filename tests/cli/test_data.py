@@ -288,8 +288,40 @@ class Data(ProgramTest):
             self.assertEqual("does not say which tokenizer" in done.err, name != "tokens")
             hashes[name] = self.says_hash(done)
         self.assertEqual(len(set(hashes.values())), 1, hashes)
+        shown = self.succeeds("inspect", runs["llmc32"], "--json").json
+        self.assertEqual({key: shown[key] for key in ("type", "form", "tokens", "id_bytes", "vocabulary")},
+                         {"type": "ids", "form": "llm.c", "tokens": len(file.ids), "id_bytes": 4,
+                          "vocabulary": max(file.ids) + 1})
         bad = self.write("bad.bin", struct.pack("<40H", *range(250, 290)))
         self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", "none", says="id 257 at position 7")
+
+    def test_the_width_of_ids_without_a_header_can_be_said_and_is_kept(self):
+        text, train = self.corpus(), ["train", *TINY, "--steps", 1, "--schedule-steps", 2]
+        ids = self.tokenize(text).ids
+        wide = self.write("wide.bin", struct.pack(f"<{len(ids)}I", *ids))
+        self.fails(4, *train, "--data", wide, "--save", "none", says="give --id-bytes 4")
+        done = self.succeeds(*train, "--data", wide, "--id-bytes", 4, "--save", self.path("run"))
+        self.assertEqual(self.says_hash(done), self.says_hash(self.succeeds(*train, "--data", text, "--save", "none")))
+        self.succeeds("train", "--resume", self.path("run"), "--steps", 2)
+        self.fails(2, "train", "--resume", self.path("run"), "--steps", 3, "--id-bytes", 2, says="--id-bytes")
+        self.succeeds("eval", self.path("run"), "--data", wide, "--id-bytes", 4)
+        # ids of 2 bytes that are 0 every second time, and those that spell a text or begin as JSON does
+        odd = self.write("odd.bin", struct.pack("<40H", *[i % 2 * 7 for i in range(1, 41)]))
+        spelled = self.write("spelled.bin", b"{ " * 40)
+        for path, width, count, largest in ((wide, 4, len(ids), max(ids)), (odd, 2, 40, 7), (spelled, 2, 40, 0x207b)):
+            flags = [] if path == wide else ["--id-bytes", width]
+            shown = self.succeeds("inspect", path, "--json", *flags).json
+            self.assertEqual((shown["form"], shown["id_bytes"], shown["tokens"], shown["vocabulary"]),
+                             ("nanoGPT", width, count, largest + 1))
+            self.assertIn(f"needs a vocabulary of {largest + 1} at least", self.succeeds("inspect", path, *flags).out)
+            checked = self.succeeds("check", path, *flags, "--json").json
+            self.assertEqual((checked["type"], checked["hash"]), ("id file", shown["hash"]))
+        self.fails(4, "inspect", spelled, says="looks like text")
+        self.fails(4, "check", self.write("cut.bin", b"\1\0\2"), says="no number of ids of 2 bytes")
+        headed = self.write("llmc.bin", struct.pack("<3I", 20240520, 1, 20) + bytes(1012) + bytes(40))
+        for arguments in (["inspect", headed, "--id-bytes", 4], ["inspect", text, "--id-bytes", 2],
+                          [*train, "--save", "none", "--data", text, "--id-bytes", 2], ["inspect", wide, "--id-bytes", 3]):
+            self.fails(2, *arguments, says="--id-bytes")
 
 
 if __name__ == "__main__":

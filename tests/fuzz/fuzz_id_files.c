@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     free(copy);
     path = write_file(bytes, count, &fd);
     for (int wide = 0; wide < 2; wide++)
-        if (coh_token_file_open_raw(path, wide ? 70000 : 50257, &file) == COH_OK)
+        if (coh_token_file_open_raw(path, wide ? 70000 : 50257, 0, &file) == COH_OK)
             read_windows(file);
     close(fd);
     return 0;

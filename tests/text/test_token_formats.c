@@ -114,7 +114,7 @@ static void files_of_llm_c_and_nanogpt_are_read_in_place(void **state)
             ids[i] = (int32_t)coh_rng_below(f, 0, i, (uint64_t)all[f].vocabulary);
         write_raw("x.bin", header, all[f].magic ? 3 : 0, ids, COUNT, all[f].width);
         coh_token_file *file;
-        if (coh_token_file_open_raw(folder_file("x.bin"), all[f].vocabulary, &file) != COH_OK)
+        if (coh_token_file_open_raw(folder_file("x.bin"), all[f].vocabulary, 0, &file) != COH_OK)
             fail_msg("case %zu: %s", f, coh_last_error());
         coh_token_file_facts facts = facts_of(file);
         assert_int_equal(facts.token_count, COUNT);
@@ -134,7 +134,7 @@ static void files_of_llm_c_and_nanogpt_are_read_in_place(void **state)
         if (all[f].width == 2 && all[f].vocabulary > 65535)
             continue;
         write_raw("x.bin", header, all[f].magic ? 3 : 0, ids, COUNT, all[f].width);
-        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), all[f].vocabulary, &file),
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), all[f].vocabulary, 0, &file),
                          COH_ERR_CORRUPT);
         assert_non_null(strstr(coh_last_error(), "at position 60"));
         assert_null(file);
@@ -166,7 +166,7 @@ static void malformed_bin_files_are_refused(void **state)
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         write_raw("x.bin", all[i].header, all[i].has_header ? 3 : 0, ids, all[i].count,
                   all[i].width);
-        if (coh_token_file_open_raw(folder_file("x.bin"), all[i].vocabulary, &file) !=
+        if (coh_token_file_open_raw(folder_file("x.bin"), all[i].vocabulary, 0, &file) !=
                 COH_ERR_CORRUPT ||
             !strstr(coh_last_error(), all[i].says))
             fail_msg("case %zu: %s", i, coh_last_error());
@@ -177,11 +177,12 @@ static void malformed_bin_files_are_refused(void **state)
     write_raw("x.bin", header, 3, ids, 10, 2);
     for (int cut = 12; cut < 1044; cut += 4) {
         assert_int_equal(truncate(folder_file("x.bin"), 1044 - cut + 8), 0);
-        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file),
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, 0, &file),
                          COH_ERR_CORRUPT);
     }
-    assert_int_equal(coh_token_file_open_raw(folder_file("nothing"), 50257, &file), COH_ERR_IO);
-    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 0, &file), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_token_file_open_raw(folder_file("nothing"), 50257, 0, &file), COH_ERR_IO);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), -1, 0, &file), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 10, 3, &file), COH_ERR_ARGUMENT);
 }
 
 /* numpy's default of 4 or 8 bytes an id, and a text called *.bin. */
@@ -194,15 +195,17 @@ static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
     for (int i = 0; i < 64; i++)
         ids[i] = (int32_t)coh_rng_below(3, 0, (uint64_t)i, 50257);
     write_raw("x.bin", NULL, 0, ids, 64, 4);
-    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file), COH_ERR_CORRUPT);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, 0, &file),
+                     COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "looks like ids of 4 bytes"));
-    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 70000, &file), COH_OK);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 70000, 0, &file), COH_OK);
     coh_token_file_close(file);
     write_raw("x.bin", NULL, 0, ids, 64, 8);
-    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file), COH_ERR_CORRUPT);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, 0, &file),
+                     COH_ERR_CORRUPT);
     memset(ids, 0, sizeof(ids)); /* one id over and over is ids */
     write_raw("x.bin", NULL, 0, ids, 64, 2);
-    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, &file), COH_OK);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, 0, &file), COH_OK);
     coh_token_file_close(file);
 
     for (size_t bytes = 32; bytes <= sizeof(text); bytes += 2) { /* characters of 2 bytes cut too */
@@ -210,12 +213,12 @@ static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
             text[i] = i % 3 == 0 ? ' ' : i % 3 == 1 ? '\xc3' : '\xa9';
         text[bytes - 1] = bytes % 3 == 2 ? 'x' : text[bytes - 1];
         folder_write("x.bin", text, bytes);
-        if (coh_token_file_open_raw(folder_file("x.bin"), 65536, &file) != COH_ERR_CORRUPT ||
+        if (coh_token_file_open_raw(folder_file("x.bin"), 65536, 0, &file) != COH_ERR_CORRUPT ||
             !strstr(coh_last_error(), "looks like text"))
             fail_msg("%zu bytes of text were taken", bytes);
         text[20] = 0;
         folder_write("x.bin", text, bytes);
-        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 65536, &file), COH_OK);
+        assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 65536, 0, &file), COH_OK);
         coh_token_file_close(file);
     }
 }
