@@ -16,6 +16,18 @@ typedef struct text_run {
     int32_t *order;
 } text_run;
 
+/* An added token that the model has no row for. */
+static coh_status refuse_token(const text_run *run, size_t at, int64_t rows)
+{
+    const char *text;
+    size_t bytes;
+    CLI_TRY(coh_tokenizer_piece(run->inference.tokenizer, run->ids[at], &text, &bytes));
+    return cli_fail(COH_ERR_CORRUPT,
+                    "--prompt: token %zu is \"%.*s\" (id %" PRId32
+                    "), and the model has a vocabulary of %" PRId64 ": leave it out",
+                    at + 1, bytes < 100 ? (int)bytes : 100, text, run->ids[at], rows);
+}
+
 /* The prompt's ids behind those that the tokenizer puts before every text, which its models have
  * never seen a text without. */
 static coh_status encode_prompt(text_run *run)
@@ -35,6 +47,10 @@ static coh_status encode_prompt(text_run *run)
         return cli_fail(COH_ERR_MEMORY, "no memory for a prompt of %zu tokens", run->prompt_count);
     if (count == 0)
         return cli_fail(COH_ERR_ARGUMENT, "--prompt is empty: give at least one character");
+    const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
+    for (size_t i = 0; i < run->prompt_count; i++)
+        if (run->ids[i] >= rows)
+            return refuse_token(run, i, rows);
     return COH_OK;
 }
 
@@ -92,8 +108,11 @@ static coh_status write_text(text_run *run)
     const cli_sampler sampler = { .temperature = options->temperature,
                                   .top_k = options->top_k,
                                   .seed = (uint64_t)options->seed };
-    /* A vocabulary wider than the tokenizer's has rows that stand for nothing. */
-    int64_t vocabulary = coh_tokenizer_vocabulary(run->inference.tokenizer);
+    /* A vocabulary wider than the tokenizer's has rows that stand for nothing, and added tokens may
+     * have none. */
+    const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
+    const int64_t ids = coh_tokenizer_vocabulary(run->inference.tokenizer);
+    const int64_t vocabulary = ids < rows ? ids : rows;
     int32_t end = coh_tokenizer_end_of_text(run->inference.tokenizer);
     int32_t token = run->ids[0];
     CLI_TRY(cli_write(STDOUT_FILENO, options->prompt, strlen(options->prompt)));

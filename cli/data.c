@@ -140,6 +140,7 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
     out_options->window = form->aligned ? source->sequence : 0;
     out_options->seed = source->seed;
     out_options->thread_count = source->thread_count;
+    out_options->vocabulary = source->vocabulary;
 }
 
 void cli_data_say_build(const char *what, const coh_token_build_facts *facts)
@@ -214,16 +215,39 @@ static coh_status check_facts(const cli_data_source *source, const char *flag, c
                         ", this one is %016" PRIx64
                         "): give its --tokenizer, or tokenize the text again",
                         flag, what, facts->tokenizer_identity, identity);
-    if (facts->vocabulary > source->vocabulary)
-        return cli_fail(COH_ERR_CORRUPT,
-                        "--%s %s has a vocabulary of %" PRId64 ", the model one of %" PRId64
-                        ": use the model's tokenizer",
-                        flag, what, facts->vocabulary, source->vocabulary);
     if (facts->window > 0 && facts->window != source->sequence)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s %s is aligned for sequences of %" PRId64 " tokens, and these have "
                         "%" PRId64 ": give --sequence %" PRId64 ", or tokenize the text again",
                         flag, what, facts->window, source->sequence, facts->window);
+    return COH_OK;
+}
+
+/* A token file of the model's tokenizer, but made without the model: an added token may be beyond
+ * it. */
+static coh_status check_below(const cli_data_source *source, const char *flag, const char *what,
+                              const cli_data *data)
+{
+    enum { PASS = 16384 };
+    int32_t ids[PASS];
+    for (uint64_t begin = 0; begin < data->facts.token_count; begin += PASS) {
+        const uint64_t left = data->facts.token_count - begin;
+        const size_t count = left < PASS ? (size_t)left : PASS;
+        CLI_TRY(coh_token_file_read(data->file, begin, count, ids));
+        for (size_t i = 0; i < count; i++) {
+            const char *text;
+            size_t bytes;
+            if (ids[i] < source->vocabulary)
+                continue;
+            CLI_TRY(coh_tokenizer_piece(source->tokenizer, ids[i], &text, &bytes));
+            return cli_fail(COH_ERR_CORRUPT,
+                            "--%s %s: token %" PRIu64 " is \"%.*s\" (id %" PRId32
+                            "), and the model has a vocabulary of %" PRId64
+                            ": take it out of the text, or give a model that has it",
+                            flag, what, begin + i + 1, bytes < 100 ? (int)bytes : 100, text, ids[i],
+                            source->vocabulary);
+        }
+    }
     return COH_OK;
 }
 
@@ -269,6 +293,8 @@ static coh_status open_parts(const cli_data_source *source, const char *flag, co
     for (int i = 0; i < 2 && parts[i]; i++) {
         CLI_TRY(coh_token_file_facts_get(parts[i]->file, &parts[i]->facts));
         CLI_TRY(check_facts(source, flag, what, &parts[i]->facts));
+        if (parts[i]->facts.vocabulary > source->vocabulary)
+            CLI_TRY(check_below(source, flag, what, parts[i]));
         char *absolute = named[i] ? realpath(named[i], NULL) : NULL;
         if (absolute)
             snprintf(parts[i]->path, sizeof(parts[i]->path), "%s", absolute);

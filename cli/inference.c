@@ -16,7 +16,8 @@ static coh_status open_checkpoint(cli_inference *inference)
     CLI_TRY(coh_model_resolve(inference->weights.facts.path, 0, &inference->model));
     cli_recipe_set_tokenizer(recipe, options);
     inference->trained_tokens = recipe->sequence;
-    return cli_recipe_open_tokenizer(recipe, options, &inference->tokenizer);
+    CLI_TRY(cli_recipe_open_tokenizer(recipe, options, &inference->tokenizer));
+    return cli_weights_check_vocabulary(&inference->model, inference->tokenizer);
 }
 
 static coh_status open_folder(cli_inference *inference)
@@ -25,8 +26,8 @@ static coh_status open_folder(cli_inference *inference)
     cli_recipe *recipe = &inference->recipe;
     CLI_TRY(cli_recipe_from_options(options, recipe));
     CLI_TRY(coh_tokenizer_open(recipe->tokenizer, &inference->tokenizer));
-    CLI_TRY(cli_weights_resolve(options->operand, coh_tokenizer_vocabulary(inference->tokenizer),
-                                &inference->model));
+    CLI_TRY(cli_weights_resolve(options->operand, 0, &inference->model));
+    CLI_TRY(cli_weights_check_vocabulary(&inference->model, inference->tokenizer));
     CLI_TRY(cli_weights_open(&inference->model, &inference->weights));
     inference->trained_tokens = coh_model_size_get(&inference->model).positions;
     if (recipe->sequence > inference->trained_tokens)

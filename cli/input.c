@@ -86,12 +86,12 @@ static coh_status check_resume(const char *path)
 /* A folder that the operand names as a model; NULL: none, or a preset of that name. */
 static const char *operand_model(const cli_options *options)
 {
-    coh_gpt2_config ignored;
+    coh_model ignored;
     switch (options->command) {
     case CLI_TRAIN:
     case CLI_PLAN:
     case CLI_TUNE:
-        return options->operand && coh_gpt2_preset(options->operand, 0, &ignored) != COH_OK
+        return options->operand && coh_model_preset(options->operand, 0, &ignored) != COH_OK
                    ? options->operand
                    : NULL;
     case CLI_GENERATE:

@@ -60,6 +60,7 @@ static coh_status resume_recipe(cli_job *job)
                         job->first_step + 1);
     CLI_TRY(cli_recipe_open_tokenizer(&job->recipe, options, &job->tokenizer));
     CLI_TRY(coh_model_resolve(job->weights.facts.path, 0, &job->model));
+    CLI_TRY(cli_weights_check_vocabulary(&job->model, job->tokenizer));
     const coh_dtype trained = coh_model_size_get(&job->model).dtype,
                     dtype = cli_dtype_keep(options, trained);
     coh_model_dtype_set(&job->model, dtype);
@@ -107,13 +108,14 @@ static void choose_dtype(cli_job *job)
 
 /* How many rows the table has where --vocabulary says nothing: as many as the tokenizer has ids.
  * The published models beside GPT-2's keep their own as well, so that their sizes are those
- * published. */
+ * published; a model that is there has what it has, and may lack rows for ids that were added. */
 static int64_t choose_vocabulary(const cli_job *job)
 {
     const int64_t ids = coh_tokenizer_vocabulary(job->tokenizer);
     coh_model model;
-    if (coh_model_preset(job->options->operand, 0, &model) != COH_OK ||
-        model.family == COH_FAMILY_GPT2)
+    if (coh_model_preset(job->options->operand, 0, &model) != COH_OK)
+        return coh_tokenizer_own_vocabulary(job->tokenizer);
+    if (model.family == COH_FAMILY_GPT2)
         return ids;
     const int64_t own = coh_model_size_get(&model).vocabulary;
     return own > ids ? own : ids;
@@ -132,13 +134,7 @@ static coh_status resolve_model(cli_job *job)
                         options->vocabulary, ids);
     CLI_TRY(coh_model_resolve(options->operand,
                               given ? options->vocabulary : choose_vocabulary(job), &job->model));
-    const int64_t rows = coh_model_size_get(&job->model).vocabulary;
-    if (rows < ids)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
-                        ": give the --tokenizer it was trained with",
-                        options->operand, rows, ids);
-    return COH_OK;
+    return cli_weights_check_vocabulary(&job->model, job->tokenizer);
 }
 
 static coh_status fresh_recipe(cli_job *job)

@@ -1,5 +1,6 @@
 #include "cli/weights.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,28 @@ coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *
     if (strchr(path, '/') || snprintf(below, sizeof(below), "./%s", path) >= CLI_PATH_BYTES)
         return coh_model_resolve(path, vocabulary, out_model);
     return coh_model_resolve(below, vocabulary, out_model);
+}
+
+coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer)
+{
+    const int64_t rows = coh_model_size_get(model).vocabulary;
+    const int64_t ids = coh_tokenizer_vocabulary(tokenizer);
+    const char *text, *path = model->folder[0] ? model->folder : model->checkpoint;
+    size_t bytes;
+    if (rows < coh_tokenizer_own_vocabulary(tokenizer))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s has a vocabulary of %" PRId64 ", the tokenizer one of %" PRId64
+                        ": give the --tokenizer it was trained with",
+                        path, rows, ids);
+    if (rows >= ids)
+        return COH_OK;
+    CLI_TRY(coh_tokenizer_piece(tokenizer, (int32_t)rows, &text, &bytes));
+    cli_note("warning: %s has a vocabulary of %" PRId64
+             ", and added tokens of its tokenizer have ids "
+             "up to %" PRId64 " (\"%.*s\" is the first beyond): text that holds one of those is "
+             "refused",
+             path, rows, ids - 1, bytes < 100 ? (int)bytes : 100, text);
+    return COH_OK;
 }
 
 static coh_status open_folder(coh_model *model, cli_weights *weights)

@@ -21,6 +21,9 @@ coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);
 /* The same for a checkpoint whose model is not known yet. */
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights);
+/* Has the model a row for each id of its tokenizer? Added tokens beyond its table are said, the
+ * vocabulary itself must fit. Fails: COH_ERR_ARGUMENT. */
+coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer);
 void cli_weights_close(cli_weights *weights); /* accepts a zeroed one */
 
 static inline int cli_weights_are_there(const cli_weights *weights)

@@ -35,9 +35,29 @@ static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t roo
     return COH_OK;
 }
 
+coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *ids, size_t count,
+                                   uint64_t before)
+{
+    const int64_t vocabulary = b->options->vocabulary;
+    for (size_t i = 0; vocabulary > 0 && i < count; i++) {
+        if (ids[i] < vocabulary)
+            continue;
+        size_t bytes;
+        const uint8_t *text = b->tokenizer->ops->token(b->tokenizer->state, ids[i], &bytes);
+        return coh_fail(COH_ERR_CORRUPT,
+                        "token %" PRIu64 " is \"%.*s\" (id %" PRId32
+                        "), and the model has a vocabulary of %" PRId64
+                        ": take it out of the text, or give a model that has it",
+                        before + i + 1, bytes < 100 ? (int)bytes : 100, (const char *)text, ids[i],
+                        vocabulary);
+    }
+    return COH_OK;
+}
+
 /* Tokenizes what follows in `fd`, of which the buffer holds `filled` bytes already. */
 static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, size_t filled)
 {
+    uint64_t before = 0;
     for (int is_first = 1, is_last = 0; !is_last; is_first = 0) {
         COH_TRY(read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
         is_last = filled < b->buffer_bytes;
@@ -45,6 +65,9 @@ static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, 
         size_t consumed = 0;
         const coh_text_block block = { b->buffer, filled, is_first, is_last };
         COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &block, &b->ids, &consumed));
+        if (coh_token_builder_check(b, b->ids.ids, b->ids.count, before) != COH_OK)
+            return coh_fail_prefix(COH_ERR_CORRUPT, "%s", path);
+        before += b->ids.count;
         COH_TRY(coh_documents_add(&b->documents, b->ids.ids, NULL, b->ids.count));
         filled -= consumed;
         memmove(b->buffer, b->buffer + consumed, filled);
@@ -66,14 +89,18 @@ static coh_status open_text(const char *path, int *out_fd)
 coh_status coh_token_builder_begin(coh_token_builder *b, uint64_t hash)
 {
     const coh_id_list *before = &b->tokenizer->before;
+    COH_TRY(coh_token_builder_check(b, before->ids, before->count, 0));
     COH_TRY(coh_documents_begin(&b->documents, hash));
     return coh_documents_add(&b->documents, before->ids, NULL, before->count);
 }
 
 coh_status coh_token_builder_end(coh_token_builder *b)
 {
-    if (b->tokenizer->end_of_text >= 0)
-        COH_TRY(coh_documents_add(&b->documents, &b->tokenizer->end_of_text, NULL, 1));
+    const int32_t *end = &b->tokenizer->end_of_text;
+    if (*end >= 0) {
+        COH_TRY(coh_token_builder_check(b, end, 1, 0));
+        COH_TRY(coh_documents_add(&b->documents, end, NULL, 1));
+    }
     return coh_documents_end(&b->documents);
 }
 
@@ -193,7 +220,19 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
         return coh_fail(COH_ERR_ARGUMENT,
                         "windows of %" PRId64 " tokens: 0 for packed documents, or 1 to %d",
                         options->window, COH_TOKEN_WINDOW_MAX);
+    if (options->vocabulary < 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a vocabulary of %" PRId64 " ids: at least 1, or 0 for the "
+                        "tokenizer's",
+                        options->vocabulary);
     return check_held_out(options, *out_is_folder);
+}
+
+/* Of the ids that the files will hold. */
+static int64_t vocabulary_of(const coh_token_builder *b)
+{
+    const int64_t own = b->tokenizer->vocabulary, models = b->options->vocabulary;
+    return models > 0 && models < own ? models : own;
 }
 
 /* ---- building ---- */
@@ -239,7 +278,7 @@ static coh_status create_writers(coh_token_builder *b)
     int holds_out = options->held_out > 1 || options->validation_split > 0;
     for (int i = 0; i < 1 + holds_out; i++) {
         COH_TRY(coh_token_writer_create(i ? options->held_out_path : options->out_path,
-                                        tokenizer->vocabulary, tokenizer->identity,
+                                        vocabulary_of(b), tokenizer->identity,
                                         &b->documents.writers[i]));
         if (options->window > 0 || options->form == COH_DATA_CHAT)
             coh_token_writer_mark(b->documents.writers[i], (uint32_t)options->window);
@@ -254,7 +293,8 @@ static coh_status build(coh_token_builder *b, int is_folder)
     d->held_out = options->held_out;
     d->validation_split = options->validation_split;
     d->seed = options->seed;
-    d->padding = b->tokenizer->end_of_text >= 0 ? b->tokenizer->end_of_text : 0;
+    const int32_t end = b->tokenizer->end_of_text;
+    d->padding = end >= 0 && end < vocabulary_of(b) ? end : 0;
     COH_TRY(coh_documents_init(d, (size_t)options->window));
     /* Listed before anything is created, which may lie in the same folder. */
     if (is_folder)

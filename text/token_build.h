@@ -25,6 +25,11 @@ typedef struct coh_token_builder {
     uint64_t replaced_count; /* coh_lines */
 } coh_token_builder;
 
+/* Is each id below the model's vocabulary? `before`: ids of the same text that came before these.
+ * Fails: COH_ERR_CORRUPT, with the token but without its file. */
+coh_status coh_token_builder_check(const coh_token_builder *builder, const int32_t *ids,
+                                   size_t count, uint64_t before);
+
 /* A document's begin and end, with what the tokenizer puts there. `hash`: of its bytes. */
 coh_status coh_token_builder_begin(coh_token_builder *builder, uint64_t hash);
 coh_status coh_token_builder_end(coh_token_builder *builder);

@@ -52,6 +52,8 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
     b->ids.count = 0;
     if (whole.byte_count > 0)
         COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &whole, &b->ids, &consumed));
+    if (coh_token_builder_check(b, b->ids.ids, b->ids.count, 0) != COH_OK)
+        return coh_lines_place(lines);
     COH_TRY(coh_token_builder_begin(b, XXH3_64bits(whole.text, whole.byte_count)));
     COH_TRY(coh_documents_add(&b->documents, b->ids.ids, NULL, b->ids.count));
     return coh_token_builder_end(b);
@@ -154,6 +156,8 @@ static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, const j
     if (status == COH_OK) {
         hash = hash_messages(messages, count);
         status = coh_chat_encode(b->chat, messages, count, &b->ids, &b->targets);
+        if (status == COH_OK)
+            status = coh_token_builder_check(b, b->ids.ids, b->ids.count, 0);
         if (status == COH_ERR_CORRUPT)
             status = coh_lines_place(lines);
     }

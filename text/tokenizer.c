@@ -70,6 +70,7 @@ static const coh_tokenizer_ops bytes_ops = { bytes_encode, bytes_token, bytes_fi
 static const coh_tokenizer bytes_tokenizer = {
     .ops = &bytes_ops,
     .vocabulary = BYTES_VOCABULARY,
+    .own_vocabulary = BYTES_VOCABULARY,
     .begin_of_text = -1,
     .end_of_text = BYTES_END_OF_TEXT,
 };
@@ -122,6 +123,7 @@ coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **ou
     coh_tokenizer *fork;
     COH_TRY(COH_ALLOC(1, &fork));
     *fork = (coh_tokenizer){ .vocabulary = tokenizer->vocabulary,
+                             .own_vocabulary = tokenizer->own_vocabulary,
                              .begin_of_text = tokenizer->begin_of_text,
                              .end_of_text = tokenizer->end_of_text,
                              .identity = tokenizer->identity };
@@ -142,6 +144,11 @@ coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **ou
 int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer)
 {
     return tokenizer->vocabulary;
+}
+
+int64_t coh_tokenizer_own_vocabulary(const coh_tokenizer *tokenizer)
+{
+    return tokenizer->own_vocabulary;
 }
 
 int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer)

@@ -49,6 +49,7 @@ struct coh_tokenizer {
     const coh_tokenizer_ops *ops;
     void *state;
     int64_t vocabulary;
+    int64_t own_vocabulary;             /* what is not added ends there */
     int32_t begin_of_text, end_of_text; /* -1: none */
     uint64_t identity;
     /* What encoding "with special tokens" puts around a text. */

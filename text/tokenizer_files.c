@@ -24,7 +24,7 @@ coh_status coh_tokenizer_begin_pipeline(coh_tokenizer *tokenizer, coh_pipeline *
 coh_status coh_tokenizer_finish_pipeline(coh_tokenizer *tokenizer)
 {
     coh_pipeline *pipeline = tokenizer->state;
-    tokenizer->vocabulary = pipeline->names.count;
+    tokenizer->vocabulary = tokenizer->own_vocabulary = pipeline->names.count;
     COH_TRY(COH_GROW(&pipeline->normalized.bytes, &pipeline->normalized.capacity, 1));
     COH_TRY(COH_GROW(&pipeline->waiting.bytes, &pipeline->waiting.capacity, 1));
     coh_bpe_find_cuts(pipeline->model, &pipeline->names);

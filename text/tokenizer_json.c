@@ -348,7 +348,10 @@ static coh_status read_root(token_list *list, const json_t *root, coh_tokenizer 
         tokenizer->begin_of_text = tokenizer->before.ids[0];
     guess_end(tokenizer, json_object_get(root, "added_tokens"));
     COH_TRY(fill_identity(root, tokenizer));
-    return coh_tokenizer_finish_pipeline(tokenizer);
+    COH_TRY(coh_tokenizer_finish_pipeline(tokenizer));
+    while (tokenizer->own_vocabulary > 0 && !list->is_own[tokenizer->own_vocabulary - 1])
+        tokenizer->own_vocabulary--;
+    return COH_OK;
 }
 
 coh_status coh_tokenizer_read_json(const char *path, const char *text, size_t text_bytes,

@@ -37,6 +37,9 @@ COH_API coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_toke
 COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer);
 /* Number of ids: they are 0 .. vocabulary - 1. */
 COH_API int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer);
+/* All ids from here on, up to the vocabulary, are tokens that were added to the tokenizer. A model's
+ * table may be too short for some of them, as long as no text holds one. */
+COH_API int64_t coh_tokenizer_own_vocabulary(const coh_tokenizer *tokenizer);
 /* The id that ends a text; -1: none. */
 COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer);
 /* The id that begins a text; -1: none. Whether texts get it is for coh_tokenizer_around to say. */
@@ -109,6 +112,9 @@ typedef struct coh_token_build_options {
     /* Of a folder so many files are read at a time, which changes nothing but the time it takes; 0:
      * one per core. */
     int32_t thread_count;
+    /* Of the model that is to read the ids: a text that holds a token beyond it is refused. 0: that
+     * of the tokenizer. */
+    int64_t vocabulary;
 } coh_token_build_options;
 COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
 
@@ -135,7 +141,7 @@ typedef struct coh_token_build_facts {
  *
  * *out_facts may be NULL. Existing files are replaced when the new ones are whole, else left alone.
  * Fails: COH_ERR_ARGUMENT (nothing held out), COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:"
- * and what is wrong with a line). */
+ * and what is wrong with a line; a token beyond options->vocabulary, with its place). */
 COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,
                                        coh_token_build_facts *out_facts);

@@ -344,6 +344,50 @@ class Folder(ProgramTest):
         shutil.rmtree(step1)
         self.fails(4, "train", "--resume", run, "--steps", 3, says=f"the only checkpoint in {run} is not whole")
 
+    def test_an_added_token_beyond_the_model_is_told_and_refused_only_where_a_text_holds_it(self):
+        # ids of the vocabulary itself; behind them tokenizer.json has one added token of its own
+        for kind, rows, own in (("opt", 420, 420), ("gpt2", 417, 416)):
+            with self.subTest(kind=kind):
+                plain, _ = self.model(kind, "plain-" + kind, V=rows)
+                folder, _ = self.model(kind, kind, V=rows)
+                if kind == "opt":
+                    self.write("opt/added_tokens.json", json.dumps({"<extra>": rows}))
+                else:
+                    tokenizer = json.loads(self.bytes_of(kind, "tokenizer.json"))
+                    self.assertEqual(max(tokenizer["model"]["vocab"].values()) + 1, own)
+                    token = dict(id=rows, content="<extra>", single_word=False, lstrip=False, rstrip=False,
+                                 normalized=False, special=True)
+                    tokenizer["added_tokens"].append(token)
+                    self.write("gpt2/tokenizer.json", json.dumps(tokenizer))
+                warning = f'{folder} has a vocabulary of {rows}, and added tokens of its tokenizer have ids up to {rows}'
+                says = f'is "<extra>" (id {rows}), and the model has a vocabulary of {rows}'
+                data, run = ["--data", self.corpus(60)], self.path("run-" + kind)
+                trained = self.train(folder, *STILL, "--save", run)
+                self.assertIn(warning + ' ("<extra>" is the first beyond)', trained.err)
+                self.assertNotIn("added tokens", self.train(plain, *STILL, "--save", "none").err)
+                losses = [self.succeeds("eval", of, *data, "--json").json["loss"] for of in (plain, folder)]
+                self.assertEqual(losses[0], losses[1])
+                self.assertIn("added tokens", self.succeeds("generate", run, "--prompt", "line", "--tokens", 3).err)
+                self.succeeds("train", "--resume", run, "--steps", 2)
+                # the token's place: of a text, of a line, of a token file, of a prompt
+                text = self.write("with.txt", "ab<extra>" * 50)
+                self.succeeds("tokenize", self.write("ab.txt", "ab"), "--tokenizer", folder, "-o", self.path("ab"))
+                count = self.succeeds("inspect", self.path("ab"), "--json").json["tokens"] + 1
+                self.fails(4, "train", folder, "--data", text, *SHORT, "--save", "none",
+                           says=f"{text}: token {count} {says}")
+                lines = self.write("with.jsonl", '{"text": "ab"}\n{"text": "ab<extra>"}\n')
+                self.fails(4, "eval", folder, "--data", lines, says=f"{lines}:2: token {count} {says}")
+                self.succeeds("tokenize", text, "--tokenizer", folder, "-o", self.path("with.tokens"))
+                self.fails(4, "eval", folder, "--data", self.path("with.tokens"), says=f"token {count} {says}")
+                self.fails(4, "generate", folder, "--prompt", "ab<extra>", says=f"{says}: leave it out")
+                # without the token in it such a file is as good as any
+                self.succeeds("tokenize", self.corpus(60), "--tokenizer", folder, "-o", self.path("c.tokens"))
+                self.assertEqual(self.succeeds("eval", folder, "--data", self.path("c.tokens"), "--json").json["loss"],
+                                 losses[0])
+                # a vocabulary that does not fit is still another model's
+                small, _ = self.model(kind, "small-" + kind, V=own - 1)
+                self.fails(2, "eval", small, *data, says=f"has a vocabulary of {own - 1}")
+
     def test_a_folder_without_a_tokenizer_asks_for_one(self):
         folder, _ = self.model("gpt2")
         os.remove(os.path.join(folder, "tokenizer.json"))
