@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cohobate/model.h"
+#include "cohobate/kinds.h"
 #include "kernels/product.h"
 
 /* Chooses instruction set and BLAS, once; further calls do nothing. Any thread. The kernels call it
@@ -228,7 +228,6 @@ int64_t coh_kernel_activation_partials(int64_t N, int64_t O);
  * h / (H / G) of k and v. D <= COH_HEAD_WIDTH_MOST. A row of q, k, v (and of their gradients) is
  * q_stride or kv_stride elements from the next, so that they may stand side by side in one tensor;
  * y and dy are contiguous. Blocks live on the stack: up to 640 KiB. */
-#define COH_HEAD_WIDTH_MOST 512
 typedef struct coh_attention {
     int64_t B, T, H, G, D;
     coh_dtype dtype;

@@ -56,7 +56,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
         return coh_kind_fail(COH_ERR_SHAPE,
                              "heads of %" PRId64 " channels: at most %d are possible",
                              inputs[0].dim[2] / a->heads, COH_HEAD_WIDTH_MOST);
-    if (!(a->theta >= 1.0 && a->theta <= 0x1p100))
+    if (!(a->theta >= 1.0 && a->theta <= COH_ROPE_THETA_MOST))
         return coh_kind_fail(COH_ERR_SHAPE, "theta is %g: 1 to 2^100 is possible", a->theta);
     status = check_scaling(a);
     if (status != COH_OK)

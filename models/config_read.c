@@ -466,7 +466,8 @@ static coh_status read_all(coh_config_reader *reader)
     COH_TRY(read_dtypes(reader, &model->stored));
     COH_TRY(read_members(reader, family, config));
     COH_TRY(read_ids(reader, family, config));
-    COH_TRY(family->read_own(reader, config));
+    if (family->read_own)
+        COH_TRY(family->read_own(reader, config));
     coh_model_dtype_set(model, model->stored == COH_DTYPE_BF16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
     if (family->check(config) != COH_OK)
         return coh_fail_prefix(COH_ERR_CORRUPT, "config.json describes no model");

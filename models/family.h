@@ -135,7 +135,7 @@ typedef struct coh_family_table {
     int (*type_of)(const void *config); /* index in types; NULL: 0 */
     const coh_config_field *fields;     /* ends with a NULL name */
     /* Reads what fields of kind OWN say, fills in what others left open, and checks fields against
-     * one another, by their names. After all others. */
+     * one another, by their names. After all others. NULL: nothing of that. */
     coh_status (*read_own)(coh_config_reader *reader, void *config);
     /* NULL, or adds the members of kind OWN to `text`, each as `, "name": value` */
     void (*write_own)(const void *config, coh_config_text *text);
@@ -161,6 +161,15 @@ static inline const void *coh_family_config(const coh_model *model)
 /* Layers, heads, channels, positions, vocabulary and dtype. `who` is "a GPT-2". Fails:
  * COH_ERR_ARGUMENT or COH_ERR_SHAPE. */
 coh_status coh_family_check_size(const char *who, const coh_model_size *size);
+
+/* What attention computes with: channels that divide into heads, and heads not too wide. The names
+ * are those of config.json. Fail: COH_ERR_SHAPE. */
+coh_status coh_family_check_heads(const coh_model_size *size, const char *channels_name,
+                                  const char *heads_name);
+coh_status coh_family_check_head_width(const char *name, int64_t width);
+
+/* A norm's epsilon, above 0 and below 1; likewise. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_family_check_epsilon(const char *name, float epsilon);
 
 /* `tokens` within the positions of `size`. Fails: COH_ERR_SHAPE. */
 coh_status coh_family_check_tokens(const coh_model_size *size, int64_t tokens);

@@ -32,18 +32,15 @@ coh_status coh_gpt2_check(const void *config)
     const coh_gpt2_config *c = config;
     const coh_model_size size = coh_gpt2_size(config);
     COH_TRY(coh_family_check_size("a GPT-2", &size));
-    if (c->channels % c->heads != 0)
-        return coh_fail(COH_ERR_SHAPE,
-                        "%" PRId64 " channels do not divide into %" PRId64
-                        " heads: choose a multiple",
-                        c->channels, c->heads);
-    if (!(c->layernorm_epsilon > 0) || !isfinite(c->layernorm_epsilon))
-        return coh_fail(COH_ERR_ARGUMENT, "layernorm_epsilon is %g, must be positive and finite",
-                        (double)c->layernorm_epsilon);
-    if (c->inner < 0 || c->inner > INT32_MAX)
+    COH_TRY(coh_family_check_heads(&size, "n_embd", "n_head"));
+    COH_TRY(coh_family_check_epsilon("layer_norm_epsilon", c->layernorm_epsilon));
+    if (c->inner < 0 || coh_gpt2_inner(c) > INT32_MAX)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "an inner width of %" PRId64 " is outside 1..%d (0: 4 channels)", c->inner,
-                        INT32_MAX);
+                        "\"n_inner\" is %" PRId64 ", outside 1..%d (0: 4 times \"n_embd\")",
+                        coh_gpt2_inner(c), INT32_MAX);
+    if (c->channels > INT32_MAX / 3)
+        return coh_fail(COH_ERR_ARGUMENT, "\"n_embd\" is %" PRId64 ", and must be at most %d",
+                        c->channels, INT32_MAX / 3);
     return COH_OK;
 }
 

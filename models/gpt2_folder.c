@@ -49,15 +49,6 @@ static const coh_config_field fields[] = {
     { NULL },
 };
 
-static coh_status read_own(coh_config_reader *reader, void *config)
-{
-    const coh_gpt2_config *c = config;
-    if (c->channels % c->heads != 0)
-        return coh_config_refuse("n_head", json_object_get(reader->root, "n_head"),
-                                 "a divisor of n_embd");
-    return COH_OK;
-}
-
 /* ---- tensors ---- */
 
 static const coh_tensor_line begin[] = {
@@ -123,7 +114,6 @@ const coh_family_table coh_family_gpt2 = {
     .types = types,
     .type_count = sizeof(types) / sizeof(types[0]),
     .fields = fields,
-    .read_own = read_own,
     .adapter_targets = "c_attn",
     .lines = &lines,
     .sizes = sizes,

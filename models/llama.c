@@ -37,16 +37,21 @@ static coh_status check_heads(const coh_llama_config *c)
                         "heads of %" PRId64 " channels cannot be turned in pairs: choose an even "
                         "width",
                         c->head_width);
+    COH_TRY(coh_family_check_head_width(
+        "\"head_dim\" (\"hidden_size\" / \"num_attention_heads\" where it is not there)",
+        c->head_width));
     if (__builtin_mul_overflow(c->heads, c->head_width, &width) || width > INT32_MAX)
         return coh_fail(COH_ERR_SHAPE, "%" PRId64 " heads of %" PRId64 " channels exceed %d",
                         c->heads, c->head_width, INT32_MAX);
     return COH_OK;
 }
 
-static coh_status check_rope(const coh_llama_rope *rope)
+/* What coh_kind_rope turns by, for every position of the model. */
+static coh_status check_rope(const coh_llama_rope *rope, int64_t positions)
 {
-    if (!(rope->theta > 0) || !isfinite(rope->theta))
-        return coh_fail(COH_ERR_ARGUMENT, "theta is %g, must be positive and finite", rope->theta);
+    if (!(rope->theta >= 1.0 && rope->theta <= COH_ROPE_THETA_MOST))
+        return coh_fail(COH_ERR_ARGUMENT, "\"rope_theta\" is %g, and must be from 1 to 2^100 (%g)",
+                        rope->theta, COH_ROPE_THETA_MOST);
     switch (rope->scaling) {
     case COH_ROPE_UNSCALED:
         return COH_OK;
@@ -64,9 +69,11 @@ static coh_status check_rope(const coh_llama_rope *rope)
     default:
         return coh_fail(COH_ERR_ARGUMENT, "a scaling of turns %d is not known", (int)rope->scaling);
     }
-    if (!(rope->factor > 0) || !isfinite(rope->factor))
-        return coh_fail(COH_ERR_ARGUMENT, "turns are scaled by %g, must be positive and finite",
-                        (double)rope->factor);
+    if (!((double)rope->factor * 0x1p31 >= (double)positions) || !isfinite(rope->factor))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "\"factor\" of the scaling of turns is %g, and must be finite and at least "
+                        "%g for %" PRId64 " positions",
+                        (double)rope->factor, (double)positions * 0x1p-31, positions);
     return COH_OK;
 }
 
@@ -101,7 +108,7 @@ coh_status coh_llama_check(const void *config)
     const coh_model_size size = coh_llama_size(config);
     COH_TRY(coh_family_check_size("a Llama", &size));
     COH_TRY(check_heads(c));
-    COH_TRY(check_rope(&c->rope));
+    COH_TRY(check_rope(&c->rope, size.positions));
     COH_TRY(check_type(c));
     if (c->inner < 1 || c->inner > INT32_MAX || c->window < 0)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -111,12 +118,10 @@ coh_status coh_llama_check(const void *config)
         return coh_fail(COH_ERR_ARGUMENT,
                         "padding %" PRId64 " is no id of a vocabulary of %" PRId64 " (-1: none)",
                         c->padding, c->vocabulary);
-    if (!(c->rmsnorm_epsilon > 0) || !isfinite(c->rmsnorm_epsilon) || !(c->init_std > 0) ||
-        !isfinite(c->init_std))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "rmsnorm_epsilon is %g and init_std %g, must be positive and finite",
-                        (double)c->rmsnorm_epsilon, (double)c->init_std);
-    return COH_OK;
+    if (!(c->init_std > 0) || !isfinite(c->init_std))
+        return coh_fail(COH_ERR_ARGUMENT, "init_std is %g, must be positive and finite",
+                        (double)c->init_std);
+    return coh_family_check_epsilon("rms_norm_eps", c->rmsnorm_epsilon);
 }
 
 /* ---- the graph ---- */

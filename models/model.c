@@ -3,6 +3,7 @@
 #include "models/family.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 coh_model_size coh_model_size_get(const coh_model *model)
@@ -87,6 +88,38 @@ coh_status coh_family_check_size(const char *who, const coh_model_size *size)
         return coh_fail(COH_ERR_ARGUMENT, "%s is computed in f32 or bf16, not in dtype %d", who,
                         (int)size->dtype);
     return COH_OK;
+}
+
+coh_status coh_family_check_heads(const coh_model_size *size, const char *channels_name,
+                                  const char *heads_name)
+{
+    char width_name[80];
+    if (size->channels % size->heads != 0)
+        return coh_fail(COH_ERR_SHAPE,
+                        "\"%s\" %" PRId64 " does not divide into \"%s\" %" PRId64
+                        ": choose a multiple",
+                        channels_name, size->channels, heads_name, size->heads);
+    snprintf(width_name, sizeof(width_name), "\"%s\" / \"%s\"", channels_name, heads_name);
+    return coh_family_check_head_width(width_name, size->channels / size->heads);
+}
+
+coh_status coh_family_check_head_width(const char *name, int64_t width)
+{
+    if (width <= COH_HEAD_WIDTH_MOST)
+        return COH_OK;
+    return coh_fail(COH_ERR_SHAPE,
+                    "%s is %" PRId64
+                    " channels a head, and heads of at most %d are computed: choose more heads, or "
+                    "narrower ones",
+                    name, width, COH_HEAD_WIDTH_MOST);
+}
+
+coh_status coh_family_check_epsilon(const char *name, float epsilon)
+{
+    if (epsilon > 0.0f && epsilon < 1.0f)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "\"%s\" is %g, and must be above 0 and below 1", name,
+                    (double)epsilon);
 }
 
 coh_status coh_family_check_tokens(const coh_model_size *size, int64_t tokens)

@@ -35,11 +35,11 @@ coh_status coh_opt_check(const void *config)
     const coh_opt_config *c = config;
     const coh_model_size size = coh_opt_size(config);
     COH_TRY(coh_family_check_size("an OPT", &size));
-    if (c->channels % c->heads != 0)
-        return coh_fail(COH_ERR_SHAPE,
-                        "%" PRId64 " channels do not divide into %" PRId64
-                        " heads: choose a multiple",
-                        c->channels, c->heads);
+    COH_TRY(coh_family_check_heads(&size, "hidden_size", "num_attention_heads"));
+    if (c->positions > INT32_MAX - COH_OPT_POSITION_OFFSET)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "\"max_position_embeddings\" is %" PRId64 ", and must be at most %d",
+                        c->positions, INT32_MAX - COH_OPT_POSITION_OFFSET);
     if (c->inner < 1 || c->inner > INT32_MAX || c->embedding < 1 || c->embedding > INT32_MAX)
         return coh_fail(COH_ERR_ARGUMENT,
                         "an inner width of %" PRId64 " or an embedding of %" PRId64

@@ -108,8 +108,10 @@ extern COH_API const coh_op_kind coh_kind_swiglu;
  * where a turn takes more than original_positions / low_frequency positions, leaves it as it is
  * where it takes fewer than original_positions / high_frequency, and goes from one to the other
  * linearly in turns per original_positions between. f_c and t f_c are rounded to float, as models
- * of that folder format are trained with. What a scaling does not use is 0. theta is 1 or more, and
- * T times the fastest f_c at most 2^31. */
+ * of that folder format are trained with. What a scaling does not use is 0. theta is from 1 to
+ * COH_ROPE_THETA_MOST, D at most COH_HEAD_WIDTH_MOST, T times the fastest f_c at most 2^31. */
+#define COH_HEAD_WIDTH_MOST 512
+#define COH_ROPE_THETA_MOST 0x1p100
 typedef enum coh_rope_scaling {
     COH_ROPE_UNSCALED,
     COH_ROPE_LINEAR,
@@ -130,7 +132,7 @@ extern COH_API const coh_op_kind coh_kind_rope_at;
 
 /* qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head, never holding T x T for the
  * whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al. 2022). Saves log-sum-exp
- * [B,H,T]. */
+ * [B,H,T]. D is at most COH_HEAD_WIDTH_MOST, here and below. */
 typedef struct coh_attention_attributes {
     int64_t heads;
 } coh_attention_attributes;

@@ -27,6 +27,7 @@ MISTRAL = dict(LLAMA, model_type="mistral", num_key_value_heads=2, sliding_windo
 QWEN2 = dict(LLAMA, model_type="qwen2", num_key_value_heads=2)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8}
+LIMIT = "beyond what our kinds compute (kinds.h)"
 OTHER = "computes what our graphs do not"
 NONSENSE = "no model that anybody could want"
 STRICT = "the format leaves it open: we do not guess"
@@ -69,6 +70,12 @@ CASES = [
     ("inner of 0", text(GPT2, n_inner=0), "n_inner", NONSENSE),
     ("epsilon in words", text(GPT2, layer_norm_epsilon="1e-5"), "layer_norm_epsilon", ""),
     ("epsilon 0", text(GPT2, layer_norm_epsilon=0.0), "layer_norm_epsilon", NONSENSE),
+    ("epsilon 1", text(GPT2, layer_norm_epsilon=1.0), "layer_norm_epsilon", LIMIT),
+    ("heads of 514 channels", text(GPT2, n_embd=1542), "n_embd", LIMIT),
+    ("opt: heads of 516 channels", text(OPT, hidden_size=1548), "hidden_size", LIMIT),
+    ("opt: positions to the end of 32 bits", text(OPT, max_position_embeddings=(1 << 31) - 1), "max_position_embeddings",
+     LIMIT),
+    ("inner too wide by n_embd", text(GPT2, n_embd=536870912, n_head=1048576), "n_inner", LIMIT),
     ("epsilon NaN", text(GPT2, layer_norm_epsilon=float("nan")), "config.json", NONSENSE),
     ("activation of nobody", text(GPT2, activation_function="quux"), "activation_function", ""),
     ("gelu by erf", text(GPT2, activation_function="gelu"), "activation_function", OTHER),
@@ -94,6 +101,12 @@ CASES = [
     ("llama: heads do not divide", text(LLAMA, num_attention_heads=5), "num_attention_heads", ""),
     ("llama: bias in words", text(LLAMA, mlp_bias="true"), "mlp_bias", ""),
     ("llama: theta 0", text(LLAMA, rope_theta=0.0), "rope_theta", NONSENSE),
+    ("llama: theta below 1", text(LLAMA, rope_theta=0.5), "rope_theta", LIMIT),
+    ("llama: theta above 2^100", text(LLAMA, rope_theta=2.0 ** 101), "rope_theta", LIMIT),
+    ("llama: heads of 514 channels", text(LLAMA, head_dim=514), "head_dim", LIMIT),
+    ("llama: heads of 514 channels by division", text(LLAMA, hidden_size=2056), "head_dim", LIMIT),
+    ("llama: epsilon 1", text(LLAMA, rms_norm_eps=1.0), "rms_norm_eps", LIMIT),
+    ("llama: linear by too little", text(LLAMA, rope_scaling={"rope_type": "linear", "factor": 1e-10}), "factor", LIMIT),
     ("llama: theta in words", text(LLAMA, rope_theta="1e4"), "rope_theta", ""),
     ("llama: scaling in words", text(LLAMA, rope_scaling="linear"), "rope_scaling", ""),
     ("llama: scaling of nobody", rope(rope_type="quux"), "quux", ""),

@@ -3,6 +3,8 @@
  * shown elsewhere (tests/parity). */
 #include "tests/models/recorded.h"
 
+#include <math.h>
+
 #include "base/alloc.h"
 #include "cohobate/kinds.h"
 #include "planner/graph.h"
@@ -460,8 +462,40 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.rope.theta, 0, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.scaling, COH_ROPE_LINEAR, COH_ERR_ARGUMENT); /* by 0 */
     REFUSE(llama.rope.scaling, 7, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.theta, 0.5, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.theta, 0x1p101, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.theta, NAN, COH_ERR_ARGUMENT);
+    REFUSE(llama.head_width, 514, COH_ERR_SHAPE);
     REFUSE(llama.rmsnorm_epsilon, 0, COH_ERR_ARGUMENT);
+    REFUSE(llama.rmsnorm_epsilon, 1, COH_ERR_ARGUMENT);
+    REFUSE(llama.rmsnorm_epsilon, NAN, COH_ERR_ARGUMENT);
     REFUSE(llama.dtype, COH_DTYPE_I32, COH_ERR_ARGUMENT);
+}
+
+/* What a configuration's check lets pass the kinds take: at each limit a graph is made. */
+static void a_graph_is_made_of_every_model_at_the_limits(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 37, \"n_positions\": 16, \"n_embd\": 1024, "
+        "\"n_layer\": 1, \"n_head\": 2, \"layer_norm_epsilon\": 0.99}",
+        "{\"model_type\": \"opt\", \"vocab_size\": 37, \"hidden_size\": 512, \"ffn_dim\": 3, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 1, "
+        "\"max_position_embeddings\": 2147483645}",
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 1024, "
+        "\"intermediate_size\": 20, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+        "\"rope_theta\": 1.2676506002282294e30, \"rms_norm_eps\": 0.99}",
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 24, "
+        "\"intermediate_size\": 20, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+        "\"max_position_embeddings\": 16, \"rope_theta\": 1, "
+        "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 7.450580596923828e-9}}",
+    };
+    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+        coh_tensor logits;
+        const coh_model model = taken(configs[i]);
+        coh_graph_destroy(build(&model, 0, NULL));
+        coh_graph_destroy(build(&model, 1, &logits));
+    }
 }
 
 static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **state)
@@ -511,6 +545,7 @@ int main(void)
         cmocka_unit_test(opt_reads_positions_from_the_third_row_on),
         cmocka_unit_test(what_is_no_opt_is_refused),
         cmocka_unit_test(what_is_no_llama_is_refused),
+        cmocka_unit_test(a_graph_is_made_of_every_model_at_the_limits),
         cmocka_unit_test(every_failing_allocation_is_said_and_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

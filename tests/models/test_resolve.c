@@ -99,14 +99,14 @@ static void the_longest_model_fits_its_json(void **state)
     coh_model model, back;
     char json[COH_MODEL_JSON_BYTES], text[4000], *end = text;
     end += sprintf(end, "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 100000, "
-                        "\"hidden_size\": 2147483640, \"num_attention_heads\": 2, "
+                        "\"hidden_size\": 2147483640, \"num_attention_heads\": 4194303, "
                         "\"num_key_value_heads\": 1, "
-                        "\"head_dim\": 1073741822, \"vocab_size\": 2147483647, "
+                        "\"head_dim\": 512, \"vocab_size\": 2147483647, "
                         "\"intermediate_size\": 2147483647, \"rms_norm_eps\": 1.23456789e-38, "
                         "\"max_position_embeddings\": 2147483647, \"pad_token_id\": 2147483646, "
                         "\"initializer_range\": 1.23456789e-38, \"use_sliding_window\": true, "
-                        "\"sliding_window\": 2147483647, \"rope_theta\": 1.2345678901234567e-38, "
-                        "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1.23456789e-38, "
+                        "\"sliding_window\": 2147483647, \"rope_theta\": 1.2345678901234567e+29, "
+                        "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1.23456789e+38, "
                         "\"low_freq_factor\": 1.2345678e-38, \"high_freq_factor\": "
                         "1.23456789e+38, \"original_max_position_embeddings\": 2147483647}, "
                         "\"prefix\": \"");
