@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "models/safetensors.h"
+#include "tests/models/safetensors_whole.h"
 
 static int say(void)
 {
@@ -31,24 +31,20 @@ static int judge(int count, char **paths)
     return 0;
 }
 
-typedef coh_status (*adder)(void *writer, const void *data, size_t bytes);
+typedef struct copy {
+    const coh_safetensors *model;
+    coh_safetensors_tensor *list; /* its tensors, of dtypes that may be others */
+    size_t count;
+} copy;
 
-static coh_status add_to_file(void *writer, const void *data, size_t bytes)
+/* All data of a copy, through a piece. */
+static coh_status data_copy(void *of, whole_add add, void *writer)
 {
-    return coh_safetensors_writer_add(writer, data, bytes);
-}
-
-static coh_status add_to_folder(void *writer, const void *data, size_t bytes)
-{
-    return coh_safetensors_folder_writer_add(writer, data, bytes);
-}
-
-/* The data of `list`, whose dtypes may be others than the model's, through a piece. */
-static coh_status data_copy(const coh_safetensors *model, const coh_safetensors_tensor *list,
-                            size_t count, adder add, void *writer)
-{
+    const copy *copied = of;
+    const coh_safetensors *model = copied->model;
+    const coh_safetensors_tensor *list = copied->list;
     static float piece[10000];
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < copied->count; i++) {
         const coh_safetensors_tensor *source = coh_safetensors_find(model, list[i].name);
         if (strcmp(source->dtype, list[i].dtype) == 0) {
             for (uint64_t at = 0; at < source->bytes; at += sizeof(piece)) {
@@ -72,36 +68,15 @@ static coh_status data_copy(const coh_safetensors *model, const coh_safetensors_
     return COH_OK;
 }
 
-static coh_status file_copy(const coh_safetensors *model, const coh_safetensors_tensor *list,
-                            size_t count, const char *path)
+static coh_status copy_write(copy *copied, const char *path, int is_split, uint64_t shard_bytes)
 {
-    size_t pairs;
-    coh_safetensors_writer *writer;
-    const coh_safetensors_pair *metadata = coh_safetensors_metadata(model, 0, &pairs);
-    COH_TRY(coh_safetensors_writer_create(path, list, count, metadata, pairs, &writer));
-    coh_status status = data_copy(model, list, count, add_to_file, writer);
-    if (status == COH_OK)
-        status = coh_safetensors_writer_finish(writer);
-    if (status == COH_OK)
-        status = coh_safetensors_writer_publish(writer);
-    coh_safetensors_writer_destroy(writer);
-    return status;
-}
-
-static coh_status folder_split(const coh_safetensors *model, coh_safetensors_tensor *list,
-                               size_t count, const char *path, uint64_t shard_bytes)
-{
-    size_t pairs;
-    coh_safetensors_folder_writer *writer;
-    const coh_safetensors_pair *metadata = coh_safetensors_metadata(model, 0, &pairs);
-    coh_safetensors_sort(list, count);
-    (void)coh_safetensors_shard(list, count, shard_bytes);
-    COH_TRY(coh_safetensors_folder_writer_create(path, list, count, metadata, pairs, &writer));
-    coh_status status = data_copy(model, list, count, add_to_folder, writer);
-    if (status == COH_OK)
-        status = coh_safetensors_folder_writer_publish(writer);
-    coh_safetensors_folder_writer_destroy(writer);
-    return status;
+    whole_list all = { copied->list, copied->count, NULL, 0, data_copy, copied };
+    all.metadata = coh_safetensors_metadata(copied->model, 0, &all.pairs);
+    if (!is_split)
+        return whole_write_file(&all, path);
+    coh_safetensors_sort(copied->list, copied->count);
+    (void)coh_safetensors_shard(copied->list, copied->count, shard_bytes);
+    return whole_write_folder(&all, path);
 }
 
 int main(int argc, char **argv)
@@ -125,9 +100,9 @@ int main(int argc, char **argv)
         if (!is_split && argc == 5)
             list[i].dtype = argv[4];
     }
+    copy copied = { model, list, count };
     if (status == COH_OK)
-        status = is_split ? folder_split(model, list, count, argv[3], strtoull(argv[4], NULL, 10))
-                          : file_copy(model, list, count, argv[3]);
+        status = copy_write(&copied, argv[3], is_split, is_split ? strtoull(argv[4], NULL, 10) : 0);
     coh_free(list);
     coh_safetensors_close(model);
     return status == COH_OK ? 0 : say();

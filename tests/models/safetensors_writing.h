@@ -3,8 +3,8 @@
 #ifndef COH_TESTS_MODELS_SAFETENSORS_WRITING_H
 #define COH_TESTS_MODELS_SAFETENSORS_WRITING_H
 
-#include "base/check.h"
 #include "tests/models/safetensors_fixture.h"
+#include "tests/models/safetensors_whole.h"
 #include "tests/text/folder.h"
 
 static coh_safetensors_tensor list[FIXTURE_TENSORS];
@@ -26,17 +26,17 @@ static inline int tear_down(void **state)
 
 /* ---- writing the fixture ---- */
 
-/* All data, in pieces of this many bytes, at most 4096. */
-static inline coh_status add_all(coh_status (*add)(void *writer, const void *data, size_t bytes),
-                                 void *writer, size_t piece_bytes)
+/* All data, in pieces of *piece_bytes, at most 4096. */
+static inline coh_status add_all(void *piece_bytes, whole_add add, void *writer)
 {
     uint8_t piece[4096];
-    assert_true(piece_bytes <= sizeof(piece));
+    const size_t full = *(const size_t *)piece_bytes;
+    assert_true(full <= sizeof(piece));
     size_t filled = 0;
     for (uint64_t i = 0; i < FIXTURE_TENSORS; i++)
         for (uint64_t at = 0; at < list[i].bytes; at++) {
             piece[filled++] = fixture_byte(i, at);
-            if (filled == piece_bytes) {
+            if (filled == full) {
                 COH_TRY(add(writer, piece, filled));
                 filled = 0;
             }
@@ -44,29 +44,16 @@ static inline coh_status add_all(coh_status (*add)(void *writer, const void *dat
     return add(writer, piece, filled);
 }
 
-static inline coh_status add_to_file(void *writer, const void *data, size_t bytes)
+static inline whole_list fixture_whole(size_t *piece_bytes)
 {
-    return coh_safetensors_writer_add(writer, data, bytes);
-}
-
-static inline coh_status add_to_folder(void *writer, const void *data, size_t bytes)
-{
-    return coh_safetensors_folder_writer_add(writer, data, bytes);
+    return (whole_list){ list,          FIXTURE_TENSORS, fixture_metadata,
+                         FIXTURE_PAIRS, add_all,         piece_bytes };
 }
 
 static inline coh_status write_file(const char *path, size_t piece_bytes)
 {
-    coh_safetensors_writer *writer;
-    coh_status status = coh_safetensors_writer_create(path, list, FIXTURE_TENSORS, fixture_metadata,
-                                                      FIXTURE_PAIRS, &writer);
-    if (status == COH_OK)
-        status = add_all(add_to_file, writer, piece_bytes);
-    if (status == COH_OK)
-        status = coh_safetensors_writer_finish(writer);
-    if (status == COH_OK)
-        status = coh_safetensors_writer_publish(writer);
-    coh_safetensors_writer_destroy(writer);
-    return status;
+    const whole_list all = fixture_whole(&piece_bytes);
+    return whole_write_file(&all, path);
 }
 
 /* Shards of 16 KiB make 3 of the fixture. */
@@ -74,16 +61,10 @@ enum { SHARD_BYTES = 16 << 10, SHARDS = 3 };
 
 static inline coh_status write_folder(const char *path, uint64_t shard_bytes)
 {
-    coh_safetensors_folder_writer *writer;
+    size_t piece_bytes = 1000;
+    const whole_list all = fixture_whole(&piece_bytes);
     (void)coh_safetensors_shard(list, FIXTURE_TENSORS, shard_bytes);
-    coh_status status = coh_safetensors_folder_writer_create(
-        path, list, FIXTURE_TENSORS, fixture_metadata, FIXTURE_PAIRS, &writer);
-    if (status == COH_OK)
-        status = add_all(add_to_folder, writer, 1000);
-    if (status == COH_OK)
-        status = coh_safetensors_folder_writer_publish(writer);
-    coh_safetensors_folder_writer_destroy(writer);
-    return status;
+    return whole_write_folder(&all, path);
 }
 
 /* What is at `path` is the fixture, all of it, in `file_count` files. */
