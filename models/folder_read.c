@@ -23,7 +23,8 @@ static coh_status take(coh_folder *folder, const coh_safetensors_tensor *tensor,
 {
     const coh_safetensors_tensor *other = folder->found[index];
     if (other)
-        return coh_fail(COH_ERR_CORRUPT, "%.300s holds a parameter twice, as %.150s and as %.150s",
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s holds a parameter twice, as %.150s and as %.150s: take one out",
                         folder->model.folder, other->name, tensor->name);
     folder->found[index] = tensor;
     return COH_OK;
@@ -55,7 +56,7 @@ static coh_status match(coh_folder *folder)
             return coh_fail(
                 COH_ERR_CORRUPT,
                 "%.300s holds a tensor %.150s, which is nothing of the %s model that its "
-                "config.json describes",
+                "config.json describes: take it out, or mend config.json",
                 folder->model.folder, tensors[i].name, coh_model_type_name(&folder->model));
         }
     }
@@ -93,7 +94,8 @@ static coh_status check_one(const coh_folder *folder, const coh_model_tensor *wa
     shape_print(found->dim, found->rank, is, sizeof(is));
     shape_print(want->published_dim, want->rank, must, sizeof(must));
     return coh_fail(COH_ERR_CORRUPT,
-                    "%.300s: tensor %.150s is %s, and by config.json it must be %s",
+                    "%.300s: tensor %.150s is %s, and by config.json it must be %s: mend "
+                    "config.json, or fetch the file again",
                     folder->model.folder, found->name, found->rank ? is : "a scalar", must);
 }
 
@@ -103,11 +105,12 @@ static coh_status missing(const coh_folder *folder, const coh_model_tensor *firs
     for (int64_t i = 0; i < folder->facts.tensor_count; i++)
         count += !folder->found[i];
     if (count == 1)
-        return coh_fail(COH_ERR_CORRUPT, "%.300s holds no tensor %s", folder->model.folder,
-                        first->published);
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%.300s holds no tensor %s: fetch its files again, or mend config.json",
+                        folder->model.folder, first->published);
     return coh_fail(COH_ERR_CORRUPT,
                     "%.300s holds no tensor %s, nor %" PRId64 " more of the %" PRId64
-                    " that its config.json asks for",
+                    " that its config.json asks for: fetch its files again, or mend config.json",
                     folder->model.folder, first->published, count - 1, folder->facts.tensor_count);
 }
 

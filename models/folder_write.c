@@ -103,9 +103,7 @@ static coh_status turned_piece(folder_writer *writer, const coh_model_tensor *te
     for (uint64_t begin = 0; begin < elements; begin += PIECE_ELEMENTS) {
         const uint64_t left = elements - begin,
                        count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
-        /* What fits one block is there already. */
-        if (out_begin == 0 || elements > PIECE_ELEMENTS)
-            COH_TRY(writer->source(writer->context, tensor->name, begin, count, writer->block));
+        COH_TRY(writer->source(writer->context, tensor->name, begin, count, writer->block));
         turn(tensor, writer->block, begin, begin + count, writer->piece, out_begin, out_end);
     }
     return COH_OK;

@@ -442,6 +442,9 @@ static void tensors_that_are_not_the_models_are_refused_with_one_sentence(void *
         const coh_model model =
             made_resolve(made_folder(name, json_object_get(one, "config"), list, COH_DTYPE_F32, 0));
         assert_refused(&model, wrongs[w].part);
+        assert_true(strstr(coh_last_error(), "mend config.json") ||
+                    strstr(coh_last_error(), "take one out") ||
+                    strstr(coh_last_error(), "convert it first"));
         json_decref(list);
     }
     json_decref(root);
