@@ -1,24 +1,17 @@
 /* plan.json: the decisions that a plan can be rebuilt from, and what it promised. Written in one
  * canonical form; read strictly; the rebuilt program must have the hash that the file names. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/alloc.h"
 #include "base/file_text.h"
-#include "cohobate/cohobate.h"
+#include "planner/json_read.h"
 #include "planner/plan_make.h"
 
-#define FORMAT_NAME    "cohobate plan"
-#define FORMAT_VERSION 3
-#define FILE_HASH_KEY  "  \"file_hash\":"
+#define FORMAT_NAME     "cohobate plan"
+#define FORMAT_VERSION  3
+#define FILE_BYTES_MOST ((uint64_t)1 << 30)
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
 #define BUILDER_VERSION 4
@@ -87,9 +80,7 @@ static coh_status write_slots(coh_text *text, const coh_plan *plan)
                              r->tier, r->offset));
     }
     COH_TRY(coh_text_add(text, "\n  ],\n"));
-    /* of every byte before it: an edited file is found without the model that it is for */
-    return coh_text_add(text, FILE_HASH_KEY " \"%016" PRIx64 "\"\n}\n",
-                        (uint64_t)XXH3_64bits(text->data, text->bytes));
+    return coh_json_add_seal(text);
 }
 
 coh_status coh_plan_write(const coh_plan *plan, const char *path)
@@ -168,87 +159,41 @@ typedef struct plan_file {
     int builder;
 } plan_file;
 
-/* One object's member; sets a sentence that names it if it is missing or of another type. */
-static coh_status get_integer(const json_t *object, const char *key, int64_t least, int64_t most,
-                              int64_t *out_value)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < least ||
-        json_integer_value(value) > most)
-        return coh_fail(COH_ERR_CORRUPT, "\"%s\" is not a whole number of %" PRId64 "..%" PRId64,
-                        key, least, most);
-    *out_value = json_integer_value(value);
-    return COH_OK;
-}
-
-static coh_status get_number(const json_t *object, const char *key, int base, uint64_t *out_value)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    char *end = NULL;
-    errno = 0;
-    if (text == NULL || *text == '\0' || *text == '-')
-        return coh_fail(COH_ERR_CORRUPT, "\"%s\" is missing or not a number in quotes", key);
-    *out_value = strtoull(text, &end, base);
-    if (errno != 0 || *end != '\0')
-        return coh_fail(COH_ERR_CORRUPT, "\"%s\" is \"%s\", not a number", key, text);
-    return COH_OK;
-}
-
-static coh_status get_int(const json_t *object, const char *key, int64_t most, int32_t *out_value)
-{
-    int64_t value = 0;
-    COH_TRY(get_integer(object, key, 0, most, &value));
-    *out_value = (int32_t)value;
-    return COH_OK;
-}
-
 static coh_status parse_decisions(const json_t *object, coh_decisions *d)
 {
+    static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory", "cache",
+                                         "recompute",    "row_passes",  "tie_break", "patient",
+                                         "boundary",     "horizon",     NULL };
     int64_t chunk_bytes = 0;
-    COH_TRY(get_number(object, "device_bytes", 10, &d->device_bytes));
-    COH_TRY(get_integer(object, "chunk_bytes", 1, (int64_t)1 << 40, &chunk_bytes));
+    COH_TRY(coh_json_only_known(object, "\"decisions\"", known));
+    COH_TRY(coh_json_get_quoted(object, "device_bytes", 10, &d->device_bytes));
+    COH_TRY(coh_json_get_integer(object, "chunk_bytes", 1, (int64_t)1 << 40, &chunk_bytes));
     d->chunk_bytes = (uint64_t)chunk_bytes;
-    COH_TRY(get_int(object, "in_memory", 1, &d->in_memory));
-    COH_TRY(get_int(object, "cache", 1, &d->cache));
-    COH_TRY(get_int(object, "recompute", INT32_MAX, &d->recompute));
-    COH_TRY(get_int(object, "row_passes", 1 << 20, &d->row_passes));
-    COH_TRY(get_int(object, "tie_break", 1, &d->tie_break));
-    COH_TRY(get_int(object, "patient", 1, &d->patient));
-    COH_TRY(get_int(object, "boundary", 2, &d->boundary));
-    return get_int(object, "horizon", 1 << 20, &d->horizon);
+    COH_TRY(coh_json_get_int(object, "in_memory", 1, &d->in_memory));
+    COH_TRY(coh_json_get_int(object, "cache", 1, &d->cache));
+    COH_TRY(coh_json_get_int(object, "recompute", INT32_MAX, &d->recompute));
+    COH_TRY(coh_json_get_int(object, "row_passes", 1 << 20, &d->row_passes));
+    COH_TRY(coh_json_get_int(object, "tie_break", 1, &d->tie_break));
+    COH_TRY(coh_json_get_int(object, "patient", 1, &d->patient));
+    COH_TRY(coh_json_get_int(object, "boundary", 2, &d->boundary));
+    return coh_json_get_int(object, "horizon", 1 << 20, &d->horizon);
 }
 
 static coh_status parse_options(const json_t *object, coh_plan_options *o)
 {
-    const char *mode = json_string_value(json_object_get(object, "mode"));
-    if (mode == NULL || (strcmp(mode, "train") != 0 && strcmp(mode, "infer") != 0))
-        return coh_fail(COH_ERR_CORRUPT, "\"mode\" is neither \"train\" nor \"infer\"");
-    o->mode = strcmp(mode, "train") == 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
-    COH_TRY(get_int(object, "microbatch_count", 65536, &o->microbatch_count));
-    COH_TRY(get_int(object, "deferred_update", 1, &o->deferred_update));
-    COH_TRY(get_number(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
-    COH_TRY(get_number(object, "disk_bytes", 10, &o->disk_bytes));
-    const json_t *rate = json_object_get(object, "link_bytes_per_s");
-    if (!json_is_number(rate) || json_number_value(rate) < 0)
-        return coh_fail(COH_ERR_CORRUPT, "\"link_bytes_per_s\" is not a rate");
-    o->link_bytes_per_s = json_number_value(rate);
-    return COH_OK;
-}
-
-/* Fails for a member that is not in the list: a misspelt one must not pass as absent. */
-static coh_status only_known(const json_t *object, const char *where, const char *const *known)
-{
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        size_t i = 0;
-        while (known[i] != NULL && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i] == NULL)
-            return coh_fail(COH_ERR_CORRUPT, "%s has a member \"%s\" that no plan has", where, key);
-    }
-    return COH_OK;
+    static const char *const modes[] = { "train", "infer", NULL };
+    static const char *const known[] = { "mode",       "microbatch_count", "deferred_update",
+                                         "disk_bytes", "link_bytes_per_s", "emulate_host_bytes",
+                                         NULL };
+    int32_t mode = 0;
+    COH_TRY(coh_json_only_known(object, "\"options\"", known));
+    COH_TRY(coh_json_get_choice(object, "mode", modes, &mode));
+    o->mode = mode == 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
+    COH_TRY(coh_json_get_int(object, "microbatch_count", 65536, &o->microbatch_count));
+    COH_TRY(coh_json_get_int(object, "deferred_update", 1, &o->deferred_update));
+    COH_TRY(coh_json_get_quoted(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
+    COH_TRY(coh_json_get_quoted(object, "disk_bytes", 10, &o->disk_bytes));
+    return coh_json_get_real(object, "link_bytes_per_s", 0, 1e300, &o->link_bytes_per_s);
 }
 
 static uint64_t fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
@@ -287,7 +232,7 @@ static coh_status parse_operators(const json_t *operators)
         return coh_fail(COH_ERR_CORRUPT, "\"operators\" is missing");
     json_array_foreach(operators, index, op)
     {
-        COH_TRY(only_known(op, "an operator", known));
+        COH_TRY(coh_json_only_known(op, "an operator", known));
         for (size_t i = 0; known[i] != NULL; i++)
             if (!json_is_string(json_object_get(op, known[i])))
                 return coh_fail(COH_ERR_CORRUPT, "operator %zu has no \"%s\"", index, known[i]);
@@ -302,60 +247,48 @@ static coh_status parse(const json_t *root, plan_file *out)
         "program_hash", "options", "decisions", "predictions",
         "operators",    "slots",   "file_hash", NULL
     };
-    int64_t version = 0, builder = 0, peak = 0;
-    const char *format = json_string_value(json_object_get(root, "format"));
-    if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
-        return coh_fail(COH_ERR_CORRUPT, "not a plan: \"format\" is not \"" FORMAT_NAME "\"");
-    COH_TRY(get_integer(root, "version", 1, INT32_MAX, &version));
-    if (version != FORMAT_VERSION)
-        return coh_fail(COH_ERR_CORRUPT, "plan format version %" PRId64 ", this program reads %d",
-                        version, FORMAT_VERSION);
-    COH_TRY(only_known(root, "the file", known));
-    COH_TRY(get_integer(root, "builder", 1, INT32_MAX, &builder));
+    int64_t builder = 0, peak = 0;
+    COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
+    COH_TRY(coh_json_only_known(root, "the file", known));
+    COH_TRY(coh_json_get_integer(root, "builder", 1, INT32_MAX, &builder));
     out->builder = (int)builder;
-    COH_TRY(get_number(root, "numeric_fingerprint", 16, &out->numeric_fingerprint));
-    COH_TRY(get_number(root, "program_hash", 16, &out->program_hash));
+    COH_TRY(coh_json_get_quoted(root, "numeric_fingerprint", 16, &out->numeric_fingerprint));
+    COH_TRY(coh_json_get_quoted(root, "program_hash", 16, &out->program_hash));
     COH_TRY(parse_options(json_object_get(root, "options"), &out->options));
     COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
-    COH_TRY(get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1, INT64_MAX,
-                        &peak));
+    COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1,
+                                 INT64_MAX, &peak));
     out->peak_device_bytes = (uint64_t)peak;
     COH_TRY(parse_operators(json_object_get(root, "operators")));
     return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
 }
 
-static coh_status check_file_hash(const json_t *root, const char *text, size_t text_bytes)
+static coh_status parse_text(const char *text, size_t bytes, plan_file *out)
 {
-    uint64_t expected = 0;
-    const char *key = NULL;
-    COH_TRY(get_number(root, "file_hash", 16, &expected));
-    for (const char *at = text; (at = strstr(at, FILE_HASH_KEY)) != NULL; at++)
-        key = at;
-    if (strlen(text) != text_bytes || key == NULL ||
-        XXH3_64bits(text, (size_t)(key - text)) != expected)
-        return coh_fail(COH_ERR_CORRUPT, "its bytes are not those its hash names: it was edited or "
-                                         "damaged; plan again");
-    return COH_OK;
+    json_t *root = NULL;
+    *out = (plan_file){ 0 };
+    COH_TRY(coh_json_parse_sealed(text, bytes, &root));
+    coh_status status = parse(root, out);
+    if (status == COH_OK)
+        status = coh_json_check_seal(root, text, bytes, "plan again");
+    json_decref(root);
+    return status;
 }
 
 static coh_status load(const char *path, plan_file *out)
 {
     char *text = NULL;
     size_t bytes = 0;
-    *out = (plan_file){ 0 };
-    COH_TRY(coh_file_read_whole(path, (uint64_t)1 << 30, &text, &bytes));
-    json_error_t error;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        coh_free(text);
-        return coh_fail(COH_ERR_CORRUPT, "%s: line %d: %s", path, error.line, error.text);
-    }
-    coh_status status = parse(root, out);
-    if (status == COH_OK)
-        status = check_file_hash(root, text, bytes);
-    json_decref(root);
+    COH_TRY(coh_file_read_whole(path, FILE_BYTES_MOST, &text, &bytes));
+    coh_status status = parse_text(text, bytes, out);
     coh_free(text);
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+}
+
+coh_status coh_plan_check_text(const char *text, size_t bytes)
+{
+    plan_file file;
+    return parse_text(text, bytes, &file);
 }
 
 coh_status coh_plan_check_file(const char *path)

@@ -13,4 +13,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
  * destroyed. */
 coh_status coh_plan_finish(coh_plan *plan);
 
+/* Is this the text of a plan file? `text` ends with a NUL beyond `bytes`. Fails: COH_ERR_CORRUPT,
+ * COH_ERR_MEMORY. */
+coh_status coh_plan_check_text(const char *text, size_t bytes);
+
 #endif
