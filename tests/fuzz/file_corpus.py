@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_manifest, fuzz_token_file and fuzz_config: file_corpus.py FOLDER
+"""Writes the seeds of fuzz_manifest, fuzz_plan, fuzz_token_file and fuzz_config: file_corpus.py FOLDER
 
-FOLDER gets manifest/, token_file/ and config/, what stands in tests/fuzz/corpus. Hashes are left out:
+FOLDER gets manifest/, plan/, token_file/ and config/, what stands in tests/fuzz/corpus. Hashes are left out:
 the targets put them right. Configurations are those that `transformers` wrote, recorded in
 tests/models/fixtures."""
 
@@ -37,6 +37,37 @@ MANIFESTS = {
     "large": manifest([("large", [1 << 30, 1 << 28], False)], {"a": [1e300, True, None, "\u00e9"]}),
     "newer": manifest([("a", [5], False)], {}, version=2),
     "twice": manifest([("a", [5], False), ("a", [5], False)], {}),
+}
+
+
+def sealed(whole):
+    """The text of a plan before its seal."""
+    return (json.dumps(whole, indent=2).removesuffix("\n}") + ",\n").encode()
+
+
+def plan(operators=(), slots=(), decisions=None, **other):
+    return sealed({
+        "format": "cohobate plan", "version": 3, "builder": 4, "numeric_fingerprint": "a632bf631cb1a7e9",
+        "program_hash": "4e0063584ff9895a",
+        "options": {"mode": "train", "microbatch_count": 2, "deferred_update": 1, "emulate_host_bytes": "1073741824",
+                    "disk_bytes": "18446744073709551615", "link_bytes_per_s": 1.6e10},
+        "decisions": {"device_bytes": "41943040", "chunk_bytes": 524288, "in_memory": 0, "cache": 0, "recompute": 3,
+                      "row_passes": 4, "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16,
+                      **(decisions or {})},
+        "predictions": {"peak_device_bytes": 41902080, "peak_host_bytes": 298930176, "disk_bytes": 0,
+                        "step_ns": 429268682, "bound_ns": 423072943, "smallest_device_bytes": 25206784, "lines": 1635},
+        "operators": [dict(zip(("name", "activations", "parameters", "states"), op)) for op in operators],
+        "slots": [list(slot) for slot in slots], **other})
+
+
+PLANS = {
+    "whole": plan([("wte", "keep", "host", "host+disk"), ("h.0.attn", "move", "-", "-")],
+                  [(0, 1, 0), (329, 0, 150605824)]),
+    "empty": plan(),
+    "slot": plan(slots=[(0, 2, 0)]),
+    "horizon": plan(decisions={"horizon": -1}),
+    "member": plan(decisions={"horison": 1}),
+    "newer": plan(version=4),
 }
 
 
@@ -76,7 +107,8 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    for folder, seeds in (("manifest", MANIFESTS), ("token_file", TOKEN_FILES), ("config", dict(configs()))):
+    for folder, seeds in (("manifest", MANIFESTS), ("plan", PLANS), ("token_file", TOKEN_FILES),
+                          ("config", dict(configs()))):
         path = os.path.join(sys.argv[1], folder)
         os.makedirs(path, exist_ok=True)
         for name, content in seeds.items():
