@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,6 +48,26 @@ coh_status coh_text_add_quoted(coh_text *text, const char *string)
         at++;
     }
     return coh_text_add(text, "\"");
+}
+
+void coh_number_print(char text[COH_NUMBER_BYTES], double value)
+{
+    /* 5000 reads better than 5e+03 */
+    int digits = value > -1e6 && value < 1e6 && value == (double)(long)value ? 6 : 1;
+    do
+        snprintf(text, COH_NUMBER_BYTES, "%.*g", digits, value);
+    while (strtod(text, NULL) != value && ++digits <= 17);
+    /* the locale that printed it has read it; what is kept is the point */
+    for (char *at = text; *at; at++)
+        if (*at == ',')
+            *at = '.';
+}
+
+coh_status coh_text_add_number(coh_text *text, double value)
+{
+    char number[COH_NUMBER_BYTES];
+    coh_number_print(number, value);
+    return coh_text_add(text, "%s", number);
 }
 
 void coh_text_fini(coh_text *text)

@@ -22,6 +22,13 @@ coh_status coh_text_add(coh_text *text, const char *format, ...)
  * where there is one (\n), which is how most writers of JSON do it. Fails: COH_ERR_MEMORY. */
 coh_status coh_text_add_quoted(coh_text *text, const char *string);
 
+/* A number in the fewest digits that bring this double back when they are read, with a point in
+ * every locale. */
+enum { COH_NUMBER_BYTES = 40 };
+void coh_number_print(char text[COH_NUMBER_BYTES], double value);
+/* Appends it. Fails: COH_ERR_MEMORY. */
+coh_status coh_text_add_number(coh_text *text, double value);
+
 void coh_text_fini(coh_text *text); /* accepts a zeroed struct */
 
 /* Writes `path` through a temporary name beside it: flushed, renamed, folder flushed. An existing

@@ -9,8 +9,6 @@
 
 #include "base/alloc.h"
 
-#define NUMBER_BYTES 40
-
 void coh_config_text_add(coh_config_text *text, const char *format, ...)
 {
     va_list arguments;
@@ -39,51 +37,43 @@ void coh_config_text_add_string(coh_config_text *text, const char *string)
 
 /* ---- numbers ---- */
 
-static void print_digits(char number[NUMBER_BYTES], int digits, double value)
+/* Whole numbers that a double holds exactly read better without an exponent. */
+static int print_whole(char number[COH_NUMBER_BYTES], double value)
 {
-    /* Whole numbers that a double holds exactly read better without an exponent. */
-    if (value == floor(value) && fabs(value) < 1e15)
-        snprintf(number, NUMBER_BYTES, "%.1f", value);
-    else
-        snprintf(number, NUMBER_BYTES, "%.*g", digits, value);
+    if (value != floor(value) || !(fabs(value) < 1e15))
+        return 0;
+    snprintf(number, COH_NUMBER_BYTES, "%.0f.0", value);
+    return 1;
 }
 
-/* The locale that printed them reads them; what is kept is the point. */
-static void mend_point(char number[NUMBER_BYTES])
-{
-    for (char *at = number; *at; at++)
-        if (*at == ',')
-            *at = '.';
-}
-
-static void print_float(char number[NUMBER_BYTES], float value)
+/* The fewest digits that give the same float, as those of the double nearest to them. */
+static void print_float(char number[COH_NUMBER_BYTES], float value)
 {
     int digits = 1;
+    if (print_whole(number, (double)value))
+        return;
     do
-        print_digits(number, digits, (double)value);
+        snprintf(number, COH_NUMBER_BYTES, "%.*g", digits, (double)value);
     while (strtof(number, NULL) != value && ++digits <= 9);
-    mend_point(number);
+    coh_number_print(number, strtod(number, NULL));
 }
 
-static void print_double(char number[NUMBER_BYTES], double value)
+static void print_double(char number[COH_NUMBER_BYTES], double value)
 {
-    int digits = 1;
-    do
-        print_digits(number, digits, value);
-    while (strtod(number, NULL) != value && ++digits <= 17);
-    mend_point(number);
+    if (!print_whole(number, value))
+        coh_number_print(number, value);
 }
 
 void coh_config_text_add_float(coh_config_text *text, float value)
 {
-    char number[NUMBER_BYTES];
+    char number[COH_NUMBER_BYTES];
     print_float(number, value);
     coh_config_text_add(text, "%s", number);
 }
 
 void coh_config_text_add_double(coh_config_text *text, double value)
 {
-    char number[NUMBER_BYTES];
+    char number[COH_NUMBER_BYTES];
     print_double(number, value);
     coh_config_text_add(text, "%s", number);
 }
@@ -157,7 +147,7 @@ static coh_status dump_object(coh_text *text, const json_t *object, int indent)
 
 coh_status coh_config_text_dump(coh_text *text, const json_t *value, int indent)
 {
-    char number[NUMBER_BYTES];
+    char number[COH_NUMBER_BYTES];
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         return dump_object(text, value, indent);
