@@ -1,5 +1,5 @@
-/* json_read.h - the planner's own files (plan.json, profiles): JSON in one canonical form, sealed by
- * the hash of every byte before its last member, read strictly.
+/* json_read.h - the planner's own files (plan.json, profiles): JSON in one canonical form, sealed
+ * by the hash of every byte before its last member, read strictly.
  *
  * A reader names what is wrong by its member; who opened the file puts the path before it. */
 #ifndef COH_PLANNER_JSON_READ_H
@@ -28,8 +28,8 @@ coh_status coh_json_get_text(const json_t *object, const char *key, char *out_te
 coh_status coh_json_get_choice(const json_t *object, const char *key, const char *const *names,
                                int32_t *out_index);
 
-/* `object` is one, and has no member that is not among `known`, which NULL ends: a misspelt one must
- * not pass as absent. Fails: COH_ERR_CORRUPT; `where` begins the sentence. */
+/* `object` is one, and has no member that is not among `known`, which NULL ends: a misspelt one
+ * must not pass as absent. Fails: COH_ERR_CORRUPT; `where` begins the sentence. */
 coh_status coh_json_only_known(const json_t *object, const char *where, const char *const *known);
 
 /* The begin of every such file. Fails: COH_ERR_CORRUPT: `what` ("plan") is not what it is, or it is

@@ -63,6 +63,13 @@ typedef struct coh_calibration {
     uint32_t runs; /* 0: none; the factor is not used */
 } coh_calibration;
 
+/* Where one group of figures comes from: of a datasheet every group says so. */
+typedef struct coh_profile_origin {
+    char of[32];        /* the member of the file: "flops_per_s", "links.read" */
+    char text[240];     /* title of the source; or what was assumed, and why */
+    int32_t is_assumed; /* 1: nobody published it */
+} coh_profile_origin;
+
 typedef struct coh_profile {
     char name[64];
     coh_profile_source source;
@@ -86,7 +93,19 @@ typedef struct coh_profile {
     coh_operator_times *operators;
     uint32_t operator_count;
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
+    coh_profile_origin *origins;
+    uint32_t origin_count;
 } coh_profile;
+
+/* Is what it prices a what-if: figures of a datasheet, or given by hand? */
+static inline int coh_profile_is_what_if(const coh_profile *profile)
+{
+    return profile->source == COH_PROFILE_DATASHEET || profile->origin_count > 0;
+}
+
+/* Releases operators and origins; accepts a zeroed one. */
+void coh_profile_fini(coh_profile *profile);
+void coh_profile_drop_operators(coh_profile *profile);
 
 /* A profile that knows nothing: no rate, no link, no limit, no lane that slows another. */
 void coh_profile_init(coh_profile *out_profile);

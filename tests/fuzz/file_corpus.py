@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_manifest, fuzz_plan, fuzz_token_file and fuzz_config: file_corpus.py FOLDER
+"""Writes the seeds of fuzz_manifest, fuzz_plan, fuzz_profile, fuzz_token_file and fuzz_config:
+file_corpus.py FOLDER
 
-FOLDER gets manifest/, plan/, token_file/ and config/, what stands in tests/fuzz/corpus. Hashes are left out:
+FOLDER gets manifest/, plan/, profile/, token_file/ and config/, what stands in tests/fuzz/corpus. Hashes are left out:
 the targets put them right. Configurations are those that `transformers` wrote, recorded in
 tests/models/fixtures."""
 
@@ -12,6 +13,7 @@ import struct
 import sys
 
 GRAIN = 16384
+PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles")
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/fixtures")
 
 
@@ -41,7 +43,7 @@ MANIFESTS = {
 
 
 def sealed(whole):
-    """The text of a plan before its seal."""
+    """The text of a plan or profile before its seal."""
     return (json.dumps(whole, indent=2).removesuffix("\n}") + ",\n").encode()
 
 
@@ -69,6 +71,25 @@ PLANS = {
     "member": plan(decisions={"horison": 1}),
     "newer": plan(version=4),
 }
+
+
+def profiles():
+    """A datasheet as it is, and a measured one that has everything."""
+    with open(os.path.join(PROFILES, "h200.json"), "rb") as source:
+        datasheet = source.read()
+    yield "datasheet", datasheet
+    measured = json.loads(datasheet)
+    figure = [9.5, 10, 10.25, 7]
+    sample = [{"flops": 2e9 * n, "bytes": 1e6, "seconds": figure if n > 1 else 1e-3} for n in (1, 2, 4)]
+    measured.update({
+        "name": "here", "source": "measured", "fingerprint": "fedcba9876543210", "device": "host", "line_ns": figure,
+        "memlock_bytes": 8388608, "calibration": {"UPDATE": {"factor": 1.02, "runs": 3}}, "origins": [],
+        "operators": [{"kind": kind, "dtype": "bf16", "phase": "forward", "lane": lane, "signature": "000000000000002a",
+                       "shape": "[.,256,768]", "samples": sample} for kind, lane in (("linear", "compute"),
+                                                                                  ("update", "host"))]})
+    measured["links"]["write"]["sustained_bytes_per_s"] = figure
+    measured["contention"] = {"compute": {"h2d": 0.75}, "d2h": {"host": 1e-6}}
+    yield "measured", sealed(measured)
 
 
 def token_file(vocabulary, ids, version=1, count=None, window=0):
@@ -107,8 +128,8 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    for folder, seeds in (("manifest", MANIFESTS), ("plan", PLANS), ("token_file", TOKEN_FILES),
-                          ("config", dict(configs()))):
+    for folder, seeds in (("manifest", MANIFESTS), ("plan", PLANS), ("profile", dict(profiles())),
+                          ("token_file", TOKEN_FILES), ("config", dict(configs()))):
         path = os.path.join(sys.argv[1], folder)
         os.makedirs(path, exist_ok=True)
         for name, content in seeds.items():

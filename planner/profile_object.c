@@ -1,0 +1,168 @@
+/* The public face of profiles: by name or path, written, asked. */
+#include "cohobate/profile.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "planner/profile_file.h"
+
+void coh_profile_drop_operators(coh_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->operator_count; i++)
+        coh_free(profile->operators[i].samples);
+    coh_free(profile->operators);
+    profile->operators = NULL;
+    profile->operator_count = 0;
+}
+
+void coh_profile_fini(coh_profile *profile)
+{
+    coh_profile_drop_operators(profile);
+    coh_free(profile->origins);
+    *profile = (coh_profile){ 0 };
+}
+
+void coh_profile_destroy(coh_profile *profile)
+{
+    if (profile == NULL)
+        return;
+    coh_profile_fini(profile);
+    coh_free(profile);
+}
+
+/* ---- reading ---- */
+
+static const char *shipped_text(const char *name)
+{
+    for (const coh_shipped_profile *s = coh_shipped_profiles; s->name; s++)
+        if (strcmp(s->name, name) == 0)
+            return s->text;
+    return NULL;
+}
+
+const char *coh_profile_shipped(size_t index)
+{
+    for (const coh_shipped_profile *s = coh_shipped_profiles; s->name; s++)
+        if (index-- == 0)
+            return s->name;
+    return NULL;
+}
+
+static coh_status read_file(const char *path, coh_profile *profile)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    COH_TRY(coh_file_read_whole(path, COH_PROFILE_BYTES_MOST, &text, &bytes));
+    coh_status status = coh_profile_parse(text, bytes, profile);
+    coh_free(text);
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+}
+
+static coh_status no_such(const char *name)
+{
+    char known[256] = "";
+    size_t used = 0;
+    for (const coh_shipped_profile *s = coh_shipped_profiles; s->name && used < sizeof(known); s++)
+        used +=
+            (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", s->name);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "'%.200s' is neither a file nor a shipped profile: give a path, or one of %s",
+                    name, known);
+}
+
+/* What ends at `entries` is a name or a path. */
+static coh_status read_named(const char *name, coh_profile *profile)
+{
+    const char *text = shipped_text(name);
+    if (text)
+        return coh_profile_parse(text, strlen(text), profile);
+    return access(name, F_OK) == 0 ? read_file(name, profile) : no_such(name);
+}
+
+coh_status coh_profile_read(const char *what, coh_profile **out_profile)
+{
+    char *name = NULL;
+    coh_profile *profile = NULL;
+    *out_profile = NULL;
+    COH_TRY(coh_alloc_text(what, &name));
+    /* a path may have commas of its own */
+    char *comma = access(what, F_OK) == 0 ? NULL : strchr(name, ',');
+    if (comma)
+        *comma = '\0';
+    coh_status status = COH_ALLOC(1, &profile);
+    if (status == COH_OK)
+        status = read_named(name, profile);
+    if (status == COH_OK && comma)
+        status = coh_profile_override(profile, comma + 1);
+    coh_free(name);
+    if (status != COH_OK) {
+        coh_profile_destroy(profile);
+        return status;
+    }
+    *out_profile = profile;
+    return COH_OK;
+}
+
+/* ---- writing ---- */
+
+coh_status coh_profile_write(const coh_profile *profile, const char *path)
+{
+    coh_text text = { 0 };
+    coh_profile again = { 0 };
+    coh_status status = coh_profile_add_text(profile, &text);
+    if (status == COH_OK)
+        status = coh_profile_parse(text.data, text.bytes, &again);
+    if (status == COH_ERR_CORRUPT) /* of our own bytes: the caller's figures are none */
+        status =
+            coh_fail_prefix(COH_ERR_ARGUMENT, "the profile %s cannot be written", profile->name);
+    if (status == COH_OK)
+        status = coh_file_write_whole(path, text.data, text.bytes);
+    coh_profile_fini(&again);
+    coh_text_fini(&text);
+    return status;
+}
+
+/* ---- asking ---- */
+
+coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_summary)
+{
+    *out_summary = (coh_profile_summary){
+        .name = p->name,
+        .source = coh_profile_source_names[p->source],
+        .machine = p->machine,
+        .date = p->date,
+        .is_gpu = p->device_kind != 0,
+        .is_what_if = coh_profile_is_what_if(p),
+        .threads = p->threads,
+        .fingerprint = p->fingerprint,
+        .f32_flops_per_s = p->flops_per_s[COH_ROOF_F32].p50,
+        .bf16_flops_per_s = p->flops_per_s[COH_ROOF_BF16].p50,
+        .memory_bytes_per_s = p->memory_bytes_per_s.p50,
+        .host_memory_bytes_per_s = p->host_memory_bytes_per_s.p50,
+        .h2d_bytes_per_s = p->link[COH_LANE_H2D].bytes_per_s.p50,
+        .d2h_bytes_per_s = p->link[COH_LANE_D2H].bytes_per_s.p50,
+        .read_bytes_per_s = p->link[COH_LANE_READ].bytes_per_s.p50,
+        .write_bytes_per_s = p->link[COH_LANE_WRITE].bytes_per_s.p50,
+        .device_bytes = p->memory_bytes[COH_TIER_DEVICE],
+        .host_bytes = p->memory_bytes[COH_TIER_HOST],
+        .disk_bytes = p->memory_bytes[COH_TIER_DISK],
+        .operator_count = p->operator_count,
+        .origin_count = p->origin_count,
+    };
+    return coh_profile_hash(p, &out_summary->hash);
+}
+
+coh_status coh_profile_origin_at(const coh_profile *profile, uint32_t index,
+                                 coh_profile_origin_text *out_origin)
+{
+    if (index >= profile->origin_count)
+        return coh_fail(COH_ERR_ARGUMENT, "origin %u is not one of %u", index,
+                        profile->origin_count);
+    const coh_profile_origin *origin = &profile->origins[index];
+    *out_origin = (coh_profile_origin_text){ .of = origin->of,
+                                             .text = origin->text,
+                                             .is_assumed = origin->is_assumed };
+    return COH_OK;
+}

@@ -1,0 +1,257 @@
+/* "pcie=2x,device-memory=80GB": entries that take the place of a profile's. */
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cohobate/machine.h"
+#include "planner/profile_file.h"
+
+typedef enum entry_kind {
+    ENTRY_BYTES, /* a size: "80GB" */
+    ENTRY_RATE,  /* a size per second: "16GB/s" */
+    ENTRY_FLOPS, /* operations per second: "312e12" */
+} entry_kind;
+
+typedef struct entry {
+    const char *name;
+    entry_kind kind;
+    size_t offset[2];      /* of a uint64_t, or of coh_figures; the second 0: none */
+    const char *origin[2]; /* the groups that they belong to */
+    int is_of_operators;   /* measured operators say nothing about other rates: they are dropped */
+} entry;
+
+#define AT(field) offsetof(coh_profile, field)
+#define LINK_OF(lane)                                                                              \
+    (AT(link) + (lane) * sizeof(coh_link_profile) + offsetof(coh_link_profile, bytes_per_s))
+#define ROOF_OF(roof)   (AT(flops_per_s) + (roof) * sizeof(coh_figure))
+#define MEMORY_OF(tier) (AT(memory_bytes) + (tier) * sizeof(uint64_t))
+
+static const entry entries[] = {
+    { "device-memory", ENTRY_BYTES, { MEMORY_OF(COH_TIER_DEVICE) }, { "memory_bytes.device" }, 0 },
+    { "host-memory", ENTRY_BYTES, { MEMORY_OF(COH_TIER_HOST) }, { "memory_bytes.host" }, 0 },
+    { "disk", ENTRY_BYTES, { MEMORY_OF(COH_TIER_DISK) }, { "memory_bytes.disk" }, 0 },
+    { "endurance", ENTRY_BYTES, { AT(drive_endurance_bytes) }, { "drive_endurance_bytes" }, 0 },
+    { "pcie",
+      ENTRY_RATE,
+      { LINK_OF(COH_LANE_H2D), LINK_OF(COH_LANE_D2H) },
+      { "links.h2d", "links.d2h" },
+      0 },
+    { "disk-read", ENTRY_RATE, { LINK_OF(COH_LANE_READ) }, { "links.read" }, 0 },
+    { "disk-write", ENTRY_RATE, { LINK_OF(COH_LANE_WRITE) }, { "links.write" }, 0 },
+    { "flops",
+      ENTRY_FLOPS,
+      { ROOF_OF(COH_ROOF_F32), ROOF_OF(COH_ROOF_BF16) },
+      { "flops_per_s", "flops_per_s" },
+      1 },
+    { "f32-flops", ENTRY_FLOPS, { ROOF_OF(COH_ROOF_F32) }, { "flops_per_s" }, 1 },
+    { "bf16-flops", ENTRY_FLOPS, { ROOF_OF(COH_ROOF_BF16) }, { "flops_per_s" }, 1 },
+    { "memory-rate", ENTRY_RATE, { AT(memory_bytes_per_s) }, { "memory_bytes_per_s" }, 1 },
+    { "host-memory-rate",
+      ENTRY_RATE,
+      { AT(host_memory_bytes_per_s) },
+      { "host_memory_bytes_per_s" },
+      0 },
+    { "update-rate",
+      ENTRY_RATE,
+      { AT(host_update_bytes_per_s) },
+      { "host_update_bytes_per_s" },
+      0 },
+};
+enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]) };
+
+/* 16 lanes of 8, 16 and 32 GT/s, of which 128 of 130 bits are data (PCI-SIG). */
+static const struct {
+    const char *name;
+    double bytes_per_s;
+} pcie_generations[] = {
+    { "gen3", 8e9 * 16 / 8 * 128 / 130 },
+    { "gen4", 16e9 * 16 / 8 * 128 / 130 },
+    { "gen5", 32e9 * 16 / 8 * 128 / 130 },
+};
+
+/* A value: what stands there times `factor`, or `value` (factor 0). */
+typedef struct change {
+    double factor, value;
+} change;
+
+static int parse_factor(const char *text, change *out_change)
+{
+    char *end = NULL;
+    double factor = strtod(text, &end);
+    if (end == text || strcmp(end, "x") != 0 || !(factor >= 1e-6 && factor <= 1e6))
+        return 0;
+    *out_change = (change){ .factor = factor };
+    return 1;
+}
+
+static int parse_size(const char *text, int per_second, change *out_change)
+{
+    char copy[64];
+    uint64_t bytes = 0;
+    size_t length = strlen(text);
+    if (per_second && length > 2 && strcmp(text + length - 2, "/s") == 0)
+        length -= 2;
+    if (length >= sizeof(copy))
+        return 0;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    if (coh_size_parse(copy, &bytes) != COH_OK || bytes == 0 || bytes > INT64_MAX)
+        return 0;
+    *out_change = (change){ .value = (double)bytes };
+    return 1;
+}
+
+static int parse_flops(const char *text, change *out_change)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= 1e6 && value <= 1e24))
+        return 0;
+    *out_change = (change){ .value = value };
+    return 1;
+}
+
+static int parse_generation(const entry *e, const char *text, change *out_change)
+{
+    for (size_t i = 0; i < sizeof(pcie_generations) / sizeof(pcie_generations[0]); i++)
+        if (strcmp(e->name, "pcie") == 0 && strcmp(pcie_generations[i].name, text) == 0) {
+            *out_change = (change){ .value = pcie_generations[i].bytes_per_s };
+            return 1;
+        }
+    return 0;
+}
+
+static coh_status parse_change(const entry *e, const char *text, change *out_change)
+{
+    if (parse_factor(text, out_change) || parse_generation(e, text, out_change))
+        return COH_OK;
+    switch (e->kind) {
+    case ENTRY_BYTES:
+        if (parse_size(text, 0, out_change))
+            return COH_OK;
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s takes a size with its unit or a factor, not '%.40s': for example "
+                        "%s=80GB or %s=2x",
+                        e->name, text, e->name, e->name);
+    case ENTRY_RATE:
+        if (parse_size(text, 1, out_change))
+            return COH_OK;
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s takes a size per second or a factor%s, not '%.40s': for example "
+                        "%s=16GB/s or %s=2x",
+                        e->name, strcmp(e->name, "pcie") == 0 ? ", or gen3, gen4, gen5" : "", text,
+                        e->name, e->name);
+    case ENTRY_FLOPS:
+        if (parse_flops(text, out_change))
+            return COH_OK;
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s takes operations per second or a factor, not '%.40s': for example "
+                        "%s=312e12 or %s=0.5x",
+                        e->name, text, e->name, e->name);
+    }
+    return COH_OK;
+}
+
+static coh_status note_origin(coh_profile *profile, const char *of, const char *assignment)
+{
+    coh_profile_origin *origin = NULL;
+    for (uint32_t i = 0; i < profile->origin_count; i++)
+        if (strcmp(profile->origins[i].of, of) == 0)
+            origin = &profile->origins[i];
+    if (origin == NULL) {
+        size_t capacity = profile->origin_count;
+        COH_TRY(COH_GROW(&profile->origins, &capacity, profile->origin_count + 1));
+        origin = &profile->origins[profile->origin_count++];
+        snprintf(origin->of, sizeof(origin->of), "%s", of);
+    }
+    origin->is_assumed = 1;
+    snprintf(origin->text, sizeof(origin->text), "as given: %.200s", assignment);
+    return COH_OK;
+}
+
+static coh_status no_such(const char *name)
+{
+    char known[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < ENTRY_COUNT; i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
+                                 entries[i].name);
+    return coh_fail(COH_ERR_ARGUMENT, "'%.40s' is no entry of a profile: give one of %s", name,
+                    known);
+}
+
+static coh_status change_one(coh_profile *profile, const entry *e, const change *c)
+{
+    for (size_t i = 0; i < 2 && e->origin[i]; i++) {
+        void *field = (char *)profile + e->offset[i];
+        coh_figure *figure = field;
+        if (e->kind == ENTRY_BYTES) {
+            double bytes = c->factor > 0 ? (double)*(uint64_t *)field * c->factor : c->value;
+            if (!(bytes < 9e18))
+                return coh_fail(COH_ERR_ARGUMENT, "%s becomes too large: lower it", e->name);
+            *(uint64_t *)field = (uint64_t)bytes;
+            continue;
+        }
+        if (figure->p50 <= 0 && e->kind == ENTRY_RATE && c->factor > 0)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the profile %s has no %s to multiply: give a rate, %s=16GB/s",
+                            profile->name, e->name, e->name);
+        if (c->factor <= 0)
+            *figure = coh_figure_of(c->value);
+        figure->p10 *= c->factor > 0 ? c->factor : 1;
+        figure->p50 *= c->factor > 0 ? c->factor : 1;
+        figure->p90 *= c->factor > 0 ? c->factor : 1;
+    }
+    if (e->is_of_operators) {
+        coh_profile_drop_operators(profile);
+        memset(profile->calibration, 0, sizeof(profile->calibration));
+    }
+    return COH_OK;
+}
+
+/* "pcie=2x" */
+static coh_status override_one(coh_profile *profile, const char *assignment)
+{
+    char name[32];
+    change c = { 0 };
+    const char *equals = strchr(assignment, '=');
+    size_t length = equals ? (size_t)(equals - assignment) : strlen(assignment);
+    if (length >= sizeof(name))
+        return no_such(assignment);
+    memcpy(name, assignment, length);
+    name[length] = '\0';
+    const entry *e = NULL;
+    for (size_t i = 0; i < ENTRY_COUNT; i++)
+        if (strcmp(entries[i].name, name) == 0)
+            e = &entries[i];
+    if (e == NULL)
+        return no_such(name);
+    COH_TRY(parse_change(e, equals ? equals + 1 : "", &c));
+    COH_TRY(change_one(profile, e, &c));
+    for (size_t i = 0; i < 2 && e->origin[i]; i++)
+        COH_TRY(note_origin(profile, e->origin[i], assignment));
+    return COH_OK;
+}
+
+coh_status coh_profile_override(coh_profile *profile, const char *list)
+{
+    char assignment[128];
+    size_t used = strlen(profile->name);
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        if (length >= sizeof(assignment))
+            return no_such(list);
+        memcpy(assignment, list, length);
+        assignment[length] = '\0';
+        COH_TRY(override_one(profile, assignment));
+        if (used + length + 1 < sizeof(profile->name))
+            used += (size_t)snprintf(profile->name + used, sizeof(profile->name) - used, ",%s",
+                                     assignment);
+        list += length + (list[length] == ',');
+    }
+    return COH_OK;
+}

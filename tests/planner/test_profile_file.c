@@ -1,0 +1,458 @@
+/* Profiles as files: what is written is read again to the bit, in one form; everything else is
+ * refused with a sentence that names the place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "cohobate/profile.h"
+#include "planner/json_read.h"
+#include "planner/profile_file.h"
+
+/* ---- made-up profiles ---- */
+
+typedef struct maker {
+    uint64_t seed, count;
+} maker;
+
+static double uniform(maker *rng)
+{
+    return coh_rng_uniform(rng->seed, 0, rng->count++);
+}
+
+static coh_figure some_figure(maker *rng, double least)
+{
+    coh_figure f = { .p10 = least + uniform(rng) * 1e9 };
+    f.p50 = f.p10 + uniform(rng);
+    f.p90 = f.p50 * (1 + uniform(rng));
+    f.samples = 1 + (uint32_t)(uniform(rng) * 1000);
+    return uniform(rng) < 0.3 ? coh_figure_of(f.p50) : f;
+}
+
+enum { OPERATORS = 5, SAMPLES = 4 };
+
+static void some_operator(maker *rng, int index, coh_operator_times *o)
+{
+    static const char *const kinds[] = { "add", "linear", "linear", "linear", "update" };
+    snprintf(o->kind, sizeof(o->kind), "%s", kinds[index]);
+    o->dtype = index == 3 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+    o->phase = index == 2 ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+    o->lane = index == 4 ? COH_LANE_HOST : COH_LANE_COMPUTE;
+    o->signature = (uint64_t)index * UINT64_C(0x9E3779B97F4A7C15);
+    snprintf(o->shape, sizeof(o->shape), "[.,256,%d] \"[]\\", index);
+    assert_int_equal(COH_ALLOC(SAMPLES, &o->samples), COH_OK);
+    o->sample_count = SAMPLES;
+    for (int i = 0; i < SAMPLES; i++)
+        o->samples[i] = (coh_operator_sample){ .flops = (i + 1) * 1e12 * uniform(rng) * 1e-3,
+                                               .bytes = (i + 1) * 1e18,
+                                               .seconds = some_figure(rng, 1e-9) };
+}
+
+/* A measured one with everything in it. */
+static coh_profile some_profile(uint64_t seed)
+{
+    maker rng = { .seed = seed };
+    coh_profile p;
+    coh_profile_init(&p);
+    snprintf(p.name, sizeof(p.name), "this machine \xc3\xa9 \"%d\"", (int)seed);
+    snprintf(p.machine, sizeof(p.machine), "a CPU\\with 2 cores");
+    snprintf(p.date, sizeof(p.date), "2026-11-20");
+    p.source = COH_PROFILE_MEASURED;
+    p.fingerprint = UINT64_C(0xfedcba9876543210);
+    p.threads = 2;
+    for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
+        p.flops_per_s[roof] = some_figure(&rng, 1e9);
+    p.memory_bytes_per_s = some_figure(&rng, 1e6);
+    p.line_ns = some_figure(&rng, 0);
+    p.host_update_bytes_per_s = some_figure(&rng, 0);
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
+        p.link[lane] = (coh_link_profile){ .latency_ns = some_figure(&rng, 0),
+                                           .bytes_per_s = some_figure(&rng, 10),
+                                           .depth = (uint32_t)lane * 4 };
+    p.link[COH_LANE_WRITE].sustained_bytes_per_s = some_figure(&rng, 10);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        for (int beside = 0; beside < COH_LANE_COUNT; beside++)
+            if (lane != beside && uniform(&rng) < 0.3)
+                p.contention[lane][beside] = 0.01 + 0.9 * uniform(&rng);
+    p.memory_bytes[COH_TIER_DEVICE] = 40000000001;
+    p.memory_bytes[COH_TIER_DISK] = INT64_MAX;
+    p.cgroup_bytes = 5;
+    p.drive_endurance_bytes = 7;
+    p.calibration[COH_OP_UPDATE] =
+        (coh_calibration){ .factor = 1 + 0.1 * uniform(&rng), .runs = 3 };
+    assert_int_equal(COH_ALLOC(OPERATORS, &p.operators), COH_OK);
+    p.operator_count = OPERATORS;
+    for (int i = 0; i < OPERATORS; i++)
+        some_operator(&rng, i, &p.operators[i]);
+    return p;
+}
+
+static void assert_figure(const coh_figure *a, const coh_figure *b)
+{
+    assert_true(a->p10 == b->p10 && a->p50 == b->p50 && a->p90 == b->p90);
+    assert_int_equal(a->samples, b->samples);
+}
+
+static void assert_operator(const coh_operator_times *a, const coh_operator_times *b)
+{
+    assert_string_equal(a->kind, b->kind);
+    assert_string_equal(a->shape, b->shape);
+    assert_true(a->dtype == b->dtype && a->phase == b->phase && a->lane == b->lane);
+    assert_true(a->signature == b->signature && a->sample_count == b->sample_count);
+    for (uint32_t i = 0; i < a->sample_count; i++) {
+        assert_true(a->samples[i].flops == b->samples[i].flops);
+        assert_true(a->samples[i].bytes == b->samples[i].bytes);
+        assert_figure(&a->samples[i].seconds, &b->samples[i].seconds);
+    }
+}
+
+static void assert_links(const coh_profile *a, const coh_profile *b)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        assert_figure(&a->link[lane].latency_ns, &b->link[lane].latency_ns);
+        assert_figure(&a->link[lane].bytes_per_s, &b->link[lane].bytes_per_s);
+        assert_figure(&a->link[lane].sustained_bytes_per_s, &b->link[lane].sustained_bytes_per_s);
+        assert_int_equal(a->link[lane].depth, b->link[lane].depth);
+        for (int beside = 0; beside < COH_LANE_COUNT; beside++)
+            assert_true(a->contention[lane][beside] == b->contention[lane][beside]);
+    }
+}
+
+static void assert_profile(const coh_profile *a, const coh_profile *b)
+{
+    assert_string_equal(a->name, b->name);
+    assert_string_equal(a->machine, b->machine);
+    assert_string_equal(a->date, b->date);
+    assert_true(a->source == b->source && a->fingerprint == b->fingerprint);
+    assert_true(a->device_kind == b->device_kind && a->threads == b->threads);
+    for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
+        assert_figure(&a->flops_per_s[roof], &b->flops_per_s[roof]);
+    assert_figure(&a->memory_bytes_per_s, &b->memory_bytes_per_s);
+    assert_figure(&a->line_ns, &b->line_ns);
+    assert_figure(&a->host_memory_bytes_per_s, &b->host_memory_bytes_per_s);
+    assert_figure(&a->host_update_bytes_per_s, &b->host_update_bytes_per_s);
+    assert_links(a, b);
+    assert_memory_equal(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes));
+    assert_true(a->memlock_bytes == b->memlock_bytes && a->cgroup_bytes == b->cgroup_bytes);
+    assert_true(a->drive_endurance_bytes == b->drive_endurance_bytes);
+    for (int op = 0; op < COH_OP_COUNT; op++)
+        assert_true(a->calibration[op].factor == b->calibration[op].factor &&
+                    a->calibration[op].runs == b->calibration[op].runs);
+    assert_int_equal(a->operator_count, b->operator_count);
+    for (uint32_t i = 0; i < a->operator_count; i++)
+        assert_operator(&a->operators[i], &b->operators[i]);
+}
+
+/* ---- claims ---- */
+
+static void what_is_written_is_read_again_to_the_bit_and_written_the_same(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        coh_text once = { 0 }, twice = { 0 };
+        coh_profile p = some_profile(seed), q;
+        assert_int_equal(coh_profile_add_text(&p, &once), COH_OK);
+        if (coh_profile_parse(once.data, once.bytes, &q) != COH_OK)
+            fail_msg("seed %d: %s", (int)seed, coh_last_error());
+        assert_profile(&p, &q);
+        assert_int_equal(coh_profile_add_text(&q, &twice), COH_OK);
+        assert_int_equal(once.bytes, twice.bytes);
+        assert_memory_equal(once.data, twice.data, once.bytes);
+        coh_text_fini(&once);
+        coh_text_fini(&twice);
+        coh_profile_fini(&p);
+        coh_profile_fini(&q);
+    }
+}
+
+static void the_order_of_operators_does_not_change_the_file(void **state)
+{
+    (void)state;
+    coh_text once = { 0 }, twice = { 0 };
+    coh_profile p = some_profile(3);
+    assert_int_equal(coh_profile_add_text(&p, &once), COH_OK);
+    coh_operator_times first = p.operators[0];
+    memmove(p.operators, p.operators + 1, (OPERATORS - 1) * sizeof(first));
+    p.operators[OPERATORS - 1] = first;
+    assert_int_equal(coh_profile_add_text(&p, &twice), COH_OK);
+    assert_string_equal(once.data, twice.data);
+    coh_text_fini(&once);
+    coh_text_fini(&twice);
+    coh_profile_fini(&p);
+}
+
+/* Shipped files are the canonical text but for the seal. */
+static void every_shipped_datasheet_is_in_the_one_form_and_a_what_if(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    for (const char *name; (name = coh_profile_shipped(count)) != NULL; count++) {
+        coh_profile *p = NULL;
+        coh_text text = { 0 };
+        coh_profile_summary s;
+        if (coh_profile_read(name, &p) != COH_OK)
+            fail_msg("%s", coh_last_error());
+        assert_string_equal(p->name, name);
+        assert_int_equal(coh_profile_add_text(p, &text), COH_OK);
+        const char *shipped = coh_shipped_profiles[count].text;
+        const size_t common = strlen(shipped) - strlen("\n}\n");
+        assert_memory_equal(text.data, shipped, common);
+        assert_memory_equal(text.data + common, ",\n  \"file_hash\"", 14);
+        assert_int_equal(coh_profile_summarize(p, &s), COH_OK);
+        assert_true(s.is_what_if && s.is_gpu && s.origin_count > 0);
+        assert_true(count == 0 || strcmp(coh_profile_shipped(count - 1), name) < 0);
+        coh_text_fini(&text);
+        coh_profile_destroy(p);
+    }
+    assert_true(count >= 8);
+}
+
+/* ---- what is refused ---- */
+
+typedef struct bad_case {
+    const char *find, *put, *says;
+} bad_case;
+
+static const bad_case bad_cases[] = {
+    { "cohobate profile", "cohobate plan", "not a profile" },
+    { "\"version\": 1", "\"version\": 2", "format version 2" },
+    { "\"version\": 1", "\"version\": \"1\"", "\"version\"" },
+    { "\"version\": 1", "\"version\": 1.0", "\"version\"" },
+    { "\"threads\": 2", "\"threads\": 0", "\"threads\"" },
+    { "\"threads\": 2", "\"threads\": 99999999999999999999", "line" },
+    { "\"threads\": 2", "\"threads\": 2, \"thread\": 2", "\"thread\" that is not known" },
+    { "\"threads\": 2", "\"threads\": 2, \"threads\": 2", "line" },
+    { "\"measured\"", "\"guessed\"", "\"source\" is \"guessed\"" },
+    { "\"host\"", "\"tpu\"", "\"device\" is \"tpu\"" },
+    { "2026-11-20", "2026-11-20 and many more days than a date has", "\"date\"" },
+    { "2026-11-20", "2026\\u0001", "\"date\" holds a control character" },
+    { "2026-11-20", "2026\\u0000", "line" },
+    { "fedcba9876543210", "fedcba987654321g", "not a number" },
+    { "fedcba9876543210", "fedcba98765432100", "64 bits" },
+    { "fedcba9876543210", "-1", "not a number" },
+    { "{\"f32\": ", "{\"f31\": ", "\"f31\"" },
+    { "\"memory_bytes_per_s\": ", "\"memory_bytes_per_s\": NaN, \"x\": ", "line" },
+    { "\"memory_bytes_per_s\": ", "\"memory_bytes_per_s\": 1e999, \"x\": ", "line" },
+    { "\"memory_bytes_per_s\": ", "\"memory_bytes_per_s\": 1e31, \"line_n\": ", "line_n" },
+    { "\"line_ns\": ", "\"line_ns\": null, \"origin\": ", "origin" },
+    { "\"line_ns\"", "\"line_nz\"", "line_nz" },
+    { "\"h2d\": {", "\"compute\": {", "no link" },
+    { "\"h2d\": {", "\"h3d\": {", "no link" },
+    { "\"depth\": 4}", "\"depth\": -4}", "\"depth\"" },
+    { "\"depth\": 4}", "\"depth\": 4, \"deep\": 1}", "\"deep\"" },
+    { "\"sustained_bytes_per_s\": ", "\"sustained\": ", "\"sustained\"" },
+    { "\"contention\": {", "\"contention\": {\"drive\": {},", "no lane" },
+    { "\"contention\": {", "\"contention\": [],\"links2\": {", "links2" },
+    { "\"device\": 40000000001", "\"device\": -1", "\"device\"" },
+    { "\"device\": 40000000001", "\"device\": 4e10", "\"device\"" },
+    { "\"memlock_bytes\": null", "\"memlock_bytes\": \"none\"", "\"memlock_bytes\"" },
+    { "\"drive_endurance_bytes\": 7", "\"drive_endurance_bytes\": null", "endurance" },
+    { "\"kind\": \"add\"", "\"kind\": \"zzz\"", "does not follow" },
+    { "\"kind\": \"add\"", "\"kind\": 5", "\"kind\"" },
+    { "\"phase\": \"backward\"", "\"phase\": \"sideways\"", "\"phase\" is \"sideways\"" },
+    { "\"lane\": \"host\"", "\"lane\": \"h2d\"", "\"lane\" is \"h2d\"" },
+    { "\"dtype\": \"bf16\"", "\"dtype\": \"f8\"", "\"dtype\" is \"f8\"" },
+    { "\"bytes\": 2e+18", "\"bytes\": 1e+18", "no more work" },
+    { "\"bytes\": 2e+18", "\"bytes\": -2", "\"bytes\"" },
+    { "\"samples\": [", "\"samples\": [], \"more\": [", "\"more\"" },
+    { "\"UPDATE\": {\"factor\"", "\"upgrade\": {\"factor\"", "\"upgrade\"" },
+    { "\"runs\": 3", "\"runs\": 0", "\"runs\"" },
+    { "\"origins\": [", "\"origins\": [{\"of\": \"x\"}", "origin 0" },
+    { "\"origins\": [", "\"origins\": [{\"of\": \"x\", \"assumed\": \"\", \"published\": \"\"}",
+      "both" },
+    { "\"source\": \"measured\"", "\"source\": \"datasheet\"", "where \"flops_per_s\" comes" },
+};
+
+/* The first `find` of `text` becomes `put`. */
+static char *replaced(const char *text, const bad_case *bad)
+{
+    const char *at = strstr(text, bad->find);
+    char *other = NULL;
+    if (at == NULL)
+        fail_msg("the text holds no %s", bad->find);
+    if (asprintf(&other, "%.*s%s%s", (int)(at - text), text, bad->put, at + strlen(bad->find)) < 0)
+        fail();
+    return other;
+}
+
+/* The begin of the seal, cut off. */
+static char *unsealed(const coh_profile *p)
+{
+    coh_text text = { 0 };
+    assert_int_equal(coh_profile_add_text(p, &text), COH_OK);
+    char *copy = strdup(text.data);
+    assert_non_null(copy);
+    *strstr(copy, "  \"file_hash\"") = '\0';
+    coh_text_fini(&text);
+    return copy;
+}
+
+static void assert_refused(const char *body, const char *says)
+{
+    coh_text text = { 0 };
+    coh_profile p;
+    assert_int_equal(coh_text_add(&text, "%s", body), COH_OK);
+    assert_int_equal(coh_json_add_seal(&text), COH_OK);
+    const coh_status status = coh_profile_parse(text.data, text.bytes, &p);
+    if (status != COH_ERR_CORRUPT || strstr(coh_last_error(), says) == NULL)
+        fail_msg("status %d, wanted '%s': %s", (int)status, says, coh_last_error());
+    assert_true(p.operators == NULL && p.origins == NULL);
+    coh_text_fini(&text);
+}
+
+static void everything_else_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    coh_profile p = some_profile(1);
+    char *body = unsealed(&p);
+    for (size_t i = 0; i < sizeof(bad_cases) / sizeof(bad_cases[0]); i++) {
+        char *bad = replaced(body, &bad_cases[i]);
+        assert_refused(bad, bad_cases[i].says);
+        free(bad);
+    }
+    free(body);
+    coh_profile_fini(&p);
+}
+
+/* Ends early anywhere, or with one byte changed, after the seal was made; but for the white space
+ * at the very end. */
+static void no_damage_gets_past_the_seal(void **state)
+{
+    (void)state;
+    coh_text text = { 0 };
+    coh_profile p = some_profile(2), q;
+    assert_int_equal(coh_profile_add_text(&p, &text), COH_OK);
+    for (size_t at = 0; at < text.bytes - strlen("\n}\n"); at += 7) {
+        char *cut = strndup(text.data, at);
+        assert_int_equal(coh_profile_parse(cut, at, &q), COH_ERR_CORRUPT);
+        free(cut);
+        char *changed = strdup(text.data);
+        changed[at] ^= 1;
+        if (coh_profile_parse(changed, text.bytes, &q) != COH_ERR_CORRUPT)
+            fail_msg("byte %zu of %zu", at, text.bytes);
+        free(changed);
+    }
+    coh_text_fini(&text);
+    coh_profile_fini(&p);
+}
+
+static void what_would_not_be_read_again_is_not_written(void **state)
+{
+    (void)state;
+    coh_profile p = some_profile(4);
+    p.operators[1].samples[0].seconds = coh_figure_of(0);
+    assert_int_equal(coh_profile_write(&p, "never-written.json"), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "seconds"));
+    assert_int_not_equal(access("never-written.json", F_OK), 0);
+    coh_profile_fini(&p);
+}
+
+static coh_profile *read_ok(const char *what)
+{
+    coh_profile *p = NULL;
+    if (coh_profile_read(what, &p) != COH_OK)
+        fail_msg("%s: %s", what, coh_last_error());
+    return p;
+}
+
+static void entries_replace_and_multiply(void **state)
+{
+    (void)state;
+    coh_profile *plain = read_ok("a100-40g");
+    coh_profile *p = read_ok("a100-40g,pcie=2x,disk-read=7GB/s,device-memory=80GB,flops=0.5x,"
+                             "bf16-flops=1e14,memory-rate=1TB/s,endurance=2x,host-memory=64GiB");
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_D2H; lane++)
+        assert_true(p->link[lane].bytes_per_s.p50 == 2 * plain->link[lane].bytes_per_s.p50);
+    assert_true(p->link[COH_LANE_READ].bytes_per_s.p90 == 7e9);
+    assert_true(p->link[COH_LANE_WRITE].bytes_per_s.p50 ==
+                plain->link[COH_LANE_WRITE].bytes_per_s.p50);
+    assert_true(p->memory_bytes[COH_TIER_DEVICE] == UINT64_C(80000000000));
+    assert_true(p->memory_bytes[COH_TIER_HOST] == (uint64_t)64 << 30);
+    assert_true(p->flops_per_s[COH_ROOF_F32].p50 == plain->flops_per_s[COH_ROOF_F32].p50 / 2);
+    assert_true(p->flops_per_s[COH_ROOF_BF16].p50 == 1e14 && p->memory_bytes_per_s.p50 == 1e12);
+    assert_string_equal(p->name, "a100-40g,pcie=2x,disk-read=7GB/s,device-memory=80GB,flops=0.5x");
+    uint64_t hashes[2];
+    assert_int_equal(coh_profile_hash(plain, &hashes[0]), COH_OK);
+    assert_int_equal(coh_profile_hash(p, &hashes[1]), COH_OK);
+    assert_true(hashes[0] != hashes[1]);
+    coh_profile_destroy(p);
+    p = read_ok("rtx-3090,pcie=gen5"); /* 63.0 GB/s, as PCI-SIG rounds it */
+    assert_true(p->link[COH_LANE_D2H].bytes_per_s.p50 > 63.0e9 &&
+                p->link[COH_LANE_D2H].bytes_per_s.p50 < 63.1e9);
+    coh_profile_destroy(p);
+    coh_profile_destroy(plain);
+}
+
+static void a_measured_profile_with_entries_is_a_what_if_without_operators(void **state)
+{
+    (void)state;
+    coh_profile p = some_profile(5), *q;
+    coh_profile_summary s;
+    assert_int_equal(coh_profile_write(&p, "measured,1.json"), COH_OK);
+    q = read_ok("measured,1.json");
+    assert_int_equal(coh_profile_summarize(q, &s), COH_OK);
+    assert_true(!s.is_what_if && !s.is_gpu && s.operator_count == OPERATORS);
+    assert_string_equal(s.source, "measured");
+    coh_profile_destroy(q);
+    assert_int_equal(rename("measured,1.json", "measured.json"), 0);
+    q = read_ok("measured.json,flops=2x");
+    assert_int_equal(coh_profile_summarize(q, &s), COH_OK);
+    assert_true(s.is_what_if && s.operator_count == 0 && s.origin_count == 1);
+    coh_profile_destroy(q);
+    q = read_ok("measured.json,disk-write=2x");
+    assert_int_equal(q->operator_count, OPERATORS);
+    coh_profile_destroy(q);
+    unlink("measured.json");
+    coh_profile_fini(&p);
+}
+
+static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
+{
+    (void)state;
+    static const bad_case cases[] = {
+        { NULL, "v100", "rtx-4090" },
+        { NULL, "a100-40g,pci=2x", "disk-read" },
+        { NULL, "a100-40g,pcie", "pcie=16GB/s" },
+        { NULL, "a100-40g,pcie=gen6", "gen5" },
+        { NULL, "a100-40g,pcie=0x", "pcie=2x" },
+        { NULL, "a100-40g,pcie=-2x", "pcie=2x" },
+        { NULL, "a100-40g,pcie=nanx", "pcie=2x" },
+        { NULL, "a100-40g,disk=gen4", "disk=80GB" },
+        { NULL, "a100-40g,flops=16GB/s", "312e12" },
+        { NULL, "a100-40g,device-memory=1e6x,device-memory=1e6x", "too large" },
+        { NULL, "a100-40g,", NULL },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        coh_profile *p = NULL;
+        const coh_status status = coh_profile_read(cases[i].put, &p);
+        if (cases[i].says == NULL)
+            assert_int_equal(status, COH_OK);
+        else if (status != COH_ERR_ARGUMENT || p || !strstr(coh_last_error(), cases[i].says))
+            fail_msg("%s: %d %s", cases[i].put, (int)status, coh_last_error());
+        coh_profile_destroy(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read_again_to_the_bit_and_written_the_same),
+        cmocka_unit_test(the_order_of_operators_does_not_change_the_file),
+        cmocka_unit_test(every_shipped_datasheet_is_in_the_one_form_and_a_what_if),
+        cmocka_unit_test(everything_else_is_refused_with_its_place),
+        cmocka_unit_test(no_damage_gets_past_the_seal),
+        cmocka_unit_test(what_would_not_be_read_again_is_not_written),
+        cmocka_unit_test(entries_replace_and_multiply),
+        cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
+        cmocka_unit_test(wrong_names_and_entries_are_refused_with_what_there_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
