@@ -69,8 +69,13 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
     plan->options = *options;
-    coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
-                        &plan->profile);
+    if (options->profile) {
+        plan->profile = *options->profile; /* its lists stay the caller's */
+        coh_profile_throttle(&plan->profile, options->link_bytes_per_s);
+    } else {
+        coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
+                            &plan->profile);
+    }
     coh_status status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
     if (status != COH_OK) {
         coh_plan_destroy(plan);

@@ -8,15 +8,27 @@
 #include "base/file_text.h"
 #include "planner/json_read.h"
 #include "planner/plan_make.h"
+#include "planner/profile_file.h"
 
 #define FORMAT_NAME     "cohobate plan"
-#define FORMAT_VERSION  3
+#define FORMAT_VERSION  4
 #define FILE_BYTES_MOST ((uint64_t)1 << 30)
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
 #define BUILDER_VERSION 4
 
 /* ---- writing ---- */
+
+/* What priced it: other links have other depths, and give another program. */
+static coh_status write_profile(coh_text *text, const coh_profile *profile)
+{
+    uint64_t hash;
+    COH_TRY(coh_profile_hash(profile, &hash));
+    COH_TRY(coh_text_add(text, "  \"profile\": {\"name\": "));
+    COH_TRY(coh_text_add_quoted(text, profile->name));
+    return coh_text_add(text, ", \"device\": \"%s\", \"hash\": \"%016" PRIx64 "\"},\n",
+                        coh_profile_device_names[profile->device_kind], hash);
+}
 
 static coh_status write_decisions(coh_text *text, const coh_plan *plan)
 {
@@ -88,6 +100,7 @@ coh_status coh_plan_write(const coh_plan *plan, const char *path)
     coh_text text = { 0 };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, write_decisions(&text, plan), done);
+    COH_TRY_GOTO(status, write_profile(&text, &plan->profile), done);
     COH_TRY_GOTO(status, write_predictions(&text, plan), done);
     COH_TRY_GOTO(status, write_slots(&text, plan), done);
     status = coh_file_write_whole(path, text.data, text.bytes);
@@ -155,7 +168,9 @@ typedef struct plan_file {
     coh_plan_options options;
     coh_decisions decisions;
     uint64_t numeric_fingerprint, program_hash, peak_device_bytes;
-    uint64_t slots_hash;
+    uint64_t slots_hash, profile_hash;
+    char profile_name[64];
+    int32_t device_kind;
     int builder;
 } plan_file;
 
@@ -177,6 +192,15 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(coh_json_get_int(object, "patient", 1, &d->patient));
     COH_TRY(coh_json_get_int(object, "boundary", 2, &d->boundary));
     return coh_json_get_int(object, "horizon", 1 << 20, &d->horizon);
+}
+
+static coh_status parse_profile(const json_t *object, plan_file *out)
+{
+    static const char *const known[] = { "name", "device", "hash", NULL };
+    COH_TRY(coh_json_only_known(object, "\"profile\"", known));
+    COH_TRY(coh_json_get_text(object, "name", out->profile_name, sizeof(out->profile_name)));
+    COH_TRY(coh_json_get_choice(object, "device", coh_profile_device_names, &out->device_kind));
+    return coh_json_get_quoted(object, "hash", 16, &out->profile_hash);
 }
 
 static coh_status parse_options(const json_t *object, coh_plan_options *o)
@@ -243,9 +267,9 @@ static coh_status parse_operators(const json_t *operators)
 static coh_status parse(const json_t *root, plan_file *out)
 {
     static const char *const known[] = {
-        "format",       "version", "builder",   "numeric_fingerprint",
-        "program_hash", "options", "decisions", "predictions",
-        "operators",    "slots",   "file_hash", NULL
+        "format",  "version",   "builder", "numeric_fingerprint", "program_hash",
+        "options", "decisions", "profile", "predictions",         "operators",
+        "slots",   "file_hash", NULL
     };
     int64_t builder = 0, peak = 0;
     COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
@@ -256,6 +280,7 @@ static coh_status parse(const json_t *root, plan_file *out)
     COH_TRY(coh_json_get_quoted(root, "program_hash", 16, &out->program_hash));
     COH_TRY(parse_options(json_object_get(root, "options"), &out->options));
     COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
+    COH_TRY(parse_profile(json_object_get(root, "profile"), out));
     COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1,
                                  INT64_MAX, &peak));
     out->peak_device_bytes = (uint64_t)peak;
@@ -297,34 +322,75 @@ coh_status coh_plan_check_file(const char *path)
     return load(path, &file);
 }
 
+/* Is it for a run with these options? */
+static coh_status check_options_agree(const char *path, const plan_file *file,
+                                      const coh_plan_options *options)
+{
+    const coh_plan_options *made = &file->options;
+    if (file->builder != BUILDER_VERSION)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s was written by planner version %d, this is %d: plan again", path,
+                        file->builder, BUILDER_VERSION);
+    if (options->mode != made->mode || options->microbatch_count != made->microbatch_count ||
+        options->deferred_update != made->deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %s with %d micro-batches a step and clipping %s: give the same",
+                        path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
+                        made->microbatch_count, made->deferred_update ? "on" : "off");
+    if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
+                        file->device_kind ? "GPU" : "host device", file->profile_name,
+                        file->device_kind ? "cohobate plan with that --profile reads it"
+                                          : "leave --profile out");
+    if (options->device_memory_bytes < file->peak_device_bytes)
+        return coh_fail(COH_ERR_FULL,
+                        "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
+                        ": raise --device-memory to %" PRIu64 "B",
+                        path, file->peak_device_bytes, options->device_memory_bytes,
+                        file->peak_device_bytes);
+    return COH_OK;
+}
+
+/* Is the rebuilt plan the one that was written? */
+static coh_status check_program_agrees(const char *path, const plan_file *file,
+                                       const coh_plan *plan)
+{
+    uint64_t slots_hash = 0, profile_hash = 0;
+    COH_TRY(coh_profile_hash(&plan->profile, &profile_hash));
+    if (plan->program_hash != file->program_hash && profile_hash != file->profile_hash &&
+        plan->numeric_fingerprint == file->numeric_fingerprint)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s was made with the profile %s (hash %016" PRIx64
+                        "), and %s gives another program: give that --profile, or plan again",
+                        path, file->profile_name, file->profile_hash, plan->profile.name);
+    if (plan->program_hash != file->program_hash)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
+                        ": it was made for another run; plan again",
+                        path, file->program_hash, plan->program_hash);
+    for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
+        const coh_resident *r = &plan->layout.residents[i];
+        slots_hash = fold_slot(slots_hash, r->chunk, r->tier, r->offset);
+    }
+    if (slots_hash != file->slots_hash)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: its slots are not those of its program: it was edited; plan again",
+                        path);
+    return COH_OK;
+}
+
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,
                          coh_plan **out_plan)
 {
     plan_file file;
+    coh_plan *plan = NULL;
     *out_plan = NULL;
     COH_TRY(load(path, &file));
-    if (file.builder != BUILDER_VERSION)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s was written by planner version %d, this is %d: plan again", path,
-                        file.builder, BUILDER_VERSION);
+    COH_TRY(check_options_agree(path, &file, options));
     coh_plan_options merged = *options;
-    if (merged.mode != file.options.mode ||
-        merged.microbatch_count != file.options.microbatch_count ||
-        merged.deferred_update != file.options.deferred_update)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is for %s with %d micro-batches a step and clipping %s: give the same",
-                        path, file.options.mode == COH_PLAN_TRAIN ? "training" : "inference",
-                        file.options.microbatch_count, file.options.deferred_update ? "on" : "off");
-    if (options->device_memory_bytes < file.peak_device_bytes)
-        return coh_fail(COH_ERR_FULL,
-                        "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
-                        ": raise --device-memory to %" PRIu64 "B",
-                        path, file.peak_device_bytes, options->device_memory_bytes,
-                        file.peak_device_bytes);
     merged.emulate_host_bytes = file.options.emulate_host_bytes;
     merged.disk_bytes = file.options.disk_bytes;
     merged.link_bytes_per_s = file.options.link_bytes_per_s;
-    coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, &merged, &plan));
     plan->decisions = file.decisions;
     coh_status status = coh_plan_finish(plan);
@@ -332,21 +398,8 @@ coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options
         status =
             coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again", path);
     plan->smallest_device_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
-    if (status == COH_OK && plan->program_hash != file.program_hash)
-        status = coh_fail(COH_ERR_CORRUPT,
-                          "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
-                          ": it was made for another run; plan again",
-                          path, file.program_hash, plan->program_hash);
-    uint64_t slots_hash = 0;
-    for (uint32_t i = 0; status == COH_OK && i < plan->layout.resident_count; i++) {
-        const coh_resident *r = &plan->layout.residents[i];
-        slots_hash = fold_slot(slots_hash, r->chunk, r->tier, r->offset);
-    }
-    if (status == COH_OK && slots_hash != file.slots_hash)
-        status = coh_fail(COH_ERR_CORRUPT,
-                          "%s: its slots are not those of its program: it was edited; "
-                          "plan again",
-                          path);
+    if (status == COH_OK)
+        status = check_program_agrees(path, &file, plan);
     if (status != COH_OK) {
         coh_plan_destroy(plan);
         return status;

@@ -118,6 +118,11 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
     return COH_OK;
 }
 
+const coh_profile *coh_plan_profile(const coh_plan *plan)
+{
+    return &plan->profile;
+}
+
 /* ---- operators ---- */
 
 int32_t coh_plan_operator_count(const coh_plan *plan)

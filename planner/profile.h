@@ -5,6 +5,7 @@
 #define COH_PLANNER_PROFILE_H
 
 #include "cohobate/model.h"
+#include "cohobate/profile.h"
 #include "memory/tier.h"
 #include "planner/program.h"
 
@@ -70,7 +71,7 @@ typedef struct coh_profile_origin {
     int32_t is_assumed; /* 1: nobody published it */
 } coh_profile_origin;
 
-typedef struct coh_profile {
+struct coh_profile {
     char name[64];
     coh_profile_source source;
     char machine[128];    /* CPU or GPU, driver: what the fingerprint is of, for people */
@@ -95,7 +96,7 @@ typedef struct coh_profile {
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
     coh_profile_origin *origins;
     uint32_t origin_count;
-} coh_profile;
+};
 
 /* Is what it prices a what-if: figures of a datasheet, or given by hand? */
 static inline int coh_profile_is_what_if(const coh_profile *profile)

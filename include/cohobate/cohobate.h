@@ -13,6 +13,7 @@
 #include "cohobate/model.h"
 #include "cohobate/models.h"
 #include "cohobate/plan.h"
+#include "cohobate/profile.h"
 #include "cohobate/run.h"
 #include "cohobate/status.h"
 #include "cohobate/text.h"

@@ -9,6 +9,7 @@
 #define COHOBATE_PLAN_H
 
 #include "cohobate/model.h"
+#include "cohobate/profile.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,9 @@ typedef struct coh_plan_options {
     int32_t deferred_update;
     char kernel_path[128]; /* instruction set and BLAS core: goes into the numeric plan */
     int32_t bf16_is_fast;  /* 1: this CPU multiplies bf16 in hardware; a matter of price alone */
+    /* What prices the plan; NULL: constants that are built in. Borrowed: it must outlive the
+     * plan. */
+    const coh_profile *profile;
 } coh_plan_options;
 
 /* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path
@@ -89,6 +93,9 @@ typedef struct coh_plan_summary {
     double disk_bytes_written; /* per body */
 } coh_plan_summary;
 
+/* What priced it, link_bytes_per_s taken into account; lives as long as the plan. */
+COH_API const coh_profile *coh_plan_profile(const coh_plan *plan);
+
 /* Copies what the planner found out; texts in it live as long as the plan. */
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
 
@@ -117,8 +124,9 @@ COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_pl
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
 /* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options`
- * gives budgets to hold it to (the plan's own peaks must fit) and thread count.
- * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL. */
+ * gives budgets to hold it to (the plan's own peaks must fit), thread count and profile.
+ * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL;
+ * COH_ERR_ARGUMENT for other options than it was made with, or a GPU's plan without its profile. */
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
                                  const char *path, coh_plan **out_plan);
 
