@@ -29,10 +29,23 @@ int cli_artefact_has_tokenizer(const char *folder)
            (holds(folder, "vocab.json") && holds(folder, "merges.txt"));
 }
 
+int cli_artefact_is_shipped_profile(const char *name)
+{
+    const char *shipped;
+    const size_t length = name ? strcspn(name, ",") : 0;
+    for (size_t i = 0; (shipped = coh_profile_shipped(i)) != NULL; i++)
+        if (strlen(shipped) == length && strncmp(shipped, name, length) == 0)
+            return 1;
+    return 0;
+}
+
 static coh_status find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;
     char head[64];
+    *out_artefact = CLI_ARTEFACT_PROFILE;
+    if (stat(path, &facts) != 0 && cli_artefact_is_shipped_profile(path))
+        return COH_OK;
     if (stat(path, &facts) != 0)
         return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
                         path, strerror(errno));
@@ -53,8 +66,9 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
     else if (head[0] != '{')
         *out_artefact = CLI_ARTEFACT_TOKENS;
     else
-        *out_artefact =
-            strstr(head, "\"cohobate kernels\"") ? CLI_ARTEFACT_KERNELS : CLI_ARTEFACT_PLAN;
+        *out_artefact = strstr(head, "\"cohobate kernels\"")   ? CLI_ARTEFACT_KERNELS
+                        : strstr(head, "\"cohobate profile\"") ? CLI_ARTEFACT_PROFILE
+                                                               : CLI_ARTEFACT_PLAN;
     return COH_OK;
 }
 

@@ -1,6 +1,7 @@
 /* artefact.h - what kind of thing a PATH is: a Hugging Face model (a folder with a config.json), a
- * checkpoint (any other folder), ids of llm.c or nanoGPT (*.bin), a plan or a kernel table (files
- * that begin with '{'), or a token file (any other). */
+ * checkpoint (any other folder), ids of llm.c or nanoGPT (*.bin), a plan, a kernel table or a
+ * profile (files that begin with '{'), or a token file (any other). The name of a shipped profile
+ * stands for it where there is no such path. */
 #ifndef COH_CLI_ARTEFACT_H
 #define COH_CLI_ARTEFACT_H
 
@@ -11,6 +12,7 @@ typedef enum cli_artefact {
     CLI_ARTEFACT_FOLDER,
     CLI_ARTEFACT_PLAN,
     CLI_ARTEFACT_KERNELS,
+    CLI_ARTEFACT_PROFILE,
     CLI_ARTEFACT_TOKENS,
     CLI_ARTEFACT_IDS
 } cli_artefact;
@@ -18,6 +20,9 @@ typedef enum cli_artefact {
 /* Of the operand. Fails: COH_ERR_IO when there is no such path, COH_ERR_ARGUMENT for --id-bytes
  * where there are no ids. */
 coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact);
+
+/* Is `name` (NULL: no) that of a shipped profile, with entries or without? */
+int cli_artefact_is_shipped_profile(const char *name);
 
 /* Is `path` a Hugging Face model's folder, and does it hold a tokenizer? */
 int cli_artefact_is_folder(const char *path);

@@ -8,6 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static coh_status refuse_host_memory(void)
+{
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--host-memory is the pinned memory beside a GPU, and the host device has"
+                    " none: its RAM budget is --device-memory (--emulate-host builds a second"
+                    " tier as a test-bed)");
+}
+
 coh_status cli_budget_check(const cli_options *options)
 {
     if (strcmp(options->device, "cuda") == 0)
@@ -16,11 +24,8 @@ coh_status cli_budget_check(const cli_options *options)
     if (strcmp(options->device, "host") != 0)
         return cli_fail(COH_ERR_ARGUMENT, "--device takes host, not '%s': leave the flag out",
                         options->device);
-    if (cli_given(options, CLI_FLAG_HOST_MEMORY))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--host-memory is the pinned memory beside a GPU, and the host device has"
-                        " none: its RAM budget is --device-memory (--emulate-host builds a second"
-                        " tier as a test-bed)");
+    if (cli_given(options, CLI_FLAG_HOST_MEMORY) && !options->profile)
+        return refuse_host_memory();
     if (cli_given(options, CLI_FLAG_LINK_RATE) && !cli_given(options, CLI_FLAG_EMULATE_HOST))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--link-rate throttles the emulated far tier, and there is"
@@ -65,9 +70,77 @@ int32_t cli_budget_thread_count(const cli_options *options)
                                                 : (int32_t)coh_machine_core_count();
 }
 
-void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
-                             coh_plan_options *out_options)
+/* ---- profiles ---- */
+
+/* What the command may do with it. */
+static coh_status check_profile(const cli_options *options, const coh_profile_summary *facts)
 {
+    const int has_host = cli_given(options, CLI_FLAG_HOST_MEMORY);
+    if (!facts->is_gpu)
+        return has_host ? refuse_host_memory() : COH_OK;
+    if (options->command == CLI_TRAIN)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--profile %s is of a GPU, and train computes on this machine: leave it"
+                        " out, or ask cohobate plan",
+                        options->profile);
+    if (cli_given(options, CLI_FLAG_EMULATE_HOST))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--emulate-host is a test-bed on the host device, and --profile %s is of a"
+                        " GPU: its host tier is --host-memory SIZE",
+                        options->profile);
+    if (facts->device_bytes == 0 && !cli_given(options, CLI_FLAG_DEVICE_MEMORY))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--profile %s does not know the device's memory: give --device-memory SIZE",
+                        options->profile);
+    return COH_OK;
+}
+
+coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
+{
+    coh_profile *profile = NULL;
+    coh_profile_summary facts;
+    *out_profile = NULL;
+    if (!options->profile)
+        return COH_OK;
+    CLI_TRY(coh_profile_read(options->profile, &profile));
+    coh_status status = coh_profile_summarize(profile, &facts);
+    if (status == COH_OK)
+        status = check_profile(options, &facts);
+    if (status != COH_OK) {
+        coh_profile_destroy(profile);
+        return status;
+    }
+    if (facts.is_what_if && options->command == CLI_TRAIN)
+        cli_note("note: with --profile %s predicted times are a what-if, not this machine's",
+                 options->profile);
+    *out_profile = profile;
+    return COH_OK;
+}
+
+int cli_budget_is_gpu(const coh_profile *profile)
+{
+    coh_profile_summary facts;
+    return profile && coh_profile_summarize(profile, &facts) == COH_OK && facts.is_gpu;
+}
+
+/* ---- options ---- */
+
+/* The room of another machine, where no flag says otherwise. */
+static void use_room(const cli_options *options, const coh_profile_summary *facts,
+                     coh_plan_options *plan_options)
+{
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) && facts->device_bytes > 0)
+        plan_options->device_memory_bytes = facts->device_bytes;
+    if (facts->is_gpu)
+        plan_options->emulate_host_bytes = cli_given(options, CLI_FLAG_HOST_MEMORY)
+                                               ? options->host_memory_bytes
+                                               : facts->host_bytes;
+}
+
+void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
+                             coh_plan_mode mode, coh_plan_options *out_options)
+{
+    coh_profile_summary facts;
     /* in the order of the flag's choices */
     static const coh_recompute choices[] = { COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL,
                                              COH_RECOMPUTE_AUTO };
@@ -83,6 +156,10 @@ void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
     out_options->chunk_bytes = options->chunk_bytes;
     out_options->recompute =
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
+    out_options->profile = profile;
+    if (profile && coh_profile_summarize(profile, &facts) == COH_OK &&
+        (facts.is_gpu || (facts.is_what_if && options->command == CLI_PLAN)))
+        use_room(options, &facts, out_options);
 }
 
 coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
@@ -93,7 +170,8 @@ coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
     coh_plan_summary summary;
     CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
     CLI_TRY(coh_plan_summarize(*out_plan, &summary));
-    if (summary.peak_bytes[2] > 0 && !options->disk_folder[0]) {
+    if (summary.peak_bytes[2] > 0 && !options->disk_folder[0] &&
+        !cli_budget_is_gpu(plan_options->profile)) {
         coh_plan_destroy(*out_plan);
         *out_plan = NULL;
         return cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR",

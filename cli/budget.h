@@ -14,9 +14,17 @@ coh_status cli_budget_check(const cli_options *options);
  * Fails: COH_ERR_CORRUPT, COH_ERR_IO; COH_ERR_ARGUMENT. */
 coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype);
 
-/* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. */
-void cli_budget_plan_options(const cli_options *options, coh_plan_mode mode,
-                             coh_plan_options *out_options);
+/* --profile; NULL where there is none. What it means for this command is checked, and said where
+ * times become a what-if. The caller destroys it, after the plan. */
+coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile);
+
+/* Is the plan for a GPU that this program does not compute on? */
+int cli_budget_is_gpu(const coh_profile *profile);
+
+/* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. A GPU's
+ * profile (NULL: none) gives the room that no flag does; its disk is taken last, by the caller. */
+void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
+                             coh_plan_mode mode, coh_plan_options *out_options);
 
 /* --threads, or the cores this process has. */
 int32_t cli_budget_thread_count(const cli_options *options);

@@ -72,10 +72,22 @@ static coh_status check_tokens(const cli_options *options, int is_raw, uint64_t 
     return status;
 }
 
+static coh_status check_profile(const char *path, uint64_t *out_hash)
+{
+    coh_profile *profile;
+    coh_profile_summary facts;
+    CLI_TRY(coh_profile_read(path, &profile));
+    coh_status status = coh_profile_summarize(profile, &facts);
+    if (status == COH_OK)
+        *out_hash = facts.hash;
+    coh_profile_destroy(profile);
+    return status;
+}
+
 coh_status cli_check(const cli_options *options)
 {
-    static const char *const names[] = { "checkpoint",   "folder",     "plan",
-                                         "kernel table", "token file", "id file" };
+    static const char *const names[] = { "checkpoint", "folder",     "plan",   "kernel table",
+                                         "profile",    "token file", "id file" };
     const char *path = options->operand;
     cli_artefact artefact;
     uint64_t hash = 0;
@@ -91,6 +103,9 @@ coh_status cli_check(const cli_options *options)
         break;
     case CLI_ARTEFACT_KERNELS:
         CLI_TRY(cli_artefact_kernels_hash(path, &hash));
+        break;
+    case CLI_ARTEFACT_PROFILE:
+        CLI_TRY(check_profile(path, &hash));
         break;
     case CLI_ARTEFACT_TOKENS:
     case CLI_ARTEFACT_IDS:

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/inspect_folder.h"
+#include "cli/inspect_profile.h"
 #include "cli/weights.h"
 
 /* ---- a checkpoint ---- */
@@ -176,6 +177,15 @@ static coh_status inspect_plan(const cli_options *options)
     return COH_OK;
 }
 
+static coh_status inspect_profile(const cli_options *options)
+{
+    coh_profile *profile;
+    CLI_TRY(coh_profile_read(options->operand, &profile));
+    coh_status status = cli_inspect_profile(options, profile);
+    coh_profile_destroy(profile);
+    return status;
+}
+
 coh_status cli_inspect(const cli_options *options)
 {
     cli_artefact artefact;
@@ -189,6 +199,8 @@ coh_status cli_inspect(const cli_options *options)
         return inspect_plan(options);
     case CLI_ARTEFACT_KERNELS:
         return inspect_kernels(options);
+    case CLI_ARTEFACT_PROFILE:
+        return inspect_profile(options);
     case CLI_ARTEFACT_TOKENS:
         return inspect_tokens(options);
     case CLI_ARTEFACT_IDS:

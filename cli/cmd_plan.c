@@ -107,6 +107,20 @@ static coh_status print_operators_json(const coh_plan *plan)
     return COH_OK;
 }
 
+static coh_status print_profile_json(const coh_plan *plan)
+{
+    coh_profile_summary facts;
+    cli_line line;
+    CLI_TRY(coh_profile_summarize(coh_plan_profile(plan), &facts));
+    cli_line_clear(&line);
+    cli_line_add_json_string(&line, facts.name);
+    printf(", \"profile\": {\"name\": %s, \"source\": \"%s\", \"device\": \"%s\", \"what_if\": %s"
+           ", \"hash\": \"%016" PRIx64 "\"}",
+           line.text, facts.source, facts.is_gpu ? "gpu" : "host",
+           facts.is_what_if ? "true" : "false", facts.hash);
+    return COH_OK;
+}
+
 static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
 {
     const coh_plan_summary *summary = &job->summary;
@@ -122,6 +136,7 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
            summary->parameter_count, job->recipe.micro_batch,
            job->options->emulate_host_bytes ? "true" : "false",
            job->plan_options.device_memory_bytes);
+    CLI_TRY(print_profile_json(job->plan));
     printf(", \"peak_bytes\": {");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         printf("%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],

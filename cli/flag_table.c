@@ -103,6 +103,10 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                              "run blocks' forward again instead of keeping it (default auto)" },
     [CLI_FLAG_PLAN] = { "plan", "FILE", CLI_VALUE_TEXT, AT(plan_file), 0, 0, "--plan plan.json",
                         RUNS, 0, 0, "replay a plan written by cohobate plan -o" },
+    [CLI_FLAG_PROFILE] = { "profile", "NAME|FILE[,ENTRY=VALUE...]", CLI_VALUE_TEXT, AT(profile), 0,
+                           0, "--profile a100-40g,pcie=2x", RUNS, 0, 0,
+                           "what prices the plan: a shipped datasheet (of a GPU: plan only) or a "
+                           "measured file, with entries replaced" },
     [CLI_FLAG_KERNELS] = { "kernels", "FILE", CLI_VALUE_TEXT, AT(kernels), 0, 0,
                            "--kernels kernels.json", BUDGET, 0, 0,
                            "which matrix product each shape takes: a table by cohobate tune" },

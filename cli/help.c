@@ -9,9 +9,11 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_GENERATE] = "write text with a model",
     [CLI_EVAL] = "the loss of a model on a text",
     [CLI_TOKENIZE] = "turn text into a token file",
-    [CLI_INSPECT] = "what a model's folder, checkpoint, token file, plan or kernel table holds",
+    [CLI_INSPECT] = "what a model's folder, checkpoint, token file, plan, kernel table or profile "
+                    "holds",
     [CLI_EXPORT] = "write a checkpoint as a folder that transformers loads",
-    [CLI_CHECK] = "is a folder, checkpoint, token file, plan or kernel table whole and valid?",
+    [CLI_CHECK] = "is a folder, checkpoint, token file, plan, kernel table or profile whole and "
+                  "valid?",
     [CLI_TUNE] = "measure which matrix product is fastest for each shape of a model",
     [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
 };
@@ -43,8 +45,12 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
         "Where\n"
         "nothing was kept (--save none, or no checkpoint yet) the exit code is 1.\n",
-    [CLI_PLAN] = "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
-                 "--device-memory; --disk and --emulate-host add far tiers.\n",
+    [CLI_PLAN] =
+        "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
+        "--device-memory; --disk and --emulate-host add far tiers. --profile prices the\n"
+        "plan for another machine, with its memory where no flag says otherwise: a what-if.\n"
+        "Shipped datasheets: a100-40g, a100-80g, h100, h200, mi250x, rtx-3090, rtx-4090,\n"
+        "rtx-5090; cohobate inspect NAME says where their figures come from.\n",
     [CLI_GENERATE] =
         "CHECKPOINT is a checkpoint or a run folder (its newest), FOLDER a Hugging Face model. "
         "Keys and\n"
@@ -89,7 +95,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
         "  cohobate train --resume ./run-gpt2-nano-20250131-120000 --steps 400\n",
     [CLI_PLAN] = "  cohobate plan gpt2 --vocabulary 50257 --device-memory 500MiB --disk /var/tmp\n"
                  "  cohobate plan opt-30b --device-memory 40GB --disk /var/tmp --sequence 2048\n"
-                 "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n",
+                 "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n"
+                 "  cohobate plan gpt2-xl --profile rtx-4090,pcie=gen3,host-memory=32GB\n",
     [CLI_GENERATE] =
         "  cohobate generate ./run --prompt 'int main(' --tokens 100 --temperature 0.8\n"
         "  cohobate generate ./run/step-100 --prompt Once --top-k 40 --seed 7\n",

@@ -90,7 +90,7 @@ static void describe(const cli_inference *inference)
 coh_status cli_inference_plan(cli_inference *inference)
 {
     coh_plan_options plan_options;
-    cli_budget_plan_options(inference->options, COH_PLAN_INFER, &plan_options);
+    cli_budget_plan_options(inference->options, NULL, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;
     CLI_TRY(cli_budget_plan(inference->options, inference->graph, &plan_options, &inference->plan));
     return coh_plan_summarize(inference->plan, &inference->summary);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/artefact.h"
+
 static int is_missing(const char *path)
 {
     struct stat facts;
@@ -109,17 +111,18 @@ static const char *operand_model(const cli_options *options)
 }
 
 /* The operand where it must be a path: a MODEL may be a preset's name, and models.h says what was
- * tried. */
+ * tried; what is looked at may be a shipped profile. */
 static const char *operand_path(const cli_options *options)
 {
     switch (options->command) {
     case CLI_GENERATE:
     case CLI_EVAL:
     case CLI_TOKENIZE:
-    case CLI_INSPECT:
     case CLI_EXPORT:
-    case CLI_CHECK:
         return options->operand;
+    case CLI_INSPECT:
+    case CLI_CHECK:
+        return cli_artefact_is_shipped_profile(options->operand) ? NULL : options->operand;
     case CLI_TRAIN:
     case CLI_PLAN:
     case CLI_TUNE:

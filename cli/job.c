@@ -92,7 +92,8 @@ static void choose_dtype(cli_job *job)
     const cli_options *options = job->options;
     coh_dtype dtype = job->model.checkpoint[0]
                           ? cli_dtype_keep(options, coh_model_size_get(&job->model).dtype)
-                          : cli_dtype_choose(options);
+                      : job->on_gpu ? cli_dtype_keep(options, COH_DTYPE_BF16)
+                                    : cli_dtype_choose(options);
     if (dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job)) {
         if (cli_given(options, CLI_FLAG_DTYPE)) {
             cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports;"
@@ -179,18 +180,32 @@ static void drop_plan(cli_job *job)
     job->graph = NULL;
 }
 
+/* A GPU whose host memory is too small has a drive as well: 1 if there is one, not yet in use. */
+static int take_profile_disk(cli_job *job)
+{
+    coh_profile_summary facts;
+    if (!job->on_gpu || job->plan_options.disk_bytes > 0 || job->options->plan_file ||
+        coh_profile_summarize(job->profile, &facts) != COH_OK)
+        return 0;
+    job->plan_options.disk_bytes = facts.disk_bytes;
+    return facts.disk_bytes > 0;
+}
+
 /* `any_disk`: as if --disk were given, without a limit. */
 static coh_status make_plan(cli_job *job, int any_disk)
 {
     const cli_recipe *recipe = &job->recipe;
     drop_plan(job);
     CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &job->graph));
-    cli_budget_plan_options(job->options, COH_PLAN_TRAIN, &job->plan_options);
+    cli_budget_plan_options(job->options, job->profile, COH_PLAN_TRAIN, &job->plan_options);
     if (any_disk)
         job->plan_options.disk_bytes = UINT64_MAX;
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.deferred_update = recipe->clip > 0;
-    CLI_TRY(cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan));
+    coh_status status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
+    if (status == COH_ERR_FULL && take_profile_disk(job))
+        status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
+    CLI_TRY(status);
     return coh_plan_summarize(job->plan, &job->summary);
 }
 
@@ -227,6 +242,11 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
     }
     if (status != COH_ERR_FULL)
         return status;
+    if (job->on_gpu)
+        return cli_fail(COH_ERR_FULL,
+                        "%s (of --profile %s, whose entries device-memory,"
+                        " host-memory and disk can be replaced)",
+                        why, options->profile);
     if (options->disk_folder[0] || options->emulate_host_bytes)
         return cli_fail(COH_ERR_FULL, "%s", why);
     job->recipe.micro_batch = wanted;
@@ -285,6 +305,8 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     coh_status status;
     *out_job = (cli_job){ .options = options };
     CLI_TRY_GOTO(status, cli_budget_check(options), fail);
+    CLI_TRY_GOTO(status, cli_budget_open_profile(options, &out_job->profile), fail);
+    out_job->on_gpu = cli_budget_is_gpu(out_job->profile);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     return COH_OK;
@@ -308,6 +330,8 @@ coh_status cli_job_open(const cli_options *options, cli_job *out_job)
 void cli_job_close(cli_job *job)
 {
     drop_plan(job);
+    coh_profile_destroy(job->profile);
+    job->profile = NULL;
     cli_weights_close(&job->weights);
     coh_tokenizer_close(job->tokenizer);
     job->tokenizer = NULL;
@@ -326,6 +350,12 @@ static void describe_budget(const cli_job *job, cli_line *line)
     char text[32];
     cli_line_add(line, "budget: device %s",
                  coh_size_format(job->plan_options.device_memory_bytes, text, sizeof(text)));
+    if (job->on_gpu)
+        cli_line_add(line, ", host %s",
+                     coh_size_format(job->plan_options.emulate_host_bytes, text, sizeof(text)));
+    if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
+        cli_line_add(line, ", disk %s",
+                     coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));
     if (options->emulate_host_bytes)
         cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
                      coh_size_format(options->emulate_host_bytes, text, sizeof(text)));
@@ -339,9 +369,22 @@ static void describe_budget(const cli_job *job, cli_line *line)
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (summary->peak_bytes[tier])
             cli_line_add(line, "%s%s %s", tier ? ", " : "",
-                         tier == 1 ? "emulated host" : cli_tier_names[tier],
+                         tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier],
                          coh_size_format(summary->peak_bytes[tier], text, sizeof(text)));
     cli_line_add(line, " (predicted, to the byte)\n");
+}
+
+/* Which profile the times are by, and what they are worth. */
+static void describe_profile(const cli_job *job, cli_line *line)
+{
+    coh_profile_summary facts;
+    if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
+        return;
+    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")\n",
+                 facts.is_what_if ? "WHAT-IF, " : "", facts.name, facts.source,
+                 facts.date[0] ? " of " : "", facts.date, facts.hash);
+    if (job->on_gpu)
+        cli_line_add(line, "        of a GPU's peaks, or as given: no run is as fast\n");
 }
 
 static void describe_time(const cli_job *job, cli_line *line)
@@ -378,8 +421,12 @@ void cli_job_describe(const cli_job *job, cli_line *line)
                  size.heads, size.channels, size.vocabulary, recipe->batch, recipe->sequence,
                  recipe->micro_batch);
     cli_adapters_describe(&job->model, job->summary.parameter_count, line);
-    cli_dtype_describe(job->options, size.dtype, job->weights.checkpoint != NULL, line);
+    if (job->on_gpu)
+        cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
+    else
+        cli_dtype_describe(job->options, size.dtype, job->weights.checkpoint != NULL, line);
     describe_budget(job, line);
+    describe_profile(job, line);
     describe_time(job, line);
     cli_line_add(line,
                  "plan:   %u lines in the step, chunks of %" PRIu64

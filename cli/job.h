@@ -16,6 +16,8 @@ typedef struct cli_job {
     coh_model model;
     cli_recipe recipe;
     coh_graph *graph;
+    coh_profile *profile; /* NULL: the built-in one */
+    int on_gpu;           /* the profile's: a what-if that nothing here runs */
     coh_plan_options plan_options;
     coh_plan *plan;
     coh_plan_summary summary;

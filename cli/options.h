@@ -49,6 +49,7 @@ typedef enum cli_flag {
     CLI_FLAG_CHUNK,
     CLI_FLAG_RECOMPUTE,
     CLI_FLAG_PLAN,
+    CLI_FLAG_PROFILE,
     CLI_FLAG_KERNELS,
     CLI_FLAG_STEPS,
     CLI_FLAG_SCHEDULE_STEPS,
@@ -100,7 +101,7 @@ typedef struct cli_options {
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
-    const char *freeze, *lora, *lora_targets;
+    const char *freeze, *lora, *lora_targets, *profile;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
     uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
 

@@ -1,0 +1,97 @@
+"""Profiles: what prices a plan. Shipped datasheets, entries, files; what train does with them."""
+
+import json
+import os
+import unittest
+
+from program import TINY, ProgramTest
+
+SHIPPED = ["a100-40g", "a100-80g", "h100", "h200", "mi250x", "rtx-3090", "rtx-4090", "rtx-5090"]
+DATASHEETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles")
+
+
+def datasheet(name):
+    with open(os.path.join(DATASHEETS, name + ".json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+class Profile(ProgramTest):
+    def plan(self, profile, *flags):
+        return self.succeeds("plan", *TINY, "--json", "--profile", profile, *flags).json
+
+    def test_every_shipped_datasheet_is_inspected_checked_and_plans(self):
+        self.assertEqual(sorted(name[:-5] for name in os.listdir(DATASHEETS)), SHIPPED)
+        for name in SHIPPED:
+            with self.subTest(name=name):
+                found = self.succeeds("inspect", name, "--json").json
+                given = datasheet(name)
+                self.assertEqual((found["name"], found["source"], found["what_if"]), (name, "datasheet", True))
+                self.assertEqual(found["bf16_flops_per_s"], given["flops_per_s"]["bf16"])
+                self.assertEqual(found["device_bytes"], given["memory_bytes"]["device"])
+                self.assertEqual(len(found["origins"]), len(given["origins"]))
+                self.assertEqual(self.succeeds("check", name, "--json").json["hash"], found["hash"])
+                planned = self.plan(name)
+                self.assertEqual(planned["profile"], {"name": name, "source": "datasheet", "device": "gpu",
+                                                      "what_if": True, "hash": found["hash"]})
+                self.assertEqual(planned["budget_bytes"], given["memory_bytes"]["device"])
+                self.assertEqual(planned["dtype"], "bf16")
+                self.assertFalse(planned["emulated"])
+
+    def test_twice_the_link_halves_the_time_of_a_step_that_the_link_bounds(self):
+        tight = ["--device-memory", "40MiB", "--sequence", "64", "--batch", "8"]
+        slow, fast = (self.plan(f"h100,pcie={rate}MB/s", *tight) for rate in (100, 200))
+        self.assertGreater(slow["link_bytes"]["h2d"], 0)
+        self.assertAlmostEqual(slow["step_seconds"] / fast["step_seconds"], 2, delta=0.1)
+        self.assertGreaterEqual(slow["step_seconds"], slow["link_bytes"]["h2d"] / 100e6)
+        self.assertNotEqual(slow["profile"]["hash"], fast["profile"]["hash"])
+        self.assertIn("pcie=100MB/s", slow["profile"]["name"])
+
+    def test_the_drive_is_taken_where_the_host_is_too_small(self):
+        tight = ["--device-memory", "40MiB", "--host-memory", "60MiB"]
+        planned = self.plan("a100-40g", *tight)
+        self.assertGreater(planned["peak_bytes"]["disk"], 0)
+        self.assertLessEqual(planned["peak_bytes"]["host"], 60 << 20)
+        self.assertEqual(self.plan("a100-40g", *tight[:2])["peak_bytes"]["disk"], 0)
+        self.fails(3, "plan", *TINY, "--profile", "a100-40g,disk=1MB", *tight, says="--profile a100-40g,disk=1MB")
+
+    def test_the_output_for_people_says_that_it_is_a_what_if(self):
+        said = self.succeeds("plan", *TINY, "--profile", "rtx-4090").out
+        self.assertRegex(said, r"prices: WHAT-IF, profile rtx-4090 \(datasheet of 2022-10, hash [0-9a-f]{16}\)")
+        self.assertNotIn("EMULATED", said)
+        self.assertNotIn("WHAT-IF", self.succeeds("plan", *TINY).out)
+        self.assertIn("ASSUMED", self.succeeds("inspect", "rtx-4090").out)
+
+    def test_a_plan_is_replayed_under_its_profile_alone(self):
+        plan = self.path("plan.json")
+        made = self.plan("h100", "--device-memory", "40MiB", "-o", plan)
+        again = self.plan("h100", "--device-memory", "40MiB", "--plan", plan)
+        self.assertEqual(made["program_hash"], again["program_hash"])
+        self.fails(2, "plan", *TINY, "--dtype", "bf16", "--device-memory", "40MiB", "--plan", plan, says="profile h100")
+        self.fails(2, "train", *TINY, "--dtype", "bf16", "--data", self.corpus(), "--device-memory", "40MiB",
+                   "--plan", plan, says="for a GPU")
+
+    def test_train_takes_a_profile_of_a_host_device_and_no_other(self):
+        data, host = self.corpus(), datasheet("h100")
+        host["device"] = "host"
+        path = self.write("host.json", json.dumps(host))
+        done = self.succeeds("train", *TINY, "--data", data, "--steps", "2", "--save", "none", "--profile", path)
+        self.assertIn("what-if", done.err)
+        plain = self.succeeds("train", *TINY, "--data", data, "--steps", "2", "--save", "none")
+        self.assertEqual(self.says_hash(done), self.says_hash(plain))
+        self.fails(2, "train", *TINY, "--data", data, "--profile", "h100", says="is of a GPU")
+
+    def test_wrong_profiles_are_refused(self):
+        good = datasheet("h100")
+        self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
+        self.fails(2, "plan", *TINY, "--profile", "h100,pcie=fast", says="pcie=16GB/s")
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--emulate-host", "1GiB", says="--host-memory SIZE")
+        self.fails(2, "plan", *TINY, "--host-memory", "1GiB", says="--device-memory")
+        self.fails(4, "plan", *TINY, "--profile", self.write("p.json", "{}"), says="not a profile")
+        for key, value in (("source", "measured"), ("threads", 0), ("origins", [])):
+            path = self.write("bad.json", json.dumps({**good, key: value}))
+            for command in (["plan", *TINY, "--profile"], ["check"], ["inspect"]):
+                self.fails(4, *command, path, says=path)
+
+
+if __name__ == "__main__":
+    unittest.main()
