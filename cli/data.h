@@ -73,8 +73,8 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
                          cli_data *out_held_out);
 void cli_data_close(cli_data *data); /* accepts one that is not open */
 
-/* Does it hold one sequence at least? `what` is the value of `flag`, for the sentence; `may_shorten`:
- * --sequence may be lowered. Fails: COH_ERR_CORRUPT. */
+/* Does it hold one sequence at least? `what` is the value of `flag`, for the sentence;
+ * `may_shorten`: --sequence may be lowered. Fails: COH_ERR_CORRUPT. */
 coh_status cli_data_check_windows(const cli_data *data, const char *flag, const char *what,
                                   int64_t sequence, int may_shorten);
 

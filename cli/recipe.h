@@ -23,8 +23,8 @@ typedef struct cli_recipe {
     char base[CLI_PATH_BYTES]; /* the Hugging Face folder the run began from, absolute; "": none */
     char data[CLI_PATH_BYTES]; /* the token file, absolute; "" if it was not kept */
     uint64_t data_hash;
-    /* The text or token file to validate with, absolute; "none"; "": what was put aside of the data,
-     * if anything was. The hash is that of its ids, 0 if there are none. */
+    /* The text or token file to validate with, absolute; "none"; "": what was put aside of the
+     * data, if anything was. The hash is that of its ids, 0 if there are none. */
     char validation[CLI_PATH_BYTES];
     uint64_t validation_hash;
     cli_data_form form;           /* how that file was made of text */
