@@ -1,5 +1,7 @@
 #include "base/thread.h"
 
+#include <string.h>
+
 int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argument)
 {
     pthread_attr_t attributes;
@@ -11,4 +13,34 @@ int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argumen
         error = pthread_create(out_thread, &attributes, body, argument);
     (void)pthread_attr_destroy(&attributes);
     return error;
+}
+
+typedef struct errand {
+    coh_status (*body)(void *);
+    void *argument;
+    coh_status status;
+    char why[COH_ERROR_TEXT_BYTES];
+} errand;
+
+static void *errand_main(void *argument)
+{
+    errand *e = argument;
+    e->status = e->body(e->argument);
+    coh_error_save(e->why);
+    return NULL;
+}
+
+coh_status coh_thread_run(const char *name, coh_status (*body)(void *), void *argument)
+{
+    errand e = { .body = body, .argument = argument };
+    pthread_t thread;
+    int error = coh_thread_start(&thread, errand_main, &e);
+    if (error != 0)
+        return coh_fail(COH_ERR_MEMORY, "no thread %s: %s: see to ulimit -u", name,
+                        strerror(error));
+    (void)pthread_setname_np(thread, name);
+    pthread_join(thread, NULL);
+    if (e.status != COH_OK)
+        coh_error_restore(e.why);
+    return e.status;
 }

@@ -10,11 +10,18 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/check.h"
+
 /* Address space; only what is touched becomes memory. */
 #define COH_THREAD_STACK_BYTES ((size_t)8 << 20)
 
 /* Starts body(argument) on a thread with such a stack. Owns: the caller joins it. Returns 0 or an
  * errno (EAGAIN: no more threads or address space), like pthread_create. */
 int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argument);
+
+/* Runs body(argument) on such a thread, called `name`, and waits for it: for callers whose own
+ * stack is not known. Fails: COH_ERR_MEMORY when no thread is to be had; else what `body` returns,
+ * with its sentence. */
+coh_status coh_thread_run(const char *name, coh_status (*body)(void *), void *argument);
 
 #endif

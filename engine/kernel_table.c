@@ -142,39 +142,22 @@ typedef struct measuring {
     int32_t thread_count;
     coh_kernel_report report;
     void *context;
-    coh_status status;
-    char why[COH_ERROR_TEXT_BYTES];
 } measuring;
 
-static void *measure(void *argument)
+static coh_status measure(void *argument)
 {
-    measuring *m = argument;
+    const measuring *m = argument;
+    coh_status status = COH_OK;
     coh_pool *pool = NULL;
-    COH_TRY_GOTO(m->status, coh_pool_create(m->thread_count, &pool), done);
+    COH_TRY_GOTO(status, coh_pool_create(m->thread_count, &pool), done);
     for (size_t i = 0; i < m->list->count; i++) {
-        COH_TRY_GOTO(m->status, time_shape(pool, &m->list->shapes[i]), done);
+        COH_TRY_GOTO(status, time_shape(pool, &m->list->shapes[i]), done);
         if (m->report)
             m->report(m->context, &m->list->shapes[i]);
     }
 done:
     coh_pool_destroy(pool);
-    coh_error_save(m->why);
-    return NULL;
-}
-
-/* On a thread (coh-tune) with the stack that kernels need, whatever the caller's. */
-static coh_status measure_aside(measuring *m)
-{
-    pthread_t thread;
-    int error = coh_thread_start(&thread, measure, m);
-    if (error != 0)
-        return coh_fail(COH_ERR_MEMORY, "no thread to measure on: %s: see to ulimit -u",
-                        strerror(error));
-    (void)pthread_setname_np(thread, "coh-tune");
-    pthread_join(thread, NULL);
-    if (m->status != COH_OK)
-        coh_error_restore(m->why);
-    return m->status;
+    return status;
 }
 
 coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count, const char *path,
@@ -195,7 +178,7 @@ coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count, const 
                               "to %d",
                               list.count, COH_PRODUCT_CHOICES_MAX),
                      done);
-    COH_TRY_GOTO(status, measure_aside(&m), done);
+    COH_TRY_GOTO(status, coh_thread_run("coh-tune", measure, &m), done);
     status = coh_kernel_table_write(&list, thread_count, path);
 done:
     coh_kernel_shapes_fini(&list);
