@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "benchmarks/measure.h"
-#include "offload/store.h"
+#include "offload/store_load.h"
 
 enum { PORT_DEPTH = 8, SECONDS = 1 };
 #define FILE_BYTES  ((uint64_t)2 << 30)
@@ -42,50 +42,32 @@ typedef struct port_run {
     double bytes_per_s; /* 0: failed */
 } port_run;
 
-static coh_status put(const port_run *run, uint64_t number)
-{
-    const bench *b = run->b;
-    uint32_t half = run->port == COH_STORE_WRITES; /* each port has its half of file and memory */
-    uint32_t chunk = (uint32_t)(number % (b->chunk_count / 2)) + half * (b->chunk_count / 2);
-    const coh_store_request request = {
-        .memory = b->memory + (number % PORT_DEPTH + half * PORT_DEPTH) * b->chunk_bytes,
-        .file_offset = (uint64_t)chunk * b->chunk_bytes,
-        .bytes = b->chunk_bytes,
-        .id = { .chunk = chunk },
-        .number = number,
-    };
-    return b->ops->submit(b->store, run->port, &request);
-}
-
 /* A lane: PORT_DEPTH chunks in flight, a new one for the oldest that is through. */
 static void *run_port(void *argument)
 {
     port_run *run = argument;
     const bench *b = run->b;
-    coh_store_completion completions[PORT_DEPTH];
-    int done[PORT_DEPTH] = { 0 };
-    uint64_t begin_ns = coh_clock_ns(), submitted = 0, retired = 0;
+    const uint32_t half = run->port == COH_STORE_WRITES; /* each has its half of file and memory */
+    coh_store_load load = {
+        .ops = b->ops,
+        .store = b->store,
+        .port = run->port,
+        .memory = b->memory + half * PORT_DEPTH * b->chunk_bytes,
+        .chunk_bytes = b->chunk_bytes,
+        .file_begin = half * FILE_BYTES / 2,
+        .chunk_begin = half * (b->chunk_count / 2),
+        .chunk_count = b->chunk_count / 2,
+        .depth = PORT_DEPTH,
+    };
+    uint64_t begin_ns = coh_clock_ns();
     run->bytes_per_s = 0;
-    for (;;) {
-        int goes_on = coh_clock_ns() - begin_ns < SECONDS * UINT64_C(1000000000);
-        while (goes_on && submitted - retired < PORT_DEPTH)
-            if (put(run, submitted++) != COH_OK)
-                return NULL;
-        if (submitted == retired)
-            break;
-        uint32_t count = 0;
-        if (b->ops->reap(b->store, run->port, completions, 1, PORT_DEPTH, &count) != COH_OK)
+    while (coh_clock_ns() - begin_ns < SECONDS * UINT64_C(1000000000))
+        if (coh_store_load_turn(&load) != COH_OK)
             return NULL;
-        for (uint32_t i = 0; i < count; i++) {
-            if (completions[i].status != COH_OK)
-                return NULL;
-            done[completions[i].number % PORT_DEPTH] = 1;
-        }
-        for (; retired < submitted && done[retired % PORT_DEPTH]; retired++)
-            done[retired % PORT_DEPTH] = 0;
-    }
+    if (coh_store_load_rest(&load) != COH_OK)
+        return NULL;
     run->bytes_per_s =
-        (double)retired * (double)b->chunk_bytes * 1e9 / (double)(coh_clock_ns() - begin_ns);
+        (double)load.retired * (double)b->chunk_bytes * 1e9 / (double)(coh_clock_ns() - begin_ns);
     return NULL;
 }
 
