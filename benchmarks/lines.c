@@ -7,27 +7,11 @@
 
 #include "base/clock.h"
 #include "benchmarks/measure.h"
-#include "cohobate/engine.h"
+#include "engine/line_chain.h"
 
-enum { LINES = 2000, ELEMENTS = 16 };
-
-typedef struct chain {
-    coh_graph *graph;
-    coh_plan *plan;
-    coh_engine *engine;
-    coh_step_input input;
-} chain;
+enum { LINES = 2000 };
 
 static uint64_t spin_ns;
-
-static coh_status link_infer(const void *attributes, const coh_shape *inputs,
-                             coh_op_facts *out_facts)
-{
-    (void)attributes;
-    out_facts->output[0] = inputs[0];
-    out_facts->parameter[0] = (coh_parameter_facts){ .name = "weight", .shape = inputs[0] };
-    return COH_OK;
-}
 
 static coh_status link_forward(const coh_call *call)
 {
@@ -38,18 +22,6 @@ static coh_status link_forward(const coh_call *call)
     return COH_OK;
 }
 
-static const coh_op_kind link_kind = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "bench.link",
-    .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 1,
-    .infer = link_infer,
-    .forward = link_forward,
-};
-
 static void must(coh_status status)
 {
     if (status == COH_OK)
@@ -58,36 +30,9 @@ static void must(coh_status status)
     exit(1);
 }
 
-static void chain_create(chain *c, float *values)
-{
-    const coh_shape shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { ELEMENTS } };
-    coh_tensor tensor;
-    must(coh_graph_create(&c->graph));
-    must(coh_graph_input(c->graph, "x", &shape, &tensor));
-    for (int i = 0; i < LINES; i++) {
-        char name[16];
-        coh_tensor output;
-        snprintf(name, sizeof(name), "link%d", i);
-        const coh_op_args args = { .name = name, .inputs = &tensor, .block = -1 };
-        must(coh_graph_op(c->graph, &link_kind, &args, &output, NULL));
-        tensor = output;
-    }
-    must(coh_graph_output(c->graph, tensor));
-    coh_plan_options plan_options;
-    coh_plan_options_init(&plan_options);
-    plan_options.mode = COH_PLAN_INFER;
-    must(coh_plan_create(c->graph, &plan_options, &c->plan));
-    coh_engine_options options;
-    coh_engine_options_init(&options);
-    must(coh_engine_create(c->plan, &options, &c->engine));
-    must(coh_engine_init(c->engine, 1));
-    c->input = (coh_step_input){ .inputs = { values } };
-}
-
 static void as_lines(void *argument)
 {
-    chain *c = argument;
-    must(coh_engine_evaluate(c->engine, &c->input, NULL));
+    must(coh_line_chain_run(argument));
 }
 
 static void in_a_loop(void *argument)
@@ -101,21 +46,18 @@ static void in_a_loop(void *argument)
 int main(void)
 {
     static const uint64_t spins_ns[] = { 0, 10000, 100000 };
-    static float values[ELEMENTS];
-    chain c = { 0 };
-    chain_create(&c, values);
+    coh_line_chain chain;
+    must(coh_line_chain_create(link_forward, LINES, 1, &chain));
     for (int i = 0; i < 3; i++) {
         char what[64];
         measure_result result;
         spin_ns = spins_ns[i];
-        measure_pairs(as_lines, in_a_loop, &c, &result);
+        measure_pairs(as_lines, in_a_loop, &chain, &result);
         snprintf(what, sizeof(what), "kernels of %g us", (double)spin_ns * 1e-3);
         measure_print("lines", what, LINES * 1e-6, "M lines", &result);
         fprintf(stderr, "%-10s %-22s %8.2f us a line beside its kernel\n", "", "",
                 (result.ours_s - result.ceiling_s) / LINES * 1e6);
     }
-    coh_engine_destroy(c.engine);
-    coh_plan_destroy(c.plan);
-    coh_graph_destroy(c.graph);
+    coh_line_chain_fini(&chain);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* line_work.h - what lines of a program do, as functions of plain arguments: the executor calls them
- * with what stands in its arenas, the measuring of a profile with memory of its own.
+/* line_work.h - what lines of a program do, as functions of plain arguments: the executor calls
+ * them with what stands in its arenas, the measuring of a profile with memory of its own.
  *
  * Threads: the compute lane's; `pool` helps (NULL: alone). Nothing here allocates or fails. */
 #ifndef COH_ENGINE_LINE_WORK_H

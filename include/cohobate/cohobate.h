@@ -10,6 +10,7 @@
 #include "cohobate/kernels.h"
 #include "cohobate/kinds.h"
 #include "cohobate/machine.h"
+#include "cohobate/measure.h"
 #include "cohobate/model.h"
 #include "cohobate/models.h"
 #include "cohobate/plan.h"

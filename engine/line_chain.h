@@ -1,0 +1,23 @@
+/* line_chain.h - a program of lines that run one function each, one after the other: what a line
+ * costs beside its kernel. For measuring. */
+#ifndef COH_ENGINE_LINE_CHAIN_H
+#define COH_ENGINE_LINE_CHAIN_H
+
+#include "cohobate/engine.h"
+
+typedef struct coh_line_chain {
+    coh_op_kind kind;
+    coh_graph *graph;
+    coh_plan *plan;
+    coh_engine *engine;
+} coh_line_chain;
+
+/* `line_count` operators in a row, `forward` being what each does. Fails: with the sentence of
+ * graph, plan or engine. */
+coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), uint32_t line_count,
+                                 int32_t thread_count, coh_line_chain *out_chain);
+/* Runs all of them once. */
+coh_status coh_line_chain_run(coh_line_chain *chain);
+void coh_line_chain_fini(coh_line_chain *chain); /* accepts a zeroed one */
+
+#endif

@@ -1,0 +1,184 @@
+/* measure.h - the inside of coh_profile_measure: parts that each measure one thing and leave it in
+ * a profile.
+ *
+ *   measure_roof       products, a streaming pass, an empty line: what work is measured by
+ *   measure_operator   every operator of the graphs, both phases, by the lines of their programs
+ *   measure_chunk      norms, updates and additions by the size of a chunk
+ *   measure_link       copies to and from the emulated far tier; the drive, through the store
+ *   measure            the whole: which, in which order, and how lanes slow one another
+ *
+ * The one idea: each figure comes from the code that a step runs, on bytes that are as cold as a
+ * step leaves them, and is a median with its spread.
+ *
+ * Threads: one thread measures (coh-measure); the pool helps it, and one more keeps another lane
+ * busy. */
+#ifndef COH_ENGINE_MEASURE_H
+#define COH_ENGINE_MEASURE_H
+
+#include "base/pool.h"
+#include "cohobate/measure.h"
+#include "engine/line_work.h"
+#include "engine/measure_load.h"
+#include "memory/arena.h"
+#include "planner/lower.h"
+#include "planner/profile.h"
+
+/* How long things are measured, and how much they may take. */
+typedef struct coh_effort {
+    uint32_t samples_least, samples_most;
+    uint64_t budget_ns;  /* more samples than the least only within it */
+    uint64_t window_ns;  /* of a rate: one sample */
+    uint64_t cold_bytes; /* most that is touched between two uses of the same bytes */
+    uint64_t disk_bytes, disk_chunk_bytes; /* of the scratch file */
+    uint64_t sustained_bytes; /* written to find what a drive sustains; 0: not measured */
+    uint64_t link_bytes;      /* of each arena; copies are up to a quarter of it */
+    uint32_t deepest;         /* lines in flight */
+    uint32_t line_count;      /* of the chain of empty lines */
+} coh_effort;
+
+typedef struct coh_measure {
+    const coh_measure_options *options;
+    coh_effort effort;
+    coh_profile *profile; /* what is known, and what is found */
+    size_t operator_capacity;
+    coh_pool *pool;
+    uint32_t done_count, total_count; /* things to measure */
+    coh_load loads[COH_LANE_COUNT];   /* of lanes that are open; turn NULL: not measured */
+} coh_measure;
+
+/* ---- measure.c ---- */
+
+/* Tells that the next thing is under way. printf-like. */
+void coh_measure_begin(coh_measure *m, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A sentence for people. printf-like. */
+void coh_measure_say(const coh_measure *m, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- measure_machine.c ---- */
+
+/* What the profile says of machine, build, limits and capacities. */
+void coh_measure_machine(coh_measure *m);
+
+/* ---- measure_sample.c ---- */
+
+enum { COH_SAMPLES_MOST = 32 };
+
+typedef struct coh_samples {
+    double values[COH_SAMPLES_MOST];
+    uint32_t count;
+    uint64_t begin_ns;
+} coh_samples;
+
+void coh_samples_begin(coh_samples *samples);
+/* Is another one to be taken? */
+int coh_samples_go_on(const coh_samples *samples, const coh_effort *effort);
+void coh_samples_add(coh_samples *samples, double value);
+/* Median, and what a tenth of the samples are below and above. All zero without samples. */
+coh_figure coh_samples_figure(const coh_samples *samples);
+/* Samples of a load's rate, after one that does not count. */
+coh_status coh_samples_of_rate(const coh_load *load, const coh_effort *effort,
+                               coh_figure *out_figure);
+
+/* ---- measure_roof.c ---- */
+
+typedef struct coh_roofs coh_roofs;
+/* Memory for the roofs. `coh_roofs_product` and `_pass` are loads on it: flops of products, bytes
+ * of a streaming pass. Fails: COH_ERR_MEMORY. */
+coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs);
+void coh_roofs_close(coh_roofs *roofs); /* accepts NULL */
+coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype);
+coh_load coh_roofs_pass(coh_roofs *roofs);
+/* Rates of products and memory, and what a line costs beside its kernel. */
+coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
+
+/* ---- measure_sheet.c: what the lines of the graphs are, and memory for them ---- */
+
+/* The lines of a body in memory. */
+typedef struct coh_measure_sheet {
+    const coh_graph *graph;
+    coh_layout layout;
+    coh_object_map map;
+    coh_sheet sheet;
+} coh_measure_sheet;
+
+coh_status coh_measure_sheet_init(const coh_graph *graph, uint64_t chunk_bytes, int with_cache,
+                                  coh_measure_sheet *out_sheet);
+void coh_measure_sheet_fini(coh_measure_sheet *sheet); /* accepts a zeroed one */
+
+/* Where the bytes of objects that one line or two touch stand, one after the other. */
+enum { COH_WINDOW_OBJECTS_MOST = 64 };
+typedef struct coh_window {
+    int32_t objects[COH_WINDOW_OBJECTS_MOST];
+    uint64_t begins[COH_WINDOW_OBJECTS_MOST], ends[COH_WINDOW_OBJECTS_MOST]; /* in the object */
+    uint64_t offsets[COH_WINDOW_OBJECTS_MOST];                               /* in the window */
+    uint32_t count;
+    uint64_t bytes;
+} coh_window;
+
+/* Adds what a line touches. Fails: COH_ERR_INTERNAL (more objects than a call has ports, or other
+ * bytes of an object than a line before). */
+coh_status coh_window_add(coh_window *window, const coh_measure_sheet *sheet,
+                          const coh_sheet_line *line);
+/* Where a byte of an object that was added stands in the window. */
+uint64_t coh_window_place(const coh_window *window, int32_t object, uint64_t object_offset);
+/* The line's first need of `role`, or NULL. */
+const coh_need *coh_sheet_need(const coh_sheet *sheet, const coh_sheet_line *line, coh_role role);
+
+/* Memory that windows are taken from, one after the other, so that the bytes of a window are cold
+ * when its turn comes. */
+typedef struct coh_cold {
+    coh_arena *arena;
+    coh_pool *pool;
+    char *base;
+    uint64_t bytes;
+    uint64_t sum; /* of what was read, so that it is read */
+} coh_cold;
+
+coh_status coh_cold_open(const coh_measure *m, uint64_t bytes, coh_cold *out_cold);
+void coh_cold_close(coh_cold *cold); /* accepts a zeroed one */
+/* Fills all of it with numbers that are as good as f32 as they are as bf16: 0.03 to 0.06 in
+ * magnitude, positive only where asked for. */
+void coh_cold_fill(coh_cold *cold, int positive);
+/* Reads [begin, begin + bytes): into the caches, and others out of them. */
+void coh_cold_read(coh_cold *cold, const void *begin, uint64_t bytes);
+/* How many windows of that size there are, at most `most`; 0: it is too large. */
+uint32_t coh_cold_windows(const coh_cold *cold, const coh_window *window, uint32_t most);
+
+/* ---- measure_operator.c, measure_chunk.c ---- */
+
+/* Adds a sample to the times of its kind, by rising work. Fails: COH_ERR_MEMORY. */
+coh_status coh_measure_add(coh_measure *m, const coh_operator_times *what,
+                           const coh_operator_sample *sample);
+/* Is there a sample of so much work already? */
+int coh_measure_knows(const coh_measure *m, const coh_operator_times *what, double flops,
+                      double bytes);
+
+typedef struct coh_operator_list coh_operator_list;
+/* What is to be measured of the graphs and not known. */
+coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint32_t *out_count);
+void coh_operators_free(coh_operator_list *list); /* accepts NULL */
+coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list);
+
+enum { COH_MEASURE_CHUNK_SIZES = 5 }; /* things that coh_measure_chunks begins */
+coh_status coh_measure_chunks(coh_measure *m);
+
+/* ---- measure_link.c, measure_disk.c: lanes that move bytes ---- */
+
+typedef struct coh_links coh_links;
+/* Two arenas and the lanes between them; their loads are in m->loads until the links are closed. */
+coh_status coh_links_open(coh_measure *m, coh_links **out_links);
+void coh_links_close(coh_measure *m, coh_links *links); /* accepts NULL */
+coh_status coh_measure_links(coh_measure *m, coh_links *links);
+
+typedef struct coh_drive coh_drive;
+/* A store in the disk folder, every chunk of it written once. Fails: COH_ERR_FULL, COH_ERR_IO, ...;
+ * COH_ERR_ARGUMENT: no such folder. */
+coh_status coh_drive_open(coh_measure *m, coh_drive **out_drive);
+void coh_drive_close(coh_measure *m, coh_drive *drive); /* accepts NULL */
+coh_status coh_measure_drive(coh_measure *m, coh_drive *drive);
+
+/* The least of `depths` whose rate is within 5 % of the best. */
+uint32_t coh_depth_choose(const uint32_t *depths, const coh_figure *rates, uint32_t count);
+
+#endif

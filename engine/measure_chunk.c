@@ -1,0 +1,184 @@
+/* Lines that work on chunks: norms and updates, by the code of the executor, and additions, which
+ * are the kernel that passes a gradient on. Of each size of chunks the largest chunk of the graphs
+ * is taken. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cohobate/machine.h"
+#include "engine/measure.h"
+#include "planner/price.h"
+
+/* An update of the largest chunk: work, gradient, two moments, and the partials of large models. */
+#define ROOM_BYTES ((uint64_t)80 << 20)
+
+enum { KIND_COUNT = 3 };
+static const coh_opcode opcodes[KIND_COUNT] = { COH_OP_UPDATE, COH_OP_NORM, COH_OP_ADD };
+
+typedef struct bench {
+    coh_measure *m;
+    const coh_measure_sheet *sheet;
+    const coh_sheet_line *line;
+    coh_window window;
+    coh_cold *cold;
+} bench;
+
+static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place *out_place)
+{
+    const coh_need *need = coh_sheet_need(&b->sheet->sheet, b->line, role);
+    if (need == NULL)
+        return NULL;
+    const coh_layout *layout = &b->sheet->layout;
+    const coh_chunk *chunk =
+        &layout->chunks[layout->objects[need->object].chunk_begin + need->touch_begin];
+    *out_place = (coh_chunk_place){ .layout = layout,
+                                    .group = layout->objects[need->object].owner,
+                                    .object_offset = chunk->object_offset,
+                                    .bytes = chunk->bytes };
+    return base + coh_window_place(&b->window, need->object, chunk->object_offset);
+}
+
+static void run_update(const bench *b, char *base)
+{
+    coh_chunk_place ignored;
+    coh_chunk_update_job update = {
+        .adamw = { .rate = 1e-4f,
+                   .scale = 1,
+                   .beta1 = 0.9f,
+                   .beta2 = 0.95f,
+                   .bias1 = 0.5f,
+                   .bias2 = 0.5f,
+                   .epsilon = 1e-8f,
+                   .decay = 0.1f },
+    };
+    update.work = data_of(b, COH_ROLE_WORK, base, &update.place);
+    update.grad = data_of(b, COH_ROLE_GRAD, base, &ignored);
+    update.state = data_of(b, COH_ROLE_OPTIMIZER_STATE, base, &ignored);
+    coh_chunk_update(b->m->pool, &update);
+}
+
+static void run_norm(const bench *b, char *base)
+{
+    coh_chunk_place place, ignored;
+    void *grad = data_of(b, COH_ROLE_GRAD, base, &place);
+    coh_chunk_norm(b->m->pool, &place, grad, data_of(b, COH_ROLE_PARTIALS, base, &ignored));
+}
+
+static void run_add(const bench *b, char *base)
+{
+    const coh_sheet *sheet = &b->sheet->sheet;
+    const coh_line_call *call = &sheet->calls[b->line->call];
+    coh_view to = { 0 }, from = { 0 };
+    for (uint32_t i = 0; i < call->binding_count; i++) {
+        const coh_binding *binding = &sheet->bindings[call->binding_begin + i];
+        const coh_need *need = &sheet->needs[b->line->need_begin + binding->operand];
+        char *data = base + coh_window_place(&b->window, need->object, binding->object_offset);
+        *(binding->role == COH_ROLE_TO ? &to : &from) = coh_bound_port_of(binding, data).view;
+    }
+    coh_kernel_pass(b->m->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
+                    call->input_grad_adds != 0);
+}
+
+static void run(const bench *b, uint32_t index, uint32_t window_count)
+{
+    char *base = b->cold->base + (index % window_count) * b->window.bytes;
+    if (b->line->opcode == COH_OP_UPDATE)
+        run_update(b, base);
+    else if (b->line->opcode == COH_OP_NORM)
+        run_norm(b, base);
+    else
+        run_add(b, base);
+}
+
+static coh_dtype dtype_of(const coh_measure_sheet *sheet, const coh_sheet_line *line)
+{
+    const coh_need *grad = coh_sheet_need(&sheet->sheet, line, COH_ROLE_GRAD);
+    if (grad != NULL)
+        return sheet->layout.groups[sheet->layout.objects[grad->object].owner].dtype;
+    const coh_line_call *call = &sheet->sheet.calls[line->call];
+    return sheet->sheet.bindings[call->binding_begin].shape.dtype;
+}
+
+static coh_status measure(bench *b, const coh_operator_times *what)
+{
+    const uint32_t count = coh_cold_windows(b->cold, &b->window, UINT32_MAX);
+    coh_samples samples;
+    if (count == 0)
+        return COH_OK;
+    coh_cold_fill(b->cold, 1);
+    run(b, 0, count);
+    coh_samples_begin(&samples);
+    for (uint32_t i = 1; coh_samples_go_on(&samples, &b->m->effort); i++) {
+        const uint64_t begin = coh_clock_ns();
+        run(b, i, count);
+        coh_samples_add(&samples, (double)(coh_clock_ns() - begin) * 1e-9);
+    }
+    const coh_operator_sample sample = { .flops = b->line->flops,
+                                         .bytes = (double)b->line->bytes,
+                                         .seconds = coh_samples_figure(&samples) };
+    return coh_measure_add(b->m, what, &sample);
+}
+
+/* The line of `opcode` and `dtype` that moves the most bytes, or NULL. */
+static const coh_sheet_line *largest(const coh_measure_sheet *sheet, coh_opcode opcode,
+                                     coh_dtype dtype)
+{
+    const coh_sheet_line *found = NULL;
+    for (size_t i = 0; i < sheet->sheet.line_count; i++) {
+        const coh_sheet_line *line = &sheet->sheet.lines[i];
+        if (line->opcode == opcode && dtype_of(sheet, line) == dtype &&
+            (found == NULL || line->bytes > found->bytes))
+            found = line;
+    }
+    return found;
+}
+
+static coh_status measure_sheet(coh_measure *m, coh_cold *cold, const coh_measure_sheet *sheet)
+{
+    static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
+    for (int i = 0; i < KIND_COUNT * 2; i++) {
+        const coh_opcode opcode = opcodes[i / 2];
+        bench b = {
+            .m = m, .sheet = sheet, .line = largest(sheet, opcode, dtypes[i % 2]), .cold = cold
+        };
+        coh_operator_times what = { .dtype = dtypes[i % 2], .lane = COH_LANE_COMPUTE };
+        if (b.line == NULL)
+            continue;
+        snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(opcode));
+        if (coh_measure_knows(m, &what, b.line->flops, (double)b.line->bytes))
+            continue;
+        COH_TRY(coh_window_add(&b.window, sheet, b.line));
+        COH_TRY(measure(&b, &what));
+    }
+    return COH_OK;
+}
+
+static coh_status measure_size(coh_measure *m, coh_cold *cold, uint64_t chunk_bytes)
+{
+    coh_status status = COH_OK;
+    for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
+        coh_measure_sheet sheet;
+        COH_TRY(coh_measure_sheet_init(m->options->graphs[i], chunk_bytes, 1, &sheet));
+        status = measure_sheet(m, cold, &sheet);
+        coh_measure_sheet_fini(&sheet);
+    }
+    return status;
+}
+
+coh_status coh_measure_chunks(coh_measure *m)
+{
+    static const uint64_t chunk_bytes[COH_MEASURE_CHUNK_SIZES] = { 64u << 10, 256u << 10, 1u << 20,
+                                                                   4u << 20, 16u << 20 };
+    const uint64_t wanted = m->effort.cold_bytes + ROOM_BYTES;
+    const uint64_t most = coh_machine_free_bytes() / 2;
+    coh_cold cold = { 0 };
+    coh_status status = coh_cold_open(m, wanted < most ? wanted : most, &cold);
+    for (int size = 0; status == COH_OK && size < COH_MEASURE_CHUNK_SIZES; size++) {
+        char text[32];
+        coh_measure_begin(m, "norms and updates of chunks of %s",
+                          coh_size_format(chunk_bytes[size], text, sizeof(text)));
+        status = measure_size(m, &cold, chunk_bytes[size]);
+    }
+    coh_cold_close(&cold);
+    return status;
+}

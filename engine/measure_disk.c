@@ -1,0 +1,247 @@
+/* The drive behind the disk folder, through the working store: chunks of one piece, so many in
+ * flight. The scratch file's first half is for reads, the second for writes, and a page of either
+ * behind them for latencies:
+ *
+ *     | chunks that are read | chunks that are written | page | page | */
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "cohobate/machine.h"
+#include "cohobate/run.h"
+#include "engine/measure.h"
+#include "offload/store_load.h"
+
+enum { PORTS = 2, DEPTHS = 7 };
+static const coh_lane lanes[PORTS] = { COH_LANE_READ, COH_LANE_WRITE };
+static const coh_store_port ports[PORTS] = { COH_STORE_READS, COH_STORE_WRITES };
+static const uint32_t depths[DEPTHS] = { 1, 2, 4, 8, 16, 32, 64 };
+
+struct coh_drive {
+    const coh_store_ops *ops;
+    coh_store *store;
+    coh_arena *arena;
+    coh_store_load loads[PORTS], pages[PORTS];
+};
+
+/* ---- loads ---- */
+
+static void count(const coh_store_load *load, uint64_t before, double *done)
+{
+    *done += (double)(load->retired - before) * (double)load->chunk_bytes;
+}
+
+static coh_status turn(void *context, double *done)
+{
+    coh_store_load *load = context;
+    const uint64_t before = load->retired;
+    COH_TRY(coh_store_load_turn(load));
+    count(load, before, done);
+    return COH_OK;
+}
+
+static coh_status rest(void *context, double *done)
+{
+    coh_store_load *load = context;
+    const uint64_t before = load->retired;
+    COH_TRY(coh_store_load_rest(load));
+    count(load, before, done);
+    return COH_OK;
+}
+
+static coh_load load_of(coh_store_load *load)
+{
+    return (coh_load){ .turn = turn, .rest = rest, .context = load };
+}
+
+/* ---- life ---- */
+
+/* Everything that reads will look at is written once, by the port for writes. */
+static coh_status fill(coh_drive *drive, const coh_effort *effort)
+{
+    coh_store_load all[] = { drive->loads[0], drive->loads[1], drive->pages[0], drive->pages[1] };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        all[i].port = COH_STORE_WRITES;
+        all[i].depth = i < PORTS ? effort->deepest : 1;
+        while (all[i].submitted < all[i].chunk_count)
+            COH_TRY(coh_store_load_turn(&all[i]));
+        COH_TRY(coh_store_load_rest(&all[i]));
+    }
+    return COH_OK;
+}
+
+static void place_loads(coh_drive *drive, const coh_effort *effort, uint32_t half)
+{
+    const uint64_t chunk = effort->disk_chunk_bytes;
+    for (int i = 0; i < PORTS; i++) {
+        drive->loads[i] = (coh_store_load){
+            .ops = drive->ops,
+            .store = drive->store,
+            .port = ports[i],
+            .memory = (unsigned char *)coh_arena_base(drive->arena) +
+                      (uint64_t)i * effort->deepest * chunk,
+            .chunk_bytes = (size_t)chunk,
+            .file_begin = (uint64_t)i * half * chunk,
+            .chunk_begin = (uint32_t)i * half,
+            .chunk_count = half,
+            .depth = 1,
+        };
+        drive->pages[i] = drive->loads[i];
+        drive->pages[i].chunk_bytes = COH_PAGE_BYTES;
+        drive->pages[i].file_begin = PORTS * half * chunk + (uint64_t)i * COH_PAGE_BYTES;
+        drive->pages[i].chunk_begin = PORTS * half + (uint32_t)i;
+        drive->pages[i].chunk_count = 1;
+    }
+}
+
+static coh_status refuse_size(uint64_t least_bytes, uint64_t bytes)
+{
+    char least[32], allowed[32];
+    return coh_fail(COH_ERR_FULL,
+                    "measuring a drive takes a scratch file of %s, and %s are allowed: allow that",
+                    coh_size_format(least_bytes, least, sizeof(least)),
+                    coh_size_format(bytes, allowed, sizeof(allowed)));
+}
+
+static coh_status check_folder(const char *folder, uint64_t bytes)
+{
+    const coh_space_item item = { .folder = folder,
+                                  .what = "scratch file to measure the drive with",
+                                  .bytes = bytes };
+    struct stat facts;
+    if (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is no folder: name one on the drive that is to be measured", folder);
+    return coh_space_check(&item, 1);
+}
+
+static coh_status open_store(coh_measure *m, coh_drive *drive)
+{
+    const coh_effort *effort = &m->effort;
+    const uint64_t chunk = effort->disk_chunk_bytes;
+    uint64_t bytes = effort->disk_bytes;
+    const uint64_t memory_bytes = PORTS * effort->deepest * chunk;
+    coh_store_facts facts;
+    if (bytes > m->options->disk_bytes)
+        bytes = m->options->disk_bytes;
+    const uint32_t half = (uint32_t)(bytes / chunk / PORTS);
+    if (half < effort->deepest)
+        return refuse_size(PORTS * effort->deepest * chunk, bytes);
+    const coh_store_config config = { .folder = m->options->disk_folder,
+                                      .bytes = PORTS * (half * chunk + COH_PAGE_BYTES),
+                                      .chunk_count = PORTS * (half + 1),
+                                      .port_depth = effort->deepest };
+    COH_TRY(check_folder(config.folder, config.bytes));
+    COH_TRY(coh_arena_create(memory_bytes, "memory to measure a drive with", COH_TIER_DEVICE, NULL,
+                             m->options->thread_count, &drive->arena));
+    COH_TRY(coh_store_open(&config, NULL, &drive->ops, &drive->store));
+    COH_TRY(drive->ops->register_arena(drive->store, coh_arena_base(drive->arena),
+                                       (size_t)memory_bytes));
+    COH_TRY(drive->ops->facts(drive->store, &facts));
+    if (facts.reason != NULL)
+        coh_measure_say(m, "the drive is measured through %s: %s", facts.rung, facts.reason);
+    place_loads(drive, effort, half);
+    return fill(drive, effort);
+}
+
+coh_status coh_drive_open(coh_measure *m, coh_drive **out_drive)
+{
+    coh_drive *drive;
+    *out_drive = NULL;
+    COH_TRY(COH_ALLOC(1, &drive));
+    coh_status status = open_store(m, drive);
+    if (status != COH_OK) {
+        coh_drive_close(m, drive);
+        return status;
+    }
+    for (int i = 0; i < PORTS; i++)
+        m->loads[lanes[i]] = load_of(&drive->loads[i]);
+    *out_drive = drive;
+    return COH_OK;
+}
+
+void coh_drive_close(coh_measure *m, coh_drive *drive)
+{
+    if (drive == NULL)
+        return;
+    for (int i = 0; i < PORTS; i++)
+        m->loads[lanes[i]] = (coh_load){ 0 };
+    if (drive->store != NULL)
+        drive->ops->close(drive->store);
+    coh_arena_destroy(drive->arena);
+    coh_free(drive);
+}
+
+/* ---- figures ---- */
+
+static coh_status measure_latency(const coh_measure *m, coh_store_load *pages,
+                                  coh_figure *out_figure)
+{
+    coh_samples samples;
+    coh_samples_begin(&samples);
+    while (coh_samples_go_on(&samples, &m->effort)) {
+        const uint64_t begin = coh_clock_ns();
+        COH_TRY(coh_store_load_turn(pages));
+        coh_samples_add(&samples, (double)(coh_clock_ns() - begin));
+    }
+    *out_figure = coh_samples_figure(&samples);
+    return COH_OK;
+}
+
+static coh_status measure_port(coh_measure *m, coh_drive *drive, int port)
+{
+    coh_link_profile *link = &m->profile->link[lanes[port]];
+    coh_store_load *load = &drive->loads[port];
+    coh_figure rates[DEPTHS];
+    uint32_t depth_count = 0;
+    COH_TRY(measure_latency(m, &drive->pages[port], &link->latency_ns));
+    for (; depth_count < DEPTHS && depths[depth_count] <= m->effort.deepest; depth_count++) {
+        load->depth = depths[depth_count];
+        COH_TRY(coh_samples_of_rate(&m->loads[lanes[port]], &m->effort, &rates[depth_count]));
+    }
+    link->depth = load->depth = coh_depth_choose(depths, rates, depth_count);
+    for (uint32_t i = 0; i < depth_count; i++)
+        if (depths[i] == link->depth)
+            link->bytes_per_s = rates[i];
+    return COH_OK;
+}
+
+/* Writes on until so many bytes are out that a cache of the drive is full; the last third says what
+ * it sustains. */
+static coh_status measure_sustained(coh_measure *m, coh_drive *drive)
+{
+    coh_link_profile *link = &m->profile->link[COH_LANE_WRITE];
+    coh_store_load *load = &drive->loads[1];
+    const uint64_t begin = load->retired;
+    const uint64_t chunks = m->effort.sustained_bytes / load->chunk_bytes;
+    coh_samples samples;
+    double rate;
+    coh_samples_begin(&samples);
+    while (load->retired - begin < chunks) {
+        COH_TRY(coh_load_rate(&m->loads[COH_LANE_WRITE], m->effort.window_ns, &rate));
+        if (load->retired - begin > chunks / 3 * 2)
+            coh_samples_add(&samples, rate);
+    }
+    link->sustained_bytes_per_s = coh_samples_figure(&samples);
+    return COH_OK;
+}
+
+coh_status coh_measure_drive(coh_measure *m, coh_drive *drive)
+{
+    static const char *const names[PORTS] = { "reads", "writes" };
+    for (int i = 0; i < PORTS; i++) {
+        coh_measure_begin(m, "%s of the drive", names[i]);
+        if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0)
+            drive->loads[i].depth = m->profile->link[lanes[i]].depth;
+        else
+            COH_TRY(measure_port(m, drive, i));
+        if (drive->loads[i].depth < 1 || drive->loads[i].depth > m->effort.deepest)
+            drive->loads[i].depth = m->effort.deepest;
+    }
+    coh_measure_begin(m, "writes that a drive sustains");
+    if (m->effort.sustained_bytes > 0 &&
+        !(m->profile->link[COH_LANE_WRITE].sustained_bytes_per_s.p50 > 0))
+        return measure_sustained(m, drive);
+    return COH_OK;
+}

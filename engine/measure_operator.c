@@ -1,0 +1,417 @@
+/* Operators of graphs: each is placed with everything that its forward and backward touch in a
+ * window, and called there as the executor calls it. Windows follow one another in memory:
+ *
+ *     | window 0 | window 1 | window 2 | ... never used ...|
+ *       forward    forward    forward       read, so that the windows leave the caches
+ *       backward   backward   backward
+ *
+ * What the line before has just written (the inputs of a forward, the gradients of outputs of a
+ * backward) is read before the call, for in a step it is warm. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cohobate/machine.h"
+#include "engine/measure.h"
+#include "planner/fingerprint.h"
+
+/* The largest chunk of a sheet: of no matter here. */
+#define CHUNK_BYTES ((uint64_t)4 << 20)
+
+/* One operator of one graph, with its cache or without. */
+typedef struct point {
+    uint32_t sheet;
+    int32_t op;
+    int32_t line[COH_PHASE_COUNT]; /* of the sheet; -1: none */
+    coh_operator_times what;       /* phase: of neither */
+    coh_window window;
+} point;
+
+struct coh_operator_list {
+    coh_measure_sheet *sheets;
+    uint32_t sheet_count;
+    size_t sheet_capacity;
+    point *points;
+    uint32_t point_count;
+    size_t point_capacity;
+};
+
+/* ---- the times of a profile ---- */
+
+static double work_of(const coh_profile *profile, coh_dtype dtype, double flops, double bytes)
+{
+    double rate = profile->flops_per_s[dtype == COH_DTYPE_BF16 ? COH_ROOF_BF16 : COH_ROOF_F32].p50;
+    double compute_s = rate > 0 ? flops / rate : 0;
+    double memory_s =
+        profile->memory_bytes_per_s.p50 > 0 ? bytes / profile->memory_bytes_per_s.p50 : 0;
+    return compute_s > memory_s ? compute_s : memory_s;
+}
+
+static int is_same(const coh_operator_times *a, const coh_operator_times *b)
+{
+    return a->signature == b->signature && a->phase == b->phase && a->lane == b->lane &&
+           a->dtype == b->dtype && strcmp(a->kind, b->kind) == 0;
+}
+
+static coh_operator_times *find_times(const coh_measure *m, const coh_operator_times *what)
+{
+    for (uint32_t i = 0; i < m->profile->operator_count; i++)
+        if (is_same(&m->profile->operators[i], what))
+            return &m->profile->operators[i];
+    return NULL;
+}
+
+int coh_measure_knows(const coh_measure *m, const coh_operator_times *what, double flops,
+                      double bytes)
+{
+    const coh_operator_times *times = find_times(m, what);
+    const double work = work_of(m->profile, what->dtype, flops, bytes);
+    for (uint32_t i = 0; times != NULL && i < times->sample_count; i++)
+        if (work_of(m->profile, what->dtype, times->samples[i].flops, times->samples[i].bytes) ==
+            work)
+            return 1;
+    return 0;
+}
+
+coh_status coh_measure_add(coh_measure *m, const coh_operator_times *what,
+                           const coh_operator_sample *sample)
+{
+    coh_profile *profile = m->profile;
+    coh_operator_times *times = find_times(m, what);
+    const double work = work_of(profile, what->dtype, sample->flops, sample->bytes);
+    if (times == NULL) {
+        COH_TRY(COH_GROW(&profile->operators, &m->operator_capacity, profile->operator_count + 1));
+        times = &profile->operators[profile->operator_count++];
+        *times = *what;
+        times->samples = NULL;
+        times->sample_count = 0;
+    }
+    size_t capacity = times->sample_count;
+    COH_TRY(COH_GROW(&times->samples, &capacity, times->sample_count + 1));
+    uint32_t at = times->sample_count++;
+    for (; at > 0; at--) {
+        const coh_operator_sample *before = &times->samples[at - 1];
+        if (work_of(profile, what->dtype, before->flops, before->bytes) <= work)
+            break;
+        times->samples[at] = *before;
+    }
+    times->samples[at] = *sample;
+    return COH_OK;
+}
+
+/* ---- what is to be measured ---- */
+
+/* "[.,.,768] [3072,768] [3072]": what differs between micro-batches is a point. */
+static void describe_shape(const coh_graph *graph, const coh_graph_op_entry *op,
+                           char text[sizeof(((coh_operator_times *)0)->shape)])
+{
+    const size_t most = sizeof(((coh_operator_times *)0)->shape);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < op->kind.input_count + op->kind.parameter_count && used < most; i++) {
+        const int is_input = i < op->kind.input_count;
+        const int32_t parameter = is_input ? -1 : op->parameter[i - op->kind.input_count];
+        if (!is_input && parameter < 0)
+            continue;
+        const coh_shape *shape = is_input ? &graph->tensors[op->input[i]].shape
+                                          : &graph->parameters[parameter].facts.shape;
+        const int32_t free_dims = !is_input ? 0 : shape->rank > 2 ? 2 : 1;
+        for (int32_t d = 0; d < shape->rank && used < most; d++) {
+            const char *before = d > 0 ? "," : used > 0 ? " [" : "[";
+            int length = d < free_dims ? snprintf(text + used, most - used, "%s.", before)
+                                       : snprintf(text + used, most - used, "%s%lld", before,
+                                                  (long long)shape->dim[d]);
+            used += (size_t)length;
+        }
+        if (used < most)
+            used += (size_t)snprintf(text + used, most - used, "]");
+    }
+}
+
+static void lines_of(const coh_measure_sheet *sheet, int32_t op, int32_t line[COH_PHASE_COUNT])
+{
+    line[COH_PHASE_FORWARD] = line[COH_PHASE_BACKWARD] = -1;
+    for (size_t i = 0; i < sheet->sheet.line_count; i++) {
+        const coh_sheet_line *candidate = &sheet->sheet.lines[i];
+        if (candidate->call < 0 || sheet->sheet.calls[candidate->call].operator_index != op ||
+            (candidate->opcode != COH_OP_FORWARD && candidate->opcode != COH_OP_BACKWARD))
+            continue;
+        int phase = candidate->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        if (line[phase] < 0)
+            line[phase] = (int32_t)i;
+    }
+}
+
+static const coh_sheet_line *line_of(const coh_operator_list *list, const point *p, int phase)
+{
+    return p->line[phase] < 0 ? NULL : &list->sheets[p->sheet].sheet.lines[p->line[phase]];
+}
+
+/* Is the phase measured already, or will it be by another point? */
+static int is_covered(const coh_measure *m, const coh_operator_list *list, const point *p,
+                      int phase)
+{
+    const coh_sheet_line *line = line_of(list, p, phase);
+    coh_operator_times what = p->what;
+    what.phase = (uint8_t)phase;
+    if (line == NULL || coh_measure_knows(m, &what, line->flops, (double)line->bytes))
+        return 1;
+    for (uint32_t i = 0; i < list->point_count; i++) {
+        const coh_sheet_line *other = line_of(list, &list->points[i], phase);
+        if (other != NULL && is_same(&list->points[i].what, &p->what) &&
+            other->flops == line->flops && other->bytes == line->bytes)
+            return 1;
+    }
+    return 0;
+}
+
+static coh_status find_points(coh_measure *m, coh_operator_list *list, int with_cache)
+{
+    const uint32_t sheet_index = list->sheet_count - 1;
+    const coh_measure_sheet *sheet = &list->sheets[sheet_index];
+    const coh_graph *graph = sheet->graph;
+    for (size_t i = 0; i < graph->op_count; i++) {
+        const coh_graph_op_entry *op = &graph->ops[i];
+        point p = { .sheet = sheet_index, .op = (int32_t)i };
+        if (!with_cache && op->facts.cache_bytes == 0)
+            continue;
+        p.what = (coh_operator_times){ .dtype = coh_operator_dtype(graph, i),
+                                       .lane = COH_LANE_COMPUTE,
+                                       .signature = coh_operator_signature(graph, i) };
+        snprintf(p.what.kind, sizeof(p.what.kind), "%s", op->kind.name);
+        lines_of(sheet, (int32_t)i, p.line);
+        if (is_covered(m, list, &p, COH_PHASE_FORWARD) &&
+            is_covered(m, list, &p, COH_PHASE_BACKWARD))
+            continue;
+        describe_shape(graph, op, p.what.shape);
+        for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
+            if (p.line[phase] >= 0)
+                COH_TRY(coh_window_add(&p.window, sheet, line_of(list, &p, phase)));
+        COH_TRY(COH_GROW(&list->points, &list->point_capacity, list->point_count + 1));
+        list->points[list->point_count++] = p;
+    }
+    return COH_OK;
+}
+
+static coh_status add_sheet(coh_measure *m, coh_operator_list *list, const coh_graph *graph,
+                            int with_cache)
+{
+    COH_TRY(COH_GROW(&list->sheets, &list->sheet_capacity, list->sheet_count + 1));
+    COH_TRY(
+        coh_measure_sheet_init(graph, CHUNK_BYTES, with_cache, &list->sheets[list->sheet_count]));
+    list->sheet_count++;
+    return find_points(m, list, with_cache);
+}
+
+coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint32_t *out_count)
+{
+    coh_operator_list *list;
+    coh_status status = COH_OK;
+    *out_list = NULL;
+    *out_count = 0;
+    COH_TRY(COH_ALLOC(1, &list));
+    for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
+        status = add_sheet(m, list, m->options->graphs[i], 1);
+        if (status == COH_OK)
+            status = add_sheet(m, list, m->options->graphs[i], 0);
+    }
+    if (status != COH_OK) {
+        coh_operators_free(list);
+        return status;
+    }
+    *out_list = list;
+    *out_count = list->point_count;
+    return COH_OK;
+}
+
+void coh_operators_free(coh_operator_list *list)
+{
+    if (list == NULL)
+        return;
+    for (uint32_t i = 0; i < list->sheet_count; i++)
+        coh_measure_sheet_fini(&list->sheets[i]);
+    coh_free(list->sheets);
+    coh_free(list->points);
+    coh_free(list);
+}
+
+/* ---- one call ---- */
+
+typedef struct bench {
+    coh_measure *m;
+    const coh_operator_list *list;
+    const point *p;
+    coh_cold cold;
+    uint64_t seed;
+    uint32_t window_count;
+} bench;
+
+/* The place of a binding in the window that begins at `base`. */
+static char *place_of(const bench *b, const coh_sheet_line *line, const coh_binding *binding,
+                      char *base)
+{
+    const coh_sheet *sheet = &b->list->sheets[b->p->sheet].sheet;
+    int32_t object = sheet->needs[line->need_begin + binding->operand].object;
+    return base + coh_window_place(&b->p->window, object, binding->object_offset);
+}
+
+static void make_call(bench *b, int phase, char *base, coh_call *call)
+{
+    const coh_measure_sheet *sheet = &b->list->sheets[b->p->sheet];
+    const coh_sheet_line *line = line_of(b->list, b->p, phase);
+    const coh_line_call *line_call = &sheet->sheet.calls[line->call];
+    *call = (coh_call){ .attributes = sheet->graph->ops[b->p->op].attributes,
+                        .seed_cell = &b->seed,
+                        .loss_scale = 1,
+                        .row_begin = line_call->row_begin,
+                        .row_end = line_call->row_end,
+                        .row_count = line_call->row_count,
+                        .input_grad_adds = line_call->input_grad_adds,
+                        .parameter_grad_adds = line_call->parameter_grad_adds,
+                        .queue = b->m->pool };
+    for (uint32_t i = 0; i < line_call->binding_count; i++) {
+        const coh_binding *binding = &sheet->sheet.bindings[line_call->binding_begin + i];
+        const coh_bound_port port = coh_bound_port_of(binding, place_of(b, line, binding, base));
+        coh_call_set_port(call, &port);
+    }
+}
+
+/* Integers of a forward's inputs: rows of the operator's own parameter, one after the other in a
+ * scattered order; zeros where it has none. */
+static void fill_integers(const coh_call *call)
+{
+    const int64_t rows = call->parameter[0].data != NULL ? call->parameter[0].shape.dim[0] : 1;
+    for (int port = 0; port < COH_PORT_MAX; port++) {
+        const coh_view *view = &call->input[port];
+        if (view->data == NULL || view->shape.dtype != COH_DTYPE_I32)
+            continue;
+        int32_t *values = view->data;
+        const int64_t count = coh_shape_elements(&view->shape);
+        for (int64_t i = 0; i < count; i++)
+            values[i] = (int32_t)(i * 7919 % rows);
+    }
+}
+
+static void read_recent(bench *b, const coh_call *call, int phase)
+{
+    const coh_view *views = phase == COH_PHASE_FORWARD ? call->input : call->output_grad;
+    for (int port = 0; port < COH_PORT_MAX; port++)
+        if (views[port].data != NULL)
+            coh_cold_read(&b->cold, views[port].data,
+                          (uint64_t)coh_shape_elements(&views[port].shape) *
+                              coh_dtype_bytes(views[port].shape.dtype));
+}
+
+static coh_status run_window(bench *b, int phase, uint32_t window, double *out_seconds)
+{
+    const coh_op_kind *kind = &b->list->sheets[b->p->sheet].graph->ops[b->p->op].kind;
+    char *base = b->cold.base + (window % b->window_count) * b->p->window.bytes;
+    coh_call call;
+    make_call(b, phase, base, &call);
+    if (phase == COH_PHASE_FORWARD)
+        fill_integers(&call);
+    read_recent(b, &call, phase);
+    const uint64_t begin = coh_clock_ns();
+    coh_status status = phase == COH_PHASE_FORWARD ? kind->forward(&call) : kind->backward(&call);
+    *out_seconds = (double)(coh_clock_ns() - begin) * 1e-9;
+    return status;
+}
+
+/* ---- one operator ---- */
+
+static coh_status add_phase(bench *b, int phase, const coh_samples *samples)
+{
+    const coh_sheet_line *line = line_of(b->list, b->p, phase);
+    coh_operator_times what = b->p->what;
+    const coh_operator_sample sample = { .flops = line->flops,
+                                         .bytes = (double)line->bytes,
+                                         .seconds = coh_samples_figure(samples) };
+    what.phase = (uint8_t)phase;
+    if (coh_measure_knows(b->m, &what, sample.flops, sample.bytes))
+        return COH_OK;
+    return coh_measure_add(b->m, &what, &sample);
+}
+
+/* The first window's run is not counted, and is left out of what backward reads. */
+static coh_status measure_phase(bench *b, int phase)
+{
+    coh_samples samples;
+    double seconds;
+    COH_TRY(run_window(b, phase, 0, &seconds));
+    coh_samples_begin(&samples);
+    for (uint32_t window = 1; coh_samples_go_on(&samples, &b->m->effort); window++) {
+        COH_TRY(run_window(b, phase, window, &seconds));
+        coh_samples_add(&samples, seconds);
+    }
+    return add_phase(b, phase, &samples);
+}
+
+/* Backward reads what forward left in the same window, so every window gets one. */
+static coh_status run_forwards(bench *b)
+{
+    double seconds;
+    for (uint32_t window = 0; window < b->window_count; window++)
+        COH_TRY(run_window(b, COH_PHASE_FORWARD, window, &seconds));
+    return COH_OK;
+}
+
+static coh_status measure_point(bench *b)
+{
+    const coh_effort *effort = &b->m->effort;
+    const uint64_t window_bytes = b->p->window.bytes;
+    coh_status status = COH_OK;
+    b->window_count = coh_cold_windows(&b->cold, &b->p->window, effort->samples_most + 1);
+    if (b->window_count == 0) {
+        char bytes[32];
+        coh_measure_say(b->m, "%s %s was not measured: one call touches %s", b->p->what.kind,
+                        b->p->what.shape, coh_size_format(window_bytes, bytes, sizeof(bytes)));
+        return COH_OK;
+    }
+    coh_cold_fill(&b->cold, 0);
+    if (b->p->line[COH_PHASE_FORWARD] >= 0)
+        status = measure_phase(b, COH_PHASE_FORWARD);
+    if (status == COH_OK && b->p->line[COH_PHASE_FORWARD] >= 0)
+        status = run_forwards(b);
+    if (status == COH_OK && b->p->line[COH_PHASE_BACKWARD] >= 0) {
+        const uint64_t used = b->window_count * window_bytes;
+        coh_cold_read(&b->cold, b->cold.base + used, b->cold.bytes - used);
+        status = measure_phase(b, COH_PHASE_BACKWARD);
+    }
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "operator %s %s", b->p->what.kind, b->p->what.shape);
+    return COH_OK;
+}
+
+/* As much as a step touches, but no more than is worth it; and room for the largest call. */
+static uint64_t memory_for(const coh_measure *m, const coh_operator_list *list)
+{
+    uint64_t step = 0, window = 0, most = coh_machine_free_bytes() / 2;
+    for (uint32_t i = 0; i < list->sheet_count; i++) {
+        uint64_t bytes = 0;
+        for (uint32_t o = 0; o < list->sheets[i].layout.object_count; o++)
+            bytes += list->sheets[i].layout.objects[o].bytes;
+        step = bytes > step ? bytes : step;
+    }
+    for (uint32_t i = 0; i < list->point_count; i++)
+        window = list->points[i].window.bytes > window ? list->points[i].window.bytes : window;
+    if (step > m->effort.cold_bytes)
+        step = m->effort.cold_bytes;
+    return step + window < most ? step + window : most;
+}
+
+coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list)
+{
+    bench b = { .m = m, .list = list };
+    coh_status status = COH_OK;
+    if (list->point_count == 0)
+        return COH_OK;
+    COH_TRY(coh_cold_open(m, memory_for(m, list), &b.cold));
+    for (uint32_t i = 0; status == COH_OK && i < list->point_count; i++) {
+        b.p = &list->points[i];
+        coh_measure_begin(m, "%s %s", b.p->what.kind, b.p->what.shape);
+        status = measure_point(&b);
+    }
+    coh_cold_close(&b.cold);
+    return status;
+}

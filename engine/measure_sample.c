@@ -1,0 +1,59 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/measure.h"
+
+void coh_samples_begin(coh_samples *samples)
+{
+    *samples = (coh_samples){ .begin_ns = coh_clock_ns() };
+}
+
+int coh_samples_go_on(const coh_samples *samples, const coh_effort *effort)
+{
+    if (samples->count < effort->samples_least)
+        return 1;
+    return samples->count < effort->samples_most &&
+           coh_clock_ns() - samples->begin_ns < effort->budget_ns;
+}
+
+void coh_samples_add(coh_samples *samples, double value)
+{
+    if (samples->count < COH_SAMPLES_MOST)
+        samples->values[samples->count++] = value;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+coh_figure coh_samples_figure(const coh_samples *samples)
+{
+    double sorted[COH_SAMPLES_MOST];
+    uint32_t last = samples->count - 1;
+    if (samples->count == 0)
+        return (coh_figure){ 0 };
+    memcpy(sorted, samples->values, samples->count * sizeof(*sorted));
+    qsort(sorted, samples->count, sizeof(*sorted), compare);
+    return (coh_figure){ .p10 = sorted[last / 10],
+                         .p50 = (sorted[last / 2] + sorted[last - last / 2]) / 2,
+                         .p90 = sorted[last - last / 10],
+                         .samples = samples->count };
+}
+
+coh_status coh_samples_of_rate(const coh_load *load, const coh_effort *effort,
+                               coh_figure *out_figure)
+{
+    coh_samples samples;
+    double rate;
+    COH_TRY(coh_load_rate(load, 0, &rate));
+    coh_samples_begin(&samples);
+    while (coh_samples_go_on(&samples, effort)) {
+        COH_TRY(coh_load_rate(load, effort->window_ns, &rate));
+        coh_samples_add(&samples, rate);
+    }
+    *out_figure = coh_samples_figure(&samples);
+    return COH_OK;
+}

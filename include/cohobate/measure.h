@@ -1,0 +1,57 @@
+/* measure.h - how fast this machine is, as a profile (profile.h) that prices plans.
+ *
+ *     graphs, a disk folder ──> coh_profile_measure ──> coh_profile ──> coh_profile_write
+ *
+ * Measured are products, memory and an empty line; every operator of the graphs, forward and
+ * backward, by the code that a step calls and on memory as cold as a step leaves it; norms, updates
+ * and additions; copies to and from the emulated far tier; the drive behind the disk folder,
+ * through the working store; and how much lanes slow one another. Each figure is a median with its
+ * spread. What runs beside it is measured along: let the machine do nothing else. */
+#ifndef COHOBATE_MEASURE_H
+#define COHOBATE_MEASURE_H
+
+#include "cohobate/model.h"
+#include "cohobate/profile.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct coh_measure_options {
+    uint32_t struct_bytes;
+    /* One model in several micro-batches, several models, or both: an operator that is in more than
+     * one is measured at each of its sizes. May be none. */
+    const coh_graph *const *graphs;
+    uint32_t graph_count;
+    int32_t thread_count;    /* >= 1 */
+    const char *disk_folder; /* NULL: the drive is not measured */
+    uint64_t disk_bytes;     /* most the scratch file there may take; UINT64_MAX: as it likes */
+    int32_t quick;           /* 1: seconds instead of minutes, and a drive's fresh writes only */
+    /* Called on another thread while coh_profile_measure waits; may be NULL. `what` is measured
+     * next, the done-th of total things. */
+    void (*progress)(void *context, uint32_t done, uint32_t total, const char *what);
+    /* Gets sentences for people: what could not be measured, and why; may be NULL. */
+    void (*log)(void *context, const char *sentence);
+    void *context; /* of both */
+} coh_measure_options;
+
+/* Defaults: no graph, one thread, no drive, not quick. */
+COH_API void coh_measure_options_init(coh_measure_options *out_options);
+
+/* Measures what `known` (NULL: nothing is known) does not say and gives both together; `known`
+ * stays as it is. Owns: the caller destroys the profile.
+ * Time: minutes; seconds for a small model when quick. Writes up to disk_bytes of a scratch file
+ * that has no name, so that nothing of it stays.
+ * Fails: COH_ERR_ARGUMENT (no such folder; `known` was measured on another machine, by another
+ * build or for other threads), COH_ERR_FULL (no room for the scratch file), COH_ERR_MEMORY,
+ * COH_ERR_DEVICE, COH_ERR_IO. */
+COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
+                                       coh_profile **out_profile);
+
+/* Was it measured on this machine, by this build? 0 for what was not measured. */
+COH_API int coh_profile_is_of_here(const coh_profile *profile);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,417 @@
+/* What a measured profile holds: every operator at the work that plans price it by, in calls that
+ * are what the executor's are. How long things take is nowhere asserted. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "cohobate/cohobate.h"
+#include "planner/fingerprint.h"
+#include "planner/plan.h"
+#include "planner/profile.h"
+
+enum { ELEMENTS = 20000, ROWS = 7, TOKENS = 12 };
+
+/* ---- a kind that looks at what it is given ---- */
+
+static int refuses, calls[COH_PHASE_COUNT];
+
+static coh_status strict_infer(const void *attributes, const coh_shape *inputs,
+                               coh_op_facts *out_facts)
+{
+    (void)attributes;
+    (void)inputs;
+    out_facts->output[0] = (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 1, .dim = { 1 } };
+    out_facts->parameter[0] = (coh_parameter_facts){
+        .name = "table",
+        .shape = { .dtype = COH_DTYPE_F32, .rank = 2, .dim = { ROWS, ELEMENTS } },
+        .init = COH_INIT_ONE,
+    };
+    out_facts->saved_bytes = sizeof(float) * 2;
+    out_facts->workspace_bytes[COH_PHASE_FORWARD] = 64;
+    out_facts->flops[COH_PHASE_FORWARD] = 1e6;
+    out_facts->flops[COH_PHASE_BACKWARD] = 2e6;
+    return COH_OK;
+}
+
+/* A number that tells one window from the next: what stands in it may be anything finite. */
+static float trace_of(const coh_call *call)
+{
+    const float *table = call->parameter[0].data;
+    return table[0] + 3 * table[ELEMENTS - 1];
+}
+
+static coh_status strict_forward(const coh_call *call)
+{
+    const int32_t *ids = call->input[0].data;
+    const float *table = call->parameter[0].data;
+    float *saved = call->saved;
+    calls[COH_PHASE_FORWARD]++;
+    if (refuses)
+        return coh_kind_fail(COH_ERR_NUMBER, "it will not");
+    if (ids == NULL || table == NULL || saved == NULL || call->output[0].data == NULL ||
+        call->workspace == NULL || call->seed_cell == NULL)
+        return coh_kind_fail(COH_ERR_INTERNAL, "forward lacks a port");
+    for (int i = 0; i < TOKENS; i++)
+        if (ids[i] < 0 || ids[i] >= ROWS)
+            return coh_kind_fail(COH_ERR_INTERNAL, "id %d is no row", (int)ids[i]);
+    for (int64_t i = 0; i < (int64_t)ROWS * ELEMENTS; i++)
+        if (!isnormal(table[i]))
+            return coh_kind_fail(COH_ERR_INTERNAL, "a value is not a normal number");
+    /* So slow that fewer forwards are timed than backwards, which must all find one before them. */
+    (void)usleep(10000);
+    saved[0] = trace_of(call);
+    saved[1] = 42;
+    *(float *)call->output[0].data = 1;
+    return COH_OK;
+}
+
+static coh_status strict_backward(const coh_call *call)
+{
+    const float *saved = call->saved;
+    calls[COH_PHASE_BACKWARD]++;
+    if (saved == NULL || call->parameter[0].data == NULL || call->parameter_grad[0].data == NULL ||
+        call->input[0].data != NULL || call->output_grad[0].data != NULL)
+        return coh_kind_fail(COH_ERR_INTERNAL, "backward has other ports than declared");
+    if (saved[1] != 42 || saved[0] != trace_of(call))
+        return coh_kind_fail(COH_ERR_INTERNAL, "saved is not what forward left");
+    return COH_OK;
+}
+
+static const coh_op_kind strict_kind = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "test.strict",
+    .revision = 1,
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .backward_reads = { .parameters = 1 },
+    .is_loss = 1,
+    .infer = strict_infer,
+    .forward = strict_forward,
+    .backward = strict_backward,
+};
+
+static coh_graph *strict_graph(void)
+{
+    const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, TOKENS } };
+    /* Makes the step large, so that every call has a window of its own. */
+    const coh_shape large = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 4 << 20 } };
+    coh_graph *graph;
+    coh_tensor ids, unused, loss;
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "unused", &large, &unused), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "ids", &shape, &ids), COH_OK);
+    const coh_op_args args = { .name = "strict", .inputs = &ids, .block = -1 };
+    assert_int_equal(coh_graph_op(graph, &strict_kind, &args, &loss, NULL), COH_OK);
+    assert_int_equal(coh_graph_loss(graph, loss), COH_OK);
+    return graph;
+}
+
+static coh_graph *model_graph(int64_t sequences, coh_dtype dtype)
+{
+    const coh_gpt2_config config = { .layers = 2,
+                                     .heads = 2,
+                                     .channels = 64,
+                                     .positions = 32,
+                                     .vocabulary = 300,
+                                     .layernorm_epsilon = 1e-5f,
+                                     .dtype = dtype };
+    coh_graph *graph;
+    assert_int_equal(coh_gpt2_train_graph(&config, sequences, 16, &graph), COH_OK);
+    return graph;
+}
+
+static coh_measure_options options_for(const coh_graph *const *graphs, uint32_t count)
+{
+    coh_measure_options options;
+    coh_measure_options_init(&options);
+    options.graphs = graphs;
+    options.graph_count = count;
+    options.thread_count = 2;
+    options.quick = 1;
+    return options;
+}
+
+/* ---- claims ---- */
+
+static void check_figure(const coh_figure *figure)
+{
+    assert_true(figure->samples >= 3);
+    assert_true(figure->p10 > 0);
+    assert_true(figure->p10 <= figure->p50 && figure->p50 <= figure->p90);
+}
+
+static double work_of(const coh_profile *profile, coh_dtype dtype, double flops, double bytes)
+{
+    const int roof = dtype == COH_DTYPE_BF16 ? COH_ROOF_BF16 : COH_ROOF_F32;
+    return fmax(flops / profile->flops_per_s[roof].p50, bytes / profile->memory_bytes_per_s.p50);
+}
+
+/* The sample of exactly that work at the profile's roofs. */
+static const coh_operator_sample *find_sample(const coh_profile *profile, uint64_t signature,
+                                              int phase, double flops, double bytes)
+{
+    for (uint32_t i = 0; i < profile->operator_count; i++) {
+        const coh_operator_times *times = &profile->operators[i];
+        const double work = work_of(profile, times->dtype, flops, bytes);
+        for (uint32_t s = 0; s < times->sample_count; s++)
+            if (times->signature == signature && times->phase == phase &&
+                work == work_of(profile, times->dtype, times->samples[s].flops,
+                                times->samples[s].bytes))
+                return &times->samples[s];
+    }
+    return NULL;
+}
+
+/* Every call of a plan in memory finds a sample of its very work: of that signature and phase. */
+static void check_plan_is_covered(const coh_profile *profile, const coh_graph *graph)
+{
+    coh_plan_options options;
+    coh_plan *plan;
+    coh_plan_options_init(&options);
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int count = 0;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        if (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_BACKWARD)
+            continue;
+        const int32_t op = body->calls[line->call].operator_index;
+        const int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        const coh_operator_sample *sample =
+            find_sample(profile, coh_operator_signature(graph, (size_t)op), phase, line->flops,
+                        (double)line->bytes);
+        assert_non_null(sample);
+        check_figure(&sample->seconds);
+        count++;
+    }
+    assert_true(count > 0);
+    coh_plan_destroy(plan);
+}
+
+static void every_call_of_a_plan_in_memory_has_a_sample_of_its_work(void **state)
+{
+    (void)state;
+    for (int dtype = COH_DTYPE_F32; dtype <= COH_DTYPE_BF16; dtype++) {
+        coh_graph *graphs[] = { model_graph(1, (coh_dtype)dtype),
+                                model_graph(3, (coh_dtype)dtype) };
+        const coh_measure_options options = options_for((const coh_graph *const *)graphs, 2);
+        coh_profile *profile;
+        assert_int_equal(coh_profile_measure(&options, NULL, &profile), COH_OK);
+        for (int i = 0; i < 2; i++) {
+            check_plan_is_covered(profile, graphs[i]);
+            coh_graph_destroy(graphs[i]);
+        }
+        coh_profile_destroy(profile);
+    }
+}
+
+static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtype)
+{
+    for (uint32_t i = 0; i < profile->operator_count; i++)
+        if (strcmp(profile->operators[i].kind, kind) == 0 && profile->operators[i].dtype == dtype)
+            return profile->operators[i].signature == 0;
+    return 0;
+}
+
+static void roofs_links_updates_and_limits_are_there(void **state)
+{
+    (void)state;
+    coh_graph *graph = model_graph(1, COH_DTYPE_F32);
+    coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    coh_profile *profile;
+    options.disk_folder = ".";
+    assert_int_equal(coh_profile_measure(&options, NULL, &profile), COH_OK);
+    check_figure(&profile->flops_per_s[COH_ROOF_F32]);
+    check_figure(&profile->flops_per_s[COH_ROOF_BF16]);
+    check_figure(&profile->memory_bytes_per_s);
+    check_figure(&profile->line_ns);
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
+        check_figure(&profile->link[lane].bytes_per_s);
+        check_figure(&profile->link[lane].latency_ns);
+        assert_true(profile->link[lane].depth >= 1);
+    }
+    for (int i = 0; i < COH_LANE_COUNT; i++)
+        for (int j = 0; j < COH_LANE_COUNT; j++)
+            assert_true(profile->contention[i][j] > 0 && profile->contention[i][j] <= 1);
+    assert_true(has_kind(profile, "update", COH_DTYPE_F32));
+    assert_true(has_kind(profile, "norm", COH_DTYPE_F32));
+    assert_true(profile->memory_bytes[COH_TIER_DEVICE] > 0);
+    assert_true(profile->memory_bytes[COH_TIER_DISK] > 0);
+    assert_int_equal(profile->threads, 2);
+    assert_true(coh_profile_is_of_here(profile));
+    profile->fingerprint ^= 1;
+    assert_false(coh_profile_is_of_here(profile));
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+/* The kind fails where a port is missing, an id is no row, a value is no normal number, or backward
+ * does not find what forward left beside it. */
+static void calls_are_what_the_executor_makes_of_them(void **state)
+{
+    (void)state;
+    coh_graph *graph = strict_graph();
+    const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    coh_profile *profile;
+    calls[COH_PHASE_FORWARD] = calls[COH_PHASE_BACKWARD] = 0;
+    if (coh_profile_measure(&options, NULL, &profile) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_true(calls[COH_PHASE_FORWARD] > 3 && calls[COH_PHASE_BACKWARD] > 3);
+    check_plan_is_covered(profile, graph);
+    coh_profile_destroy(profile);
+    refuses = 1;
+    assert_int_equal(coh_profile_measure(&options, NULL, &profile), COH_ERR_NUMBER);
+    refuses = 0;
+    assert_null(profile);
+    assert_non_null(strstr(coh_last_error(), "test.strict"));
+    coh_graph_destroy(graph);
+}
+
+typedef struct heard {
+    uint32_t total, count, wrong;
+} heard;
+
+static void hear(void *context, uint32_t done, uint32_t total, const char *what)
+{
+    heard *h = context;
+    h->wrong += what[0] == '\0' || done != h->count || done >= total;
+    h->total = total;
+    h->count++;
+}
+
+static int is_same_sample(const coh_operator_sample *a, const coh_operator_sample *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static void what_is_known_stays_and_only_what_is_missing_is_measured(void **state)
+{
+    (void)state;
+    coh_graph *graphs[] = { model_graph(1, COH_DTYPE_F32), model_graph(2, COH_DTYPE_F32) };
+    coh_measure_options options = options_for((const coh_graph *const *)graphs, 1);
+    heard first = { 0 }, second = { 0 };
+    coh_profile *known, *both;
+    options.progress = hear;
+    options.context = &first;
+    assert_int_equal(coh_profile_measure(&options, NULL, &known), COH_OK);
+    assert_int_equal(first.wrong, 0);
+    assert_int_equal(first.total, first.count); /* all that was announced was begun */
+    options.graph_count = 2;
+    options.context = &second;
+    assert_int_equal(coh_profile_measure(&options, known, &both), COH_OK);
+    check_plan_is_covered(both, graphs[0]);
+    check_plan_is_covered(both, graphs[1]);
+    assert_memory_equal(known->flops_per_s, both->flops_per_s, sizeof(known->flops_per_s));
+    assert_memory_equal(known->link, both->link, sizeof(known->link));
+    assert_memory_equal(known->contention, both->contention, sizeof(known->contention));
+    for (uint32_t i = 0; i < known->operator_count; i++) {
+        const coh_operator_times *old = &known->operators[i], *new = &both->operators[i];
+        assert_int_equal(old->signature, new->signature);
+        for (uint32_t s = 0, n = 0; s < old->sample_count; s++, n++) {
+            while (n < new->sample_count && !is_same_sample(&old->samples[s], &new->samples[n]))
+                n++;
+            assert_true(n < new->sample_count);
+        }
+    }
+    coh_profile_destroy(both);
+    coh_profile_destroy(known);
+    coh_graph_destroy(graphs[0]);
+    coh_graph_destroy(graphs[1]);
+}
+
+static void what_is_measured_is_written_and_read_as_the_same_bytes(void **state)
+{
+    (void)state;
+    coh_graph *graph = model_graph(2, COH_DTYPE_BF16);
+    const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    coh_profile *profile, *again;
+    coh_profile_summary summary, summary_again;
+    assert_int_equal(coh_profile_measure(&options, NULL, &profile), COH_OK);
+    assert_int_equal(coh_profile_write(profile, "measured.json"), COH_OK);
+    if (coh_profile_read("measured.json", &again) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_profile_summarize(profile, &summary), COH_OK);
+    assert_int_equal(coh_profile_summarize(again, &summary_again), COH_OK);
+    assert_int_equal(summary.hash, summary_again.hash);
+    assert_true(coh_profile_is_of_here(again));
+    (void)unlink("measured.json");
+    coh_profile_destroy(again);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+static void refuse(const coh_measure_options *options, const coh_profile *known, coh_status status,
+                   const char *says)
+{
+    coh_profile *profile;
+    assert_int_equal(coh_profile_measure(options, known, &profile), status);
+    assert_null(profile);
+    if (strstr(coh_last_error(), says) == NULL)
+        fail_msg("'%s' says nothing of '%s'", coh_last_error(), says);
+}
+
+static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    coh_measure_options options = options_for(NULL, 0);
+    coh_profile known;
+    coh_profile_builtin(2, 1, 0, &known);
+    refuse(&options, &known, COH_ERR_ARGUMENT, "was not measured on this machine");
+    options.disk_folder = "./no-such-folder";
+    refuse(&options, NULL, COH_ERR_ARGUMENT, "no-such-folder");
+    options.disk_folder = ".";
+    options.disk_bytes = 1 << 20;
+    refuse(&options, NULL, COH_ERR_FULL, "allow");
+    options.thread_count = 0;
+    refuse(&options, NULL, COH_ERR_ARGUMENT, "thread");
+    options = options_for(NULL, 1);
+    refuse(&options, NULL, COH_ERR_ARGUMENT, "options");
+}
+
+/* Not every one, for there are thousands: each of the first, then ever rarer. */
+static void a_failed_allocation_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    coh_graph *graph = strict_graph();
+    const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    for (uint64_t n = 1;; n += 1 + n / 2) {
+        coh_profile *profile;
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_profile_measure(&options, NULL, &profile);
+        const int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        if (!was_hit) {
+            assert_int_equal(status, COH_OK);
+            coh_profile_destroy(profile);
+            break;
+        }
+        assert_int_not_equal(status, COH_OK);
+        assert_null(profile);
+        assert_true(coh_last_error()[0] != '\0');
+    }
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_of_a_plan_in_memory_has_a_sample_of_its_work),
+        cmocka_unit_test(roofs_links_updates_and_limits_are_there),
+        cmocka_unit_test(calls_are_what_the_executor_makes_of_them),
+        cmocka_unit_test(what_is_known_stays_and_only_what_is_missing_is_measured),
+        cmocka_unit_test(what_is_measured_is_written_and_read_as_the_same_bytes),
+        cmocka_unit_test(what_cannot_be_measured_is_refused_in_a_sentence),
+        cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
