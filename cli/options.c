@@ -163,8 +163,6 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
     return COH_OK;
 }
 
-_Static_assert(CLI_FLAG_COUNT <= 64, "cli_options.given has a bit for each flag");
-
 /* getopt_long values of the long flags: above every character. */
 enum { LONG_BASE = 256, LONG_HELP = LONG_BASE + CLI_FLAG_COUNT };
 
@@ -283,7 +281,7 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
             return unknown_flag(command, arguments, option);
         cli_flag flag = flag_of_value(option);
         CLI_TRY(parse_value(&cli_flag_table[flag], optarg, out_options));
-        out_options->given |= (uint64_t)1 << flag;
+        out_options->given[flag] = 1;
     }
     return check_operand(out_options, argument_count, arguments);
 }

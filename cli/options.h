@@ -96,8 +96,8 @@ typedef enum cli_flag {
 
 typedef struct cli_options {
     cli_command command;
-    const char *operand; /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
-    uint64_t given;      /* bit per cli_flag: at most 64 of them */
+    const char *operand;           /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
+    uint8_t given[CLI_FLAG_COUNT]; /* 1: the flag is there */
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
@@ -118,7 +118,7 @@ typedef struct cli_options {
 
 static inline int cli_given(const cli_options *options, cli_flag flag)
 {
-    return (int)(options->given >> flag & 1);
+    return options->given[flag];
 }
 
 /* The command called `name`, or CLI_COMMAND_COUNT. */
