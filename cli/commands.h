@@ -14,6 +14,7 @@ coh_status cli_inspect(const cli_options *options);
 coh_status cli_export(const cli_options *options);
 coh_status cli_check(const cli_options *options);
 coh_status cli_tune(const cli_options *options);
+coh_status cli_profile(const cli_options *options);
 coh_status cli_doctor(const cli_options *options);
 
 #endif

@@ -13,6 +13,7 @@ enum {
     EXPORT = 1 << CLI_EXPORT,
     CHECK = 1 << CLI_CHECK,
     TUNE = 1 << CLI_TUNE,
+    PROFILE = 1 << CLI_PROFILE,
     DOCTOR = 1 << CLI_DOCTOR,
     RUNS = TRAIN | PLAN,             /* the flags of a training run */
     BUDGET = RUNS | GENERATE | EVAL, /* those that say where things stand */
@@ -30,8 +31,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         "text, a folder of text, JSON lines (*.jsonl), a token file (cohobate "
                         "tokenize) or ids of llm.c or nanoGPT (*.bin)" },
     [CLI_FLAG_TOKENIZER] = { "tokenizer", "bytes|PATH", CLI_VALUE_TEXT, AT(tokenizer), 0, 0,
-                             "--tokenizer bytes", RUNS | GENERATE | EVAL | TOKENIZE | TUNE | EXPORT,
-                             0, 0,
+                             "--tokenizer bytes",
+                             RUNS | GENERATE | EVAL | TOKENIZE | TUNE | PROFILE | EXPORT, 0, 0,
                              "bytes, a model's folder, or a tokenizer.json or .model (default: "
                              "that of the folder or checkpoint, else bytes)" },
     [CLI_FLAG_VALIDATION] = { "validation", "FILE|DIR|none", CLI_VALUE_TEXT, AT(validation), 0, 0,
@@ -63,12 +64,12 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                             "bytes of an id in a *.bin without a header (default: 2, or 4 where "
                             "the vocabulary is above 65536)" },
     [CLI_FLAG_VOCABULARY] = { "vocabulary", "N", CLI_VALUE_INTEGER, AT(vocabulary), 1, 1e8,
-                              "--vocabulary 50257", RUNS | TUNE, 0, 0,
+                              "--vocabulary 50257", RUNS | TUNE | PROFILE, 0, 0,
                               "rows of the embedding of a preset (default the tokenizer's; of "
                               "OPT's "
                               "and Llama's at least those published)" },
     [CLI_FLAG_DTYPE] = { "dtype", "f32|bf16", CLI_VALUE_CHOICE, AT(dtype), 0, 0, "--dtype f32",
-                         BUDGET | TUNE, 0, 0,
+                         BUDGET | TUNE | PROFILE, 0, 0,
                          "numbers of weights and activations (default: bf16 where the CPU "
                          "multiplies it in hardware; of a checkpoint: as trained)" },
     [CLI_FLAG_EXPORT_DTYPE] = { "dtype", "f32|bf16|f16", CLI_VALUE_CHOICE, AT(export_dtype), 0, 0,
@@ -81,7 +82,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                  0, 0, "--device-memory 64MiB", BUDGET, 0, 0,
                                  "the RAM budget (default: what is free, less a reserve)" },
     [CLI_FLAG_DISK] = { "disk", "DIR[:SIZE]", CLI_VALUE_DISK, AT(disk_folder), 0, 0,
-                        "--disk /var/tmp:40GB", BUDGET, 0, 0,
+                        "--disk /var/tmp:40GB", BUDGET | PROFILE, 0, 0,
                         "far tier: a scratch file in DIR of at most SIZE" },
     [CLI_FLAG_EMULATE_HOST] = { "emulate-host", "SIZE", CLI_VALUE_SIZE, AT(emulate_host_bytes), 0,
                                 0, "--emulate-host 1GiB", BUDGET, 0, 0,
@@ -93,7 +94,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                              "--link-rate 16GB/s", BUDGET, 0, 0,
                              "throttle of the emulated far tier" },
     [CLI_FLAG_THREADS] = { "threads", "N", CLI_VALUE_INTEGER, AT(threads), 1, 1024, "--threads 2",
-                           BUDGET | TUNE | TOKENIZE, 0, 0,
+                           BUDGET | TUNE | PROFILE | TOKENIZE, 0, 0,
                            "threads that compute, and files read at a time (default: the cores "
                            "this process has)" },
     [CLI_FLAG_CHUNK] = { "chunk", "SIZE", CLI_VALUE_SIZE, AT(chunk_bytes), 0, 0, "--chunk 1MiB",
@@ -119,13 +120,13 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                           RUNS, 0, 0,
                           "steps of linear warm-up (default a tenth of the schedule, <= 100)" },
     [CLI_FLAG_BATCH] = { "batch", "N", CLI_VALUE_INTEGER, AT(batch), 1, 1 << 20, "--batch 8",
-                         RUNS | TUNE, 0, 0, "sequences per optimizer step (default 8)" },
+                         RUNS | TUNE | PROFILE, 0, 0, "sequences per optimizer step (default 8)" },
     [CLI_FLAG_MICRO_BATCH] = { "micro-batch", "N", CLI_VALUE_INTEGER, AT(micro_batch), 1, 1 << 20,
-                               "--micro-batch 4", RUNS | TUNE, 0, 0,
+                               "--micro-batch 4", RUNS | TUNE | PROFILE, 0, 0,
                                "sequences at a time (default: largest divisor of --batch <= 8 that "
                                "fits)" },
     [CLI_FLAG_SEQUENCE] = { "sequence", "N", CLI_VALUE_INTEGER, AT(sequence), 1, 1 << 24,
-                            "--sequence 256", RUNS | EVAL | TOKENIZE | TUNE, 0, 0,
+                            "--sequence 256", RUNS | EVAL | TOKENIZE | TUNE | PROFILE, 0, 0,
                             "tokens per sequence (default 256; eval: as trained)" },
     [CLI_FLAG_LR] = { "lr", "X", CLI_VALUE_REAL, AT(lr), 0, 1e9, "--lr 6e-4", RUNS, 0, 0,
                       "highest learning rate (default 6e-4)" },
@@ -176,7 +177,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_TOP_K] = { "top-k", "N", CLI_VALUE_INTEGER, AT(top_k), 0, 1e8, "--top-k 40", GENERATE,
                          0, 0, "choose among the N likeliest tokens (0: all, the default)" },
     [CLI_FLAG_OUTPUT] = { "output", "PATH", CLI_VALUE_TEXT, AT(output), 0, 0, "-o out",
-                          PLAN | TOKENIZE | TUNE | EXPORT, 0, 'o', "where the result goes" },
+                          PLAN | TOKENIZE | TUNE | PROFILE | EXPORT, 0, 'o',
+                          "where the result goes" },
     [CLI_FLAG_SHARD_SIZE] = { "shard-size", "SIZE", CLI_VALUE_SIZE, AT(shard_bytes), 0, 0,
                               "--shard-size 5GB", EXPORT, 0, 0,
                               "most bytes of tensors in one file (default 5GB)" },
@@ -198,8 +200,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         "only the hash: of a checkpoint's parameters and states, read in full" },
     [CLI_FLAG_FOLDER] = { "folder", "DIR", CLI_VALUE_TEXT, AT(folder), 0, 0, "--folder /var/tmp",
                           DOCTOR, 0, 0, "the disk folder to look at (default .)" },
+    [CLI_FLAG_QUICK] = { "quick", NULL, CLI_VALUE_NONE, AT(quick), 0, 0, "--quick", PROFILE, 0, 0,
+                         "seconds instead of minutes: fewer sizes, samples and bytes" },
     [CLI_FLAG_JSON] = { "json", NULL, CLI_VALUE_NONE, AT(json), 0, 0, "--json",
-                        TRAIN | PLAN | EVAL | TOKENIZE | INSPECT | EXPORT | CHECK | TUNE | DOCTOR,
+                        TRAIN | PLAN | EVAL | TOKENIZE | INSPECT | EXPORT | CHECK | TUNE | PROFILE |
+                            DOCTOR,
                         0, 0, "the result as one JSON object on standard output" },
     [CLI_FLAG_TEST_POISON] = { "test-poison", NULL, CLI_VALUE_NONE, AT(test_poison), 0, 0,
                                "--test-poison", TRAIN | GENERATE | EVAL, 1, 0,

@@ -15,6 +15,7 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_CHECK] = "is a folder, checkpoint, token file, plan, kernel table or profile whole and "
                   "valid?",
     [CLI_TUNE] = "measure which matrix product is fastest for each shape of a model",
+    [CLI_PROFILE] = "measure how fast this machine is, for plans to be priced by",
     [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
 };
 
@@ -29,6 +30,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_EXPORT] = "cohobate export CHECKPOINT|FOLDER -o FOLDER [flags] [--json]",
     [CLI_CHECK] = "cohobate check PATH [--json]",
     [CLI_TUNE] = "cohobate tune MODEL -o FILE [flags] [--json]",
+    [CLI_PROFILE] = "cohobate profile [MODEL] [-o machine.json] [flags] [--json]",
     [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
 };
 
@@ -82,6 +84,16 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "standard product. A run under another table rounds otherwise, which a resume says.\n"
         "oneDNN, where it wins, allocates memory in each of its calls. Let the machine do\n"
         "nothing else meanwhile.\n",
+    [CLI_PROFILE] =
+        "Measures products, memory, every operator of MODEL in several micro-batches (without one, "
+        "of\n"
+        "small presets), copies, the drive behind --disk, and how much they slow one another: "
+        "minutes,\n"
+        "with --quick seconds. A file of this machine at -o is kept and what is missing is added. "
+        "A\n"
+        "scratch file of up to 1 GiB stands in the --disk folder meanwhile, and up to 4 GiB more "
+        "are\n"
+        "written to it. Let the machine do nothing else.\n",
     [CLI_DOCTOR] = "Nothing is changed.\n",
 };
 
@@ -116,6 +128,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                   "  cohobate check corpus.tokens\n",
     [CLI_TUNE] = "  cohobate tune gpt2 --vocabulary 50257 --batch 4 --sequence 64 -o kernels.json\n"
                  "  cohobate train gpt2-nano --data corpus.txt --kernels kernels.json\n",
+    [CLI_PROFILE] = "  cohobate profile gpt2 --vocabulary 50257 --disk /var/tmp -o machine.json\n"
+                    "  cohobate profile --quick\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };

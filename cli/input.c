@@ -93,6 +93,7 @@ static const char *operand_model(const cli_options *options)
     case CLI_TRAIN:
     case CLI_PLAN:
     case CLI_TUNE:
+    case CLI_PROFILE:
         return options->operand && coh_model_preset(options->operand, 0, &ignored) != COH_OK
                    ? options->operand
                    : NULL;
@@ -126,6 +127,7 @@ static const char *operand_path(const cli_options *options)
     case CLI_TRAIN:
     case CLI_PLAN:
     case CLI_TUNE:
+    case CLI_PROFILE:
     case CLI_DOCTOR:
     case CLI_COMMAND_COUNT:
         return NULL;

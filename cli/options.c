@@ -8,10 +8,10 @@
 #include <string.h>
 
 static const char *const command_names[CLI_COMMAND_COUNT] = {
-    [CLI_TRAIN] = "train",   [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
-    [CLI_EVAL] = "eval",     [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
-    [CLI_EXPORT] = "export", [CLI_CHECK] = "check",       [CLI_TUNE] = "tune",
-    [CLI_DOCTOR] = "doctor",
+    [CLI_TRAIN] = "train",     [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
+    [CLI_EVAL] = "eval",       [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
+    [CLI_EXPORT] = "export",   [CLI_CHECK] = "check",       [CLI_TUNE] = "tune",
+    [CLI_PROFILE] = "profile", [CLI_DOCTOR] = "doctor",
 };
 
 cli_command cli_command_find(const char *name)
@@ -29,7 +29,8 @@ const char *cli_command_name(cli_command command)
 
 int cli_command_takes_preset(cli_command command)
 {
-    return command == CLI_TRAIN || command == CLI_PLAN || command == CLI_TUNE;
+    return command == CLI_TRAIN || command == CLI_PLAN || command == CLI_TUNE ||
+           command == CLI_PROFILE;
 }
 
 static void set_defaults(cli_command command, cli_options *options)
@@ -224,6 +225,7 @@ static const char *operand_name(cli_command command)
     case CLI_TRAIN:
     case CLI_PLAN:
     case CLI_TUNE:
+    case CLI_PROFILE:
         return "MODEL";
     case CLI_GENERATE:
     case CLI_EVAL:
@@ -254,7 +256,7 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
                         command);
     if (operand_count == 1)
         options->operand = arguments[optind];
-    else if (name && !options->resume)
+    else if (name && !options->resume && options->command != CLI_PROFILE)
         return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate %s --help", name, command);
     return COH_OK;
 }

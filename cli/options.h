@@ -21,6 +21,7 @@ typedef enum cli_command {
     CLI_EXPORT,
     CLI_CHECK,
     CLI_TUNE,
+    CLI_PROFILE,
     CLI_DOCTOR,
     CLI_COMMAND_COUNT
 } cli_command;
@@ -87,6 +88,7 @@ typedef enum cli_flag {
     CLI_FLAG_HELD_OUT_FILE,
     CLI_FLAG_HASH,
     CLI_FLAG_FOLDER,
+    CLI_FLAG_QUICK,
     CLI_FLAG_JSON,
     CLI_FLAG_TEST_POISON,
     CLI_FLAG_TEST_DELAY_SEED,
@@ -113,7 +115,7 @@ typedef struct cli_options {
     int64_t test_delay_seed, chat, documents, id_bytes;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
-    int64_t new_data, operators, hash, json, merge_lora, test_poison;
+    int64_t new_data, operators, hash, json, merge_lora, quick, test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)

@@ -19,6 +19,7 @@ static const form token_file = { "COHTOKEN", NULL, "token file" };
 static const form plan_file = { "{", "\"cohobate plan\"", "plan" };
 static const form program_file = { "program ", NULL, "program listing" };
 static const form kernel_table = { "{", "\"cohobate kernels\"", "kernel table" };
+static const form profile_file = { "{", "\"cohobate profile\"", "profile" };
 static const form log_file = { "{", NULL, "log of JSON lines" };
 
 static coh_status read_head(const char *flag, const char *path, char *head)
@@ -106,9 +107,10 @@ coh_status cli_output_check(const cli_options *options)
     CLI_TRY(check_differ("-o", options->output, "--program", options->program));
     CLI_TRY(check_differ("-o", options->output, "--held-out-file", options->held_out_file));
     CLI_TRY(check_one(options, "-o", options->output,
-                      options->command == CLI_TOKENIZE ? &token_file
-                      : options->command == CLI_TUNE   ? &kernel_table
-                                                       : &plan_file));
+                      options->command == CLI_TOKENIZE  ? &token_file
+                      : options->command == CLI_TUNE    ? &kernel_table
+                      : options->command == CLI_PROFILE ? &profile_file
+                                                        : &plan_file));
     CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));
     CLI_TRY(check_one(options, "--program", options->program, &program_file));
     return check_one(options, "--log", options->log, &log_file);

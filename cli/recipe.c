@@ -117,7 +117,8 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     if (is_folder && is_preset(options)) {
         cli_note("note: %s is the preset of that name; the folder here is ./%s", folder, folder);
     } else if (is_folder && !cli_given(options, CLI_FLAG_TOKENIZER)) {
-        const int reads_no_text = options->command == CLI_PLAN || options->command == CLI_TUNE;
+        const int reads_no_text = options->command == CLI_PLAN || options->command == CLI_TUNE ||
+                                  options->command == CLI_PROFILE;
         if (cli_artefact_has_tokenizer(folder))
             chosen = folder;
         else if (!reads_no_text)

@@ -5,7 +5,7 @@ import unittest
 
 from program import TINY, ProgramTest, run
 
-COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "tune", "doctor"]
+COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "tune", "doctor", "profile"]
 # flag, values that are refused, a word of the remedy
 REFUSED = [
     ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
@@ -63,7 +63,7 @@ class Usage(ProgramTest):
         self.fails(2, "frobnicate", says="frobnicate")
         self.fails(2, says="--help")
         self.fails(2, "plan", "gpt2-nano", "--json=yes", says="--json")
-        for command in COMMANDS[:-1]:
+        for command in COMMANDS[:-2]:  # the last two need no operand
             self.fails(2, command, says="missing")
 
     def test_flags_that_contradict_one_another_are_refused(self):

@@ -1,0 +1,223 @@
+/* cohobate profile: how fast this machine is, as a profile for --profile. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/budget.h"
+#include "cli/commands.h"
+#include "cli/job.h"
+#include "cli/output.h"
+
+enum { GRAPHS_MOST = 32 };
+
+/* What is measured of: every model in several micro-batches. */
+typedef struct subjects {
+    coh_graph *graphs[GRAPHS_MOST];
+    uint32_t count;
+} subjects;
+
+static void drop(subjects *s)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        coh_graph_destroy(s->graphs[i]);
+    s->count = 0;
+}
+
+static coh_status add_graph(subjects *s, const cli_job *job, int64_t micro_batch)
+{
+    CLI_TRY(coh_model_train_graph(&job->model, micro_batch, job->recipe.sequence,
+                                  &s->graphs[s->count]));
+    s->count++;
+    return COH_OK;
+}
+
+/* In micro-batches of 1, 2, 4, ... and that of the recipe; when quick of 1 and that alone. */
+static coh_status add_model(const cli_options *options, subjects *s)
+{
+    cli_job job;
+    CLI_TRY(cli_job_open_unplanned(options, &job));
+    const int64_t own = job.recipe.micro_batch;
+    coh_status status = COH_OK;
+    for (int64_t n = 1; status == COH_OK && n < own && s->count + 1 < GRAPHS_MOST; n *= 2)
+        if (n == 1 || !options->quick)
+            status = add_graph(s, &job, n);
+    if (status == COH_OK)
+        status = add_graph(s, &job, own);
+    cli_job_close(&job);
+    return status;
+}
+
+/* Without a MODEL: small and larger operators of the smallest presets. */
+static coh_status add_models(const cli_options *options, subjects *s)
+{
+    static const char *const names[] = { "gpt2-nano", "gpt2" };
+    if (options->operand)
+        return add_model(options, s);
+    for (int i = 0; i < (options->quick ? 1 : 2); i++) {
+        cli_options named = *options;
+        named.operand = names[i];
+        CLI_TRY(add_model(&named, s));
+    }
+    return COH_OK;
+}
+
+/* ---- what is seen meanwhile ---- */
+
+typedef struct watcher {
+    int is_terminal, is_shown;
+    double begin;
+} watcher;
+
+static void clear(watcher *w)
+{
+    if (w->is_shown)
+        (void)cli_write(STDERR_FILENO, "\r\x1b[K", 4);
+    w->is_shown = 0;
+}
+
+/* A bar on a terminal; elsewhere nothing, since the figures come at the end. */
+static void show(void *context, uint32_t done, uint32_t total, const char *what)
+{
+    enum { BAR = 24 };
+    watcher *w = context;
+    char line[160], bar[BAR + 1], spent[32];
+    if (!w->is_terminal)
+        return;
+    const int full = total > 0 ? (int)((uint64_t)done * BAR / total) : 0;
+    memset(bar, '.', BAR);
+    memset(bar, '#', (size_t)(full < BAR ? full : BAR));
+    bar[BAR] = '\0';
+    int length = snprintf(line, sizeof(line), "\r\x1b[K[%s] %" PRIu32 "/%" PRIu32 " %s %.60s", bar,
+                          done, total, cli_duration(cli_seconds_now() - w->begin, spent), what);
+    (void)cli_write(STDERR_FILENO, line, (size_t)length);
+    w->is_shown = 1;
+}
+
+static void hear(void *context, const char *sentence)
+{
+    clear(context);
+    cli_note("note: %s", sentence);
+}
+
+/* ---- the result ---- */
+
+static void print_rate(const char *what, double rate, double unit, const char *unit_name)
+{
+    if (rate > 0)
+        printf("  %-34s %10.1f %s/s\n", what, rate / unit, unit_name);
+}
+
+static void print_summary(const coh_profile_summary *summary, double seconds)
+{
+    char spent[32];
+    printf("%s: %s, %s; %" PRIu32 " operators and lines\n", summary->name, summary->machine,
+           summary->date, summary->operator_count);
+    print_rate("products of f32", summary->f32_flops_per_s, 1e9, "GFLOP");
+    print_rate("products of bf16", summary->bf16_flops_per_s, 1e9, "GFLOP");
+    print_rate("memory, read and written", summary->memory_bytes_per_s, 1e9, "GB");
+    print_rate("emulated far tier, to the device", summary->h2d_bytes_per_s, 1e9, "GB");
+    print_rate("emulated far tier, from the device", summary->d2h_bytes_per_s, 1e9, "GB");
+    print_rate("drive, reads", summary->read_bytes_per_s, 1e9, "GB");
+    print_rate("drive, writes", summary->write_bytes_per_s, 1e9, "GB");
+    printf("measured in %s\n", cli_duration(seconds, spent));
+}
+
+static void print_json(const coh_profile_summary *summary, double seconds)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = { { "f32_flops_per_s", summary->f32_flops_per_s },
+                    { "bf16_flops_per_s", summary->bf16_flops_per_s },
+                    { "memory_bytes_per_s", summary->memory_bytes_per_s },
+                    { "h2d_bytes_per_s", summary->h2d_bytes_per_s },
+                    { "d2h_bytes_per_s", summary->d2h_bytes_per_s },
+                    { "read_bytes_per_s", summary->read_bytes_per_s },
+                    { "write_bytes_per_s", summary->write_bytes_per_s },
+                    { "seconds", seconds } };
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add(&line, "{\"name\": ");
+    cli_line_add_json_string(&line, summary->name);
+    cli_line_add(&line, ", \"machine\": ");
+    cli_line_add_json_string(&line, summary->machine);
+    cli_line_add(&line, ", \"date\": \"%s\", \"threads\": %d, \"operators\": %" PRIu32,
+                 summary->date, (int)summary->threads, summary->operator_count);
+    cli_line_add(&line, ", \"fingerprint\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64 "\"",
+                 summary->fingerprint, summary->hash);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        cli_line_add(&line, ", \"%s\": ", numbers[i].key);
+        cli_line_add_json_number(&line, numbers[i].value);
+    }
+    cli_print("%s}", line.text);
+}
+
+/* ---- the command ---- */
+
+/* What is in the file that will be written anew; NULL: there is none. */
+static coh_status read_known(const cli_options *options, coh_profile **out_known)
+{
+    *out_known = NULL;
+    struct stat facts;
+    if (!options->output || stat(options->output, &facts) != 0 || facts.st_size == 0)
+        return COH_OK;
+    coh_status status = coh_profile_read(options->output, out_known);
+    return status == COH_OK ? COH_OK : cli_blame(status, "-o");
+}
+
+static coh_status measure(const cli_options *options, const subjects *s, const coh_profile *known,
+                          coh_profile **out_profile)
+{
+    watcher w = { .is_terminal = isatty(STDERR_FILENO), .begin = cli_seconds_now() };
+    coh_measure_options measuring;
+    coh_measure_options_init(&measuring);
+    measuring.graphs = (const coh_graph *const *)s->graphs;
+    measuring.graph_count = s->count;
+    measuring.thread_count = cli_budget_thread_count(options);
+    measuring.disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
+    measuring.disk_bytes = options->disk_bytes;
+    measuring.quick = options->quick != 0;
+    measuring.progress = show;
+    measuring.log = hear;
+    measuring.context = &w;
+    coh_status status = coh_profile_measure(&measuring, known, out_profile);
+    clear(&w);
+    return status;
+}
+
+static coh_status tell(const cli_options *options, const coh_profile *profile, double seconds)
+{
+    coh_profile_summary summary;
+    CLI_TRY(coh_profile_summarize(profile, &summary));
+    if (options->json)
+        print_json(&summary, seconds);
+    else
+        print_summary(&summary, seconds);
+    return COH_OK;
+}
+
+coh_status cli_profile(const cli_options *options)
+{
+    subjects s = { 0 };
+    coh_profile *known = NULL, *profile = NULL;
+    coh_status status = COH_OK;
+    const double begin = cli_seconds_now();
+    CLI_TRY_GOTO(status, cli_output_check(options), done);
+    CLI_TRY_GOTO(status, read_known(options, &known), done);
+    CLI_TRY_GOTO(status, add_models(options, &s), done);
+    status = measure(options, &s, known, &profile);
+    if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
+        status = cli_blame(status, "-o %s", options->output);
+    if (status == COH_OK && options->output)
+        status = coh_profile_write(profile, options->output);
+    if (status == COH_OK)
+        status = tell(options, profile, cli_seconds_now() - begin);
+done:
+    coh_profile_destroy(profile);
+    coh_profile_destroy(known);
+    drop(&s);
+    return status;
+}

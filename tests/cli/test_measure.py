@@ -1,0 +1,77 @@
+"""cohobate profile: a file that reads again, added to and never replaced; refusals. Nothing of how fast."""
+
+import json
+import os
+import unittest
+
+from program import ProgramTest
+
+QUICK = ["profile", "gpt2-nano", "--quick", "--threads", "2", "--sequence", "16", "--dtype", "f32"]
+
+
+class Measure(ProgramTest):
+    def text(self, path):
+        with open(path) as file:
+            return file.read()
+
+    def read(self, path):
+        return json.loads(self.text(path))
+
+    def curves(self, profile):
+        return {(o["kind"], o["dtype"], o["phase"], o["signature"]): o["samples"] for o in profile["operators"]}
+
+    def test_what_is_measured_is_kept_and_added_to(self):
+        path = self.path("machine.json")
+        said = self.succeeds(*QUICK, "--batch", "1", "--json", "-o", path).json
+        first = self.read(path)
+        self.assertEqual(first["source"], "measured")
+        self.assertEqual(first["threads"], 2)
+        self.assertEqual(sorted(first["links"]), ["d2h", "h2d"])
+        self.assertEqual(said["operators"], len(first["operators"]))
+        self.assertEqual(said["fingerprint"], first["fingerprint"])
+        phases = {(o["kind"], o["phase"]) for o in first["operators"]}
+        for kind in ["linear", "attention", "classifier", "embedding"]:
+            for phase in ["forward", "backward"]:
+                self.assertIn((f"cohobate.{kind}", phase), phases)
+        self.succeeds(*QUICK, "--batch", "2", "--disk", self.folder, "-o", path)
+        second = self.read(path)
+        self.assertEqual(sorted(second["links"]), ["d2h", "h2d", "read", "write"])
+        for key in ["flops_per_s", "memory_bytes_per_s", "line_ns"]:
+            self.assertEqual(first[key], second[key])
+        for link in first["links"]:
+            self.assertEqual(first["links"][link], second["links"][link])
+        grown = self.curves(second)
+        for key, samples in self.curves(first).items():
+            for sample in samples:
+                self.assertIn(sample, grown[key], key)
+        self.assertTrue(any(len(grown[key]) > len(samples) for key, samples in self.curves(first).items()))
+        self.assertEqual(os.listdir(self.folder), ["machine.json"])  # nothing of the scratch file
+
+    def test_without_a_file_the_figures_are_printed(self):
+        done = self.succeeds(*QUICK, "--batch", "1")
+        self.assertIn("products of f32", done.out)
+        self.assertNotIn("\x1b", done.err)
+
+    def test_files_that_are_not_this_machines_are_refused_and_stay(self):
+        foreign = self.write("plan.json", '{"format": "cohobate plan"}\n')
+        self.fails(2, *QUICK, "-o", foreign, says="no profile")
+        path = self.path("machine.json")
+        self.succeeds(*QUICK, "--batch", "1", "-o", path)
+        before = self.text(path)
+        other = QUICK[:QUICK.index("--threads")] + ["--threads", "1"]
+        self.fails(2, *other, "-o", path, says="2 threads, not 1")
+        self.assertEqual(self.text(path), before)
+        damaged = self.write("damaged.json", before.replace('"threads": 2', '"threads": 3'))
+        self.fails(4, *QUICK, "-o", damaged, says="damaged.json")
+
+    def test_a_drive_without_a_folder_or_room_is_refused(self):
+        path = self.path("machine.json")
+        self.fails(2, *QUICK, "--disk", self.path("none"), "-o", path, says="--disk")
+        self.fails(3, *QUICK, "--disk", f"{self.folder}:1MiB", "-o", path, says="allow")
+        self.fails(2, *QUICK, "-o", self.path("none", "machine.json"), says="-o")
+        self.fails(2, "profile", "gpt5-nano", "--quick", says="gpt2-nano")
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
