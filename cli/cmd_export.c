@@ -74,12 +74,14 @@ static coh_status open_run(export_run *run)
     CLI_TRY(cli_weights_resolve(options->operand, 0, &run->model));
     CLI_TRY(check_adapters(run));
     CLI_TRY(cli_weights_open(&run->model, &run->weights));
-    cli_weights_say(&run->model, &run->weights);
+    cli_weights_say(&run->model);
     if (run->weights.checkpoint)
         CLI_TRY(cli_recipe_from_note(run->weights.facts.note_json, &run->recipe));
     /* PEFT too writes no tokenizer beside adapters unless it is told to. */
     if (!is_beside(run) || cli_given(options, CLI_FLAG_TOKENIZER))
         CLI_TRY(choose_tokenizer(run));
+    if (cli_given(options, CLI_FLAG_EXPORT_DTYPE))
+        run->model.dtypes[0] = '\0'; /* all in that one */
     run->write = (coh_folder_write_options){
         .dtype = cli_given(options, CLI_FLAG_EXPORT_DTYPE) ? (coh_dtype)options->export_dtype
                  : is_beside(run)                          ? COH_DTYPE_F32
@@ -125,17 +127,31 @@ static coh_status find_room(const export_run *run)
     return coh_space_check(&item, 1);
 }
 
+/* Of their data. */
+static uint64_t data_bytes(const export_run *run)
+{
+    uint64_t bytes = 0;
+    coh_model_tensor tensor;
+    if (is_beside(run) || !run->model.dtypes[0])
+        return parameter_count(run) * coh_dtype_bytes(run->write.dtype);
+    for (int64_t i = 0; coh_model_tensor_at(&run->model, i, &tensor) == COH_OK; i++)
+        bytes += (uint64_t)(tensor.dim[0] * (tensor.rank > 1 ? tensor.dim[1] : 1)) *
+                 coh_dtype_bytes(coh_model_tensor_stored(&run->model, i, run->write.dtype));
+    return bytes;
+}
+
 static void print_result(const export_run *run)
 {
     const cli_options *options = run->options;
-    const uint64_t count = parameter_count(run), bytes = count * coh_dtype_bytes(run->write.dtype);
+    const uint64_t count = parameter_count(run), bytes = data_bytes(run);
+    const int mixed = run->model.dtypes[0] && !is_beside(run);
     const char *dtype = cli_dtype_name(run->write.dtype);
     char text[32];
     cli_line line;
     if (!options->json) {
-        cli_print("%s: %s %s model%s of %" PRIu64 " parameters in %s, %s", options->output,
+        cli_print("%s: %s %s model%s of %" PRIu64 " parameters %sin %s, %s", options->output,
                   is_beside(run) ? "adapters beside a" : "a", coh_model_type_name(&run->model),
-                  is_beside(run) ? "," : "", count, dtype,
+                  is_beside(run) ? "," : "", count, mixed ? "mostly " : "", dtype,
                   coh_size_format(bytes, text, sizeof(text)));
         return;
     }
@@ -144,9 +160,10 @@ static void print_result(const export_run *run)
     cli_line_add_json_string(&line, options->output);
     cli_line_add(&line,
                  ", \"model_type\": \"%s\", \"parameters\": %" PRIu64
-                 ", \"dtype\": \"%s\", \"bytes\": %" PRIu64 ", \"step\": %" PRIu64
+                 ", \"dtype\": \"%s\", \"mixed\": %s, \"bytes\": %" PRIu64 ", \"step\": %" PRIu64
                  ", \"tokenizer\": ",
-                 coh_model_type_name(&run->model), count, dtype, bytes, run->weights.facts.step);
+                 coh_model_type_name(&run->model), count, dtype, mixed ? "true" : "false", bytes,
+                 run->weights.facts.step);
     if (run->tokenizer[0])
         cli_line_add_json_string(&line, run->tokenizer);
     else

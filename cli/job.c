@@ -154,7 +154,7 @@ static coh_status fresh_recipe(cli_job *job)
     if (options->command == CLI_TRAIN)
         CLI_TRY(cli_weights_open(&job->model, &job->weights));
     choose_dtype(job);
-    cli_weights_say(&job->model, &job->weights);
+    cli_weights_say(&job->model);
     say_other_tokenizer(job);
     return COH_OK;
 }

@@ -30,7 +30,7 @@
             goto label;                                                                            \
     } while (0)
 
-enum { CLI_PATH_BYTES = 4096, CLI_LINE_BYTES = 8192 };
+enum { CLI_PATH_BYTES = 4096, CLI_LINE_BYTES = 12288 };
 
 /* Text that grows in storage it carries. What does not fit is cut and `cut` set. */
 typedef struct cli_line {

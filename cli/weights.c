@@ -52,8 +52,7 @@ static coh_status open_folder(coh_model *model, cli_weights *weights)
 {
     CLI_TRY(coh_folder_open(model, &weights->folder));
     CLI_TRY(coh_folder_facts_get(weights->folder, &weights->folder_facts));
-    model->stored = weights->folder_facts.stored;
-    return COH_OK;
+    return coh_folder_describe(weights->folder, model);
 }
 
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights)
@@ -112,15 +111,11 @@ coh_status cli_weights_source(void *weights, coh_parameter parameter, const char
     return cli_weights_numbers(weights, name, element_begin, count, values);
 }
 
-void cli_weights_say(const coh_model *model, const cli_weights *weights)
+void cli_weights_say(const coh_model *model)
 {
     for (const char *line = model->notes; *line;) {
         const size_t length = strcspn(line, "\n");
         cli_note("%.*s", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    if (weights->folder && weights->folder_facts.mixed)
-        cli_note("%s holds tensors of several dtypes: an export writes all in that of most numbers"
-                 " unless --dtype is given",
-                 model->folder);
 }

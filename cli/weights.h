@@ -16,8 +16,8 @@ typedef struct cli_weights {
  * Fails: as that does. */
 coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *out_model);
 
-/* Opens what the model was resolved from. Of a folder, model->stored becomes the dtype that its
- * tensors have. Fails: COH_ERR_CORRUPT, COH_ERR_IO; nothing is open then. */
+/* Opens what the model was resolved from. Of a folder, `model` is told how its tensors are stored
+ * (coh_folder_describe). Fails: COH_ERR_CORRUPT, COH_ERR_IO; nothing is open then. */
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);
 /* The same for a checkpoint whose model is not known yet. */
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights);
@@ -39,6 +39,6 @@ coh_status cli_weights_source(void *weights, coh_parameter parameter, const char
                               uint64_t element_begin, uint64_t count, float *values);
 
 /* What the user should know of a model that came from a folder, on standard error, a line each. */
-void cli_weights_say(const coh_model *model, const cli_weights *weights);
+void cli_weights_say(const coh_model *model);
 
 #endif

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "models/safetensors.h"
+#include "models/family.h"
+#include "models/stored.h"
 
 struct coh_folder {
     coh_model model;
@@ -230,6 +231,35 @@ coh_status coh_folder_facts_get(const coh_folder *folder, coh_folder_facts *out_
     if (!folder || !out_facts)
         return coh_fail(COH_ERR_ARGUMENT, "a folder's facts need an open folder and a place");
     *out_facts = folder->facts;
+    return COH_OK;
+}
+
+coh_status coh_folder_describe(const coh_folder *folder, coh_model *model)
+{
+    if (!folder || !model)
+        return coh_fail(COH_ERR_ARGUMENT, "describing a folder needs it open and a model");
+    coh_config_reader notes = { .model = model };
+    const int64_t count = folder->facts.tensor_count;
+    int left_out;
+    model->stored = folder->facts.stored;
+    model->dtypes[0] = '\0';
+    if (folder->facts.mixed && count < (int64_t)sizeof(model->dtypes)) {
+        for (int64_t i = 0; i < count; i++) {
+            coh_dtype dtype;
+            COH_TRY(coh_safetensors_dtype(folder->found[i], &dtype));
+            model->dtypes[i] = coh_stored_letter(dtype);
+        }
+        model->dtypes[count] = '\0';
+    } else if (folder->facts.mixed) {
+        coh_config_note(&notes,
+                        "its %" PRId64 " tensors are of several dtypes, too many to keep: an "
+                        "export writes all in that of most numbers",
+                        count);
+    }
+    coh_stored_metadata_take(folder->files, model, &left_out);
+    if (left_out)
+        coh_config_note(&notes, "metadata of its files are not kept: those that the files do not "
+                                "share, or that are too long");
     return COH_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "models/companions.h"
 #include "models/folder_place.h"
 #include "models/safetensors_writer.h"
+#include "models/stored.h"
 
 /* 2^20 numbers, 4 MiB: a multiple of a checkpoint's grains. Wider pieces save little where nothing
  * is turned round; of 124M parameters the largest that is takes three. */
@@ -32,6 +33,7 @@ typedef struct folder_writer {
     coh_model_tensor *ours;          /* the names of `tensors` stand in here */
     coh_safetensors_tensor *tensors; /* in the order of the file */
     size_t count;
+    coh_stored_metadata metadata;
     coh_safetensors_folder_writer *files;
     float *piece, *block; /* PIECE_ELEMENTS each: what is written, what it is made from */
 } folder_writer;
@@ -43,12 +45,11 @@ static int is_infinite_half(uint16_t half, coh_dtype dtype)
     return (half & 0x7fff) == (dtype == COH_DTYPE_F16 ? 0x7c00 : 0x7f80);
 }
 
-static coh_status add_narrow(folder_writer *writer, const coh_model_tensor *tensor,
+static coh_status add_narrow(folder_writer *writer, const coh_model_tensor *tensor, coh_dtype dtype,
                              const float *values, size_t count)
 {
     enum { NARROW = 4096 };
     uint16_t narrow[NARROW];
-    const coh_dtype dtype = writer->options->dtype;
     while (count > 0) {
         const size_t now = count < NARROW ? count : NARROW;
         coh_half_convert(COH_DTYPE_F32, values, dtype, narrow, now);
@@ -65,12 +66,13 @@ static coh_status add_narrow(folder_writer *writer, const coh_model_tensor *tens
     return COH_OK;
 }
 
-static coh_status add_piece(folder_writer *writer, const coh_model_tensor *tensor, uint64_t count)
+static coh_status add_piece(folder_writer *writer, const coh_model_tensor *tensor, coh_dtype dtype,
+                            uint64_t count)
 {
-    if (writer->options->dtype == COH_DTYPE_F32)
+    if (dtype == COH_DTYPE_F32)
         return coh_safetensors_folder_writer_add(writer->files, writer->piece,
                                                  (size_t)count * sizeof(float));
-    return add_narrow(writer, tensor, writer->piece, (size_t)count);
+    return add_narrow(writer, tensor, dtype, writer->piece, (size_t)count);
 }
 
 /* Numerator may be below zero: 0 then. */
@@ -109,12 +111,18 @@ static coh_status turned_piece(folder_writer *writer, const coh_model_tensor *te
     return COH_OK;
 }
 
+static coh_dtype dtype_of(const folder_writer *writer, int64_t index)
+{
+    return coh_model_tensor_stored(writer->model, index, writer->options->dtype);
+}
+
 static coh_status add_tensor(folder_writer *writer, const coh_safetensors_tensor *out)
 {
     coh_model_tensor tensor;
     int64_t index;
     (void)coh_model_name_find(writer->model, out->name, &index);
     COH_TRY(coh_model_tensor_at(writer->model, index, &tensor));
+    const coh_dtype dtype = dtype_of(writer, index);
     const uint64_t elements = coh_safetensors_elements(out);
     for (uint64_t begin = 0; begin < elements; begin += PIECE_ELEMENTS) {
         const uint64_t left = elements - begin,
@@ -123,7 +131,7 @@ static coh_status add_tensor(folder_writer *writer, const coh_safetensors_tensor
             COH_TRY(turned_piece(writer, &tensor, elements, begin, begin + count));
         else
             COH_TRY(writer->source(writer->context, tensor.name, begin, count, writer->piece));
-        COH_TRY(add_piece(writer, &tensor, count));
+        COH_TRY(add_piece(writer, &tensor, dtype, count));
     }
     return COH_OK;
 }
@@ -132,6 +140,7 @@ static coh_status add_tensor(folder_writer *writer, const coh_safetensors_tensor
 
 static coh_status list_make(folder_writer *writer)
 {
+    COH_TRY(coh_stored_metadata_init(writer->model, &writer->metadata));
     writer->count = (size_t)coh_model_tensor_count(writer->model);
     COH_TRY(COH_ALLOC(writer->count, &writer->ours));
     COH_TRY(COH_ALLOC(writer->count, &writer->tensors));
@@ -140,7 +149,7 @@ static coh_status list_make(folder_writer *writer)
         COH_TRY(coh_model_tensor_at(writer->model, (int64_t)i, ours));
         writer->tensors[i] = (coh_safetensors_tensor){
             .name = ours->published,
-            .dtype = coh_safetensors_dtype_name(writer->options->dtype),
+            .dtype = coh_safetensors_dtype_name(dtype_of(writer, (int64_t)i)),
             .rank = ours->rank,
             .dim = { ours->published_dim[0], ours->rank > 1 ? ours->published_dim[1] : 0 },
         };
@@ -150,15 +159,12 @@ static coh_status list_make(folder_writer *writer)
     return COH_OK;
 }
 
-/* As `transformers` writes it, and asks for it. */
-static const coh_safetensors_pair metadata[] = { { "format", "pt" } };
-
 static coh_status tensors_write(folder_writer *writer)
 {
     COH_TRY(list_make(writer));
-    COH_TRY(coh_safetensors_folder_writer_begin(&writer->place.ops, writer->place.partial,
-                                                writer->tensors, writer->count, metadata, 1,
-                                                &writer->files));
+    COH_TRY(coh_safetensors_folder_writer_begin(
+        &writer->place.ops, writer->place.partial, writer->tensors, writer->count,
+        writer->metadata.pairs, writer->metadata.count, &writer->files));
     for (size_t i = 0; i < writer->count; i++)
         COH_TRY(add_tensor(writer, &writer->tensors[i]));
     return coh_safetensors_folder_writer_publish(writer->files);
@@ -205,6 +211,7 @@ static void writer_free(folder_writer *writer)
 {
     coh_safetensors_folder_writer_destroy(writer->files);
     coh_folder_place_end(&writer->place);
+    coh_stored_metadata_fini(&writer->metadata);
     coh_free(writer->block);
     coh_free(writer->piece);
     coh_free(writer->tensors);
@@ -230,7 +237,8 @@ static coh_status count_all(folder_writer *writer, uint64_t *out_bytes)
     char *config;
     uint64_t files_bytes;
     COH_TRY(list_make(writer));
-    COH_TRY(coh_safetensors_folder_bytes(writer->tensors, writer->count, metadata, 1, out_bytes));
+    COH_TRY(coh_safetensors_folder_bytes(writer->tensors, writer->count, writer->metadata.pairs,
+                                         writer->metadata.count, out_bytes));
     COH_TRY(coh_model_to_config(writer->model, writer->options->dtype, &config));
     const uint64_t config_bytes = coh_bytes_round_page(strlen(config));
     coh_model_text_free(config);

@@ -2,10 +2,12 @@
  * note of a checkpoint:
  *
  *   {"family": "llama", "name": "tiny", "dtype": "bf16", "config": {"model_type": "llama", ...},
- *    "adapters": {"freeze": "", "rank": 8, "alpha": 16.0, "targets": "q_proj,v_proj"}}
+ *    "adapters": {"freeze": "", "rank": 8, "alpha": 16.0, "targets": "q_proj,v_proj"},
+ *    "stored": {"dtypes": "fhhhf", "metadata": {"format": "pt"}}}
  *
- * where "config" is a config.json, and "adapters" is there where not all is trained. Notes of
- * before there were families hold GPT-2's sizes. */
+ * where "config" is a config.json, "adapters" is there where not all is trained, and "stored" where
+ * a folder's tensors were stored otherwise than config says (stored.h). Notes of before there were
+ * families hold GPT-2's sizes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +25,7 @@
 #include "models/config.h"
 #include "models/family.h"
 #include "models/presets.h"
+#include "models/stored.h"
 
 /* ---- JSON ---- */
 
@@ -66,6 +69,7 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
         &out, ", \"dtype\": \"%s\", \"config\": ", dtype_names[coh_model_size_get(model).dtype]);
     coh_config_write(model, model->stored, &out);
     coh_adapters_to_text(&model->adapters, &out);
+    coh_stored_to_text(model, &out);
     coh_config_text_add(&out, "}");
     if (out.bytes >= text_bytes)
         return coh_fail(COH_ERR_ARGUMENT, "a model's JSON of %zu bytes does not fit in %zu",
@@ -126,15 +130,15 @@ static coh_status model_from_old(json_t *value, coh_model *out_model)
 static coh_status model_from_value(json_t *value, coh_model *out_model)
 {
     const char *family, *name, *dtype_name;
-    json_t *config, *adapters = NULL;
+    json_t *config, *adapters = NULL, *stored = NULL;
     json_error_t error;
     coh_dtype dtype;
     coh_model model;
     if (!json_object_get(value, "config"))
         return model_from_old(value, out_model);
-    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o, s?:o}", "family", &family,
-                       "name", &name, "dtype", &dtype_name, "config", &config, "adapters",
-                       &adapters) != 0)
+    if (json_unpack_ex(value, &error, JSON_STRICT, "{s:s, s:s, s:s, s:o, s?:o, s?:o}", "family",
+                       &family, "name", &name, "dtype", &dtype_name, "config", &config, "adapters",
+                       &adapters, "stored", &stored) != 0)
         return coh_fail(COH_ERR_CORRUPT, "the JSON is not a model's: %s", error.text);
     COH_TRY(dtype_from_name(dtype_name, &dtype));
     COH_TRY(coh_config_read(config, &model));
@@ -144,6 +148,7 @@ static coh_status model_from_value(json_t *value, coh_model *out_model)
     COH_TRY(name_set(name, &model));
     coh_model_dtype_set(&model, dtype);
     COH_TRY(coh_adapters_from_json(adapters, &model.adapters));
+    COH_TRY(coh_stored_from_json(stored, &model));
     if (coh_adapters_check(&model) != COH_OK)
         return coh_fail_prefix(COH_ERR_CORRUPT, "a model's JSON");
     model.notes[0] = '\0'; /* said when the folder was read */

@@ -49,6 +49,12 @@ typedef struct coh_folder_facts {
 /* From the headers: reads no data. Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_folder_facts_get(const coh_folder *folder, coh_folder_facts *out_facts);
 
+/* Notes in `model`, which the folder was opened with, how its tensors are stored: stored, dtypes
+ * and metadata, so that an export of it, or of what was trained from it, is stored alike. What
+ * there is no room for is said in model->notes: several dtypes of more than 2047 tensors, metadata
+ * of more than 1 KB or that its files do not share. Fails: COH_ERR_ARGUMENT (NULL). */
+COH_API coh_status coh_folder_describe(const coh_folder *folder, coh_model *model);
+
 /* Where one parameter was found. Texts live as long as the folder is open. */
 typedef struct coh_folder_tensor {
     coh_model_tensor tensor;
@@ -78,7 +84,9 @@ typedef coh_status (*coh_number_source)(void *context, const char *name, uint64_
                                         uint64_t count, float *values);
 
 typedef struct coh_folder_write_options {
-    coh_dtype dtype;      /* of the tensors: f32, f16 or bf16; narrowing rounds to the nearest */
+    /* of the tensors: f32, f16 or bf16; narrowing rounds to the nearest. Those that model->dtypes
+     * says another of get that. */
+    coh_dtype dtype;
     uint64_t shard_bytes; /* a new file where the next tensor would lift one above that; 0: one */
     /* The folder (or tokenizer file) whose tokenizer and generation files go along, those that are
      * there; NULL: none. */

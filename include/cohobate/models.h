@@ -116,6 +116,11 @@ typedef struct coh_model {
     /* Members of config.json without a part in what is computed (ids of special tokens, dropouts,
      * ...) as JSON without the braces: kept to be written back. */
     char extras[2048];
+    /* How the tensors in `folder` are stored where they are not all `stored`: a letter each (f32
+     * 'f', bf16 'b', f16 'h'), by coh_model_tensor_at's index; "": all are, or nothing is known. */
+    char dtypes[2048];
+    /* "__metadata__" of its files, as JSON without the braces: likewise kept. */
+    char metadata[1024];
     char notes[1024]; /* what the user should be told of what was read, a line each; "": nothing */
 } coh_model;
 
@@ -203,10 +208,11 @@ COH_API coh_status coh_model_adapter_at(const coh_model *model, int64_t index,
 
 /* ---- notes of checkpoints ---- */
 
-#define COH_MODEL_JSON_BYTES 5120 /* every model's JSON fits */
+#define COH_MODEL_JSON_BYTES 8448 /* every model's JSON fits */
 
-/* The model as a JSON object for a checkpoint's note: family, name, dtype ("f32" or "bf16") and
- * configuration. Allocates nothing. Fails: COH_ERR_ARGUMENT when text_bytes are too few. */
+/* The model as a JSON object for a checkpoint's note: family, name, dtype ("f32" or "bf16"),
+ * configuration, and how its folder stored it. Allocates nothing. Fails: COH_ERR_ARGUMENT when
+ * text_bytes are too few. */
 COH_API coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_bytes);
 /* And back; also what earlier versions wrote. Fails: COH_ERR_CORRUPT naming the member that is
  * wrong. */
@@ -244,6 +250,11 @@ COH_API int64_t coh_model_tensor_count(const coh_model *model);
 /* By index, in the graphs' order. Fails: COH_ERR_ARGUMENT when there is none. */
 COH_API coh_status coh_model_tensor_at(const coh_model *model, int64_t index,
                                        coh_model_tensor *out_tensor);
+
+/* The dtype that tensor `index` had in the folder the model came from, where its tensors differ;
+ * else `otherwise`. */
+COH_API coh_dtype coh_model_tensor_stored(const coh_model *model, int64_t index,
+                                          coh_dtype otherwise);
 
 /* What a name found in a folder stands for. */
 typedef enum coh_model_name {

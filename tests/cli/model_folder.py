@@ -81,13 +81,14 @@ KINDS = {"gpt2": (gpt2, "gpt2", "F16", 0), "opt": (opt, "opt", "BF16", 10), "lla
 TORCH = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
-def write_file(path, tensors):
-    """tensors: {name: (dtype, shape, bytes)}"""
-    header, offset = {"__metadata__": {"format": "pt"}}, 0
+def write_file(path, tensors, metadata=None):
+    """tensors: {name: (dtype, shape, bytes)}; metadata {}: none at all"""
+    metadata = {"format": "pt"} if metadata is None else metadata
+    header, offset = ({"__metadata__": metadata} if metadata else {}), 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
         offset += len(data)
-    text = json.dumps(header).encode()
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
@@ -134,10 +135,19 @@ def make(folder, kind, dtype=None, **sizes):
     return tensors
 
 
+def header_of(file):
+    length, = struct.unpack("<Q", file.read(8))
+    return json.loads(file.read(length))
+
+
+def metadata(path):
+    with open(path, "rb") as file:
+        return header_of(file).get("__metadata__")
+
+
 def read_file(path):
     with open(path, "rb") as file:
-        length, = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
+        header = header_of(file)
         data = file.read()
     header.pop("__metadata__", None)
     return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()}

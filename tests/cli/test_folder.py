@@ -44,6 +44,63 @@ class Folder(ProgramTest):
                     self.assertEqual(done["dtype"], model_folder.KINDS[kind][2].lower())
                     self.assertEqual(done["parameters"], sum(math.prod(shape) for _, shape, _ in tensors.values()))
 
+    def mixed(self, kind):
+        """A folder of three dtypes with metadata of its own, in one file as the reference writes it; its weights."""
+        folder, tensors = self.model(kind, f"mixed-{kind}", dtype="F32")
+        order = {"F32": 0, "BF16": 1, "F16": 2}
+        names = sorted(tensors)
+        changed = {}
+        for at, name in enumerate(names):
+            _, shape, data = tensors[name]
+            dtype = "F32" if len(shape) == 1 else ("F16", "BF16", "F16", "F32")[at % 4]
+            changed[name] = (dtype, shape, model_folder.narrow(model_folder.widen(data, "F32"), dtype))
+        names.sort(key=lambda name: (order[changed[name][0]], name))
+        changed = {name: changed[name] for name in names}
+        for name in os.listdir(folder):
+            if ".safetensors" in name:
+                os.remove(self.path(folder, name))
+        file = self.path(folder, "model.safetensors")
+        model_folder.write_file(file, changed, {"format": "pt", "licence": 'd\u00e9j\u00e0 "vu"\n', "empty": ""})
+        return folder, changed
+
+    def test_a_mixed_folder_and_its_metadata_come_back_byte_for_byte(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                folder, tensors = self.mixed(kind)
+                run, again = self.path("run-" + kind), self.path("again-" + kind)
+                was = self.bytes_of(folder, "model.safetensors")
+                self.succeeds("export", folder, "-o", self.path("at-once-" + kind))
+                self.assertEqual(self.bytes_of("at-once-" + kind, "model.safetensors"), was)
+                self.train(folder, *STILL, "--save", run, "--dtype", "f32")
+                self.train(run, *STILL, "--save", again)  # a run from a run: the notes go on
+                for number, at in enumerate((run, again)):
+                    out = f"out-{kind}-{number}"
+                    done = self.succeeds("export", at, "-o", self.path(out), "--json").json
+                    self.assertEqual(self.bytes_of(out, "model.safetensors"), was)
+                    self.assertTrue(done["mixed"])
+                    self.assertEqual(done["bytes"], sum(len(data) for _, _, data in tensors.values()))
+                one = f"one-{kind}"
+                done = self.succeeds("export", run, "-o", self.path(one), "--dtype", "f32", "--json").json
+                self.assertFalse(done["mixed"])
+                self.assertEqual({dtype for dtype, _, _ in model_folder.read(self.path(one)).values()}, {"F32"})
+
+    def test_metadata_that_files_do_not_share_or_that_are_too_long_are_said(self):
+        folder, _ = self.model("opt")
+        files = sorted(name for name in os.listdir(folder) if name.endswith(".safetensors"))
+        self.assertGreater(len(files), 1)
+        shared = {"by": "nobody", "format": "pt"}
+        for number, (own, said, kept) in enumerate([
+                ({"part": "%d"}, True, shared), ({"long": 2000 * "x"}, True, shared), ({}, False, shared),
+                (None, False, {"format": "pt"})]):
+            for at, name in enumerate(files):
+                file = self.path(folder, name)
+                pairs = {} if own is None else {**shared, **{key: value.replace("%d", str(at)) for key, value in own.items()}}
+                model_folder.write_file(file, model_folder.read_file(file), pairs)
+            out = self.path(f"out-{number}")
+            done = self.succeeds("export", folder, "-o", out)
+            self.assertEqual("metadata of its files are not kept" in done.err, said, done.err)
+            self.assertEqual(model_folder.metadata(os.path.join(out, "model.safetensors")), kept)
+
     def test_what_a_config_says_and_the_files_of_tokenizer_and_generation_come_back(self):
         for kind in KINDS:
             with self.subTest(kind=kind):

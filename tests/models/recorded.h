@@ -73,6 +73,8 @@ static inline void assert_same_model(const coh_model *left, const coh_model *rig
     assert_int_equal(left->family, right->family);
     assert_int_equal(left->stored, right->stored);
     assert_string_equal(left->extras, right->extras);
+    assert_string_equal(left->dtypes, right->dtypes);
+    assert_string_equal(left->metadata, right->metadata);
     assert_memory_equal(&left->adapters, &right->adapters, sizeof(left->adapters));
     switch (left->family) {
     case COH_FAMILY_GPT2:

@@ -117,6 +117,12 @@ static void the_longest_model_fits_its_json(void **state)
         fail_msg("%s", coh_last_error());
     assert_int_equal(strlen(model.extras), sizeof(model.extras) - 1);
     memset(model.name, '"', sizeof(model.name) - 1);
+    model.llama.layers = 170; /* 3 of and 12 in each: as many tensors as can be told apart */
+    memset(model.dtypes, 'h', (size_t)coh_model_tensor_count(&model));
+    assert_true(strlen(model.dtypes) > sizeof(model.dtypes) - 12);
+    memset(model.metadata, 'x', sizeof(model.metadata) - 1);
+    memcpy(model.metadata, "\"m\": \"", 6);
+    model.metadata[sizeof(model.metadata) - 2] = '"';
     if (coh_model_to_json(&model, json, sizeof(json)) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_int_equal(coh_model_from_json(json, &back), COH_OK);
@@ -216,6 +222,40 @@ static void old_json_that_is_no_model_is_refused(void **state)
     assert_int_equal(coh_model_from_json("[]", &back), COH_ERR_CORRUPT);
     assert_int_equal(coh_model_from_json("", &back), COH_ERR_CORRUPT);
     assert_int_equal(coh_model_from_json(NULL, &back), COH_ERR_ARGUMENT);
+}
+
+/* How a folder's tensors were stored: one letter for each, and pairs of text. */
+static void what_was_stored_comes_back_and_nothing_else_is_taken(void **state)
+{
+    (void)state;
+    static const changed all[] = {
+        { "\"dtypes\": \"f", "\"dtypes\": \"" },
+        { "\"dtypes\": \"f", "\"dtypes\": \"ff" },
+        { "\"dtypes\": \"f", "\"dtypes\": \"g" },
+        { "\"dtypes\": \"f", "\"dtypes\": 3, \"x\": \"f" },
+        { "\"dtypes\"", "\"types\"" },
+        { "\"metadata\": {", "\"metadata\": [], \"x\": {" },
+        { "\"format\": \"pt\"", "\"format\": 1" },
+        { "\"format\": \"pt\"", "\"format\": null" },
+        { "\"stored\": {", "\"stored\": 2, \"x\": {" },
+    };
+    coh_model model = made_model(), back;
+    char json[COH_MODEL_JSON_BYTES];
+    memset(model.dtypes, 'f', (size_t)coh_model_tensor_count(&model));
+    model.dtypes[1] = 'h';
+    model.dtypes[2] = 'b';
+    snprintf(model.metadata, sizeof(model.metadata),
+             "\"format\": \"pt\", \"a \\\"b\": \"\\u000a\"");
+    assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
+    if (coh_model_from_json(json, &back) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_same_model(&model, &back);
+    assert_int_equal(coh_model_tensor_stored(&back, 1, COH_DTYPE_F32), COH_DTYPE_F16);
+    assert_int_equal(coh_model_tensor_stored(&back, 2, COH_DTYPE_F32), COH_DTYPE_BF16);
+    assert_int_equal(coh_model_tensor_stored(&back, 0, COH_DTYPE_F16), COH_DTYPE_F32);
+    assert_int_equal(coh_model_tensor_stored(&back, -1, COH_DTYPE_F16), COH_DTYPE_F16);
+    assert_int_equal(coh_model_tensor_stored(&back, 1000, COH_DTYPE_F16), COH_DTYPE_F16);
+    assert_refused(json, all, sizeof(all) / sizeof(all[0]));
 }
 
 static void json_that_is_no_model_is_refused(void **state)
@@ -383,6 +423,7 @@ int main(void)
         cmocka_unit_test(notes_of_before_there_were_families_are_read),
         cmocka_unit_test(the_json_does_not_depend_on_the_locale),
         cmocka_unit_test(old_json_that_is_no_model_is_refused),
+        cmocka_unit_test(what_was_stored_comes_back_and_nothing_else_is_taken),
         cmocka_unit_test(json_that_is_no_model_is_refused),
         cmocka_unit_test(names_that_cannot_be_a_folders_are_not_written),
         cmocka_unit_test_setup_teardown(checkpoints_and_run_folders_say_their_model, folder_create,
