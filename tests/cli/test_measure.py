@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from program import ProgramTest
+from program import TINY, ProgramTest, environment
 
 QUICK = ["profile", "gpt2-nano", "--quick", "--threads", "2", "--sequence", "16", "--dtype", "f32"]
 
@@ -63,6 +63,17 @@ class Measure(ProgramTest):
         self.assertEqual(self.text(path), before)
         damaged = self.write("damaged.json", before.replace('"threads": 2', '"threads": 3'))
         self.fails(4, *QUICK, "-o", damaged, says="damaged.json")
+
+    def test_a_profile_of_other_kernels_is_noticed_and_not_added_to(self):
+        path = self.path("machine.json")
+        self.succeeds(*QUICK, "--batch", "1", "-o", path)
+        before = self.text(path)
+        plan = ["plan", *TINY, "--profile", path]
+        self.assertNotIn("another machine", self.succeeds(*plan).err)
+        plain = environment(COH_ISA="plain")  # other kernels: as good as another machine
+        self.assertIn("another machine", self.succeeds(*plan, env=plain).err)
+        self.fails(2, *QUICK, "-o", path, says="was not measured on this machine", env=plain)
+        self.assertEqual(self.text(path), before)
 
     def test_a_drive_without_a_folder_or_room_is_refused(self):
         path = self.path("machine.json")
