@@ -110,8 +110,9 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
         coh_profile_destroy(profile);
         return status;
     }
-    if (facts.is_what_if && options->command == CLI_TRAIN)
-        cli_note("note: with --profile %s predicted times are a what-if, not this machine's",
+    if (options->command == CLI_TRAIN && cli_budget_is_what_if(profile))
+        cli_note("note: %s --profile %s: predicted times are a what-if, not this machine's",
+                 facts.is_what_if ? "with" : "another machine or another build measured",
                  options->profile);
     else if (!facts.is_what_if && !coh_profile_is_of_here(profile))
         cli_note("note: --profile %s was measured on another machine or by another build (%s):"
@@ -125,6 +126,14 @@ int cli_budget_is_gpu(const coh_profile *profile)
 {
     coh_profile_summary facts;
     return profile && coh_profile_summarize(profile, &facts) == COH_OK && facts.is_gpu;
+}
+
+int cli_budget_is_what_if(const coh_profile *profile)
+{
+    coh_profile_summary facts;
+    if (!profile || coh_profile_summarize(profile, &facts) != COH_OK)
+        return 0;
+    return facts.is_what_if || (facts.fingerprint != 0 && !coh_profile_is_of_here(profile));
 }
 
 /* ---- options ---- */
@@ -162,7 +171,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
     out_options->profile = profile;
     if (profile && coh_profile_summarize(profile, &facts) == COH_OK &&
-        (facts.is_gpu || (facts.is_what_if && options->command == CLI_PLAN)))
+        (facts.is_gpu || (options->command == CLI_PLAN && cli_budget_is_what_if(profile))))
         use_room(options, &facts, out_options);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/dtype.h"
 #include "cli/job.h"
@@ -117,7 +118,7 @@ static coh_status print_profile_json(const coh_plan *plan)
     printf(", \"profile\": {\"name\": %s, \"source\": \"%s\", \"device\": \"%s\", \"what_if\": %s"
            ", \"hash\": \"%016" PRIx64 "\"}",
            line.text, facts.source, facts.is_gpu ? "gpu" : "host",
-           facts.is_what_if ? "true" : "false", facts.hash);
+           cli_budget_is_what_if(coh_plan_profile(plan)) ? "true" : "false", facts.hash);
     return COH_OK;
 }
 

@@ -80,6 +80,21 @@ class Profile(ProgramTest):
         self.assertEqual(self.says_hash(done), self.says_hash(plain))
         self.fails(2, "train", *TINY, "--data", data, "--profile", "h100", says="is of a GPU")
 
+    def test_a_measurement_of_another_machine_is_a_what_if(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2:
+            self.skipTest("one core cannot pretend to be another machine")
+        path, data = self.path("here.json"), self.corpus()
+        self.succeeds("profile", *TINY[:1], "--quick", "--sequence", "16", "--batch", "2", "--threads", "2", "-o", path)
+        self.assertEqual(self.plan(path)["profile"]["what_if"], False)
+        # what tells machines apart is, among others, how many cores a process has
+        elsewhere = {"preexec_fn": lambda: os.sched_setaffinity(0, cores[:1])}
+        there = self.succeeds("plan", *TINY, "--json", "--profile", path, **elsewhere).json
+        self.assertEqual(there["profile"]["what_if"], True)
+        train = ["train", *TINY, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
+        self.assertIn("another machine", self.succeeds(*train, **elsewhere).err)
+        self.assertNotIn("what-if", self.succeeds(*train).err)
+
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
         self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
