@@ -39,6 +39,25 @@ int cli_artefact_is_shipped_profile(const char *name)
     return 0;
 }
 
+coh_status cli_artefact_refuse_adapters(const char *path)
+{
+    static const char name[] = "adapter_config.json";
+    char file[CLI_PATH_BYTES], base[CLI_PATH_BYTES] = "";
+    if (cli_artefact_is_folder(path) || !holds(path, name))
+        return COH_OK;
+    snprintf(file, sizeof(file), "%s/%s", path, name); /* it is there, so it fits */
+    json_t *config = json_load_file(file, 0, NULL);
+    const char *of = json_string_value(json_object_get(config, "base_model_name_or_path"));
+    if (of && of[0])
+        snprintf(base, sizeof(base), " of %s", of);
+    json_decref(config);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s holds adapters%.300s (%s), not a model: merge them into it with PEFT "
+                    "(merge_and_unload) and give that folder; of a run, cohobate export RUN "
+                    "--merge-lora writes it",
+                    path, base, name);
+}
+
 static coh_status find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;

@@ -28,6 +28,10 @@ int cli_artefact_is_shipped_profile(const char *name);
 int cli_artefact_is_folder(const char *path);
 int cli_artefact_has_tokenizer(const char *folder);
 
+/* Fails where `path` is a folder of adapters that PEFT wrote, which is no model by itself:
+ * COH_ERR_CORRUPT, naming the model they belong to and what to do. */
+coh_status cli_artefact_refuse_adapters(const char *path);
+
 /* The kernel table at `path`, checked and good for this machine: the hash of its choices. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash);
 

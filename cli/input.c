@@ -60,9 +60,10 @@ static content look_into(const char *path)
     return found;
 }
 
-/* Where a model may stand: tensors that nothing describes. */
+/* Where a model may stand: adapters alone, tensors that nothing describes. */
 static coh_status check_has_config(const char *path)
 {
+    CLI_TRY(cli_artefact_refuse_adapters(path));
     const content found = look_into(path);
     if (!found.tensors[0] || found.has_config || found.has_checkpoint)
         return COH_OK;

@@ -233,6 +233,31 @@ class Adapters(ProgramTest):
             with self.subTest(flags=flags):
                 self.fails(2, *train, *flags, says=says)
 
+    def test_a_folder_of_adapters_is_no_model_and_says_so(self):
+        folder, _ = self.model("gpt2")
+        run, out = self.path("run"), self.path("adapters")
+        self.train(folder, "--lora", 2, "--steps", 1, "--save", run)
+        self.succeeds("export", run, "-o", out)
+        data = ["--data", self.corpus(60)]
+        commands = [["train", out, *data], ["plan", out], ["eval", out, *data], ["generate", out, "--prompt", "x"],
+                    ["inspect", out], ["check", out], ["export", out, "-o", self.path("no")],
+                    ["tune", out, "-o", self.path("no")], ["train", "--resume", out, "--steps", 2]]
+        for command in commands:
+            with self.subTest(command=command[0]):
+                done = self.fails(4, *command, says=f"{out} holds adapters of {folder} (adapter_config.json), not a model")
+                self.assertIn("--merge-lora", done.err)
+        # Of a base that is not named, or cannot be read.
+        for text in ('{"base_model_name_or_path": null}', "{", "[]"):
+            with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
+                file.write(text)
+            self.fails(4, "inspect", out, says=f"{out} holds adapters (adapter_config.json), not a model")
+        # A preset is one whatever folder has its name here; a folder of a model is one whatever else it holds.
+        os.rename(out, self.path("gpt2-nano"))
+        self.succeeds("plan", "gpt2-nano", *SHORT, cwd=self.folder)
+        self.fails(4, "inspect", "gpt2-nano", cwd=self.folder, says="holds adapters")
+        self.write("model/adapter_config.json", "{}")
+        self.succeeds("inspect", folder)
+
     def test_only_adapters_are_merged(self):
         folder, _ = self.model("gpt2")
         self.train(folder, "--steps", 1, "--save", self.path("run"))
