@@ -173,8 +173,10 @@ static void assert_adapted(const coh_graph *graph, const char *name, const coh_a
     scale = op_named(graph, part);
     snprintf(part, sizeof(part), "%s.lora_B", name);
     up = op_named(graph, part);
-    if (!down || !scale || !up)
+    if (!down || !scale || !up) {
         fail_msg("%s has no adapter", name);
+        return;
+    }
     assert_int_equal(down->input[0], linear->input[0]);
     assert_int_equal(scale->input[0], down->output[0]);
     assert_int_equal(up->input[0], scale->output[0]);

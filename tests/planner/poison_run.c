@@ -575,8 +575,8 @@ void poison_run(const coh_layout *layout, const coh_program *program, uint32_t r
     machine m = { .layout = layout, .program = program, .run_count = run_count, .result = out };
     memset(out, 0, sizeof(*out));
     cut_pieces(&m);
-    m.writes = calloc(layout->chunk_count, sizeof(int64_t));
-    m.writes_per_run = calloc(layout->chunk_count, sizeof(int64_t));
+    m.writes = calloc(layout->chunk_count + 1, sizeof(int64_t));
+    m.writes_per_run = calloc(layout->chunk_count + 1, sizeof(int64_t));
     m.used = calloc(program->extent_count + 1, sizeof(uint32_t));
     m.is_in = calloc(program->extent_count + 1, 1);
     m.is_in_issue_order = order == NULL;
