@@ -154,8 +154,8 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
-/* What is the same of all of them; gradients of the inputs and of weight and bias can be added to or
- * left out. */
+/* What is the same of all of them; gradients of the inputs and of weight and bias can be added to
+ * or left out. */
 #define LINEAR_KIND(inputs_count)                                                                  \
     .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI,                              \
     .input_count = (inputs_count), .output_count = 1, .parameter_count = 2,                        \

@@ -142,8 +142,8 @@ typedef struct coh_checkpoint_note {
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 
-/* At most so many bytes of disk a checkpoint of an engine of this plan takes, folder and unused ends
- * of pages included. Fails: COH_ERR_FULL (beyond what a file can be), COH_ERR_MEMORY,
+/* At most so many bytes of disk a checkpoint of an engine of this plan takes, folder and unused
+ * ends of pages included. Fails: COH_ERR_FULL (beyond what a file can be), COH_ERR_MEMORY,
  * COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes);
 
