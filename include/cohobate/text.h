@@ -116,6 +116,7 @@ typedef struct coh_token_build_options {
      * of the tokenizer. */
     int64_t vocabulary;
 } coh_token_build_options;
+/* Sets struct_bytes; all else is 0 or NULL: whole files of text, packed. */
 COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
 
 typedef struct coh_token_build_facts {
