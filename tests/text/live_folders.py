@@ -95,6 +95,19 @@ def ours(program, folder, texts):
     return facts, ids
 
 
+def check_saved(name, folder, texts):
+    """What docs/tokenizers.md says to do: saved by transformers, special tokens are tokens to us too."""
+    tokenizer = getattr(transformers, name).from_pretrained(folder)
+    saved = os.path.join(folder, "saved")
+    tokenizer.save_pretrained(saved)
+    want = [tokenizer(text, add_special_tokens=False).input_ids for text in texts]
+    have = ours(sys.argv[1], saved, texts)[1]
+    if have != want:
+        sys.exit(f"{folder}, saved: {have}, transformers has {want}")
+    if ours(sys.argv[1], folder, texts)[1] == want:
+        sys.exit("a special token in a text is one without a tokenizer.json too: say so in docs/tokenizers.md")
+
+
 def main():
     transformers.logging.set_verbosity_error()
     for name, files, written in CASES:
@@ -111,6 +124,8 @@ def main():
             have, want = ours(sys.argv[1], folder, texts), expected(name, folder, texts)
             if have != want:
                 sys.exit(f"{files} with {written}: {have}, transformers has {want}")
+            if name == "GPT2Tokenizer":
+                check_saved(name, folder, WORDS + ADDED)
     print(f"{len(CASES)} folders are what transformers {transformers.__version__} makes of them")
 
 
