@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,6 +47,20 @@ static coh_status print_operators(const coh_plan *plan)
     return COH_OK;
 }
 
+/* What the step's prediction rests on: contention, and the spread of the profile's figures. */
+static void print_quotes(const coh_plan_summary *summary)
+{
+    char alone[32], contended[32], p10[32], p90[32];
+    if (summary->step_alone_ns != summary->step_contended_ns)
+        printf("quote:  %s a step if nothing that runs at once met, %s if all always did\n",
+               cli_duration((double)summary->step_alone_ns * 1e-9, alone),
+               cli_duration((double)summary->step_contended_ns * 1e-9, contended));
+    if (summary->step_p10_ns != summary->step_p90_ns)
+        printf("spread: eight of ten steps take %s to %s, by the spread of the profile's figures\n",
+               cli_duration((double)summary->step_p10_ns * 1e-9, p10),
+               cli_duration((double)summary->step_p90_ns * 1e-9, p90));
+}
+
 static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
 {
     const coh_plan_summary *summary = &job->summary;
@@ -56,6 +71,7 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     cli_job_describe(job, &line);
     printf("%s", line.text);
     list_shares(summary, shares);
+    print_quotes(summary);
     printf("moved:  of the parameters' streams per step:");
     for (int i = 0; i < SHARE_COUNT; i++)
         printf("%s %s %s", i ? "," : "", shares[i].key, coh_size_format(shares[i].bytes, text, 32));
@@ -122,6 +138,30 @@ static coh_status print_profile_json(const coh_plan *plan)
     return COH_OK;
 }
 
+static void print_curves(const uint64_t *bytes, size_t count)
+{
+    printf(", \"memory_curve\": {");
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+        printf("%s\"%s\": [", tier ? ", " : "", cli_tier_names[tier]);
+        for (size_t i = 0; i < count; i++)
+            printf("%s%" PRIu64, i ? ", " : "", bytes[(size_t)tier * count + i]);
+        printf("]");
+    }
+    printf("}");
+}
+
+static coh_status print_memory_curve(const coh_plan *plan, int32_t count)
+{
+    uint64_t *bytes = calloc(COH_PLAN_TIERS * (size_t)count, sizeof(*bytes));
+    if (!bytes)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a curve of %d points", count);
+    coh_status status = coh_plan_memory_curve(plan, count, bytes);
+    if (status == COH_OK)
+        print_curves(bytes, (size_t)count);
+    free(bytes);
+    return status;
+}
+
 static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
 {
     const coh_plan_summary *summary = &job->summary;
@@ -151,6 +191,11 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
            (double)summary->step_ns * 1e-9, (double)summary->bound_ns * 1e-9,
            cli_job_predicted_seconds(job, steps_left), (double)summary->drain_ns * 1e-9,
            (double)summary->save_ns * 1e-9, (double)summary->evaluate_ns * 1e-9);
+    printf(", \"step_alone_seconds\": %.9f, \"step_contended_seconds\": %.9f"
+           ", \"step_p10_seconds\": %.9f, \"step_p50_seconds\": %.9f, \"step_p90_seconds\": %.9f",
+           (double)summary->step_alone_ns * 1e-9, (double)summary->step_contended_ns * 1e-9,
+           (double)summary->step_p10_ns * 1e-9, (double)summary->step_p50_ns * 1e-9,
+           (double)summary->step_p90_ns * 1e-9);
     print_lanes("busy_seconds", summary->busy_ns, 1e-9);
     print_lanes("exposed_seconds", summary->exposed_ns, 1e-9);
     print_lanes("link_bytes", summary->link_bytes, 1);
@@ -167,6 +212,8 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
            summary->recomputes, summary->caches, summary->row_passes, summary->disk_bytes_written,
            summary->numeric_fingerprint, summary->program_hash);
     CLI_TRY(print_operators_json(job->plan));
+    if (job->options->memory_curve > 0)
+        CLI_TRY(print_memory_curve(job->plan, (int32_t)job->options->memory_curve));
     printf("}\n");
     return COH_OK;
 }
@@ -187,6 +234,8 @@ coh_status cli_plan(const cli_options *options)
 {
     cli_job job;
     CLI_TRY(cli_output_check(options));
+    if (options->memory_curve > 0 && !options->json)
+        return cli_fail(COH_ERR_ARGUMENT, "--memory-curve is written as JSON: add --json");
     CLI_TRY(cli_job_open(options, &job));
     coh_status status = plan_out(&job);
     cli_job_close(&job);

@@ -84,6 +84,7 @@ typedef enum cli_flag {
     CLI_FLAG_MERGE_LORA,
     CLI_FLAG_PROGRAM,
     CLI_FLAG_OPERATORS,
+    CLI_FLAG_MEMORY_CURVE,
     CLI_FLAG_HELD_OUT,
     CLI_FLAG_HELD_OUT_FILE,
     CLI_FLAG_HASH,
@@ -112,7 +113,7 @@ typedef struct cli_options {
     int64_t threads, recompute, dtype, export_dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
-    int64_t test_delay_seed, chat, documents, id_bytes;
+    int64_t test_delay_seed, chat, documents, id_bytes, memory_curve;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     int64_t new_data, operators, hash, json, merge_lora, quick, test_poison;

@@ -37,6 +37,8 @@ coh_status coh_plan_finish(coh_plan *plan)
         COH_TRY(
             coh_simulate_priced(&plan->layout, program, &plan->pricer, &plan->simulations[kind]));
     }
+    COH_TRY(coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY], &plan->pricer,
+                              &plan->forecast));
     plan->program_hash = coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]);
     return COH_OK;
 }

@@ -3,6 +3,7 @@
 #define COH_PLANNER_PLAN_H
 
 #include "cohobate/plan.h"
+#include "planner/forecast.h"
 #include "planner/graph.h"
 #include "planner/price.h"
 #include "planner/profile.h"
@@ -32,6 +33,7 @@ struct coh_plan {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT]; /* line_count 0: this plan has no such program */
     coh_simulation simulations[COH_PROGRAM_KIND_COUNT];
+    coh_forecast forecast; /* of the body */
     uint64_t numeric_fingerprint;
     uint64_t program_hash;
     uint64_t smallest_device_bytes;

@@ -93,6 +93,11 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .smallest_is_proven = plan->smallest_is_proven,
                            .step_ns = body->period_ns,
                            .bound_ns = body->bound_ns,
+                           .step_alone_ns = plan->forecast.alone_ns,
+                           .step_contended_ns = plan->forecast.contended_ns,
+                           .step_p10_ns = plan->forecast.p10_ns,
+                           .step_p50_ns = plan->forecast.p50_ns,
+                           .step_p90_ns = plan->forecast.p90_ns,
                            .drain_ns = plan->simulations[COH_PROGRAM_DRAIN].first_ns,
                            .save_ns = plan->simulations[COH_PROGRAM_SAVE].first_ns,
                            .evaluate_ns = plan->simulations[COH_PROGRAM_EVALUATE].first_ns,
@@ -121,6 +126,15 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
 const coh_profile *coh_plan_profile(const coh_plan *plan)
 {
     return &plan->profile;
+}
+
+coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes)
+{
+    if (count < 1)
+        return coh_fail(COH_ERR_ARGUMENT, "a memory curve of %d points: it has at least one",
+                        count);
+    return coh_forecast_memory(&plan->layout, &plan->programs[COH_PROGRAM_BODY], &plan->pricer,
+                               (uint32_t)count, out_bytes);
 }
 
 /* ---- operators ---- */

@@ -91,6 +91,11 @@ typedef struct coh_plan_summary {
     int32_t row_passes; /* passes over the rows of split parameters */
     int32_t verified_lines;
     double disk_bytes_written; /* per body */
+    /* step_ns if no lane slowed another, and if every lane always slowed every other */
+    uint64_t step_alone_ns, step_contended_ns;
+    /* the step's time with the spread of the profile's figures: a tenth of such machines is faster
+     * than p10, a tenth slower than p90. All three are step_ns where the profile has no spread. */
+    uint64_t step_p10_ns, step_p50_ns, step_p90_ns;
 } coh_plan_summary;
 
 /* What priced it, link_bytes_per_s taken into account; lives as long as the plan. */
@@ -98,6 +103,11 @@ COH_API const coh_profile *coh_plan_profile(const coh_plan *plan);
 
 /* Copies what the planner found out; texts in it live as long as the plan. */
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
+
+/* Bytes occupied while a settled step runs, by the predicted times: the period in `count` equal
+ * parts, the most in each. out_bytes has COH_PLAN_TIERS * count places, tier after tier.
+ * Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
+COH_API coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes);
 
 /* Where one operator's things stand in this plan. */
 typedef struct coh_plan_operator {

@@ -138,6 +138,17 @@ class Text(ProgramTest):
         self.assertEqual(sum(line.startswith("h.") for line in table.split("\n")),
                          sum(op["name"].startswith("h.") for op in plan["operators"]))
         self.assertGreater(os.path.getsize(self.path("program.txt")), 1000)
+        self.assertLessEqual(plan["step_alone_seconds"], plan["step_seconds"])
+        self.assertLessEqual(plan["step_seconds"], plan["step_contended_seconds"])
+        self.assertLessEqual(plan["step_p10_seconds"], plan["step_p90_seconds"])
+        self.assertNotIn("memory_curve", plan)
+        curve = self.succeeds("plan", *TINY, "--device-memory", "64MiB", "--disk", self.folder, "--json",
+                              "--memory-curve", "7").json["memory_curve"]
+        for tier, points in curve.items():
+            self.assertEqual(len(points), 7)
+            self.assertLessEqual(max(points), plan["peak_bytes"][tier])
+        self.assertGreater(max(curve["device"]), 0)
+        self.fails(2, "plan", *TINY, "--memory-curve", "7", says="--json")
 
     def test_a_kernel_table_is_measured_used_and_remembered(self):
         table, other = self.path("kernels.json"), self.path("other.json")

@@ -1,0 +1,252 @@
+#include "planner/forecast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+/* Walks from whose periods the quantiles are taken; an odd number has a median. */
+enum { WALKS = 101 };
+
+/* 90 % of a normal distribution lie below so many standard deviations. */
+#define NORMAL_P90 1.2815515655446004
+
+#define DRAW_SEED 0x636f686f62617465u
+
+/* ---- prices ---- */
+
+typedef struct priced {
+    coh_price *prices;
+    uint64_t *service_ns;
+} priced;
+
+static void priced_fini(priced *p)
+{
+    coh_free(p->prices);
+    coh_free(p->service_ns);
+}
+
+static uint64_t whole_ns(double ns)
+{
+    return ns > 0 ? (uint64_t)(ns + 0.5) : 0;
+}
+
+/* Prices of all lines, and their medians. */
+static coh_status priced_init(priced *p, const coh_layout *layout, const coh_program *program,
+                              const coh_pricer *pricer)
+{
+    COH_TRY(COH_ALLOC(program->line_count, &p->prices));
+    COH_TRY(COH_ALLOC(program->line_count, &p->service_ns));
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        p->prices[i] = coh_price_line(pricer, layout, program, &program->lines[i]);
+        p->service_ns[i] = whole_ns(p->prices[i].p50);
+    }
+    return COH_OK;
+}
+
+/* ---- quantiles ---- */
+
+static int has_spread(const priced *p, uint32_t line_count)
+{
+    int found = 0;
+    for (uint32_t i = 0; i < line_count; i++)
+        found |= p->prices[i].p10 != p->prices[i].p90;
+    return found;
+}
+
+/* One draw: two halves of a normal distribution, joined at the median, with the price's own tenths.
+ * All lines of one source draw together: if a figure is wrong, it is wrong for all of them. */
+static void draw(priced *p, uint32_t line_count, uint64_t walk)
+{
+    for (uint32_t i = 0; i < line_count; i++) {
+        const coh_price *price = &p->prices[i];
+        double deviation = coh_rng_normal(DRAW_SEED, walk, price->source) / NORMAL_P90;
+        double side = deviation < 0 ? price->p50 - price->p10 : price->p90 - price->p50;
+        p->service_ns[i] = whole_ns(price->p50 + deviation * side);
+    }
+}
+
+static int compare_ns(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static coh_status find_quantiles(const coh_layout *layout, const coh_program *program,
+                                 const coh_profile *profile, priced *p, coh_forecast *out)
+{
+    uint64_t periods[WALKS];
+    coh_simulation simulation;
+    uint64_t walks = has_spread(p, program->line_count) ? WALKS : 1;
+    for (uint64_t walk = 0; walk < walks; walk++) {
+        if (walks > 1)
+            draw(p, program->line_count, walk);
+        COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID,
+                             &simulation, NULL));
+        periods[walk] = simulation.period_ns;
+    }
+    qsort(periods, walks, sizeof(periods[0]), compare_ns);
+    out->p10_ns = periods[walks / 10];
+    out->p50_ns = periods[walks / 2];
+    out->p90_ns = periods[walks - 1 - walks / 10];
+    return COH_OK;
+}
+
+static coh_status make(const coh_layout *layout, const coh_program *program,
+                       const coh_pricer *pricer, priced *p, coh_forecast *out)
+{
+    coh_simulation simulation;
+    COH_TRY(priced_init(p, layout, program, pricer));
+    COH_TRY(coh_simulate(layout, program, pricer->profile, p->service_ns, COH_CONTENTION_NONE,
+                         &simulation, NULL));
+    out->alone_ns = simulation.period_ns;
+    COH_TRY(coh_simulate(layout, program, pricer->profile, p->service_ns, COH_CONTENTION_ALL,
+                         &simulation, NULL));
+    out->contended_ns = simulation.period_ns;
+    return find_quantiles(layout, program, pricer->profile, p, out);
+}
+
+coh_status coh_forecast_make(const coh_layout *layout, const coh_program *program,
+                             const coh_pricer *pricer, coh_forecast *out_forecast)
+{
+    priced p = { 0 };
+    *out_forecast = (coh_forecast){ 0 };
+    coh_status status = make(layout, program, pricer, &p, out_forecast);
+    priced_fini(&p);
+    return status;
+}
+
+/* ---- memory ---- */
+
+/* Bytes that come or go at a time of the period. */
+typedef struct change {
+    uint64_t when;
+    int64_t bytes;
+} change;
+
+typedef struct curve {
+    uint64_t *line_ns; /* begin and end of each line, in the settled run */
+    uint64_t *lives;   /* of each extent: when its first line begins, its last one ends */
+    change *changes;
+    size_t count;
+    int64_t at_begin; /* bytes there as the period begins */
+    uint64_t period_ns;
+} curve;
+
+static int compare_changes(const void *left, const void *right)
+{
+    const change *a = left, *b = right;
+    if (a->when != b->when)
+        return (a->when > b->when) - (a->when < b->when);
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* what goes makes room first */
+}
+
+static uint64_t periods_begun(const curve *c, uint64_t when)
+{
+    return when / c->period_ns + (when % c->period_ns > 0);
+}
+
+/* `bytes` are there from `begin` to `end`, in every run: the times fold into one period. An end
+ * before its begin takes away what the run before or after counts too much. */
+static void add_life(curve *c, uint64_t begin, uint64_t end, int64_t bytes)
+{
+    c->at_begin += ((int64_t)periods_begun(c, end) - (int64_t)periods_begun(c, begin)) * bytes;
+    if (begin % c->period_ns > 0)
+        c->changes[c->count++] = (change){ .when = begin % c->period_ns, .bytes = bytes };
+    if (end % c->period_ns > 0)
+        c->changes[c->count++] = (change){ .when = end % c->period_ns, .bytes = -bytes };
+}
+
+static void add_line_to_life(const curve *c, uint32_t line, uint32_t extent)
+{
+    uint64_t *life = &c->lives[2 * (size_t)extent];
+    const uint64_t *times = &c->line_ns[2 * (size_t)line];
+    life[0] = times[0] < life[0] ? times[0] : life[0];
+    life[1] = times[1] > life[1] ? times[1] : life[1];
+}
+
+static void find_lives(const coh_program *body, const curve *c)
+{
+    for (uint32_t i = 0; i < body->extent_count; i++)
+        c->lives[2 * (size_t)i] = UINT64_MAX;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_operand *operands = &body->operands[body->lines[i].operand_begin];
+        for (uint32_t o = 0; o < body->lines[i].operand_count; o++)
+            for (uint32_t t = 0; t < operands[o].touch_count; t++) {
+                uint32_t extent = body->touches[operands[o].touch_begin + t].extent;
+                if (extent != COH_EXTENT_FILE)
+                    add_line_to_life(c, i, extent);
+            }
+    }
+}
+
+/* What is there as the program begins counts from then, what stays counts until then: as the next
+ * run finds what this one leaves, it does not matter when the one ends and the other begins. */
+static void gather(const coh_layout *layout, const coh_program *body, int tier, curve *c)
+{
+    const uint64_t *lives = c->lives;
+    c->count = 0;
+    c->at_begin = tier == COH_TIER_DEVICE ? (int64_t)layout->pinned_bytes
+                  : tier == COH_TIER_DISK ? (int64_t)layout->file_bytes
+                                          : 0;
+    for (uint32_t i = 0; i < body->extent_count; i++) {
+        const coh_extent *extent = &body->extents[i];
+        int is_pinned = tier == COH_TIER_DEVICE && extent->offset < layout->pinned_bytes;
+        int is_used = lives[2 * i] != UINT64_MAX;
+        if (extent->tier != tier || is_pinned || (!is_used && !extent->at_begin))
+            continue;
+        uint64_t begin = extent->at_begin ? 0 : lives[2 * i];
+        uint64_t end = extent->at_end ? c->period_ns : is_used ? lives[2 * i + 1] : 0;
+        add_life(c, begin, end, (int64_t)extent->bytes);
+    }
+    qsort(c->changes, c->count, sizeof(*c->changes), compare_changes);
+}
+
+static void sample(const curve *c, uint32_t count, uint64_t *out_bytes)
+{
+    int64_t bytes = c->at_begin;
+    size_t next = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t end = (uint64_t)((double)c->period_ns * (i + 1) / count);
+        int64_t most = bytes;
+        while (next < c->count && (c->changes[next].when < end || i + 1 == count)) {
+            bytes += c->changes[next++].bytes;
+            most = bytes > most ? bytes : most;
+        }
+        out_bytes[i] = most > 0 ? (uint64_t)most : 0;
+    }
+}
+
+static coh_status fill_curves(const coh_layout *layout, const coh_program *body,
+                              const coh_pricer *pricer, priced *p, curve *c, uint32_t count,
+                              uint64_t *out_bytes)
+{
+    coh_simulation simulation;
+    COH_TRY(priced_init(p, layout, body, pricer));
+    COH_TRY(COH_ALLOC(2 * (size_t)body->line_count, &c->line_ns));
+    COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->lives));
+    COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->changes));
+    COH_TRY(coh_simulate(layout, body, pricer->profile, p->service_ns, COH_CONTENTION_FLUID,
+                         &simulation, c->line_ns));
+    c->period_ns = simulation.period_ns > 0 ? simulation.period_ns : 1;
+    find_lives(body, c);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        gather(layout, body, tier, c);
+        sample(c, count, out_bytes + (size_t)tier * count);
+    }
+    return COH_OK;
+}
+
+coh_status coh_forecast_memory(const coh_layout *layout, const coh_program *body,
+                               const coh_pricer *pricer, uint32_t count, uint64_t *out_bytes)
+{
+    priced p = { 0 };
+    curve c = { 0 };
+    coh_status status = fill_curves(layout, body, pricer, &p, &c, count, out_bytes);
+    coh_free(c.changes);
+    coh_free(c.lives);
+    coh_free(c.line_ns);
+    priced_fini(&p);
+    return status;
+}

@@ -1,0 +1,274 @@
+/* What is said of a finished plan: quotes in their order, quantiles of drawn durations, and how
+ * full each tier is, counted again moment by moment. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/plan.h"
+#include "tests/planner/small_program.h"
+#include "tests/planner/toy_graph.h"
+
+static const coh_layout no_layout;
+
+/* A plan that streams through half of its memory; where `with_host` is, over two links. */
+static coh_plan *streamed_plan(const coh_graph *graph, int with_host)
+{
+    coh_plan *plan = NULL;
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .thread_count = 2,
+                                 .microbatch_count = 2,
+                                 .deferred_update = 1,
+                                 .kernel_path = "toy" };
+    uint64_t in_memory = 0;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &in_memory), COH_OK);
+    options.device_memory_bytes = in_memory / 2;
+    options.disk_bytes = UINT64_MAX;
+    options.emulate_host_bytes = with_host ? in_memory / 4 : 0;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    return plan;
+}
+
+static coh_graph *toy(void)
+{
+    coh_graph *graph = NULL;
+    const toy_options options = { .layers = 3, .width = 128, .vocabulary = 900, .rows = 300 };
+    assert_int_equal(toy_graph_make(&options, &graph), COH_OK);
+    return graph;
+}
+
+static void quotes_lie_around_the_prediction(void **state)
+{
+    (void)state;
+    coh_graph *graph = toy();
+    coh_plan *plan = streamed_plan(graph, 1);
+    coh_plan_summary s;
+    assert_int_equal(coh_plan_summarize(plan, &s), COH_OK);
+    assert_true(s.step_alone_ns < s.step_ns && s.step_ns < s.step_contended_ns);
+    assert_true(s.bound_ns <= s.step_ns);
+    /* the built-in profile has no spread */
+    assert_true(s.step_p10_ns == s.step_ns && s.step_p50_ns == s.step_ns &&
+                s.step_p90_ns == s.step_ns);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* One line: the quantiles of the whole are those of its price, as far as 101 draws tell. */
+static void quantiles_of_one_line_are_its_own(void **state)
+{
+    (void)state;
+    made m;
+    coh_pricer pricer;
+    coh_forecast forecast, again;
+    coh_profile profile = unit_profile();
+    profile.flops_per_s[COH_ROOF_F32] =
+        (coh_figure){ .p10 = 1e9 / 1.3, .p50 = 1e9, .p90 = 1e9 / 0.9, .samples = 5 };
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_COMPUTE, 1000000);
+    assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &again), COH_OK);
+    assert_memory_equal(&forecast, &again, sizeof(forecast));
+    assert_in_range(forecast.p10_ns, 850000, 940000);
+    assert_in_range(forecast.p50_ns, 960000, 1060000);
+    assert_in_range(forecast.p90_ns, 1200000, 1430000);
+    assert_int_equal(forecast.alone_ns, 1000000);
+    assert_int_equal(forecast.contended_ns, 1000000);
+    coh_pricer_fini(&pricer);
+}
+
+/* Two lanes side by side, each as long as the other may get: the later of two counts. */
+static void what_is_hidden_does_not_widen_the_spread(void **state)
+{
+    (void)state;
+    made m;
+    coh_pricer pricer;
+    coh_forecast forecast;
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].bytes_per_s =
+        (coh_figure){ .p10 = 0.5e9, .p50 = 1e9, .p90 = 2e9, .samples = 5 };
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_COMPUTE, 100000);
+    add(&m, COH_LANE_READ, 10000);
+    assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
+    assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
+    assert_true(forecast.p10_ns == 100000 && forecast.p90_ns == 100000);
+    coh_pricer_fini(&pricer);
+}
+
+/* ---- memory ---- */
+
+typedef struct life {
+    uint64_t begin, end;
+    int is_used;
+} life;
+
+static life find_life(const coh_program *body, const uint64_t *line_ns, uint32_t extent)
+{
+    life found = { .begin = UINT64_MAX };
+    for (uint32_t i = 0; i < body->line_count; i++)
+        for (uint32_t o = 0; o < body->lines[i].operand_count; o++) {
+            const coh_operand *operand = &body->operands[body->lines[i].operand_begin + o];
+            for (uint32_t t = 0; t < operand->touch_count; t++)
+                if (body->touches[operand->touch_begin + t].extent == extent) {
+                    found.is_used = 1;
+                    if (line_ns[2 * i] < found.begin)
+                        found.begin = line_ns[2 * i];
+                    if (line_ns[2 * i + 1] > found.end)
+                        found.end = line_ns[2 * i + 1];
+                }
+        }
+    return found;
+}
+
+/* Runs [-8, 8] of a body, one every period: how many of them hold the extent at `when`. What stays
+ * at the end of one run is what the next begins with, so one that is counted twice is taken off. */
+static int64_t holders(const coh_extent *extent, const life *of, uint64_t period, uint64_t when)
+{
+    int64_t count = 0;
+    for (int64_t run = -8; run <= 8; run++) {
+        int64_t at = (int64_t)when - run * (int64_t)period;
+        int64_t begin = extent->at_begin ? 0 : (int64_t)of->begin;
+        int64_t end = extent->at_end ? (int64_t)period : (int64_t)of->end;
+        if (!of->is_used && !extent->at_end)
+            end = begin;
+        count += (at >= begin && at < end) - (at >= end && at < begin);
+    }
+    return count;
+}
+
+static int64_t occupied(const coh_plan *plan, const life *lives, int tier, uint64_t period,
+                        uint64_t when)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int64_t bytes = tier == COH_TIER_DEVICE ? (int64_t)plan->layout.pinned_bytes : 0;
+    for (uint32_t i = 0; i < body->extent_count; i++) {
+        const coh_extent *extent = &body->extents[i];
+        if (extent->tier != tier || (!lives[i].is_used && !extent->at_begin) ||
+            (tier == COH_TIER_DEVICE && extent->offset < plan->layout.pinned_bytes))
+            continue;
+        bytes += holders(extent, &lives[i], period, when) * (int64_t)extent->bytes;
+    }
+    return bytes;
+}
+
+enum { PARTS = 16 };
+
+/* Occupancy changes only where a life begins: the most of a part is at one of those moments in it,
+ * or at its begin. */
+static void check_tier(const coh_plan *plan, const life *lives, int tier, uint64_t period,
+                       const uint64_t *curve)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int64_t most[PARTS];
+    for (uint64_t part = 0; part < PARTS; part++) {
+        uint64_t begin = (uint64_t)((double)period * (double)part / PARTS);
+        most[part] = occupied(plan, lives, tier, period, begin);
+    }
+    for (uint32_t i = 0; i < body->extent_count; i++)
+        for (int end = 0; end < 2; end++) {
+            uint64_t when = end ? lives[i].end : lives[i].begin;
+            if (!lives[i].is_used)
+                continue;
+            when %= period;
+            uint64_t part = 0;
+            while (part + 1 < PARTS &&
+                   when >= (uint64_t)((double)period * (double)(part + 1) / PARTS))
+                part++;
+            int64_t bytes = occupied(plan, lives, tier, period, when);
+            most[part] = bytes > most[part] ? bytes : most[part];
+        }
+    for (int part = 0; part < PARTS; part++)
+        if (curve[part] != (uint64_t)most[part] || curve[part] > plan->layout.arena_bytes[tier])
+            fail_msg("tier %d part %d: %" PRIu64 ", counted %" PRId64 " of %" PRIu64, tier, part,
+                     curve[part], most[part], plan->layout.arena_bytes[tier]);
+}
+
+static void the_memory_curve_is_what_is_occupied_at_each_moment(void **state)
+{
+    (void)state;
+    coh_graph *graph = toy();
+    for (int with_host = 0; with_host < 2; with_host++) {
+        coh_plan *plan = streamed_plan(graph, with_host);
+        const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+        uint64_t *line_ns = NULL, *service_ns = NULL, curve[COH_TIER_COUNT * PARTS];
+        life *lives = NULL;
+        coh_simulation s;
+        assert_int_equal(COH_ALLOC(2 * (size_t)body->line_count, &line_ns), COH_OK);
+        assert_int_equal(COH_ALLOC(body->line_count, &service_ns), COH_OK);
+        assert_int_equal(COH_ALLOC(body->extent_count, &lives), COH_OK);
+        for (uint32_t i = 0; i < body->line_count; i++) {
+            const coh_instruction *line = &body->lines[i];
+            service_ns[i] =
+                (uint64_t)(coh_price_line(&plan->pricer, &plan->layout, body, line).p50 + 0.5);
+        }
+        assert_int_equal(coh_simulate(&plan->layout, body, &plan->profile, service_ns,
+                                      COH_CONTENTION_FLUID, &s, line_ns),
+                         COH_OK);
+        for (uint32_t i = 0; i < body->extent_count; i++)
+            lives[i] = find_life(body, line_ns, i);
+        assert_int_equal(coh_plan_memory_curve(plan, PARTS, curve), COH_OK);
+        check_tier(plan, lives, COH_TIER_DEVICE, s.period_ns, curve);
+        check_tier(plan, lives, COH_TIER_HOST, s.period_ns, curve + PARTS);
+        assert_int_equal(curve[2 * PARTS], plan->layout.file_bytes);
+        assert_true(curve[0] > 0 && (curve[PARTS] > 0) == with_host);
+        coh_free(lives);
+        coh_free(service_ns);
+        coh_free(line_ns);
+        coh_plan_destroy(plan);
+    }
+    coh_graph_destroy(graph);
+}
+
+static void a_curve_of_no_points_is_refused(void **state)
+{
+    (void)state;
+    uint64_t bytes[3];
+    coh_graph *graph = toy();
+    coh_plan *plan = streamed_plan(graph, 0);
+    assert_int_equal(coh_plan_memory_curve(plan, 0, bytes), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_plan_memory_curve(plan, 1, bytes), COH_OK);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+static void failing_allocations_are_reported(void **state)
+{
+    (void)state;
+    coh_graph *graph = toy();
+    coh_plan *plan = streamed_plan(graph, 0);
+    for (uint64_t n = 1;; n++) {
+        uint64_t bytes[3 * PARTS];
+        coh_forecast forecast;
+        coh_alloc_fail_nth(n);
+        coh_status status = coh_plan_memory_curve(plan, PARTS, bytes);
+        if (status == COH_OK)
+            status = coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY],
+                                       &plan->pricer, &forecast);
+        int was_hit = coh_alloc_fault_was_hit();
+        coh_alloc_fail_nth(0);
+        assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
+        if (!was_hit)
+            break;
+    }
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quotes_lie_around_the_prediction),
+        cmocka_unit_test(quantiles_of_one_line_are_its_own),
+        cmocka_unit_test(what_is_hidden_does_not_widen_the_spread),
+        cmocka_unit_test(the_memory_curve_is_what_is_occupied_at_each_moment),
+        cmocka_unit_test(a_curve_of_no_points_is_refused),
+        cmocka_unit_test(failing_allocations_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
