@@ -23,7 +23,14 @@ typedef struct search {
     int above, fetches;
     int has_content; /* some chunk of the window stands somewhere */
     candidate best[PASS_COUNT];
-    uint64_t hopeless; /* a place with an earlier next use cannot be the best of any pass */
+    /* By pass: what stands at a place of use to it is wanted no earlier than that, and was used no
+     * later than that. Both only grow stricter as better places are found. */
+    uint64_t least_next_use[PASS_COUNT];
+    int64_t most_last_use[PASS_COUNT];
+    /* Two segments that bar every place over them (once barred, always: see above): the
+     * one that ended the last weighing, and the last that the search has passed. Without them each
+     * place is walked anew, window after window. */
+    uint64_t ahead_begin, ahead_end, behind_end;
 } search;
 
 /* Bytes of the window's own content that stand elsewhere than at `offset`. */
@@ -40,9 +47,42 @@ static uint64_t relocated_bytes(const coh_runner *r, const search *s, uint64_t o
     return bytes;
 }
 
+static int is_own(const search *s, const coh_segment *segment)
+{
+    return segment->chunk >= 0 && (uint32_t)segment->chunk >= s->window_first &&
+           (uint32_t)segment->chunk <= s->window_last;
+}
+
+static int first_pass(const search *s)
+{
+    return s->fetches ? 0 : PASS_COUNT - 1;
+}
+
+/* Is no place over this segment the best of any pass, or possible? */
+static int bars(const coh_runner *r, const search *s, const coh_segment *segment)
+{
+    if (segment->chunk < 0 || is_own(s, segment))
+        return 0;
+    if (segment->pin_step == r->step ||
+        (segment->extent != COH_NO_EXTENT && !r->level->has_far &&
+         coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk)))
+        return 1;
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
+        if (segment->next_use >= s->least_next_use[pass] &&
+            segment->last_use <= s->most_last_use[pass])
+            return 0;
+    return 1;
+}
+
+/* Is a place over a segment that is known to bar it? */
+static int is_barred(const search *s, uint64_t offset)
+{
+    return offset < s->ahead_end && offset + s->bytes > s->ahead_begin;
+}
+
 /* What taking [offset, offset + bytes) for the window would cost. `start`: a segment at or before
  * offset. */
-static candidate weigh(const coh_runner *r, const search *s, uint64_t offset, int32_t start)
+static candidate weigh(const coh_runner *r, search *s, uint64_t offset, int32_t start)
 {
     candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .start = start };
     uint64_t end = offset + s->bytes;
@@ -51,19 +91,17 @@ static candidate weigh(const coh_runner *r, const search *s, uint64_t offset, in
         const coh_segment *segment = &r->map.segments[i];
         if (segment->offset + segment->bytes <= offset)
             continue;
-        int is_live = segment->chunk >= 0;
-        if (is_live && (uint32_t)segment->chunk >= s->window_first &&
-            (uint32_t)segment->chunk <= s->window_last)
-            continue; /* own: see relocated_bytes */
+        if (is_own(s, segment))
+            continue; /* see relocated_bytes */
         if (segment->last_use > c.last_use)
             c.last_use = segment->last_use;
-        if (!is_live)
+        if (segment->chunk < 0)
             continue;
-        if (segment->pin_step == r->step || segment->next_use < s->hopeless)
+        if (bars(r, s, segment)) {
+            s->ahead_begin = segment->offset;
+            s->ahead_end = segment->offset + segment->bytes;
             return c;
-        if (segment->extent != COH_NO_EXTENT && !r->level->has_far &&
-            coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk))
-            return c;
+        }
         if (segment->next_use < c.next_use)
             c.next_use = segment->next_use;
     }
@@ -93,34 +131,38 @@ static int better(const candidate *a, const candidate *b, int above)
     return above ? a->offset > b->offset : a->offset < b->offset;
 }
 
-/* Does the place meet pass number `pass`: unused for long enough, and what leaves not wanted
- * soon? */
-static int meets_pass(const coh_runner *r, const candidate *c, int pass)
+/* What each pass asks of a place before any is found: unused for long enough, and nothing there
+ * that is wanted soon. */
+static void begin_passes(const coh_runner *r, search *s)
 {
-    if (pass == PASS_COUNT - 1)
-        return 1;
-    uint64_t distance = r->level->horizon >> (2 * pass);
-    return c->last_use + (int64_t)distance <= (int64_t)r->step &&
-           (c->next_use == COH_NEVER || c->next_use > r->step + distance);
+    for (int pass = 0; pass < PASS_COUNT - 1; pass++) {
+        const uint64_t distance = r->level->horizon >> (2 * pass);
+        s->least_next_use[pass] = r->step + distance + 1;
+        s->most_last_use[pass] = (int64_t)r->step - (int64_t)distance;
+    }
+    s->most_last_use[PASS_COUNT - 1] = INT64_MAX;
+}
+
+static int meets_pass(const search *s, const candidate *c, int pass)
+{
+    return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
 }
 
 static void consider(const coh_runner *r, search *s, uint64_t offset, int32_t start)
 {
     if (offset < r->level->base_bytes || offset < r->level->floor_bytes ||
-        offset + s->bytes > r->map.end)
+        offset + s->bytes > r->map.end || is_barred(s, offset))
         return;
     candidate c = weigh(r, s, offset, start);
     if (!c.valid)
         return;
-    s->hopeless = COH_NEVER;
-    for (int pass = s->fetches ? 0 : PASS_COUNT - 1; pass < PASS_COUNT; pass++) {
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
         candidate *best = &s->best[pass];
-        if (meets_pass(r, &c, pass) && better(&c, best, s->above))
-            *best = c;
-        if (!best->valid || best->relocated > 0)
-            s->hopeless = 0;
-        else if (best->next_use < s->hopeless)
-            s->hopeless = best->next_use;
+        if (!meets_pass(s, &c, pass) || !better(&c, best, s->above))
+            continue;
+        *best = c;
+        if (c.relocated == 0 && c.next_use > s->least_next_use[pass])
+            s->least_next_use[pass] = c.next_use;
     }
 }
 
@@ -148,7 +190,7 @@ static int fetches(const coh_runner *r, const coh_need *need)
 /* Nothing beats room that nobody wants, idle for long enough, where the tie-break looks first. */
 static int is_perfect(const search *s)
 {
-    const candidate *best = &s->best[s->fetches ? 0 : PASS_COUNT - 1];
+    const candidate *best = &s->best[first_pass(s)];
     return !s->above && best->valid && best->relocated == 0 && best->next_use == COH_NEVER;
 }
 
@@ -178,10 +220,13 @@ static candidate find_place(const coh_runner *r, search *s)
         const coh_segment *segment = &r->map.segments[i];
         consider(r, s, segment->offset, i);
         uint64_t end = segment->offset + segment->bytes;
-        if (end >= s->bytes && !(segment->next < 0 && r->level->capacity == UINT64_MAX))
+        if (bars(r, s, segment))
+            s->behind_end = end;
+        if (end >= s->bytes + s->behind_end &&
+            !(segment->next < 0 && r->level->capacity == UINT64_MAX))
             consider(r, s, end - s->bytes, segment_at(r, i, end - s->bytes));
     }
-    for (int pass = s->fetches ? 0 : PASS_COUNT - 1; pass < PASS_COUNT; pass++)
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
         if (s->best[pass].valid)
             return s->best[pass];
     return (candidate){ 0 };
@@ -201,6 +246,7 @@ int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *ou
         int32_t segment = r->map.segment_of_chunk[chunk];
         s.has_content |= segment >= 0 && r->map.segments[segment].extent != COH_NO_EXTENT;
     }
+    begin_passes(r, &s);
     candidate c = find_place(r, &s);
     *out_offset = c.offset;
     *out_near = c.start;
