@@ -41,12 +41,12 @@ static inline uint32_t coh_runner_first_chunk(const coh_runner *r, const coh_nee
     return r->layout->objects[need->object].chunk_begin;
 }
 
+/* Chunks of an object lie one behind the other, and no window is empty. */
 static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_need *need)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = need->window_begin; i < need->window_end; i++)
-        bytes += coh_runner_chunk(r, coh_runner_first_chunk(r, need) + i)->bytes;
-    return bytes;
+    const coh_chunk *begin = coh_runner_chunk(r, coh_runner_first_chunk(r, need));
+    const coh_chunk *first = begin + need->window_begin, *last = begin + need->window_end - 1;
+    return last->object_offset + last->bytes - first->object_offset;
 }
 
 /* residency.c: one run, in pieces. `out` is filled as it goes. */

@@ -101,14 +101,14 @@ static int has_caches(const coh_plan *plan)
     return some;
 }
 
-/* The largest power of two of at most 1/128 of the budget, from 256 KiB to 8 MiB: about a hundred
+/* The largest power of two of at most 1/128 of the budget, from 256 KiB to 256 MiB: about a hundred
  * chunks at once are enough for a choice of victims, and more lines cost planning time. */
 static uint64_t usual_chunk(const coh_plan *plan)
 {
     uint64_t bytes = 256 * KIB;
     if (plan->options.chunk_bytes > 0)
         return plan->options.chunk_bytes;
-    while (bytes < 8 * MIB && bytes * 2 <= plan->options.device_memory_bytes / 128)
+    while (bytes < 256 * MIB && bytes * 2 <= plan->options.device_memory_bytes / 128)
         bytes *= 2;
     return bytes;
 }
@@ -121,6 +121,21 @@ static int has_far(const coh_plan_options *options)
 static uint64_t whole_pages(uint64_t bytes)
 {
     return bytes & ~(uint64_t)(COH_PAGE_BYTES - 1);
+}
+
+/* Bytes of what stands somewhere between steps, but for what is pinned. */
+static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
+{
+    coh_layout layout;
+    coh_object_map map;
+    *out_bytes = 0;
+    COH_TRY(coh_layout_build(plan->graph, &plan->options, usual_chunk(plan), 0, &layout, &map));
+    for (uint32_t i = 0; i < layout.object_count; i++)
+        if (layout.objects[i].survives && !layout.objects[i].pinned)
+            *out_bytes += layout.objects[i].bytes;
+    coh_object_map_fini(&map);
+    coh_layout_fini(&layout);
+    return COH_OK;
 }
 
 /* ---- in memory ---- */
@@ -254,15 +269,8 @@ static coh_status vary_budget(const coh_plan *plan, offer *best)
  * said before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
 {
-    coh_layout layout;
-    coh_object_map map;
-    COH_TRY(coh_layout_build(plan->graph, &plan->options, usual_chunk(plan), 0, &layout, &map));
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < layout.object_count; i++)
-        if (layout.objects[i].survives && !layout.objects[i].pinned)
-            bytes += layout.objects[i].bytes;
-    coh_object_map_fini(&map);
-    coh_layout_fini(&layout);
+    uint64_t bytes;
+    COH_TRY(count_survivors(plan, &bytes));
     int with_disk = plan->options.disk_bytes > 0;
     uint64_t room = with_disk ? plan->options.disk_bytes : plan->options.emulate_host_bytes;
     if (bytes <= room)
@@ -358,8 +366,12 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
 coh_status coh_plan_search(coh_plan *plan)
 {
     offer best = { 0 };
-    uint64_t in_memory_bytes = 0;
-    COH_TRY(try_in_memory(plan, &best, &in_memory_bytes));
+    uint64_t in_memory_bytes = 0, survivors;
+    COH_TRY(count_survivors(plan, &survivors));
+    /* Where far tiers are there to be used, not to fit needs no number: the largest models take
+     * long to place whole. */
+    if (survivors <= plan->options.device_memory_bytes || !has_far(&plan->options))
+        COH_TRY(try_in_memory(plan, &best, &in_memory_bytes));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;
         COH_TRY(find_smallest(plan, &unused));
