@@ -15,11 +15,11 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/file_text.h"
-#include "base/half.h"
 #include "cohobate/adapters.h"
 #include "models/adapters.h"
 #include "models/companions.h"
 #include "models/folder_place.h"
+#include "models/narrow.h"
 #include "models/safetensors_writer.h"
 
 #define PIECE_ELEMENTS ((uint64_t)1 << 20)
@@ -157,15 +157,7 @@ static coh_status add_piece(adapters_writer *writer, const char *name, uint64_t 
     const coh_dtype dtype = writer->options->dtype;
     if (dtype == COH_DTYPE_F32)
         return coh_safetensors_writer_add(writer->file, writer->piece, count * sizeof(float));
-    coh_half_convert(COH_DTYPE_F32, writer->piece, dtype, writer->narrow, count);
-    for (uint64_t i = 0; i < count; i++) {
-        const uint16_t infinite = dtype == COH_DTYPE_F16 ? 0x7c00 : 0x7f80;
-        if ((writer->narrow[i] & 0x7fff) == infinite && isfinite(writer->piece[i]))
-            return coh_fail(COH_ERR_NUMBER,
-                            "%s holds %g, for which the dtype has no room: write "
-                            "it as f32",
-                            name, (double)writer->piece[i]);
-    }
+    COH_TRY(coh_narrow(name, writer->piece, count, dtype, writer->narrow));
     return coh_safetensors_writer_add(writer->file, writer->narrow, count * sizeof(uint16_t));
 }
 

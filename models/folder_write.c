@@ -6,17 +6,13 @@
  * grain it reads is held to its hash. */
 #include "cohobate/folder.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
-#include "base/half.h"
 #include "models/companions.h"
 #include "models/folder_place.h"
+#include "models/narrow.h"
 #include "models/safetensors_writer.h"
 #include "models/stored.h"
 
@@ -40,11 +36,6 @@ typedef struct folder_writer {
 
 /* ---- numbers ---- */
 
-static int is_infinite_half(uint16_t half, coh_dtype dtype)
-{
-    return (half & 0x7fff) == (dtype == COH_DTYPE_F16 ? 0x7c00 : 0x7f80);
-}
-
 static coh_status add_narrow(folder_writer *writer, const coh_model_tensor *tensor, coh_dtype dtype,
                              const float *values, size_t count)
 {
@@ -52,13 +43,7 @@ static coh_status add_narrow(folder_writer *writer, const coh_model_tensor *tens
     uint16_t narrow[NARROW];
     while (count > 0) {
         const size_t now = count < NARROW ? count : NARROW;
-        coh_half_convert(COH_DTYPE_F32, values, dtype, narrow, now);
-        for (size_t i = 0; i < now; i++)
-            if (is_infinite_half(narrow[i], dtype) && isfinite(values[i]))
-                return coh_fail(COH_ERR_NUMBER, "%s holds %g, which is beyond %s: write it as %s",
-                                tensor->name, (double)values[i],
-                                dtype == COH_DTYPE_F16 ? "f16" : "bf16",
-                                dtype == COH_DTYPE_F16 ? "bf16 or f32" : "f32");
+        COH_TRY(coh_narrow(tensor->name, values, now, dtype, narrow));
         COH_TRY(coh_safetensors_folder_writer_add(writer->files, narrow, now * sizeof(*narrow)));
         values += now;
         count -= now;

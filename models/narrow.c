@@ -1,0 +1,19 @@
+#include "models/narrow.h"
+
+#include <math.h>
+
+#include "base/half.h"
+
+coh_status coh_narrow(const char *name, const float *values, size_t count, coh_dtype dtype,
+                      uint16_t *out_narrow)
+{
+    const int is_f16 = dtype == COH_DTYPE_F16;
+    const uint16_t infinite = is_f16 ? 0x7c00 : 0x7f80;
+    coh_half_convert(COH_DTYPE_F32, values, dtype, out_narrow, count);
+    for (size_t i = 0; i < count; i++)
+        if ((out_narrow[i] & 0x7fff) == infinite && isfinite(values[i]))
+            return coh_fail(COH_ERR_NUMBER, "%s holds %g, which is beyond %s: write it as %s", name,
+                            (double)values[i], is_f16 ? "f16" : "bf16",
+                            is_f16 ? "bf16 or f32" : "f32");
+    return COH_OK;
+}
