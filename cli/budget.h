@@ -21,7 +21,7 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
 /* Is the plan for a GPU that this program does not compute on? */
 int cli_budget_is_gpu(const coh_profile *profile);
 
-/* Are the times that it gives a what-if: of a datasheet, of given entries, or of another machine? */
+/* Are its times a what-if: of a datasheet, of given entries, or of another machine? */
 int cli_budget_is_what_if(const coh_profile *profile);
 
 /* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. A GPU's

@@ -37,8 +37,8 @@ COH_API coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_toke
 COH_API void coh_tokenizer_close(coh_tokenizer *tokenizer);
 /* Number of ids: they are 0 .. vocabulary - 1. */
 COH_API int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer);
-/* All ids from here on, up to the vocabulary, are tokens that were added to the tokenizer. A model's
- * table may be too short for some of them, as long as no text holds one. */
+/* All ids from here on, up to the vocabulary, are tokens that were added to the tokenizer. A
+ * model's table may be too short for some of them, as long as no text holds one. */
 COH_API int64_t coh_tokenizer_own_vocabulary(const coh_tokenizer *tokenizer);
 /* The id that ends a text; -1: none. */
 COH_API int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer);
@@ -164,8 +164,8 @@ COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_fi
  *   nanoGPT   nothing but ids: of 2 bytes, or of 4 if `vocabulary` is above 65536
  *
  * Which tokenizer made it no such file says. It is read once from end to end: all ids are below
- * `vocabulary` then, and its hash is known. `vocabulary` 0: it becomes the least that holds all ids,
- * and those without a header have 4 bytes if they look so, else 2.
+ * `vocabulary` then, and its hash is known. `vocabulary` 0: it becomes the least that holds all
+ * ids, and those without a header have 4 bytes if they look so, else 2.
  * `id_bytes`: of ids without a header, whatever they look like; 0: as above.
  * Fails: COH_ERR_CORRUPT (a header or size that does not fit, an id too large; without a header and
  * `id_bytes`, what looks like text, or like ids of 4 bytes where they have 2), COH_ERR_IO,

@@ -206,9 +206,9 @@ typedef struct depth_block {
 } depth_block;
 
 /* Words of a that are not there in memory: of a transposed operand, of bf16 that must be widened,
- * half a pair or zeros at the end. All others are taken where they are: even rows that are a multiple of
- * 4 KiB apart, twelve of which do not fit a set of the first-level cache, cost 5 %, less than
- * copying them. */
+ * half a pair or zeros at the end. All others are taken where they are: even rows that are a
+ * multiple of 4 KiB apart, twelve of which do not fit a set of the first-level cache, cost 5 %,
+ * less than copying them. */
 static int must_pack(const coh_tile *t)
 {
     return t->a_transposed || (t->dtype == COH_DTYPE_BF16 && WORD_ELEMENTS == 1) ||
