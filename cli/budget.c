@@ -110,11 +110,10 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
         coh_profile_destroy(profile);
         return status;
     }
-    if (options->command == CLI_TRAIN && cli_budget_is_what_if(profile))
-        cli_note("note: %s --profile %s: predicted times are a what-if, not this machine's",
-                 facts.is_what_if ? "with" : "another machine or another build measured",
+    if (facts.is_what_if && options->command == CLI_TRAIN)
+        cli_note("note: with --profile %s predicted times are a what-if, not this machine's",
                  options->profile);
-    else if (!facts.is_what_if && !coh_profile_is_of_here(profile))
+    else if (!facts.is_what_if && cli_budget_is_what_if(profile))
         cli_note("note: --profile %s was measured on another machine or by another build (%s):"
                  " predicted times are not this one's; cohobate profile measures it",
                  options->profile, facts.machine);
