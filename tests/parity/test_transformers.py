@@ -7,8 +7,9 @@ g64 those of `transformers` in float and double, for every parameter (2-norms of
 
     |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|     and     |g - g64| <= max(4 |g32 - g64|, 1e-7 |all g64|)
 
-and after 100 steps of AdamW the losses differ by at most 1e-3. Weights are drawn as parity.py draws them, so that
-each term of each formula shows. Run as test_transformers.py PATH-OF-DUMP [unittest arguments]; exits 77 where
+and after 100 steps of AdamW the loss differs from that of a float64 run by at most 1e-3. (A float32 run of
+`transformers` strays by up to 1.2e-3 itself, where ReLU's kinks meet Adam's division.) Weights are drawn as parity.py
+draws them, so that each term of each formula shows. Run as test_transformers.py PATH-OF-DUMP [unittest arguments]; exits 77 where
 `transformers` is not installed (scripts/reference-python)."""
 
 import os
@@ -217,7 +218,7 @@ class Transformers(parity.ParityTest):
         side = Side(self, case, steps=100, lr=3e-3, min_lr=3e-4, warmup=10, **more)
         ours = side.run.losses
         self.assertLess(ours[-5:].mean(), 0.95 * ours[:5].mean(), f"{case}: nothing was learned")
-        model = side.model(torch.float32)
+        model = side.model(torch.float64)
         decays = {published: side.run.decays[name] for name, (published, _) in side.published.items()}
         weights = dict(model.named_parameters())
         optimizer = gpt2_torch.optimizer_of(weights, decays, SETTINGS)
