@@ -291,13 +291,17 @@ static void sums_go_on_from_one_block_of_depth_to_the_next(void **state)
             const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const int64_t most = deepest_block(isas[isa]);
-            /* two blocks, the lesser no whole number of words; three of whole words */
-            const int64_t shapes[][3] = { { 14, 41, most + 1 }, { 5, 72, 2 * most + 128 } };
+            /* two blocks, the lesser no whole number of words; three of whole words; of pairs, so
+             * many rows that a is packed in two parts, the last block of rows a rest */
+            const int64_t shapes[][3] = { { 14, 41, most + 1 },
+                                          { 5, 72, 2 * most + 128 },
+                                          { 183, 33, most + 1 } };
             coh_panel_run *run = coh_panel_run_of(isas[isa], dtype);
-            for (int s = 0; run != NULL && s < 2; s++)
+            const int count = coh_panel_run_of(isas[isa], COH_DTYPE_F32) == NULL ? 3 : 2;
+            for (int s = 0; run != NULL && s < count; s++)
                 for (int layout = 0; layout < 3; layout++) {
                     problem p = problem_make((coh_matmul_layout)layout, shapes[s], dtype, c_dtype,
-                                             s ? 0 : 3);
+                                             s == 1 ? 0 : 3);
                     run_endings(isas[isa], run, &p);
                     run_activation(isas[isa], run, &p, COH_ACTIVATION_GELU);
                     run_activation(isas[isa], run, &p, COH_ACTIVATION_RELU);

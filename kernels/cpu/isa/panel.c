@@ -23,6 +23,9 @@ typedef struct ends {
 
 #define TILE_ROWS 16
 
+/* gcc 12 takes LDTILECFG to read 8 bytes and TILELOADD none: what they read must be stored before. */
+#define BARRIER __asm__ volatile("" ::: "memory")
+
 /* Tiles 0 to 3 sum the quarters of a block of c; 4 and 5 hold the upper and the lower rows of a, 6
  * and 7 the left and the right columns of the panel (Intel 64 manual, LDTILECFG). */
 static void rows_configure(int64_t rows)
@@ -40,6 +43,7 @@ static void rows_configure(int64_t rows)
 #undef UPPER
 #undef LOWER
     };
+    BARRIER;
     _tile_loadconfig(&config);
 }
 
@@ -53,6 +57,7 @@ static void multiply_upper(const left *a, const word *panel, int64_t words, cons
                            int64_t begin_row, char *to, int64_t to_row)
 {
     const char *from = a->from;
+    BARRIER;
     _tile_loadd(0, begin, begin_row);
     _tile_loadd(1, begin + 64, begin_row);
     for (int64_t k = 0; k < words; k += DEPTH_WORDS) {
@@ -73,6 +78,7 @@ static void multiply_both(const left *a, const word *panel, int64_t words, const
     const char *upper = a->from, *lower = a->from + TILE_ROWS * a->row;
     const char *begin_lower = begin + TILE_ROWS * begin_row;
     char *to_lower = to + TILE_ROWS * to_row;
+    BARRIER;
     _tile_loadd(0, begin, begin_row);
     _tile_loadd(1, begin + 64, begin_row);
     _tile_loadd(2, begin_lower, begin_row);
