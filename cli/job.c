@@ -180,12 +180,22 @@ static void drop_plan(cli_job *job)
     job->graph = NULL;
 }
 
+/* Can the profile price a disk? The built-in one can. */
+static int knows_drive(const cli_job *job, coh_profile_summary *facts)
+{
+    *facts = (coh_profile_summary){ 0 };
+    if (!job->profile)
+        return 1;
+    return coh_profile_summarize(job->profile, facts) == COH_OK && facts->read_bytes_per_s > 0 &&
+           facts->write_bytes_per_s > 0;
+}
+
 /* A GPU whose host memory is too small has a drive as well: 1 if there is one, not yet in use. */
 static int take_profile_disk(cli_job *job)
 {
     coh_profile_summary facts;
     if (!job->on_gpu || job->plan_options.disk_bytes > 0 || job->options->plan_file ||
-        coh_profile_summarize(job->profile, &facts) != COH_OK)
+        !knows_drive(job, &facts))
         return 0;
     job->plan_options.disk_bytes = facts.disk_bytes;
     return facts.disk_bytes > 0;
@@ -228,6 +238,7 @@ static coh_status plan_smaller(cli_job *job, int any_disk)
 static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
 {
     char why[1024], bytes[32];
+    coh_profile_summary facts;
     const cli_options *options = job->options;
     coh_status status = COH_ERR_FULL;
     snprintf(why, sizeof(why), "%s", coh_last_error());
@@ -249,6 +260,11 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
                         why, options->profile);
     if (options->disk_folder[0] || options->emulate_host_bytes)
         return cli_fail(COH_ERR_FULL, "%s", why);
+    if (!knows_drive(job, &facts))
+        return cli_fail(COH_ERR_FULL,
+                        "%s; a disk may help, and --profile %s knows no drive: cohobate profile"
+                        " --disk DIR -o FILE adds it",
+                        why, options->profile);
     job->recipe.micro_batch = wanted;
     status = make_plan(job, 1);
     if (status == COH_ERR_FULL && may_lower)

@@ -62,6 +62,25 @@ static coh_status check_options(const coh_plan_options *options)
     return COH_OK;
 }
 
+/* A tier whose links nobody measured has no price: as if it were memory would be a lie. */
+static coh_status check_links(const coh_plan *plan)
+{
+    const coh_profile *profile = &plan->profile;
+    if (plan->options.disk_bytes > 0 && !(coh_profile_is_link(profile, COH_LANE_READ) &&
+                                          coh_profile_is_link(profile, COH_LANE_WRITE)))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the profile %s knows no drive: cohobate profile --disk DIR -o FILE adds "
+                        "it, or give its entries disk-read=, disk-write=",
+                        profile->name);
+    if (plan->options.emulate_host_bytes > 0 &&
+        !(coh_profile_is_link(profile, COH_LANE_H2D) && coh_profile_is_link(profile, COH_LANE_D2H)))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the profile %s knows no link to a host tier: cohobate profile -o FILE "
+                        "adds it, or give its entry pcie=",
+                        profile->name);
+    return COH_OK;
+}
+
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan)
 {
@@ -78,7 +97,9 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
         coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
                             &plan->profile);
     }
-    coh_status status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
+    coh_status status = check_links(plan);
+    if (status == COH_OK)
+        status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
     if (status != COH_OK) {
         coh_plan_destroy(plan);
         return status;

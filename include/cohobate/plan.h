@@ -58,8 +58,8 @@ typedef struct coh_plan coh_plan;
 /* Writes, verifies and prices all programs for `graph`. The graph must outlive the plan.
  * Deterministic: same graph and options, same plan.
  * Fails: COH_ERR_FULL: does not fit; the sentence names the tier, the bytes short and the smallest
- * change that fits, and says whether that is proven or only not found. COH_ERR_ARGUMENT,
- * COH_ERR_SHAPE, COH_ERR_MEMORY. */
+ * change that fits, and says whether that is proven or only not found. COH_ERR_ARGUMENT (also: a
+ * tier is given that the profile knows no links to), COH_ERR_SHAPE, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                                    coh_plan **out_plan);
 /* After every engine made from it. Accepts NULL. */

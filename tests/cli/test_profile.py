@@ -95,6 +95,19 @@ class Profile(ProgramTest):
         self.assertIn("another machine", self.succeeds(*train, **elsewhere).err)
         self.assertNotIn("what-if", self.succeeds(*train).err)
 
+    def test_a_disk_is_not_priced_by_a_profile_without_a_drive(self):
+        host = {**datasheet("h100"), "device": "host"}
+        del host["links"]["write"]
+        path = self.write("host.json", json.dumps(host))
+        self.plan(path)
+        self.fails(2, "plan", *TINY, "--profile", path, "--disk", self.folder, says="disk-write=")
+        self.plan(path + ",disk-write=1GB/s", "--disk", self.folder)
+        # too little memory: whether a disk helps is not known
+        self.fails(3, "plan", *TINY, "--profile", path, "--device-memory", "4MiB", says="knows no drive")
+        del host["links"]["h2d"]
+        path = self.write("host.json", json.dumps(host))
+        self.fails(2, "plan", *TINY, "--profile", path, "--emulate-host", "1GiB", says="pcie=")
+
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
         self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")

@@ -450,6 +450,40 @@ static void a_failing_allocation_is_a_clean_refusal(void **state)
     coh_graph_destroy(graph);
 }
 
+/* What a profile has no rate for it cannot price, least of all as memory. */
+static void tiers_that_the_profile_knows_no_links_to_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        coh_lane lane;
+        const char *says;
+    } cases[] = { { COH_LANE_READ, "disk-read=" },
+                  { COH_LANE_WRITE, "disk-write=" },
+                  { COH_LANE_H2D, "pcie=" },
+                  { COH_LANE_D2H, "pcie=" } };
+    const toy_options toy = { .layers = 1, .width = 16, .vocabulary = 50, .rows = 4 };
+    coh_graph *graph = make_graph(&toy);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int is_disk = cases[i].lane == COH_LANE_READ || cases[i].lane == COH_LANE_WRITE;
+        coh_plan_options options = plan_options(1, 1);
+        coh_profile profile;
+        coh_plan *plan = NULL;
+        coh_profile_builtin(2, 1, 0, &profile);
+        options.profile = &profile;
+        profile.link[cases[i].lane] = (coh_link_profile){ 0 };
+        coh_plan_destroy(make_plan(graph, &options)); /* in memory it is not asked */
+        options.disk_bytes = is_disk ? UINT64_MAX : 0;
+        options.emulate_host_bytes = is_disk ? 0 : (uint64_t)1 << 30;
+        assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
+        assert_null(plan);
+        assert_non_null(strstr(coh_last_error(), cases[i].says));
+        options.disk_bytes = is_disk ? 0 : UINT64_MAX; /* nor is it for the other tier */
+        options.emulate_host_bytes = is_disk ? (uint64_t)1 << 30 : 0;
+        coh_plan_destroy(make_plan(graph, &options));
+    }
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -465,6 +499,7 @@ int main(void)
         cmocka_unit_test(an_older_plan_file_is_refused_by_its_version),
         cmocka_unit_test(an_edited_plan_file_is_refused),
         cmocka_unit_test(a_failing_allocation_is_a_clean_refusal),
+        cmocka_unit_test(tiers_that_the_profile_knows_no_links_to_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
