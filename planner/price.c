@@ -183,17 +183,17 @@ static coh_price scaled(coh_price price, double factor)
     return price;
 }
 
-/* What an empty line costs, or the least sample if that is less. */
-static coh_price empty_price(const coh_profile *profile, const coh_figure *least)
+/* What a line costs beside its kernel, which alone is what samples and rates are of. */
+static coh_price with_line(coh_price price, const coh_figure *line_ns)
 {
-    const coh_figure *line = &profile->line_ns;
-    coh_price price = price_of(least);
-    if (line->p50 < price.p50)
-        price = (coh_price){ .p10 = line->p10, .p50 = line->p50, .p90 = line->p90 };
+    price.p10 += line_ns->p10;
+    price.p50 += line_ns->p50;
+    price.p90 += line_ns->p90;
     return price;
 }
 
-static coh_price curve_price(const coh_profile *profile, const coh_price_curve *curve, double work)
+/* From no work in no time through the samples. */
+static coh_price curve_price(const coh_price_curve *curve, double work)
 {
     const coh_operator_sample *samples = curve->times->samples;
     uint32_t low = 0, high = curve->times->sample_count; /* the first sample of at least `work` */
@@ -211,8 +211,9 @@ static coh_price curve_price(const coh_profile *profile, const coh_price_curve *
     }
     double from = low == 0 ? 0 : curve->work[low - 1];
     double span = curve->work[low] - from;
-    coh_price start =
-        low == 0 ? empty_price(profile, &samples[0].seconds) : price_of(&samples[low - 1].seconds);
+    coh_price start = { 0 };
+    if (low > 0)
+        start = price_of(&samples[low - 1].seconds);
     return between(&start, &samples[low].seconds, span > 0 ? (work - from) / span : 1);
 }
 
@@ -220,12 +221,12 @@ static coh_price curves_price(const coh_pricer *p, coh_curve_range range, double
 {
     coh_price sum = { .source = range.begin };
     for (uint32_t i = range.begin; i < range.end; i++) {
-        coh_price one = curve_price(p->profile, &p->curves[i], work);
+        coh_price one = curve_price(&p->curves[i], work);
         sum.p10 += one.p10;
         sum.p50 += one.p50;
         sum.p90 += one.p90;
     }
-    return scaled(sum, 1.0 / (range.end - range.begin));
+    return with_line(scaled(sum, 1.0 / (range.end - range.begin)), &p->profile->line_ns);
 }
 
 /* Nanoseconds for an amount at a rate: the slowest rate gives the longest time. */
@@ -261,15 +262,12 @@ static const coh_figure *memory_rate(const coh_profile *profile, const coh_instr
 
 static coh_price roofline(const coh_profile *profile, const coh_instruction *line, int is_bf16)
 {
-    const coh_figure *empty = &profile->line_ns;
     coh_price price =
         at_rate(line->flops, &profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32]);
     coh_price memory = at_rate((double)line->bytes, memory_rate(profile, line));
     if (memory.p50 > price.p50)
         price = memory;
-    return (coh_price){ .p10 = price.p10 + empty->p10,
-                        .p50 = price.p50 + empty->p50,
-                        .p90 = price.p90 + empty->p90 };
+    return with_line(price, &profile->line_ns);
 }
 
 /* Does the line work on bf16 tensors? */

@@ -5,8 +5,9 @@
  *                            kind, dtype and phase, else the roofline
  *     update, norm, add, ... samples of that name and dtype, else the roofline
  *
- * The roofline: line_ns + max(flops / rate, bytes / memory rate). A factor of earlier runs
- * multiplies what is found, by opcode. Every price is a median and its spread. */
+ * The roofline: max(flops / rate, bytes / memory rate). Samples and rates are of kernels alone, so
+ * line_ns comes on top of either. A factor of earlier runs multiplies what is found, by opcode.
+ * Every price is a median and its spread. */
 #ifndef COH_PLANNER_PRICE_H
 #define COH_PLANNER_PRICE_H
 

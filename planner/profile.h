@@ -45,8 +45,9 @@ typedef struct coh_operator_sample {
     coh_figure seconds;
 } coh_operator_sample;
 
-/* How long operators of one signature take. Between samples seconds are piecewise affine in work;
- * below the first they fall to line_ns affinely; above the last the rate stays. */
+/* How long the kernels of operators of one signature take, without line_ns, which every line costs
+ * besides. Seconds are piecewise affine in work, from none for no work through the samples; above
+ * the last the rate stays. */
 typedef struct coh_operator_times {
     char kind[48];      /* "linear"; of lines that run no kind: "update", "norm", "add", ... */
     coh_dtype dtype;    /* BF16: some of its tensors are */
