@@ -327,7 +327,6 @@ static void run_group(const depth_block *d, const word *packed, word *panels, in
     float bias_rows[GROUP_PANELS * PANEL_COLUMNS] __attribute__((aligned(64)));
     const int64_t words = block_words(d->depth);
     const int64_t blocks = block_count(d->rows);
-    int64_t configured = 0;
     for (int64_t c = 0; c < columns; c += PANEL_COLUMNS) {
         const int64_t there = smaller(columns - c, PANEL_COLUMNS);
         PANEL(pack_b)(d->tile, d->k0, d->depth, j + c, there, panels + c * words);
@@ -337,9 +336,8 @@ static void run_group(const depth_block *d, const word *packed, word *panels, in
         int64_t rows;
         const left a = left_of(d, packed, index, &rows);
         fetch_next(d, j + columns, index, blocks);
-        if (rows != configured)
+        if (index == 0 || index + 1 == blocks) /* only the last may have fewer */
             rows_configure(rows);
-        configured = rows;
         for (int64_t c = 0; c < columns; c += PANEL_COLUMNS)
             run_block(d, &a, index, rows, panels + c * words, j + c,
                       smaller(columns - c, PANEL_COLUMNS), bias_rows + c);
