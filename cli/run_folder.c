@@ -114,12 +114,11 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
 {
     while (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step) {
         char path[CLI_PATH_BYTES], aside[CLI_PATH_BYTES + 16];
-        coh_checkpoint *checkpoint;
+        int32_t is_damaged;
         CLI_TRY(cli_run_folder_step_path(folder, folder->steps[folder->step_count - 1], path));
-        coh_status status = coh_checkpoint_open(path, &checkpoint);
-        coh_checkpoint_close(checkpoint);
-        if (status != COH_ERR_CORRUPT)
-            return COH_OK; /* whole, or who knows: cli_run_folder_open refuses */
+        CLI_TRY(coh_checkpoint_damage(path, &is_damaged));
+        if (!is_damaged)
+            return COH_OK; /* cli_run_folder_open refuses */
         snprintf(aside, sizeof(aside), "%s.broken", path);
         if (rename(path, aside) != 0)
             return cli_fail(COH_ERR_IO,

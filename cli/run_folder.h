@@ -37,10 +37,10 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
 
 /* Makes the folder (and its parents) if need be, locks it, lists its checkpoints. `first_step`: the
  * step the run begins at; checkpoints of later steps are refused, since the run would write them
- * again; but where that is above 0, those that are not whole are renamed to
+ * again; but where that is above 0, those that are damaged are renamed to
  * step-<n>.broken, and that is said. `data`: what the run reads, NULL if that is not known.
  * Fails: COH_ERR_ARGUMENT (in use, holds later checkpoints, or files of those names that no run
- * wrote), COH_ERR_IO. */
+ * wrote), COH_ERR_IO, COH_ERR_CORRUPT (a later one is of a newer version). */
 coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);
 /* Makes it one that is not open: nothing is kept. */

@@ -40,7 +40,7 @@ static coh_status file_open(coh_checkpoint *checkpoint, coh_checkpoint_file file
     snprintf(name, sizeof(name), "%s/%s", checkpoint->path, coh_checkpoint_file_name(file));
     /* O_NONBLOCK: a pipe of that name must not hang us. */
     int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return coh_fail(COH_ERR_CORRUPT, "checkpoint %s is not whole: %s is missing",
                         checkpoint->path, coh_checkpoint_file_name(file));
     if (fd < 0)
@@ -146,10 +146,13 @@ done:
 
 /* ---- open ---- */
 
-static coh_status open_folder(const char *path, coh_checkpoint **out_checkpoint)
+/* Damaged is what another copy would mend; a newer release's is not, nor what cannot be read. */
+static coh_status open_folder(const char *path, coh_checkpoint **out_checkpoint,
+                              int32_t *out_is_damaged)
 {
     coh_checkpoint *checkpoint = NULL;
     coh_status status = COH_OK;
+    *out_is_damaged = 0;
     COH_TRY(COH_ALLOC(1, &checkpoint));
     for (int file = 0; file < COH_FILE_COUNT; file++)
         checkpoint->fd[file] = -1;
@@ -170,6 +173,7 @@ static coh_status open_folder(const char *path, coh_checkpoint **out_checkpoint)
     *out_checkpoint = checkpoint;
     checkpoint = NULL;
 done:
+    *out_is_damaged = status == COH_ERR_CORRUPT && !checkpoint->manifest.is_newer;
     coh_checkpoint_close(checkpoint);
     return status;
 }
@@ -235,21 +239,21 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
     step_folder *folders = NULL;
     size_t count = 0;
     char name[PATH_MAX + 32], newest_text[COH_ERROR_TEXT_BYTES] = "";
-    coh_status status;
+    coh_status status = COH_OK;
+    int32_t is_damaged = 1;
     COH_TRY(step_folders_list(path, &folders, &count));
-    status = COH_ERR_CORRUPT;
     for (size_t i = 0; i < count; i++) {
         snprintf(name, sizeof(name), "%s/%s", path, folders[i].name);
-        status = open_folder(name, out_checkpoint);
-        if (status == COH_OK || status == COH_ERR_MEMORY)
+        status = open_folder(name, out_checkpoint, &is_damaged);
+        if (!is_damaged)
             break;
         if (i == 0)
             coh_error_save(newest_text);
     }
     coh_free(folders);
-    if (status == COH_OK)
+    if (!is_damaged && status == COH_OK)
         memcpy((*out_checkpoint)->passed_over, newest_text, sizeof(newest_text));
-    if (status == COH_OK || status == COH_ERR_MEMORY)
+    if (!is_damaged)
         return status;
     if (count == 1)
         return coh_fail(COH_ERR_CORRUPT,
@@ -273,14 +277,21 @@ static coh_status with_remedy(coh_status status)
                                      : status;
 }
 
+static coh_status path_check(const char *path)
+{
+    if (strlen(path) >= PATH_MAX - 32)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint path: %zu characters are too many",
+                        strlen(path));
+    return COH_OK;
+}
+
 coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint)
 {
     char name[PATH_MAX + 16];
     struct stat facts;
+    int32_t is_damaged;
     *out_checkpoint = NULL;
-    if (strlen(path) >= PATH_MAX - 32)
-        return coh_fail(COH_ERR_ARGUMENT, "checkpoint path: %zu characters are too many",
-                        strlen(path));
+    COH_TRY(path_check(path));
     if (stat(path, &facts) != 0)
         return coh_file_fail(-errno, "open checkpoint", path);
     if (!S_ISDIR(facts.st_mode))
@@ -289,9 +300,21 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
         snprintf(name, sizeof(name), "%s/%s", path,
                  coh_checkpoint_file_name((coh_checkpoint_file)file));
         if (lstat(name, &facts) == 0)
-            return with_remedy(open_folder(path, out_checkpoint));
+            return with_remedy(open_folder(path, out_checkpoint, &is_damaged));
+        if (errno != ENOENT)
+            return coh_file_fail(-errno, "look at", name);
     }
     return open_newest(path, out_checkpoint);
+}
+
+coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged)
+{
+    coh_checkpoint *checkpoint = NULL;
+    *out_is_damaged = 0;
+    COH_TRY(path_check(path));
+    const coh_status status = open_folder(path, &checkpoint, out_is_damaged);
+    coh_checkpoint_close(checkpoint);
+    return *out_is_damaged ? COH_OK : status;
 }
 
 void coh_checkpoint_close(coh_checkpoint *checkpoint)

@@ -176,7 +176,7 @@ static coh_status note_read(const json_t *note, coh_manifest *manifest)
 }
 
 /* Format and version come before all else, so that a newer file is called newer and not broken. */
-static coh_status version_check(const json_t *root)
+static coh_status version_check(const json_t *root, int *out_is_newer)
 {
     const json_t *format = json_object_get(root, "format");
     const json_t *version = json_object_get(root, "version");
@@ -185,7 +185,8 @@ static coh_status version_check(const json_t *root)
         return coh_fail(COH_ERR_CORRUPT,
                         "manifest.json: not of a checkpoint (no format \"%s\" with a version)",
                         COH_CHECKPOINT_FORMAT);
-    if (json_integer_value(version) > COH_CHECKPOINT_VERSION)
+    *out_is_newer = json_integer_value(version) > COH_CHECKPOINT_VERSION;
+    if (*out_is_newer)
         return coh_fail(COH_ERR_CORRUPT,
                         "manifest.json: checkpoint version %lld, this release reads up to %d: use "
                         "a newer release",
@@ -228,17 +229,19 @@ coh_status coh_manifest_parse(const char *text, size_t bytes, coh_manifest *out_
 {
     json_error_t error;
     coh_status status = COH_OK;
+    int is_newer = 0;
     *out_manifest = (coh_manifest){ 0 };
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return coh_fail(COH_ERR_CORRUPT, "manifest.json: line %d: %s", error.line, error.text);
-    COH_TRY_GOTO(status, version_check(root), done);
+    COH_TRY_GOTO(status, version_check(root, &is_newer), done);
     COH_TRY_GOTO(status, seal_check(text, bytes), done);
     COH_TRY_GOTO(status, root_read(root, out_manifest), done);
 done:
     json_decref(root);
     if (status != COH_OK)
         coh_manifest_fini(out_manifest);
+    out_manifest->is_newer = is_newer;
     return status;
 }
 

@@ -17,9 +17,11 @@ typedef struct coh_manifest {
     uint64_t parameter_count;
     uint64_t file_bytes[COH_FILE_MANIFEST];
     char *note_json; /* the same object as saved; spacing may differ */
+    int is_newer;    /* of a newer version: nothing of it was read */
 } coh_manifest;
 
-/* Fails: COH_ERR_CORRUPT, also for a newer version (the sentence says so); COH_ERR_MEMORY. */
+/* Fails: COH_ERR_CORRUPT, also for a newer version (the sentence says so, and is_newer is set);
+ * COH_ERR_MEMORY. What failed need not be ended. */
 coh_status coh_manifest_parse(const char *text, size_t bytes, coh_manifest *out_manifest);
 void coh_manifest_fini(coh_manifest *manifest); /* accepts a zeroed struct */
 

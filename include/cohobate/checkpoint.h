@@ -16,11 +16,17 @@ extern "C" {
 typedef struct coh_checkpoint coh_checkpoint;
 
 /* Reads and checks the manifest and the sizes of all files; not the data. If `path` is a run folder
- * (holding step-<n> folders) the newest whole checkpoint in it is opened.
+ * (holding step-<n> folders) the newest whole checkpoint in it is opened: damaged ones are passed
+ * over, not one that cannot be read or that a newer release wrote.
  * Fails: COH_ERR_CORRUPT (truncated, foreign, newer version), COH_ERR_IO. */
 COH_API coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint);
 /* Accepts NULL. Texts that the checkpoint gave out end with it. */
 COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint);
+
+/* Is checkpoint folder `path` damaged, so that opening it can never succeed (a file is missing, cut
+ * or altered)? Fails: as opening does where it is not, but cannot be opened either (COH_ERR_IO;
+ * COH_ERR_CORRUPT: of a newer version); *out_is_damaged is 0 then. */
+COH_API coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged);
 
 typedef struct coh_checkpoint_facts {
     const char *path; /* the folder opened */

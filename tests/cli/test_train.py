@@ -350,6 +350,16 @@ class Train(ProgramTest):
         self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                    says="--resume")
 
+    def test_a_later_checkpoint_is_set_aside_only_if_it_is_damaged(self):
+        self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
+        first, manifest = self.path("run", "step-1"), self.path("run", "step-2", "manifest.json")
+        self.write("run/step-2/manifest.json", '{"format": "cohobate checkpoint", "version": 2}')
+        for resumed in (first, self.path("run")):
+            self.fails(4, "train", "--resume", resumed, "--steps", 3, "--threads", 2, says="use a newer release")
+        self.assertTrue(os.path.exists(manifest))
+        os.remove(manifest)
+        self.assertIn("step-2.broken", self.resumed(first, "--steps", 2).err)
+
     def test_the_recipe_of_a_resumed_run_is_the_checkpoints(self):
         self.train("--steps", 2, "--save", self.path("run"))
         for flags in (["--lr", "1"], ["--batch", "4"], ["--seed", "2"], ["--clip", "0"], ["--sequence", "8"]):

@@ -387,6 +387,52 @@ static void a_run_folder_opens_at_its_newest_whole_checkpoint(void **state)
     assert_int_equal(coh_checkpoint_open(name, &checkpoint), COH_ERR_IO);
 }
 
+/* The newest of two is not damaged: the older one would silently repeat steps. */
+static void assert_not_passed_over(const char *newest, coh_status expected, const char *says)
+{
+    int32_t is_damaged = 1;
+    coh_checkpoint *checkpoint;
+    assert_int_equal(coh_checkpoint_open(folder, &checkpoint), expected);
+    assert_null(checkpoint);
+    assert_non_null(strstr(coh_last_error(), "/step-10"));
+    assert_non_null(strstr(coh_last_error(), says));
+    assert_int_equal(coh_checkpoint_damage(newest, &is_damaged), expected);
+    assert_int_equal(is_damaged, 0);
+}
+
+static void what_is_newer_or_cannot_be_read_is_not_passed_over(void **state)
+{
+    (void)state;
+    char newest[PATH_MAX + 64], name[PATH_MAX + 96];
+    int32_t is_damaged = 1;
+    snprintf(name, sizeof(name), "%s/step-9", folder);
+    snprintf(newest, sizeof(newest), "%s/step-10", folder);
+    assert_int_equal(fixture_save(name, 9, NULL, NULL), COH_OK);
+    assert_int_equal(fixture_save(newest, 10, NULL, NULL), COH_OK);
+    assert_int_equal(coh_checkpoint_damage(newest, &is_damaged), COH_OK);
+    assert_int_equal(is_damaged, 0);
+
+    snprintf(name, sizeof(name), "%s/v.bin", newest);
+    assert_int_equal(rename(name, path), 0);
+    assert_int_equal(symlink("v.bin", name), 0); /* ELOOP, also for root */
+    assert_not_passed_over(newest, COH_ERR_IO, "v.bin");
+    if (geteuid() != 0) {
+        assert_int_equal(chmod(newest, 0), 0);
+        assert_not_passed_over(newest, COH_ERR_IO, "Permission denied");
+        assert_int_equal(chmod(newest, 0700), 0);
+    }
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(coh_checkpoint_damage(newest, &is_damaged), COH_OK);
+    assert_int_equal(is_damaged, 1);
+
+    snprintf(name, sizeof(name), "%s/manifest.json", newest);
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    fputs("{\"format\": \"cohobate checkpoint\", \"version\": 2}", file);
+    fclose(file);
+    assert_not_passed_over(newest, COH_ERR_CORRUPT, "use a newer release");
+}
+
 static void tensors_without_states_need_no_state_files(void **state)
 {
     (void)state;
@@ -428,6 +474,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             the_rest_of_a_broken_save_is_replaced_but_foreign_files_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_folder_opens_at_its_newest_whole_checkpoint, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_is_newer_or_cannot_be_read_is_not_passed_over, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(tensors_without_states_need_no_state_files, set_up,
                                         tear_down),
