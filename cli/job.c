@@ -28,13 +28,25 @@ static coh_status check_not_in_use(const char *folder)
     return COH_OK;
 }
 
-/* What is frozen has no low half beside states of its own, so bf16 rounds it for good. */
-static int freezes_more_than_bf16(const cli_job *job)
+/* What is frozen has no low half beside states of its own, so bf16 rounds it for good. A checkpoint
+ * holds f32, however the folder of its run was stored; only what was frozen in bf16 is bf16. */
+static int freezes_more_than_bf16(const cli_job *job, coh_dtype trained)
 {
     const coh_model *model = &job->model;
-    const int begins_with_weights = model->folder[0] || model->checkpoint[0];
-    return begins_with_weights && (model->adapters.rank > 0 || model->adapters.freeze[0]) &&
-           (model->stored != COH_DTYPE_BF16 || job->weights.folder_facts.mixed);
+    if (model->adapters.rank == 0 && !model->adapters.freeze[0])
+        return 0;
+    if (model->checkpoint[0])
+        return job->freezes_anew || trained != COH_DTYPE_BF16;
+    return model->folder[0] && (model->stored != COH_DTYPE_BF16 || job->weights.folder_facts.mixed);
+}
+
+/* --freeze and --lora; what a checkpoint's run froze as well, is not frozen anew. */
+static coh_status set_adapters(cli_job *job)
+{
+    const coh_adapters before = job->model.adapters, *now = &job->model.adapters;
+    CLI_TRY(cli_adapters_set(job->options, &job->model));
+    job->freezes_anew = now->rank != before.rank || strcmp(now->freeze, before.freeze) != 0;
+    return COH_OK;
 }
 
 static coh_status resume_recipe(cli_job *job)
@@ -64,7 +76,7 @@ static coh_status resume_recipe(cli_job *job)
     const coh_dtype trained = coh_model_size_get(&job->model).dtype,
                     dtype = cli_dtype_keep(options, trained);
     coh_model_dtype_set(&job->model, dtype);
-    if (dtype != trained && dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job))
+    if (dtype != trained && dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job, trained))
         cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
     if (dtype != trained)
         cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
@@ -90,11 +102,11 @@ static void say_other_tokenizer(const cli_job *job)
 static void choose_dtype(cli_job *job)
 {
     const cli_options *options = job->options;
-    coh_dtype dtype = job->model.checkpoint[0]
-                          ? cli_dtype_keep(options, coh_model_size_get(&job->model).dtype)
-                      : job->on_gpu ? cli_dtype_keep(options, COH_DTYPE_BF16)
-                                    : cli_dtype_choose(options);
-    if (dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job)) {
+    const coh_dtype trained = coh_model_size_get(&job->model).dtype;
+    coh_dtype dtype = job->model.checkpoint[0] ? cli_dtype_keep(options, trained)
+                      : job->on_gpu            ? cli_dtype_keep(options, COH_DTYPE_BF16)
+                                               : cli_dtype_choose(options);
+    if (dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job, trained)) {
         if (cli_given(options, CLI_FLAG_DTYPE)) {
             cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports;"
                      " --dtype f32 keeps every bit");
@@ -149,7 +161,7 @@ static coh_status fresh_recipe(cli_job *job)
     if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
         job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
-    CLI_TRY(cli_adapters_set(options, &job->model));
+    CLI_TRY(set_adapters(job));
     /* A plan needs no weights: a config.json is enough. */
     if (options->command == CLI_TRAIN)
         CLI_TRY(cli_weights_open(&job->model, &job->weights));
@@ -440,7 +452,8 @@ void cli_job_describe(const cli_job *job, cli_line *line)
     if (job->on_gpu)
         cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
     else
-        cli_dtype_describe(job->options, size.dtype, job->weights.checkpoint != NULL, line);
+        cli_dtype_describe(job->options, size.dtype,
+                           job->weights.checkpoint != NULL && !job->freezes_anew, line);
     describe_budget(job, line);
     describe_profile(job, line);
     describe_time(job, line);

@@ -184,6 +184,28 @@ class Adapters(ProgramTest):
         done = self.train(folder, "--steps", 1, "--dtype", "bf16", "--save", "none")
         self.assertNotIn("rounded to bf16", done.err)
 
+    def test_what_is_frozen_of_a_checkpoint_keeps_the_bits_of_its_masters(self):
+        folder, _ = self.model("opt", dtype="BF16")
+        plain, run = self.path("plain"), self.path("run")
+        self.train(folder, "--steps", 2, *MOVING, "--dtype", "bf16", "--save", plain)
+        told = ["--tokenizer", folder, "--steps", 1, *MOVING]
+        done = self.train(plain, "--freeze", "fc1", *told, "--save", run)
+        self.assertIn("bf16 would round what is frozen", done.err)
+        for name in ("plain", "run"):
+            self.succeeds("export", self.path(name), "-o", self.path(name + "-out"), "--dtype", "f32", "--tokenizer", "none")
+        masters, kept = model_folder.read(self.path("plain-out")), model_folder.read(self.path("run-out"))
+        name = "model.decoder.layers.0.fc1.weight"
+        self.assertEqual(masters[name], kept[name])
+        numbers = model_folder.widen(masters[name][2], "F32")
+        self.assertNotEqual(numbers, model_folder.widen(model_folder.narrow(numbers, "BF16"), "BF16"))
+        self.assertIn("rounded to bf16", self.train(plain, "--lora", 2, "--dtype", "bf16", *told, "--save", "none").err)
+        # what was frozen in bf16 is bf16
+        self.train(folder, "--freeze", "fc1", "--dtype", "bf16", *told, "--save", self.path("frozen"))
+        for flags in ([], ["--freeze", "fc1"]):
+            done = self.train(self.path("frozen"), *flags, *told, "--save", "none")
+            self.assertIn("dtype:  bf16", done.err)
+            self.assertNotIn("round what is frozen", done.err)
+
     def test_adapters_name_a_folder_as_their_base_or_nothing(self):
         folder, _ = self.model("gpt2")
         self.train(folder, "--steps", 1, "--save", self.path("plain"))
