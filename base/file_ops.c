@@ -200,11 +200,16 @@ int coh_file_rename(coh_file_ops *ops, const char *from, const char *to)
 
 int coh_file_unlink(coh_file_ops *ops, const char *path)
 {
+    return coh_file_unlink_at(ops, AT_FDCWD, path, path);
+}
+
+int coh_file_unlink_at(coh_file_ops *ops, int folder_fd, const char *name, const char *path)
+{
     int fault = enter(ops);
     if (fault)
         return fault;
     int kept = coh_power_cut_unlink_begin(ops->power_cut, path);
-    int result = result_of(unlink(path));
+    int result = result_of(unlinkat(folder_fd, name, 0));
     coh_power_cut_unlink_end(ops->power_cut, path, kept, result == 0);
     return result;
 }

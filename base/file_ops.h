@@ -57,6 +57,9 @@ int coh_file_close(coh_file_ops *ops, int fd);
 /* Refuses an existing target with -EEXIST. */
 int coh_file_rename(coh_file_ops *ops, const char *from, const char *to);
 int coh_file_unlink(coh_file_ops *ops, const char *path);
+/* `name` in the open folder `folder_fd`, which may have another name by now; `path`: as it was
+ * created. */
+int coh_file_unlink_at(coh_file_ops *ops, int folder_fd, const char *name, const char *path);
 int coh_file_rmdir(coh_file_ops *ops, const char *path);
 
 #endif

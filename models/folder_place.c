@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cohobate/folder.h"
 #include "models/safetensors_writer.h"
 
 /* Folders that are tried for the temporary one: one may be left of a process that died. */
@@ -30,24 +31,27 @@ static coh_status paths_set(coh_folder_place *place, const char *path)
 
 /* ---- the temporary folder ---- */
 
-/* All that is in it is ours, and goes. */
-static void temporary_remove(coh_file_ops *ops, const char *name)
+/* All that is in it is ours, and goes. `fd` holds it: what else has its name is left alone. */
+static void temporary_remove(coh_file_ops *ops, int fd, const char *name)
 {
     char path[PATH_MAX];
     struct dirent *entry;
-    DIR *folder = opendir(name);
+    const int listed = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = listed < 0 ? NULL : fdopendir(listed);
     while (folder && (entry = readdir(folder)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
             snprintf(path, PATH_MAX, "%s/%s", name, entry->d_name) < PATH_MAX)
-            (void)coh_file_unlink(ops, path);
+            (void)coh_file_unlink_at(ops, fd, entry->d_name, path);
     if (folder)
         closedir(folder);
+    else if (listed >= 0)
+        close(listed);
     (void)coh_file_rmdir(ops, name);
 }
 
 /* A descriptor that holds the folder, or -errno: -EWOULDBLOCK when another process does, -ENOENT
- * when another has removed it. Where a file system knows no locks, ours is held without one, and
- * nobody can tell what is a dead process's: that stays. */
+ * when another has removed it, -EPERM when it is another user's. Where a file system knows no
+ * locks, ours is held without one, and nobody can tell what is a dead process's: that stays. */
 static int temporary_hold(const char *name, int is_ours)
 {
     struct stat held, there;
@@ -60,6 +64,8 @@ static int temporary_hold(const char *name, int is_ours)
     if (error == 0 && (fstat(fd, &held) != 0 || lstat(name, &there) != 0 ||
                        held.st_dev != there.st_dev || held.st_ino != there.st_ino))
         error = -ENOENT;
+    if (error == 0 && !is_ours && held.st_uid != geteuid())
+        error = -EPERM;
     if (error == 0)
         return fd;
     close(fd);
@@ -120,20 +126,32 @@ static void rests_remove(coh_folder_place *place)
         const int fd = temporary_hold(name, 0);
         if (fd < 0)
             continue;
-        temporary_remove(&place->ops, name);
+        temporary_remove(&place->ops, fd, name);
         close(fd);
     }
     if (folder)
         closedir(folder);
 }
 
-coh_status coh_folder_place_begin(coh_folder_place *place, const char *path)
+static coh_status place_find(coh_folder_place *place, const char *path)
 {
     *place = (coh_folder_place){ 0 };
     coh_file_ops_init(&place->ops);
     COH_TRY(paths_set(place, path));
     rests_remove(place);
+    return COH_OK;
+}
+
+coh_status coh_folder_place_begin(coh_folder_place *place, const char *path)
+{
+    COH_TRY(place_find(place, path));
     return temporary_make(place);
+}
+
+coh_status coh_folder_clear(const char *path)
+{
+    coh_folder_place place;
+    return place_find(&place, path);
 }
 
 /* ---- what goes into it ---- */
@@ -194,7 +212,7 @@ void coh_folder_place_end(coh_folder_place *place)
 {
     if (!place->partial[0])
         return;
-    temporary_remove(&place->ops, place->partial);
+    temporary_remove(&place->ops, place->lock_fd, place->partial);
     place->partial[0] = '\0';
     close(place->lock_fd);
 }

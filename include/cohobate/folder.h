@@ -104,6 +104,11 @@ typedef struct coh_folder_write_options {
 COH_API coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,
                                     const char *path, coh_number_source source, void *context);
 
+/* Before asking for room: removes what killed writes of folder `path` left beside it, of this user
+ * and held by no process. Every write begins so. Fails: COH_ERR_ARGUMENT (`path` exists, or cannot
+ * be a folder's). */
+COH_API coh_status coh_folder_clear(const char *path);
+
 /* Bytes of disk that such a folder takes, each file to whole pages: known before the first one.
  * Fails: COH_ERR_ARGUMENT (NULL, dtype), COH_ERR_FULL (beyond 64 bits), COH_ERR_IO (files_from
  * cannot be read), COH_ERR_MEMORY. */

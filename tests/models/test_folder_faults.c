@@ -275,6 +275,60 @@ static void what_killed_processes_left_goes_with_the_next_write(void **state)
     assert_int_equal(folder_count(), before);
 }
 
+static void rests_can_be_removed_before_room_is_asked_for(void **state)
+{
+    (void)state;
+    const int before = folder_count();
+    write_and_be_killed();
+    assert_true(folder_count() > before);
+    assert_int_equal(coh_folder_clear(folder_file("out")), COH_OK);
+    assert_int_equal(folder_count(), before);
+    folder_write("out", "mine", 4);
+    assert_int_equal(coh_folder_clear(folder_file("out")), COH_ERR_ARGUMENT);
+}
+
+static void what_is_another_users_stays(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* only root can give a folder away */
+    assert_int_equal(mkdir(folder_file("out.partial-1-0"), 0777), 0);
+    folder_write("out.partial-1-0/theirs", "theirs", 6);
+    assert_int_equal(chown(folder_file("out.partial-1-0"), 65534, 65534), 0);
+    assert_int_equal(coh_folder_clear(folder_file("out")), COH_OK);
+    assert_int_equal(access(folder_file("out.partial-1-0/theirs"), F_OK), 0);
+    assert_int_equal(chown(folder_file("out.partial-1-0"), 0, 0), 0);
+    assert_int_equal(coh_folder_clear(folder_file("out")), COH_OK);
+    assert_int_not_equal(access(folder_file("out.partial-1-0"), F_OK), 0);
+}
+
+/* Somebody puts a link to another folder in the place of the temporary one, then the source fails.
+ */
+static coh_status swapped(void *context, const char *name, uint64_t begin, uint64_t count,
+                          float *values)
+{
+    char partial[64];
+    (void)context, (void)name, (void)begin, (void)count, (void)values;
+    snprintf(partial, sizeof(partial), "out.partial-%ld-0", (long)getpid());
+    char *from = strdup(folder_file(partial));
+    assert_int_equal(rename(from, folder_file("moved")), 0);
+    assert_int_equal(symlink("theirs", from), 0);
+    free(from);
+    return coh_fail(COH_ERR_CORRUPT, "the source broke");
+}
+
+static void a_link_in_the_place_of_the_temporary_folder_is_not_followed(void **state)
+{
+    (void)state;
+    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32, .shard_bytes = SHARD_BYTES };
+    assert_int_equal(mkdir(folder_file("theirs"), 0777), 0);
+    folder_write("theirs/kept", "kept", 4);
+    assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), swapped, NULL),
+                     COH_ERR_CORRUPT);
+    assert_int_equal(access(folder_file("theirs/kept"), F_OK), 0);
+    assert_int_equal(rmdir(folder_file("moved")), 0); /* emptied through the descriptor */
+}
+
 /* Another writes the same folder, whole, in the midst of this one. */
 static coh_status overtaken(void *context, const char *name, uint64_t begin, uint64_t count,
                             float *values)
@@ -423,6 +477,9 @@ int main(void)
         CASE(a_number_that_f16_has_no_room_for_is_refused_with_its_place),
         CASE(a_source_that_fails_leaves_nothing),
         CASE(what_killed_processes_left_goes_with_the_next_write),
+        CASE(rests_can_be_removed_before_room_is_asked_for),
+        CASE(what_is_another_users_stays),
+        CASE(a_link_in_the_place_of_the_temporary_folder_is_not_followed),
         CASE(what_another_is_writing_stays),
         CASE(whatever_operation_fails_nothing_is_left),
         CASE(whatever_allocation_fails_nothing_is_left),
