@@ -21,12 +21,16 @@ typedef struct export_run {
     coh_adapters_write_options write_beside; /* of adapters that go out by themselves */
 } export_run;
 
-/* Is what is there still what the run's text was read with? */
+/* Is what is there still what the run's text was read with; of a folder, is it one at all? */
 static coh_status check_tokenizer(export_run *run)
 {
     coh_tokenizer *tokenizer;
-    cli_recipe_set_tokenizer(&run->recipe, run->options);
-    CLI_TRY(cli_recipe_open_tokenizer(&run->recipe, run->options, &tokenizer));
+    if (run->weights.folder) {
+        CLI_TRY(coh_tokenizer_open(run->tokenizer, &tokenizer));
+    } else {
+        cli_recipe_set_tokenizer(&run->recipe, run->options);
+        CLI_TRY(cli_recipe_open_tokenizer(&run->recipe, run->options, &tokenizer));
+    }
     coh_tokenizer_close(tokenizer);
     return COH_OK;
 }
@@ -36,7 +40,8 @@ static coh_status choose_tokenizer(export_run *run)
 {
     const cli_options *options = run->options;
     const char *chosen = options->tokenizer;
-    if (!cli_given(options, CLI_FLAG_TOKENIZER))
+    const int is_given = cli_given(options, CLI_FLAG_TOKENIZER);
+    if (!is_given)
         chosen = run->weights.folder ? options->operand : run->recipe.tokenizer;
     if (strcmp(chosen, "none") == 0)
         return COH_OK;
@@ -45,7 +50,7 @@ static coh_status choose_tokenizer(export_run *run)
         return COH_OK;
     }
     snprintf(run->tokenizer, sizeof(run->tokenizer), "%s", chosen);
-    return run->weights.folder ? COH_OK : check_tokenizer(run);
+    return run->weights.folder && !is_given ? COH_OK : check_tokenizer(run);
 }
 
 /* Adapters go out by themselves unless they are merged. */
@@ -164,7 +169,7 @@ static void print_result(const export_run *run)
                  ", \"tokenizer\": ",
                  coh_model_type_name(&run->model), count, dtype, mixed ? "true" : "false", bytes,
                  run->weights.facts.step);
-    if (run->tokenizer[0])
+    if (run->tokenizer[0] && cli_artefact_has_tokenizer(options->output))
         cli_line_add_json_string(&line, run->tokenizer);
     else
         cli_line_add(&line, "null");
@@ -185,6 +190,7 @@ static coh_status write_folder(export_run *run)
 {
     const char *path = run->options->output;
     CLI_TRY(open_run(run));
+    CLI_TRY(coh_folder_clear(path));
     CLI_TRY(find_room(run));
     static const char at_once[] =
         "\ncohobate export: stopped at once; what was written has no name "

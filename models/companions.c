@@ -98,6 +98,8 @@ static coh_status take_all(coh_folder_place *place, const char *from, coh_compan
         return COH_OK;
     if (stat(from, &facts) != 0)
         return cannot_read(from);
+    if (!S_ISDIR(facts.st_mode) && !S_ISREG(facts.st_mode))
+        return coh_fail(COH_ERR_CORRUPT, "%.300s is neither a folder nor a file", from);
     if (!S_ISDIR(facts.st_mode))
         return take_file(place, from, NULL, &facts, bytes);
     for (int i = 0; i < COMPANIONS; i++) {

@@ -12,8 +12,8 @@ typedef enum coh_companions {
 } coh_companions;
 
 /* Copies those that the folder `from` has into `place`; `from` may also be the file of a tokenizer,
- * of any name, which is called as its kind is. NULL: none. Fails: COH_ERR_IO, COH_ERR_ARGUMENT (a
- * path is too long). */
+ * of any name, which is called as its kind is. NULL: none. Fails: COH_ERR_IO, COH_ERR_CORRUPT
+ * (neither a folder nor a file), COH_ERR_ARGUMENT (a path is too long). */
 coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_companions which);
 
 /* Bytes of disk that they take, to whole pages. Fails: as copying does. */

@@ -237,6 +237,38 @@ class Folder(ProgramTest):
         self.assertIn("tokenizer.json", os.listdir(self.path("out")))
         self.assertNotIn("tokenizer.model", os.listdir(self.path("out")))
 
+    def test_a_tokenizer_that_is_named_for_a_folder_must_be_one(self):
+        folder, _ = self.model("gpt2")
+        os.mkdir(self.path("bare"))
+        os.mkfifo(self.path("pipe"))
+        before = self.entries()
+        named = self.write("notes.txt", "no tokenizer")
+        for code, name in ((4, named), (5, self.path("bare")), (2, self.path("pipe"))):
+            self.fails(code, "export", folder, "-o", self.path("out"), "--tokenizer", name)
+        self.assertEqual(self.entries(), sorted([*before, "notes.txt"]))
+        self.assertEqual(self.succeeds("export", folder, "-o", self.path("whole"), "--json").json["tokenizer"], folder)
+        os.remove(os.path.join(folder, "tokenizer.json"))
+        self.assertIsNone(self.succeeds("export", folder, "-o", self.path("out"), "--json").json["tokenizer"])
+
+    def test_what_a_killed_export_left_goes_before_room_is_asked_for(self):
+        rows = shutil.disk_usage(self.folder).free // 16384 * 2  # of 16 KiB: more than there is room for
+        if rows >= 1 << 29:
+            self.skipTest("a file may not be as large as this disk")
+        config, shapes = model_folder.gpt2(C=4096, L=1, V=rows, P=1, inner=1)
+        header, end = {}, 0
+        for name, shape in shapes.items():
+            begin, end = end, end + 4 * math.prod(shape)
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+        text = json.dumps(header).encode()
+        os.mkdir(self.path("model"))
+        self.write("model/config.json", json.dumps(dict(config, n_head=8)))
+        weights = self.write("model/model.safetensors", len(text).to_bytes(8, "little") + text)
+        os.truncate(weights, 8 + len(text) + end)  # holes
+        os.mkdir(self.path("out.partial-1-0"))
+        self.write("out.partial-1-0/model.safetensors", "half")
+        self.fails(3, "export", self.path("model"), "-o", self.path("out"), "--tokenizer", "none", says="free")
+        self.assertEqual(self.entries(), ["model"])
+
     def test_text_is_written_from_a_folder(self):
         for kind in KINDS:
             with self.subTest(kind=kind):
