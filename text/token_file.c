@@ -22,6 +22,10 @@ static const char magic[8] = "COHTOKEN";
 /* In memory, of an id that does not count as a target. */
 #define UNCOUNTED INT32_MIN
 
+/* Of so many ids the occurrences are counted in one pass over a file (32 MiB), which is more than
+ * tokenizers have: a file may name ids as large as it likes. */
+#define COUNTED_IDS (UINT64_C(1) << 22)
+
 /* What passes over a whole file read at once: 64 KiB on the stack. */
 #define PASS_IDS 16384u
 
@@ -248,8 +252,11 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
                             " of %s is outside its vocabulary "
                             "of %" PRIu64 ": %s",
                             id, begin + i, file->path, file->header.vocabulary,
-                            file->is_raw ? "give the model and tokenizer it was made for"
-                                         : "the file is damaged, make it anew");
+                            !file->is_raw ? "the file is damaged, make it anew"
+                            : file->header.vocabulary < INT32_MAX
+                                ? "give the model and tokenizer it was made for"
+                                : "no id is that large, so these are no ids, or of another width "
+                                  "(--id-bytes)");
         ids[i] = (int32_t)id | (stored & mark ? UNCOUNTED : 0);
     }
     return COH_OK;
@@ -301,32 +308,51 @@ coh_status coh_token_file_check(coh_token_file *file)
     return COH_OK;
 }
 
+/* How often each id of [first, first + COUNTED_IDS) counts as a target, into `id_count`, and the
+ * smallest id behind those; UINT64_MAX: there is none. */
+static coh_status count_ids(coh_token_file *file, uint64_t first, uint64_t *id_count,
+                            uint64_t *out_next)
+{
+    int32_t ids[PASS_IDS];
+    *out_next = UINT64_MAX;
+    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
+        uint64_t left = file->header.count - begin;
+        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
+        COH_TRY(read_marked(file, begin, count, ids));
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t id = (uint64_t)ids[i];
+            if (ids[i] < 0 || id < first)
+                continue;
+            if (id - first < COUNTED_IDS)
+                id_count[id - first]++;
+            else if (id < *out_next)
+                *out_next = id;
+        }
+    }
+    return COH_OK;
+}
+
 coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats)
 {
     if (!file || !out_nats)
         return coh_fail(COH_ERR_ARGUMENT, "entropy needs an open token file and a place for it");
+    const uint64_t vocabulary = file->header.vocabulary;
+    const uint64_t table = vocabulary < COUNTED_IDS ? vocabulary : COUNTED_IDS;
     uint64_t *id_count, counted = 0;
     coh_status status = COH_OK;
-    int32_t ids[PASS_IDS];
-    COH_TRY(COH_ALLOC(file->header.vocabulary, &id_count));
-    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
-        uint64_t left = file->header.count - begin;
-        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
-        COH_TRY_GOTO(status, read_marked(file, begin, count, ids), done);
-        for (size_t i = 0; i < count; i++) {
-            if (ids[i] >= 0) {
-                id_count[ids[i]]++;
-                counted++;
-            }
+    double sum = 0;
+    COH_TRY(COH_ALLOC(table, &id_count));
+    /* -sum p log p with p = c / N, as log N - (sum c log c) / N. */
+    for (uint64_t first = 0, next; first < vocabulary; first = next) {
+        memset(id_count, 0, (size_t)table * sizeof(*id_count));
+        COH_TRY_GOTO(status, count_ids(file, first, id_count, &next), done);
+        for (uint64_t id = 0; id < table; id++) {
+            counted += id_count[id];
+            if (id_count[id])
+                sum += (double)id_count[id] * log((double)id_count[id]);
         }
     }
-    /* -sum p log p with p = c / N, as log N - (sum c log c) / N. */
-    double total = (double)counted, sum = 0;
-    for (uint64_t id = 0; id < file->header.vocabulary; id++) {
-        if (id_count[id])
-            sum += (double)id_count[id] * log((double)id_count[id]);
-    }
-    *out_nats = total > 0 ? fmax(0.0, log(total) - sum / total) : 0.0;
+    *out_nats = counted > 0 ? fmax(0.0, log((double)counted) - sum / (double)counted) : 0.0;
 done:
     coh_free(id_count);
     return status;

@@ -114,8 +114,8 @@ static coh_status check_looks(coh_token_file *file, uint64_t file_bytes, int may
     return COH_OK;
 }
 
-/* Any id that there is fits, until all were seen. */
-#define ANY_VOCABULARY ((uint64_t)INT32_MAX + 1)
+/* Any id that a vocabulary may have fits, until all were seen. */
+#define ANY_VOCABULARY ((uint64_t)INT32_MAX)
 
 static coh_status find_vocabulary(coh_token_file *file)
 {

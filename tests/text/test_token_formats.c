@@ -6,6 +6,9 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+#include <stdlib.h>
+
 #include "base/rng.h"
 #include "cohobate/text.h"
 #include "tests/text/folder.h"
@@ -92,6 +95,43 @@ static size_t write_raw(const char *name, const uint32_t *header, size_t header_
             made[at++] = (uint8_t)((uint64_t)(uint32_t)ids[i] >> (8 * k));
     folder_write(name, made, at);
     return at;
+}
+
+/* KiB of address space that the process ever had. */
+static uint64_t peak_kib(void)
+{
+    char line[256];
+    uint64_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    assert_non_null(file);
+    while (kib == 0 && fgets(line, sizeof(line), file))
+        if (strncmp(line, "VmPeak:", 7) == 0)
+            kib = strtoull(line + 7, NULL, 10);
+    fclose(file);
+    assert_true(kib > 0);
+    return kib;
+}
+
+/* An id may be as large as an int32 less one, whatever that takes; above it nothing is an id. */
+static void large_ids_cost_no_memory_and_too_large_ones_have_a_place(void **state)
+{
+    (void)state;
+    const int32_t ids[] = { 5, INT32_MAX - 1, 1 << 22, 5, INT32_MAX - 1, 1 << 22 };
+    const int32_t beyond[] = { 1, 2, INT32_MAX, 3 };
+    coh_token_file *file;
+    const uint64_t before = peak_kib();
+    double nats;
+    write_raw("x.bin", NULL, 0, ids, 6, 4);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 0, 4, &file), COH_OK);
+    assert_int_equal(facts_of(file).vocabulary, INT32_MAX);
+    assert_int_equal(coh_token_file_unigram_entropy(file, &nats), COH_OK);
+    coh_token_file_close(file);
+    assert_true(fabs(nats - log(3)) <= 1e-15);
+    assert_true(peak_kib() - before < 1 << 20); /* a count for each id would take 16 GiB */
+    write_raw("x.bin", NULL, 0, beyond, 4, 4);
+    assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 0, 4, &file), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "id 2147483647 at position 2 of "));
+    assert_null(file);
 }
 
 static void files_of_llm_c_and_nanogpt_are_read_in_place(void **state)
@@ -230,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(headers_of_version_2_that_no_writer_writes_are_refused),
         IN_FOLDER(marked_ids_come_back_at_both_widths),
+        IN_FOLDER(large_ids_cost_no_memory_and_too_large_ones_have_a_place),
         IN_FOLDER(files_of_llm_c_and_nanogpt_are_read_in_place),
         IN_FOLDER(malformed_bin_files_are_refused),
         IN_FOLDER(what_looks_like_no_ids_of_2_bytes_is_refused),
