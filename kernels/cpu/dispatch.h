@@ -1,8 +1,10 @@
 /* dispatch.h - which inner loops and which matrix product this process uses, chosen once.
  *
- *     COH_ISA=plain|avx2|avx512    the highest instruction set to use (default: the CPU's, which
- *                                  may be AVX-512 that also multiplies bf16)
- *     COH_PLAIN_MATMUL=1           matrix products by our own panels in plain C
+ *     COH_ISA=plain|avx2|avx512|avx512bf16
+ *                             the highest instruction set to use (default: the CPU's, which may be
+ *                             AVX-512 that also multiplies bf16, by pairs or by AMX's tiles);
+ *                             avx512bf16: pairs, no AMX
+ *     COH_PLAIN_MATMUL=1      matrix products by our own panels in plain C
  *
  * They change speed and the bits of matrix products and attention, so coh_kernel_path and with it
  * the numeric plan name what was chosen.

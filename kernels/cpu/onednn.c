@@ -13,8 +13,7 @@
  *
  * Running one allocates: the library makes six small blocks inside dnnl_primitive_execute (2.6.3),
  * and we four memory objects that say where the operands are. This is the one kernel that does,
- * and it runs only where the processor has AMX, which our panels do not know, or where a table
- * asks for it.
+ * and it runs only where a table asks for it.
  *
  * Debian's oneDNN runs on OpenMP. Our pool has the threads, so each of them tells OpenMP that it
  * is alone; the setting belongs to the calling thread. */
