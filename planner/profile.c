@@ -31,12 +31,12 @@ void coh_profile_init(coh_profile *out_profile)
 /* Cores are as many as threads: while a link keeps `cores` of them busy, it and what computes get a
  * part of them in proportion to what they ask for. */
 static void link_set(coh_profile *profile, coh_lane lane, double bytes_per_s, double latency_ns,
-                     uint32_t depth, double cores)
+                     double cores)
 {
     double part = profile->threads / (profile->threads + cores);
     profile->link[lane] = (coh_link_profile){ .latency_ns = coh_figure_of(latency_ns),
                                               .bytes_per_s = coh_figure_of(bytes_per_s),
-                                              .depth = depth };
+                                              .depth = coh_profile_usual_depth(lane) };
     profile->contention[COH_LANE_COMPUTE][lane] = part;
     profile->contention[lane][COH_LANE_COMPUTE] = part;
 }
@@ -56,11 +56,11 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
     out_profile->memory_bytes_per_s =
         coh_figure_of(memory < MEMORY_BYTES_PER_S_MOST ? memory : MEMORY_BYTES_PER_S_MOST);
     out_profile->line_ns = coh_figure_of(5000); /* counters, waking the pool */
-    link_set(out_profile, COH_LANE_H2D, COPY_BYTES_PER_S, 5000, 4, COPY_CORES);
-    link_set(out_profile, COH_LANE_D2H, COPY_BYTES_PER_S, 5000, 4, COPY_CORES);
+    link_set(out_profile, COH_LANE_H2D, COPY_BYTES_PER_S, 5000, COPY_CORES);
+    link_set(out_profile, COH_LANE_D2H, COPY_BYTES_PER_S, 5000, COPY_CORES);
     coh_profile_throttle(out_profile, link_bytes_per_s);
-    link_set(out_profile, COH_LANE_READ, READ_BYTES_PER_S, 150000, 8, DRIVE_CORES);
-    link_set(out_profile, COH_LANE_WRITE, WRITE_BYTES_PER_S, 150000, 8, DRIVE_CORES);
+    link_set(out_profile, COH_LANE_READ, READ_BYTES_PER_S, 150000, DRIVE_CORES);
+    link_set(out_profile, COH_LANE_WRITE, WRITE_BYTES_PER_S, 150000, DRIVE_CORES);
     double both = DRIVE_BYTES_PER_S / (READ_BYTES_PER_S + WRITE_BYTES_PER_S);
     out_profile->contention[COH_LANE_READ][COH_LANE_WRITE] = both;
     out_profile->contention[COH_LANE_WRITE][COH_LANE_READ] = both;

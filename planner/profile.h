@@ -118,6 +118,12 @@ static inline int coh_profile_is_link(const coh_profile *profile, coh_lane lane)
     return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
 }
 
+/* Lines in flight on a link of which nothing is known: copies 4, a drive 8. */
+static inline uint32_t coh_profile_usual_depth(coh_lane lane)
+{
+    return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;
+}
+
 /* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
  * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s: see
  * coh_profile_throttle. A pure function of its arguments: the disk is taken to be a drive behind

@@ -184,27 +184,77 @@ static coh_status no_such(const char *name)
                     known);
 }
 
+static coh_status change_bytes(const coh_profile *profile, const entry *e, const change *c,
+                               uint64_t *value)
+{
+    if (c->factor > 0 && *value == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the profile %s has no %s to multiply: give a size, %s=80GB", profile->name,
+                        e->name, e->name);
+    double bytes = c->factor > 0 ? (double)*value * c->factor : c->value;
+    if (!(bytes >= 1))
+        return coh_fail(COH_ERR_ARGUMENT, "%s becomes less than a byte: raise it", e->name);
+    if (!(bytes < 9e18))
+        return coh_fail(COH_ERR_ARGUMENT, "%s becomes too large: lower it", e->name);
+    *value = (uint64_t)bytes;
+    return COH_OK;
+}
+
+static void multiply(coh_figure *figure, double factor)
+{
+    figure->p10 *= factor;
+    figure->p50 *= factor;
+    figure->p90 *= factor;
+}
+
+static coh_status change_rate(const coh_profile *profile, const entry *e, const change *c,
+                              coh_figure *figure)
+{
+    if (c->factor > 0 && figure->p50 <= 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the profile %s has no %s to multiply: give a rate, %s=16GB/s",
+                        profile->name, e->name, e->name);
+    if (c->factor > 0)
+        multiply(figure, c->factor);
+    else
+        *figure = coh_figure_of(c->value);
+    return COH_OK;
+}
+
+/* Opcodes whose lines each link prices. */
+static const coh_opcode link_opcodes[COH_LANE_COUNT][2] = {
+    [COH_LANE_H2D] = { COH_OP_LOAD, COH_OP_LOAD },
+    [COH_LANE_D2H] = { COH_OP_STORE, COH_OP_STORE },
+    [COH_LANE_READ] = { COH_OP_READ, COH_OP_IMPORT },
+    [COH_LANE_WRITE] = { COH_OP_WRITE, COH_OP_SAVE },
+};
+
+/* A rate that is given is the link's, for as long as it takes; what earlier runs found of the link
+ * that was there says nothing of this one. */
+static void change_link(coh_profile *profile, coh_lane lane, const change *c)
+{
+    coh_link_profile *link = &profile->link[lane];
+    if (c->factor > 0)
+        multiply(&link->sustained_bytes_per_s, c->factor);
+    else
+        link->sustained_bytes_per_s = (coh_figure){ 0 };
+    if (link->depth == 0)
+        link->depth = coh_profile_usual_depth(lane);
+    for (int i = 0; i < 2; i++)
+        profile->calibration[link_opcodes[lane][i]] = (coh_calibration){ 0 };
+}
+
 static coh_status change_one(coh_profile *profile, const entry *e, const change *c)
 {
     for (size_t i = 0; i < 2 && e->origin[i]; i++) {
         void *field = (char *)profile + e->offset[i];
-        coh_figure *figure = field;
-        if (e->kind == ENTRY_BYTES) {
-            double bytes = c->factor > 0 ? (double)*(uint64_t *)field * c->factor : c->value;
-            if (!(bytes < 9e18))
-                return coh_fail(COH_ERR_ARGUMENT, "%s becomes too large: lower it", e->name);
-            *(uint64_t *)field = (uint64_t)bytes;
-            continue;
-        }
-        if (figure->p50 <= 0 && e->kind == ENTRY_RATE && c->factor > 0)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "the profile %s has no %s to multiply: give a rate, %s=16GB/s",
-                            profile->name, e->name, e->name);
-        if (c->factor <= 0)
-            *figure = coh_figure_of(c->value);
-        figure->p10 *= c->factor > 0 ? c->factor : 1;
-        figure->p50 *= c->factor > 0 ? c->factor : 1;
-        figure->p90 *= c->factor > 0 ? c->factor : 1;
+        if (e->kind == ENTRY_BYTES)
+            COH_TRY(change_bytes(profile, e, c, field));
+        else
+            COH_TRY(change_rate(profile, e, c, field));
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            if (field == &profile->link[lane].bytes_per_s)
+                change_link(profile, (coh_lane)lane, c);
     }
     if (e->is_of_operators) {
         coh_profile_drop_operators(profile);

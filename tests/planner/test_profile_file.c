@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "base/rng.h"
 #include "cohobate/profile.h"
 #include "planner/json_read.h"
+#include "planner/price.h"
 #include "planner/profile_file.h"
 
 /* ---- made-up profiles ---- */
@@ -367,8 +369,9 @@ static void entries_replace_and_multiply(void **state)
 {
     (void)state;
     coh_profile *plain = read_ok("a100-40g");
-    coh_profile *p = read_ok("a100-40g,pcie=2x,disk-read=7GB/s,device-memory=80GB,flops=0.5x,"
-                             "bf16-flops=1e14,memory-rate=1TB/s,endurance=2x,host-memory=64GiB");
+    coh_profile *p =
+        read_ok("a100-40g,pcie=2x,disk-read=7GB/s,device-memory=80GB,flops=0.5x,"
+                "bf16-flops=1e14,memory-rate=1TB/s,endurance=1200TB,host-memory=64GiB");
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_D2H; lane++)
         assert_true(p->link[lane].bytes_per_s.p50 == 2 * plain->link[lane].bytes_per_s.p50);
     assert_true(p->link[COH_LANE_READ].bytes_per_s.p90 == 7e9);
@@ -389,6 +392,54 @@ static void entries_replace_and_multiply(void **state)
                 p->link[COH_LANE_D2H].bytes_per_s.p50 < 63.1e9);
     coh_profile_destroy(p);
     coh_profile_destroy(plain);
+}
+
+/* What a line of the opcode costs on the lane. */
+static double line_ns(const coh_profile *profile, coh_opcode opcode, coh_lane lane)
+{
+    static const coh_layout no_layout;
+    const coh_instruction line = {
+        .opcode = (uint8_t)opcode, .lane = (uint8_t)lane, .call = -1, .bytes = 1000000
+    };
+    const coh_program program = { 0 };
+    coh_pricer pricer;
+    assert_int_equal(coh_pricer_init(&pricer, profile, NULL), COH_OK);
+    const double ns = coh_price_line(&pricer, &no_layout, &program, &line).p50;
+    coh_pricer_fini(&pricer);
+    return ns;
+}
+
+/* Also where a rate that the drive sustains stands beside its first: 1 MB at 2 GB/s is 0.5 ms, and
+ * twice the drive takes half the time. What runs found of the drive before is forgotten. */
+static void an_entry_of_a_link_is_what_its_lines_are_priced_by(void **state)
+{
+    (void)state;
+    static const struct {
+        coh_lane lane;
+        coh_opcode opcodes[2];
+        const char *rate, *twice;
+    } links[] = {
+        { COH_LANE_H2D, { COH_OP_LOAD, COH_OP_LOAD }, "pcie=2GB/s", "pcie=2x" },
+        { COH_LANE_D2H, { COH_OP_STORE, COH_OP_STORE }, "pcie=2GB/s", "pcie=2x" },
+        { COH_LANE_READ, { COH_OP_READ, COH_OP_IMPORT }, "disk-read=2GB/s", "disk-read=2x" },
+        { COH_LANE_WRITE, { COH_OP_WRITE, COH_OP_SAVE }, "disk-write=2GB/s", "disk-write=2x" },
+    };
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+        for (int o = 0; o < 2; o++) {
+            const coh_lane lane = links[i].lane;
+            const coh_opcode opcode = links[i].opcodes[o];
+            coh_profile plain = some_profile(6), given = some_profile(6), twice = some_profile(6);
+            const double before = line_ns(&plain, opcode, lane);
+            given.calibration[opcode] = (coh_calibration){ .factor = 3, .runs = 2 };
+            twice.calibration[opcode] = (coh_calibration){ .factor = 3, .runs = 2 };
+            assert_int_equal(coh_profile_override(&given, links[i].rate), COH_OK);
+            assert_int_equal(coh_profile_override(&twice, links[i].twice), COH_OK);
+            assert_true(fabs(line_ns(&given, opcode, lane) - 5e5) < 1e-3);
+            assert_true(fabs(line_ns(&twice, opcode, lane) - before / 2) < 1e-9 * before);
+            coh_profile_fini(&plain);
+            coh_profile_fini(&given);
+            coh_profile_fini(&twice);
+        }
 }
 
 static void a_measured_profile_with_entries_is_a_what_if_without_operators(void **state)
@@ -427,6 +478,8 @@ static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
         { NULL, "a100-40g,pcie=nanx", "pcie=2x" },
         { NULL, "a100-40g,disk=gen4", "disk=80GB" },
         { NULL, "a100-40g,flops=16GB/s", "312e12" },
+        { NULL, "a100-40g,endurance=2x", "no endurance to multiply" },
+        { NULL, "a100-40g,disk=1e-6x,disk=1e-6x,disk=1e-6x", "less than a byte" },
         { NULL, "a100-40g,device-memory=1e6x,device-memory=1e6x", "too large" },
         { NULL, "a100-40g,", NULL },
     };
@@ -451,6 +504,7 @@ int main(void)
         cmocka_unit_test(no_damage_gets_past_the_seal),
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),
         cmocka_unit_test(entries_replace_and_multiply),
+        cmocka_unit_test(an_entry_of_a_link_is_what_its_lines_are_priced_by),
         cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
         cmocka_unit_test(wrong_names_and_entries_are_refused_with_what_there_is),
     };
