@@ -174,12 +174,16 @@ static coh_status measure_direction(const coh_measure *m, direction *d)
 
 coh_status coh_measure_links(coh_measure *m, coh_links *links)
 {
+    const uint32_t deepest = depths[DEPTHS - 1];
     for (int i = 0; i < DIRECTIONS; i++) {
+        direction *d = &links->directions[i];
         coh_measure_begin(m, "copies on %s", coh_lane_name(lanes[i]));
         if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0)
-            links->directions[i].depth = m->profile->link[lanes[i]].depth;
+            d->depth = m->profile->link[lanes[i]].depth;
         else
-            COH_TRY(measure_direction(m, &links->directions[i]));
+            COH_TRY(measure_direction(m, d));
+        if (d->depth < 1 || d->depth > deepest)
+            d->depth = deepest;
     }
     return COH_OK;
 }

@@ -32,7 +32,7 @@ typedef struct coh_link_profile {
     coh_figure latency_ns, bytes_per_s; /* at `depth` lines in flight */
     /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
-    uint32_t depth; /* lines in flight; 0: as 1 */
+    uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
 } coh_link_profile;
 
 /* Rates of products by what they multiply. */

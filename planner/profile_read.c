@@ -10,7 +10,7 @@
 
 /* Beyond every rate, size and time that will be: products of them do not overflow a double. */
 #define NUMBER_MOST  1e30
-#define DEPTH_MOST   65536
+#define DEPTH_MOST   64 /* pieces that a ring of the store holds: a drive is served no deeper */
 #define THREADS_MOST 65536
 
 /* ---- figures ---- */
@@ -90,7 +90,7 @@ static coh_status get_link(const json_t *value, coh_link_profile *link)
     if (json_object_get(value, "sustained_bytes_per_s"))
         COH_TRY(
             get_figure(value, "sustained_bytes_per_s", RATE_LEAST, &link->sustained_bytes_per_s));
-    COH_TRY(coh_json_get_integer(value, "depth", 0, DEPTH_MOST, &depth));
+    COH_TRY(coh_json_get_integer(value, "depth", 1, DEPTH_MOST, &depth));
     link->depth = (uint32_t)depth;
     return COH_OK;
 }

@@ -329,6 +329,25 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
     coh_graph_destroy(graphs[1]);
 }
 
+/* A profile that is made by hand may say any depth; links that are known serve as loads all the
+ * same, beside the drive that is measured now. */
+static void a_depth_that_no_link_has_does_not_stop_the_measurement(void **state)
+{
+    (void)state;
+    static const uint32_t wrong[] = { 0, 1u << 30 };
+    coh_measure_options options = options_for(NULL, 0);
+    coh_profile *known, *both;
+    assert_int_equal(coh_profile_measure(&options, NULL, &known), COH_OK);
+    options.disk_folder = ".";
+    for (int i = 0; i < 2; i++) {
+        known->link[COH_LANE_H2D].depth = known->link[COH_LANE_D2H].depth = wrong[i];
+        assert_int_equal(coh_profile_measure(&options, known, &both), COH_OK);
+        check_figure(&both->link[COH_LANE_READ].bytes_per_s);
+        coh_profile_destroy(both);
+    }
+    coh_profile_destroy(known);
+}
+
 static void what_is_measured_is_written_and_read_as_the_same_bytes(void **state)
 {
     (void)state;
@@ -409,6 +428,7 @@ int main(void)
         cmocka_unit_test(roofs_links_updates_and_limits_are_there),
         cmocka_unit_test(calls_are_what_the_executor_makes_of_them),
         cmocka_unit_test(what_is_known_stays_and_only_what_is_missing_is_measured),
+        cmocka_unit_test(a_depth_that_no_link_has_does_not_stop_the_measurement),
         cmocka_unit_test(what_is_measured_is_written_and_read_as_the_same_bytes),
         cmocka_unit_test(what_cannot_be_measured_is_refused_in_a_sentence),
         cmocka_unit_test(a_failed_allocation_leaves_nothing_behind),

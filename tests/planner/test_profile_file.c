@@ -249,6 +249,8 @@ static const bad_case bad_cases[] = {
     { "\"h2d\": {", "\"compute\": {", "no link" },
     { "\"h2d\": {", "\"h3d\": {", "no link" },
     { "\"depth\": 4}", "\"depth\": -4}", "\"depth\"" },
+    { "\"depth\": 4}", "\"depth\": 0}", "\"depth\" is not a whole number of 1..64" },
+    { "\"depth\": 4}", "\"depth\": 65}", "\"depth\"" },
     { "\"depth\": 4}", "\"depth\": 4, \"deep\": 1}", "\"deep\"" },
     { "\"sustained_bytes_per_s\": ", "\"sustained\": ", "\"sustained\"" },
     { "\"contention\": {", "\"contention\": {\"drive\": {},", "no lane" },
