@@ -232,6 +232,11 @@ static coh_status check(const coh_measure_options *options, const coh_profile *k
     if (options == NULL || options->thread_count < 1 ||
         (options->graph_count > 0 && options->graphs == NULL))
         return coh_fail(COH_ERR_ARGUMENT, "measuring takes options, and at least one thread");
+    if (options->struct_bytes != sizeof(*options))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "measure options of %u bytes, this library has %zu: call "
+                        "coh_measure_options_init",
+                        options->struct_bytes, sizeof(*options));
     if (known == NULL)
         return COH_OK;
     if (!coh_profile_is_of_here(known))
@@ -239,6 +244,11 @@ static coh_status check(const coh_measure_options *options, const coh_profile *k
                         "it was not measured on this machine by this build but on %.100s: name "
                         "another file",
                         known->machine[0] != '\0' ? known->machine : "no machine at all");
+    if (known->origin_count > 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "figures of it were given, not measured (\"%s\" %s): name the file "
+                        "without entries",
+                        known->origins[0].of, known->origins[0].text);
     if (known->threads != options->thread_count)
         return coh_fail(COH_ERR_ARGUMENT,
                         "it was measured for %d threads, not %d: name another file, or ask for as "

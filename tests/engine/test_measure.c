@@ -15,7 +15,7 @@
 #include "cohobate/cohobate.h"
 #include "planner/fingerprint.h"
 #include "planner/plan.h"
-#include "planner/profile.h"
+#include "planner/profile_file.h"
 
 enum { ELEMENTS = 20000, ROWS = 7, TOKENS = 12 };
 
@@ -294,6 +294,16 @@ static int is_same_sample(const coh_operator_sample *a, const coh_operator_sampl
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+static void refuse(const coh_measure_options *options, const coh_profile *known, coh_status status,
+                   const char *says)
+{
+    coh_profile *profile;
+    assert_int_equal(coh_profile_measure(options, known, &profile), status);
+    assert_null(profile);
+    if (strstr(coh_last_error(), says) == NULL)
+        fail_msg("'%s' says nothing of '%s'", coh_last_error(), says);
+}
+
 static void what_is_known_stays_and_only_what_is_missing_is_measured(void **state)
 {
     (void)state;
@@ -324,6 +334,9 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
         }
     }
     coh_profile_destroy(both);
+    /* with an entry given it is no measurement any more */
+    assert_int_equal(coh_profile_override(known, "pcie=2x"), COH_OK);
+    refuse(&options, known, COH_ERR_ARGUMENT, "pcie=2x");
     coh_profile_destroy(known);
     coh_graph_destroy(graphs[0]);
     coh_graph_destroy(graphs[1]);
@@ -369,16 +382,6 @@ static void what_is_measured_is_written_and_read_as_the_same_bytes(void **state)
     coh_graph_destroy(graph);
 }
 
-static void refuse(const coh_measure_options *options, const coh_profile *known, coh_status status,
-                   const char *says)
-{
-    coh_profile *profile;
-    assert_int_equal(coh_profile_measure(options, known, &profile), status);
-    assert_null(profile);
-    if (strstr(coh_last_error(), says) == NULL)
-        fail_msg("'%s' says nothing of '%s'", coh_last_error(), says);
-}
-
 static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
 {
     (void)state;
@@ -395,6 +398,9 @@ static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
     refuse(&options, NULL, COH_ERR_ARGUMENT, "thread");
     options = options_for(NULL, 1);
     refuse(&options, NULL, COH_ERR_ARGUMENT, "options");
+    options = options_for(NULL, 0);
+    options.struct_bytes--;
+    refuse(&options, NULL, COH_ERR_ARGUMENT, "coh_measure_options_init");
 }
 
 /* Not every one, for there are thousands: each of the first, then ever rarer. */
