@@ -95,6 +95,17 @@ static coh_status check_profile(const cli_options *options, const coh_profile_su
     return COH_OK;
 }
 
+/* Measured, but on another machine or by another build? */
+static int is_of_elsewhere(const coh_profile *profile, const coh_profile_summary *facts)
+{
+    return facts->fingerprint != 0 && !coh_profile_is_of_here(profile);
+}
+
+static int is_of_other_threads(const cli_options *options, const coh_profile_summary *facts)
+{
+    return facts->fingerprint != 0 && facts->threads != cli_budget_thread_count(options);
+}
+
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
 {
     coh_profile *profile = NULL;
@@ -113,10 +124,15 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
     if (facts.is_what_if && options->command == CLI_TRAIN)
         cli_note("note: with --profile %s predicted times are a what-if, not this machine's",
                  options->profile);
-    else if (!facts.is_what_if && cli_budget_is_what_if(profile))
+    else if (!facts.is_what_if && is_of_elsewhere(profile, &facts))
         cli_note("note: --profile %s was measured on another machine or by another build (%s):"
                  " predicted times are not this one's; cohobate profile measures it",
                  options->profile, facts.machine);
+    else if (!facts.is_what_if && is_of_other_threads(options, &facts))
+        cli_note("note: --profile %s was measured for %d thread%s, this run has %d: predicted times"
+                 " are not its own; cohobate profile --threads %d measures them",
+                 options->profile, (int)facts.threads, facts.threads == 1 ? "" : "s",
+                 (int)cli_budget_thread_count(options), (int)cli_budget_thread_count(options));
     *out_profile = profile;
     return COH_OK;
 }
@@ -127,12 +143,13 @@ int cli_budget_is_gpu(const coh_profile *profile)
     return profile && coh_profile_summarize(profile, &facts) == COH_OK && facts.is_gpu;
 }
 
-int cli_budget_is_what_if(const coh_profile *profile)
+int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile)
 {
     coh_profile_summary facts;
     if (!profile || coh_profile_summarize(profile, &facts) != COH_OK)
         return 0;
-    return facts.is_what_if || (facts.fingerprint != 0 && !coh_profile_is_of_here(profile));
+    return facts.is_what_if || is_of_elsewhere(profile, &facts) ||
+           is_of_other_threads(options, &facts);
 }
 
 /* ---- options ---- */
@@ -170,7 +187,8 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
     out_options->profile = profile;
     if (profile && coh_profile_summarize(profile, &facts) == COH_OK &&
-        (facts.is_gpu || (options->command == CLI_PLAN && cli_budget_is_what_if(profile))))
+        (facts.is_gpu ||
+         (options->command == CLI_PLAN && (facts.is_what_if || is_of_elsewhere(profile, &facts)))))
         use_room(options, &facts, out_options);
 }
 

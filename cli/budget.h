@@ -21,8 +21,9 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
 /* Is the plan for a GPU that this program does not compute on? */
 int cli_budget_is_gpu(const coh_profile *profile);
 
-/* Are its times a what-if: of a datasheet, of given entries, or of another machine? */
-int cli_budget_is_what_if(const coh_profile *profile);
+/* Are its times a what-if: of a datasheet, of given entries, of another machine, or of another
+ * number of threads than the command's? */
+int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile);
 
 /* Budgets, chunk, threads, recomputation; micro-batches and clipping are the caller's. A GPU's
  * profile (NULL: none) gives the room that no flag does; its disk is taken last, by the caller. */

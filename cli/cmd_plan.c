@@ -124,17 +124,18 @@ static coh_status print_operators_json(const coh_plan *plan)
     return COH_OK;
 }
 
-static coh_status print_profile_json(const coh_plan *plan)
+static coh_status print_profile_json(const cli_job *job)
 {
+    const coh_profile *profile = coh_plan_profile(job->plan);
     coh_profile_summary facts;
     cli_line line;
-    CLI_TRY(coh_profile_summarize(coh_plan_profile(plan), &facts));
+    CLI_TRY(coh_profile_summarize(profile, &facts));
     cli_line_clear(&line);
     cli_line_add_json_string(&line, facts.name);
     printf(", \"profile\": {\"name\": %s, \"source\": \"%s\", \"device\": \"%s\", \"what_if\": %s"
            ", \"hash\": \"%016" PRIx64 "\"}",
            line.text, facts.source, facts.is_gpu ? "gpu" : "host",
-           cli_budget_is_what_if(coh_plan_profile(plan)) ? "true" : "false", facts.hash);
+           cli_budget_is_what_if(job->options, profile) ? "true" : "false", facts.hash);
     return COH_OK;
 }
 
@@ -177,7 +178,7 @@ static coh_status print_json(const cli_job *job, uint64_t in_memory_bytes)
            summary->parameter_count, job->recipe.micro_batch,
            job->options->emulate_host_bytes ? "true" : "false",
            job->plan_options.device_memory_bytes);
-    CLI_TRY(print_profile_json(job->plan));
+    CLI_TRY(print_profile_json(job));
     printf(", \"peak_bytes\": {");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         printf("%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],

@@ -409,8 +409,9 @@ static void describe_profile(const cli_job *job, cli_line *line)
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;
     cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")\n",
-                 cli_budget_is_what_if(coh_plan_profile(job->plan)) ? "WHAT-IF, " : "", facts.name,
-                 facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash);
+                 cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
+                                                                                  : "",
+                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash);
     if (job->on_gpu)
         cli_line_add(line, "        of a GPU's peaks, or as given: no run is as fast\n");
 }

@@ -94,6 +94,14 @@ class Profile(ProgramTest):
         train = ["train", *TINY, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
         self.assertIn("another machine", self.succeeds(*train, **elsewhere).err)
         self.assertNotIn("what-if", self.succeeds(*train).err)
+        # nor are one thread's times those of two: said once, and the room stays this machine's
+        alone = ["--threads", "1"]
+        one = self.succeeds("plan", *TINY[:-2], *alone, "--json", "--profile", path)
+        self.assertEqual(one.json["profile"]["what_if"], True)
+        self.assertEqual(one.err.count("measured for 2 threads, this run has 1"), 1)
+        self.assertIn("cohobate profile --threads 1", one.err)
+        self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + TINY[:-2] + train[len(TINY) + 1 :]), *alone).err)
+        self.assertNotIn("measured for", self.succeeds(*train).err)
 
     def test_a_disk_is_not_priced_by_a_profile_without_a_drive(self):
         host = {**datasheet("h100"), "device": "host"}
