@@ -82,7 +82,7 @@ enum { LANES = sizeof(lanes) / sizeof(lanes[0]), PAIRS = LANES * (LANES - 1) / 2
 static double part_of(const coh_samples *samples)
 {
     const double part = coh_samples_figure(samples).p50;
-    return part < 1 ? part : 1;
+    return fmin(fmax(part, COH_PROFILE_PART_LEAST), 1);
 }
 
 /* Alone and together in turns: a ratio survives a machine that changes its speed. */

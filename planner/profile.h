@@ -21,6 +21,12 @@ typedef struct coh_figure {
     uint32_t samples;
 } coh_figure;
 
+/* Bounds of what is a rate per second, and the least part of its speed that is left to a lane:
+ * files and entries beyond them are refused. */
+#define COH_PROFILE_RATE_LEAST 1e3
+#define COH_PROFILE_RATE_MOST  1e30
+#define COH_PROFILE_PART_LEAST 1e-2
+
 /* A number without a spread. */
 static inline coh_figure coh_figure_of(double value)
 {
@@ -86,7 +92,7 @@ struct coh_profile {
     /* Beside a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
-    /* Speed of lane i while lane j is busy, as a part of its speed alone: 0 < part <= 1; 1 where
+    /* Speed of lane i while lane j is busy, as a part of its speed alone: 0.01 <= part <= 1; 1 where
      * they do not meet. Several at once multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: not known */

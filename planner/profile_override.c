@@ -207,6 +207,16 @@ static void multiply(coh_figure *figure, double factor)
     figure->p90 *= factor;
 }
 
+/* Of a link also what it sustains, if that is known. */
+static coh_status check_rate(const entry *e, const coh_figure *figure)
+{
+    if (figure->p50 > 0 &&
+        !(figure->p10 >= COH_PROFILE_RATE_LEAST && figure->p90 <= COH_PROFILE_RATE_MOST))
+        return coh_fail(COH_ERR_ARGUMENT, "%s becomes %g a second: give one from %g to %g", e->name,
+                        figure->p50, COH_PROFILE_RATE_LEAST, COH_PROFILE_RATE_MOST);
+    return COH_OK;
+}
+
 static coh_status change_rate(const coh_profile *profile, const entry *e, const change *c,
                               coh_figure *figure)
 {
@@ -218,7 +228,7 @@ static coh_status change_rate(const coh_profile *profile, const entry *e, const 
         multiply(figure, c->factor);
     else
         *figure = coh_figure_of(c->value);
-    return COH_OK;
+    return check_rate(e, figure);
 }
 
 /* Opcodes whose lines each link prices. */
@@ -231,7 +241,7 @@ static const coh_opcode link_opcodes[COH_LANE_COUNT][2] = {
 
 /* A rate that is given is the link's, for as long as it takes; what earlier runs found of the link
  * that was there says nothing of this one. */
-static void change_link(coh_profile *profile, coh_lane lane, const change *c)
+static coh_status change_link(coh_profile *profile, coh_lane lane, const entry *e, const change *c)
 {
     coh_link_profile *link = &profile->link[lane];
     if (c->factor > 0)
@@ -242,6 +252,7 @@ static void change_link(coh_profile *profile, coh_lane lane, const change *c)
         link->depth = coh_profile_usual_depth(lane);
     for (int i = 0; i < 2; i++)
         profile->calibration[link_opcodes[lane][i]] = (coh_calibration){ 0 };
+    return check_rate(e, &link->sustained_bytes_per_s);
 }
 
 static coh_status change_one(coh_profile *profile, const entry *e, const change *c)
@@ -254,7 +265,7 @@ static coh_status change_one(coh_profile *profile, const entry *e, const change 
             COH_TRY(change_rate(profile, e, c, field));
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             if (field == &profile->link[lane].bytes_per_s)
-                change_link(profile, (coh_lane)lane, c);
+                COH_TRY(change_link(profile, (coh_lane)lane, e, c));
     }
     if (e->is_of_operators) {
         coh_profile_drop_operators(profile);

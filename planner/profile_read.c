@@ -8,27 +8,30 @@
 #include "planner/json_read.h"
 #include "planner/profile_file.h"
 
-/* Beyond every rate, size and time that will be: products of them do not overflow a double. */
-#define NUMBER_MOST  1e30
-#define DEPTH_MOST   64 /* pieces that a ring of the store holds: a drive is served no deeper */
+/* Beyond what any machine has: times that come of such figures add up within 64 bits, but for those
+ * of programs that nobody could run. */
+#define NS_MOST      1e13
+#define SECONDS_MOST 1e4
+#define WORK_MOST    1e30 /* flops or bytes of a sample */
+#define DEPTH_MOST   64   /* pieces that a ring of the store holds: a drive is served no deeper */
 #define THREADS_MOST 65536
 
 /* ---- figures ---- */
 
-static int is_number(const json_t *value, double least)
+static int is_number(const json_t *value, double least, double most)
 {
     return json_is_number(value) && json_number_value(value) >= least &&
-           json_number_value(value) <= NUMBER_MOST;
+           json_number_value(value) <= most;
 }
 
-/* A number, or [p10, p50, p90, samples]; from `least` on. */
-static coh_status get_figure(const json_t *object, const char *key, double least,
+/* A number, or [p10, p50, p90, samples]; none of them beyond `least` and `most`. */
+static coh_status get_figure(const json_t *object, const char *key, double least, double most,
                              coh_figure *out_figure)
 {
     const json_t *value = json_object_get(object, key);
     if (value == NULL)
         return coh_fail(COH_ERR_CORRUPT, "\"%s\" is missing", key);
-    if (is_number(value, least)) {
+    if (is_number(value, least, most)) {
         *out_figure = coh_figure_of(json_number_value(value));
         return COH_OK;
     }
@@ -37,13 +40,15 @@ static coh_status get_figure(const json_t *object, const char *key, double least
     int good = json_array_size(value) == 4 && json_is_integer(samples) &&
                json_integer_value(samples) >= 1 && json_integer_value(samples) <= UINT32_MAX;
     for (size_t i = 0; i < 3 && good; i++) {
-        good = is_number(json_array_get(value, i), least);
+        good = is_number(json_array_get(value, i), least, most);
         parts[i] = json_number_value(json_array_get(value, i));
     }
     if (!good)
         return coh_fail(COH_ERR_CORRUPT,
                         "\"%s\" is neither a number from %g to %g nor [p10, p50, p90, samples]",
-                        key, least, NUMBER_MOST);
+                        key, least, most);
+    if (parts[1] > 0 && parts[0] <= 0)
+        return coh_fail(COH_ERR_CORRUPT, "the tenth of \"%s\" is 0, its median is not", key);
     if (parts[0] > parts[1] || parts[1] > parts[2])
         return coh_fail(COH_ERR_CORRUPT, "the parts of \"%s\" do not rise", key);
     *out_figure = (coh_figure){ .p10 = parts[0],
@@ -53,20 +58,33 @@ static coh_status get_figure(const json_t *object, const char *key, double least
     return COH_OK;
 }
 
-/* The least rate that is one. */
-#define RATE_LEAST 1.0
+static coh_status get_rate(const json_t *object, const char *key, coh_figure *out_figure)
+{
+    return get_figure(object, key, COH_PROFILE_RATE_LEAST, COH_PROFILE_RATE_MOST, out_figure);
+}
+
+/* 0: there is none. */
+static coh_status get_rate_or_none(const json_t *object, const char *key, coh_figure *out_figure)
+{
+    if (json_is_number(json_object_get(object, key)) &&
+        json_number_value(json_object_get(object, key)) == 0) {
+        *out_figure = coh_figure_of(0);
+        return COH_OK;
+    }
+    return get_rate(object, key, out_figure);
+}
 
 static coh_status get_rates(const json_t *root, coh_profile *p)
 {
     static const char *const known[] = { "f32", "bf16", NULL };
     const json_t *flops = json_object_get(root, "flops_per_s");
     COH_TRY(coh_json_only_known(flops, "\"flops_per_s\"", known));
-    COH_TRY(get_figure(flops, "f32", RATE_LEAST, &p->flops_per_s[COH_ROOF_F32]));
-    COH_TRY(get_figure(flops, "bf16", RATE_LEAST, &p->flops_per_s[COH_ROOF_BF16]));
-    COH_TRY(get_figure(root, "memory_bytes_per_s", RATE_LEAST, &p->memory_bytes_per_s));
-    COH_TRY(get_figure(root, "line_ns", 0, &p->line_ns));
-    COH_TRY(get_figure(root, "host_memory_bytes_per_s", 0, &p->host_memory_bytes_per_s));
-    return get_figure(root, "host_update_bytes_per_s", 0, &p->host_update_bytes_per_s);
+    COH_TRY(get_rate(flops, "f32", &p->flops_per_s[COH_ROOF_F32]));
+    COH_TRY(get_rate(flops, "bf16", &p->flops_per_s[COH_ROOF_BF16]));
+    COH_TRY(get_rate(root, "memory_bytes_per_s", &p->memory_bytes_per_s));
+    COH_TRY(get_figure(root, "line_ns", 0, NS_MOST, &p->line_ns));
+    COH_TRY(get_rate_or_none(root, "host_memory_bytes_per_s", &p->host_memory_bytes_per_s));
+    return get_rate_or_none(root, "host_update_bytes_per_s", &p->host_update_bytes_per_s);
 }
 
 /* ---- lanes ---- */
@@ -85,11 +103,10 @@ static coh_status get_link(const json_t *value, coh_link_profile *link)
                                          "depth", NULL };
     int64_t depth = 0;
     COH_TRY(coh_json_only_known(value, "it", known));
-    COH_TRY(get_figure(value, "latency_ns", 0, &link->latency_ns));
-    COH_TRY(get_figure(value, "bytes_per_s", RATE_LEAST, &link->bytes_per_s));
+    COH_TRY(get_figure(value, "latency_ns", 0, NS_MOST, &link->latency_ns));
+    COH_TRY(get_rate(value, "bytes_per_s", &link->bytes_per_s));
     if (json_object_get(value, "sustained_bytes_per_s"))
-        COH_TRY(
-            get_figure(value, "sustained_bytes_per_s", RATE_LEAST, &link->sustained_bytes_per_s));
+        COH_TRY(get_rate(value, "sustained_bytes_per_s", &link->sustained_bytes_per_s));
     COH_TRY(coh_json_get_integer(value, "depth", 1, DEPTH_MOST, &depth));
     link->depth = (uint32_t)depth;
     return COH_OK;
@@ -124,7 +141,8 @@ static coh_status get_beside(int lane, const json_t *row, coh_profile *p)
         int beside = lane_of(key);
         if (beside < 0 || beside == lane)
             return coh_fail(COH_ERR_CORRUPT, "\"%.40s\" is no other lane", key);
-        COH_TRY(coh_json_get_real(row, key, 1e-6, 1, &p->contention[lane][beside]));
+        COH_TRY(
+            coh_json_get_real(row, key, COH_PROFILE_PART_LEAST, 1, &p->contention[lane][beside]));
     }
     return COH_OK;
 }
@@ -185,9 +203,9 @@ static coh_status get_sample(const json_t *value, coh_operator_sample *sample)
 {
     static const char *const known[] = { "flops", "bytes", "seconds", NULL };
     COH_TRY(coh_json_only_known(value, "it", known));
-    COH_TRY(coh_json_get_real(value, "flops", 0, NUMBER_MOST, &sample->flops));
-    COH_TRY(coh_json_get_real(value, "bytes", 0, NUMBER_MOST, &sample->bytes));
-    return get_figure(value, "seconds", 1e-12, &sample->seconds);
+    COH_TRY(coh_json_get_real(value, "flops", 0, WORK_MOST, &sample->flops));
+    COH_TRY(coh_json_get_real(value, "bytes", 0, WORK_MOST, &sample->bytes));
+    return get_figure(value, "seconds", 1e-12, SECONDS_MOST, &sample->seconds);
 }
 
 static double work_of(const coh_profile *p, const coh_operator_times *o, uint32_t index)

@@ -39,6 +39,12 @@ static coh_figure some_figure(maker *rng, double least)
     return uniform(rng) < 0.3 ? coh_figure_of(f.p50) : f;
 }
 
+static coh_figure some_seconds(maker *rng)
+{
+    coh_figure f = some_figure(rng, 1);
+    return (coh_figure){ f.p10 * 1e-6, f.p50 * 1e-6, f.p90 * 1e-6, f.samples };
+}
+
 enum { OPERATORS = 5, SAMPLES = 4 };
 
 static void some_operator(maker *rng, int index, coh_operator_times *o)
@@ -55,7 +61,7 @@ static void some_operator(maker *rng, int index, coh_operator_times *o)
     for (int i = 0; i < SAMPLES; i++)
         o->samples[i] = (coh_operator_sample){ .flops = (i + 1) * 1e12 * uniform(rng) * 1e-3,
                                                .bytes = (i + 1) * 1e18,
-                                               .seconds = some_figure(rng, 1e-9) };
+                                               .seconds = some_seconds(rng) };
 }
 
 /* A measured one with everything in it. */
@@ -74,12 +80,12 @@ static coh_profile some_profile(uint64_t seed)
         p.flops_per_s[roof] = some_figure(&rng, 1e9);
     p.memory_bytes_per_s = some_figure(&rng, 1e6);
     p.line_ns = some_figure(&rng, 0);
-    p.host_update_bytes_per_s = some_figure(&rng, 0);
+    p.host_update_bytes_per_s = some_figure(&rng, 1e3);
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
         p.link[lane] = (coh_link_profile){ .latency_ns = some_figure(&rng, 0),
-                                           .bytes_per_s = some_figure(&rng, 10),
+                                           .bytes_per_s = some_figure(&rng, 1e3),
                                            .depth = (uint32_t)lane * 4 };
-    p.link[COH_LANE_WRITE].sustained_bytes_per_s = some_figure(&rng, 10);
+    p.link[COH_LANE_WRITE].sustained_bytes_per_s = some_figure(&rng, 1e3);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         for (int beside = 0; beside < COH_LANE_COUNT; beside++)
             if (lane != beside && uniform(&rng) < 0.3)
@@ -359,6 +365,50 @@ static void what_would_not_be_read_again_is_not_written(void **state)
     coh_profile_fini(&p);
 }
 
+/* What a walk would add up to more than a clock holds, or divide by nothing; the bound itself is
+ * read. */
+static void figures_that_no_machine_has_are_refused(void **state)
+{
+    (void)state;
+    coh_profile p = some_profile(7);
+    const struct {
+        coh_figure *figure;
+        double bound, beyond;
+        const char *says;
+    } cases[] = {
+        { &p.line_ns, 1e13, 1.1e13, "\"line_ns\"" },
+        { &p.link[COH_LANE_READ].latency_ns, 1e13, 1.1e13, "\"latency_ns\"" },
+        { &p.link[COH_LANE_READ].bytes_per_s, 1e3, 999, "\"bytes_per_s\"" },
+        { &p.link[COH_LANE_WRITE].sustained_bytes_per_s, 1e3, 999, "\"sustained_bytes_per_s\"" },
+        { &p.flops_per_s[COH_ROOF_BF16], 1e3, 999, "\"bf16\"" },
+        { &p.memory_bytes_per_s, 1e3, 999, "\"memory_bytes_per_s\"" },
+        { &p.flops_per_s[COH_ROOF_F32], 1e30, 1.1e30, "\"f32\"" },
+        { &p.host_memory_bytes_per_s, 0, 999, "\"host_memory_bytes_per_s\"" },
+        { &p.host_update_bytes_per_s, 1e3, 1e-9, "\"host_update_bytes_per_s\"" },
+        { &p.operators[2].samples[1].seconds, 1e4, 1.1e4, "\"seconds\"" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_figure before = *cases[i].figure;
+        *cases[i].figure = coh_figure_of(cases[i].bound);
+        assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_OK);
+        *cases[i].figure = coh_figure_of(cases[i].beyond);
+        assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
+        assert_non_null(strstr(coh_last_error(), cases[i].says));
+        *cases[i].figure = before;
+    }
+    p.contention[COH_LANE_READ][COH_LANE_WRITE] = 0.01;
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_OK);
+    p.contention[COH_LANE_READ][COH_LANE_WRITE] = 0.009;
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "\"contention\""));
+    p.contention[COH_LANE_READ][COH_LANE_WRITE] = 1;
+    p.line_ns = (coh_figure){ .p50 = 5, .p90 = 6, .samples = 3 };
+    assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "tenth"));
+    unlink("bounds.json");
+    coh_profile_fini(&p);
+}
+
 static coh_profile *read_ok(const char *what)
 {
     coh_profile *p = NULL;
@@ -480,6 +530,9 @@ static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
         { NULL, "a100-40g,pcie=nanx", "pcie=2x" },
         { NULL, "a100-40g,disk=gen4", "disk=80GB" },
         { NULL, "a100-40g,flops=16GB/s", "312e12" },
+        { NULL, "a100-40g,pcie=999B/s", "pcie becomes 999 a second" },
+        { NULL, "a100-40g,flops=1e-6x,flops=1e-6x", "flops becomes" },
+        { NULL, "a100-40g,flops=1e24,flops=1e6x,flops=1e6x", "to 1e+30" },
         { NULL, "a100-40g,endurance=2x", "no endurance to multiply" },
         { NULL, "a100-40g,disk=1e-6x,disk=1e-6x,disk=1e-6x", "less than a byte" },
         { NULL, "a100-40g,device-memory=1e6x,device-memory=1e6x", "too large" },
@@ -505,6 +558,7 @@ int main(void)
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(no_damage_gets_past_the_seal),
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),
+        cmocka_unit_test(figures_that_no_machine_has_are_refused),
         cmocka_unit_test(entries_replace_and_multiply),
         cmocka_unit_test(an_entry_of_a_link_is_what_its_lines_are_priced_by),
         cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
