@@ -27,11 +27,6 @@ static void priced_fini(priced *p)
     coh_free(p->service_ns);
 }
 
-static uint64_t whole_ns(double ns)
-{
-    return ns > 0 ? (uint64_t)(ns + 0.5) : 0;
-}
-
 /* Prices of all lines, and their medians. */
 static coh_status priced_init(priced *p, const coh_layout *layout, const coh_program *program,
                               const coh_pricer *pricer)
@@ -40,7 +35,7 @@ static coh_status priced_init(priced *p, const coh_layout *layout, const coh_pro
     COH_TRY(COH_ALLOC(program->line_count, &p->service_ns));
     for (uint32_t i = 0; i < program->line_count; i++) {
         p->prices[i] = coh_price_line(pricer, layout, program, &program->lines[i]);
-        p->service_ns[i] = whole_ns(p->prices[i].p50);
+        p->service_ns[i] = coh_whole_ns(p->prices[i].p50);
     }
     return COH_OK;
 }
@@ -63,7 +58,7 @@ static void draw(priced *p, uint32_t line_count, uint64_t walk)
         const coh_price *price = &p->prices[i];
         double deviation = coh_rng_normal(DRAW_SEED, walk, price->source) / NORMAL_P90;
         double side = deviation < 0 ? price->p50 - price->p10 : price->p90 - price->p50;
-        p->service_ns[i] = whole_ns(price->p50 + deviation * side);
+        p->service_ns[i] = coh_whole_ns(price->p50 + deviation * side);
     }
 }
 

@@ -22,6 +22,17 @@ typedef struct coh_price {
     uint32_t source;
 } coh_price;
 
+/* Longer than any program lasts (146 years): what a walk's clock holds. */
+#define COH_NS_MOST ((uint64_t)1 << 62)
+
+/* Rounded to whole nanoseconds; less than none is 0, what a clock does not hold COH_NS_MOST. */
+static inline uint64_t coh_whole_ns(double ns)
+{
+    if (!(ns > 0))
+        return 0;
+    return ns < (double)COH_NS_MOST ? (uint64_t)(ns + 0.5) : COH_NS_MOST;
+}
+
 /* Curves that serve one operator and phase, or one opcode: curves[begin .. end). */
 typedef struct coh_curve_range {
     uint32_t begin, end;

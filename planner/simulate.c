@@ -1,5 +1,6 @@
 #include "planner/simulate.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -40,6 +41,23 @@ static void sum_service(const coh_program *program, const coh_profile *profile,
     }
 }
 
+/* All runs of a walk fit its clock, one line after the other. */
+static coh_status check_clock(const coh_program *program, const coh_profile *profile,
+                              const uint64_t *service_ns)
+{
+    double total = 0;
+    for (uint32_t i = 0; i < program->line_count; i++)
+        total += (double)service_ns[i];
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        total += (double)program->lane_length[lane] * (double)coh_lane_latency_ns(profile, lane);
+    if (total * COH_RUNS_MOST < (double)COH_NS_MOST)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "by the profile %s a run of these lines takes more than 20 years: raise its "
+                    "rates, or lower its latencies",
+                    profile->name);
+}
+
 static void raise_bound(coh_simulation *simulation, uint64_t bound, int lane, int beside)
 {
     if (bound <= simulation->bound_ns)
@@ -78,9 +96,10 @@ static void find_bound(const coh_program *program, const coh_profile *profile, i
         for (int other = 0; meet && other < lane; other++) {
             double a = profile->contention[lane][other], b = profile->contention[other][lane];
             if (busy[lane] > 0 && busy[other] > 0)
-                raise_bound(simulation,
-                            (uint64_t)pair_bound((double)busy[lane], (double)busy[other], a, b),
-                            lane, other);
+                raise_bound(
+                    simulation,
+                    coh_whole_ns(floor(pair_bound((double)busy[lane], (double)busy[other], a, b))),
+                    lane, other);
         }
     }
 }
@@ -311,10 +330,12 @@ static coh_status walk_slowed(const coh_program *program, const coh_profile *pro
     }
     for (uint32_t i = 0; i < program->line_count; i++) {
         int lane = program->lines[i].lane;
-        slowed_ns[i] = (uint64_t)((double)service_ns[i] / speed[lane] + 0.5);
+        slowed_ns[i] = coh_whole_ns((double)service_ns[i] / speed[lane]);
         simulation->busy_ns[lane] += slowed_ns[i];
     }
-    coh_status status = walk_fixed(program, profile, slowed_ns, simulation, out_line_ns);
+    coh_status status = check_clock(program, profile, slowed_ns);
+    if (status == COH_OK)
+        status = walk_fixed(program, profile, slowed_ns, simulation, out_line_ns);
     coh_free(slowed_ns);
     return status;
 }
@@ -326,6 +347,7 @@ coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
 {
     *out_simulation =
         (coh_simulation){ .bound_lane = COH_LANE_COMPUTE, .bound_beside = COH_LANE_COUNT };
+    COH_TRY(check_clock(program, profile, service_ns));
     sum_service(program, profile, service_ns, out_simulation);
     int meet = contention != COH_CONTENTION_NONE && lanes_meet(program, profile);
     find_bound(program, profile, meet, out_simulation);
@@ -351,7 +373,7 @@ coh_status coh_simulate_priced(const coh_layout *layout, const coh_program *prog
     COH_TRY(COH_ALLOC(program->line_count, &service_ns));
     for (uint32_t i = 0; i < program->line_count; i++)
         service_ns[i] =
-            (uint64_t)(coh_price_line(pricer, layout, program, &program->lines[i]).p50 + 0.5);
+            coh_whole_ns(coh_price_line(pricer, layout, program, &program->lines[i]).p50);
     coh_status status = coh_simulate(layout, program, pricer->profile, service_ns,
                                      COH_CONTENTION_FLUID, out_simulation, NULL);
     coh_free(service_ns);

@@ -35,7 +35,8 @@ typedef struct coh_simulation {
 /* `service_ns`: what each line takes alone, a link's latency apart. `out_line_ns`: NULL, or
  * 2 * line_count numbers: start and end of each line in the settled run, counted from the earliest
  * start among them.
- * Fails: COH_ERR_MEMORY. The program must be verified. */
+ * Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT: it would last for more years than a clock holds. The
+ * program must be verified. */
 coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
                         const coh_profile *profile, const uint64_t *service_ns,
                         coh_contention contention, coh_simulation *out_simulation,

@@ -272,11 +272,6 @@ static coh_status fluid_open(fluid *f, const coh_profile *profile, int with_time
 
 /* ---- results ---- */
 
-static uint64_t whole_ns(double ns)
-{
-    return (uint64_t)(ns + 0.5);
-}
-
 static void write_result(const fluid *f, uint64_t runs, int settled, coh_simulation *simulation)
 {
     const double *mark = f->mark;
@@ -285,11 +280,11 @@ static void write_result(const fluid *f, uint64_t runs, int settled, coh_simulat
         period = mark[runs - 1] - mark[runs - 2];
     else if (runs > COH_RUNS_AVERAGED)
         period = (mark[runs - 1] - mark[runs - 1 - COH_RUNS_AVERAGED]) / COH_RUNS_AVERAGED;
-    simulation->first_ns = whole_ns(mark[0]);
-    simulation->period_ns = whole_ns(period);
+    simulation->first_ns = coh_whole_ns(mark[0]);
+    simulation->period_ns = coh_whole_ns(period);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        simulation->busy_ns[lane] = whole_ns(f->busy_ns[runs - 1][lane]);
-        simulation->exposed_ns[lane] = whole_ns(f->exposed_ns[runs - 1][lane]);
+        simulation->busy_ns[lane] = coh_whole_ns(f->busy_ns[runs - 1][lane]);
+        simulation->exposed_ns[lane] = coh_whole_ns(f->exposed_ns[runs - 1][lane]);
     }
 }
 
@@ -301,8 +296,8 @@ static void write_times(const fluid *f, uint64_t runs, uint64_t *out_line_ns)
     for (uint32_t i = 0; i < count; i++)
         origin = begin[i] < origin ? begin[i] : origin;
     for (uint32_t i = 0; i < count; i++) {
-        out_line_ns[2 * i] = whole_ns(begin[i] - origin);
-        out_line_ns[2 * i + 1] = whole_ns(end[i] - origin);
+        out_line_ns[2 * i] = coh_whole_ns(begin[i] - origin);
+        out_line_ns[2 * i + 1] = coh_whole_ns(end[i] - origin);
     }
 }
 

@@ -11,7 +11,7 @@ enum { COH_RUNS_MOST = 6, COH_RUNS_AVERAGED = 3 };
 
 static inline uint64_t coh_lane_latency_ns(const coh_profile *profile, int lane)
 {
-    return (uint64_t)profile->link[lane].latency_ns.p50;
+    return coh_whole_ns(profile->link[lane].latency_ns.p50);
 }
 
 /* Lines of a lane under way at most; 1 for what computes. */

@@ -327,6 +327,24 @@ static void failing_allocations_are_reported(void **state)
     }
 }
 
+static void whole_nanoseconds_are_rounded_and_end_at_what_a_clock_holds(void **state)
+{
+    (void)state;
+    static const struct {
+        double ns;
+        uint64_t whole;
+    } cases[] = { { -5, 0 },
+                  { 0.49, 0 },
+                  { 0.5, 1 },
+                  { 1e13, UINT64_C(10000000000000) },
+                  { 5e18, COH_NS_MOST },
+                  { 1e300, COH_NS_MOST },
+                  { INFINITY, COH_NS_MOST },
+                  { NAN, 0 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_true(coh_whole_ns(cases[i].ns) == cases[i].whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +358,7 @@ int main(void)
         cmocka_unit_test(between_and_beyond_samples_prices_are_affine),
         cmocka_unit_test(a_signature_knows_the_operator_but_not_the_batch),
         cmocka_unit_test(the_nearest_samples_serve),
+        cmocka_unit_test(whole_nanoseconds_are_rounded_and_end_at_what_a_clock_holds),
         cmocka_unit_test(failing_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

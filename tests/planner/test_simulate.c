@@ -430,6 +430,50 @@ static void failing_allocations_are_reported(void **state)
         }
 }
 
+/* 64-bit nanoseconds that wrap would be a fast program. */
+static void times_that_no_clock_holds_are_refused(void **state)
+{
+    (void)state;
+    static const coh_layout no_layout;
+    static const struct {
+        uint64_t ns;
+        double part;
+        coh_contention contention;
+        coh_status status;
+    } cases[] = {
+        { (uint64_t)1 << 58, 1, COH_CONTENTION_NONE, COH_OK },
+        { (uint64_t)1 << 61, 1, COH_CONTENTION_NONE, COH_ERR_ARGUMENT },
+        { COH_NS_MOST, 1, COH_CONTENTION_FLUID, COH_ERR_ARGUMENT },
+        { (uint64_t)1 << 55, 0.01, COH_CONTENTION_FLUID, COH_OK },
+        { (uint64_t)1 << 55, 0.01, COH_CONTENTION_ALL, COH_ERR_ARGUMENT },
+    };
+    made m;
+    make(&m, COH_PROGRAM_BODY);
+    add(&m, COH_LANE_READ, 1);
+    add(&m, COH_LANE_COMPUTE, 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const uint64_t service_ns[] = { cases[i].ns, cases[i].ns };
+        coh_profile profile = unit_profile();
+        coh_simulation s;
+        profile.contention[COH_LANE_READ][COH_LANE_COMPUTE] = cases[i].part;
+        assert_int_equal(coh_simulate(&no_layout, &m.program, &profile, service_ns,
+                                      cases[i].contention, &s, NULL),
+                         cases[i].status);
+        if (cases[i].status == COH_OK)
+            assert_true(s.period_ns >= cases[i].ns);
+        else
+            assert_non_null(strstr(coh_last_error(), "years"));
+    }
+    /* latencies count as well */
+    const uint64_t none[] = { 0, 0 };
+    coh_profile profile = unit_profile();
+    coh_simulation s;
+    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(1e300);
+    assert_int_equal(
+        coh_simulate(&no_layout, &m.program, &profile, none, COH_CONTENTION_FLUID, &s, NULL),
+        COH_ERR_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +491,7 @@ int main(void)
         cmocka_unit_test(any_program_takes_the_least_time_the_rules_allow),
         cmocka_unit_test(a_shorter_line_never_lengthens_the_whole),
         cmocka_unit_test(a_period_is_the_slope_of_the_body_run_many_times),
+        cmocka_unit_test(times_that_no_clock_holds_are_refused),
         cmocka_unit_test(failing_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
