@@ -223,6 +223,25 @@ static void every_shipped_datasheet_is_in_the_one_form_and_a_what_if(void **stat
     assert_true(count >= 8);
 }
 
+/* A card is sold by GB and built in GiB, of which its driver lists all but a few. */
+static void a_shipped_card_has_the_gib_that_it_is_sold_by(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double sold;
+    } cards[] = { { "a100-40g", 40 }, { "a100-80g", 80 }, { "h100", 80 },     { "h200", 141 },
+                  { "mi250x", 64 },   { "rtx-3090", 24 }, { "rtx-4090", 24 }, { "rtx-5090", 32 } };
+    for (size_t i = 0; i < sizeof(cards) / sizeof(cards[0]); i++) {
+        coh_profile *p = NULL;
+        assert_int_equal(coh_profile_read(cards[i].name, &p), COH_OK);
+        const double gib = (double)p->memory_bytes[COH_TIER_DEVICE] / ((uint64_t)1 << 30);
+        if (!(gib <= cards[i].sold && gib >= 0.99 * cards[i].sold))
+            fail_msg("%s has %g GiB", cards[i].name, gib);
+        coh_profile_destroy(p);
+    }
+}
+
 /* ---- what is refused ---- */
 
 typedef struct bad_case {
@@ -555,6 +574,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_again_to_the_bit_and_written_the_same),
         cmocka_unit_test(the_order_of_operators_does_not_change_the_file),
         cmocka_unit_test(every_shipped_datasheet_is_in_the_one_form_and_a_what_if),
+        cmocka_unit_test(a_shipped_card_has_the_gib_that_it_is_sold_by),
         cmocka_unit_test(everything_else_is_refused_with_its_place),
         cmocka_unit_test(no_damage_gets_past_the_seal),
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),
