@@ -92,8 +92,8 @@ struct coh_profile {
     /* Beside a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
-    /* Speed of lane i while lane j is busy, as a part of its speed alone: 0.01 <= part <= 1; 1 where
-     * they do not meet. Several at once multiply. */
+    /* Speed of lane i while lane j is busy, as a part of its speed alone: 0.01 to 1; 1 where they
+     * do not meet. Several at once multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: not known */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */

@@ -43,8 +43,8 @@ COH_API void coh_measure_options_init(coh_measure_options *out_options);
  * Time: minutes; seconds for a small model when quick. Writes up to disk_bytes of a scratch file
  * that has no name, so that nothing of it stays.
  * Fails: COH_ERR_ARGUMENT (no such folder; `known` was measured on another machine, by another
- * build or for other threads, or has entries replaced), COH_ERR_FULL (no room for the scratch file), COH_ERR_MEMORY,
- * COH_ERR_DEVICE, COH_ERR_IO. */
+ * build or for other threads, or has entries replaced), COH_ERR_FULL (no room for the scratch
+ * file), COH_ERR_MEMORY, COH_ERR_DEVICE, COH_ERR_IO. */
 COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                        coh_profile **out_profile);
 

@@ -23,7 +23,7 @@ typedef struct ends {
 
 #define TILE_ROWS 16
 
-/* gcc 12 takes LDTILECFG to read 8 bytes and TILELOADD none: what they read must be stored before. */
+/* gcc 12 takes LDTILECFG to read 8 bytes and TILELOADD none: what they read is stored before. */
 #define BARRIER __asm__ volatile("" ::: "memory")
 
 /* Tiles 0 to 3 sum the quarters of a block of c; 4 and 5 hold the upper and the lower rows of a, 6
