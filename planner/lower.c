@@ -123,7 +123,7 @@ static coh_status backward_all(coh_lower_writer *w, int32_t microbatch, int fina
     for (int32_t op = (int32_t)w->graph->op_count - 1; op >= 0; op--) {
         int32_t block = w->graph->ops[op].block;
         if (block >= 0 && block != open_block &&
-            coh_graph_blocks_before(w->graph, (size_t)op) < w->recompute)
+            coh_block_set_has(w->recompute, coh_graph_blocks_before(w->graph, (size_t)op)))
             COH_TRY(recompute_block(w, op, microbatch));
         open_block = block;
         if (w->map->runs_backward[op])
@@ -256,8 +256,9 @@ static coh_status lower_kind(coh_lower_writer *w)
 }
 
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
-                     const coh_layout *layout, const coh_object_map *map, int recompute,
-                     int row_passes, coh_program_kind kind, coh_sheet *out_sheet)
+                     const coh_layout *layout, const coh_object_map *map,
+                     const coh_block_set *recompute, int row_passes, coh_program_kind kind,
+                     coh_sheet *out_sheet)
 {
     *out_sheet = (coh_sheet){ .kind = kind };
     coh_lower_writer w = { .graph = graph,

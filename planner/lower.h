@@ -40,12 +40,13 @@ typedef struct coh_sheet {
     size_t binding_count, binding_capacity;
 } coh_sheet;
 
-/* `recompute`: so many blocks, the first ones, are recomputed in backward. `row_passes`: a
+/* `recompute`: the blocks that are recomputed in backward, by coh_graph_blocks_before. `row_passes`: a
  * row-split parameter is taken in at most so many ranges (1: whole). Fails: COH_ERR_MEMORY. A kind
  * of program that this mode does not have gives an empty sheet. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
-                     const coh_layout *layout, const coh_object_map *map, int recompute,
-                     int row_passes, coh_program_kind kind, coh_sheet *out_sheet);
+                     const coh_layout *layout, const coh_object_map *map,
+                     const coh_block_set *recompute, int row_passes, coh_program_kind kind,
+                     coh_sheet *out_sheet);
 void coh_sheet_fini(coh_sheet *sheet); /* accepts a zeroed struct */
 
 #endif

@@ -200,8 +200,9 @@ static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, co
  * backward follows. */
 static int has_cache(const coh_lower_writer *w, int32_t index)
 {
-    int is_recomputed = w->graph->ops[index].block >= 0 &&
-                        coh_graph_blocks_before(w->graph, (size_t)index) < w->recompute;
+    int is_recomputed =
+        w->graph->ops[index].block >= 0 &&
+        coh_block_set_has(w->recompute, coh_graph_blocks_before(w->graph, (size_t)index));
     return w->map->cache[index] >= 0 && !is_recomputed && w->sheet->kind == COH_PROGRAM_BODY;
 }
 

@@ -10,7 +10,8 @@ typedef struct coh_lower_writer {
     const coh_plan_options *options;
     const coh_layout *layout;
     const coh_object_map *map;
-    int recompute, row_passes;
+    const coh_block_set *recompute; /* blocks */
+    int row_passes;
     coh_sheet *sheet;
     uint8_t *chunk_touched;     /* by chunk: its gradient was written in this step */
     uint8_t *parameter_written; /* by graph parameter: its gradient was, in groups of several */

@@ -3,6 +3,7 @@
 #define COH_PLANNER_PLAN_H
 
 #include "cohobate/plan.h"
+#include "planner/block_set.h"
 #include "planner/forecast.h"
 #include "planner/graph.h"
 #include "planner/price.h"
@@ -16,12 +17,12 @@ typedef struct coh_decisions {
     uint64_t chunk_bytes;
     int32_t in_memory;  /* 1: no far tier, everything stays on the device; capacities not used */
     int32_t cache;      /* 1: operators outside recomputed blocks have their optional cache */
-    int32_t recompute;  /* the first so many blocks are recomputed, the others kept or moved */
     int32_t row_passes; /* most ranges that a row-split parameter is taken in by */
     int32_t tie_break;  /* enum coh_tie_break, planner/residency.h */
     int32_t patient;    /* 1: the horizon holds for what is written, too */
     int32_t boundary;   /* enum coh_boundary, planner/residency.h */
     int32_t horizon; /* steps for which room should have stood unused before something is fetched */
+    coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 
 struct coh_plan {

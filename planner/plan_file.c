@@ -11,11 +11,11 @@
 #include "planner/profile_file.h"
 
 #define FORMAT_NAME     "cohobate plan"
-#define FORMAT_VERSION  4
+#define FORMAT_VERSION  5
 #define FILE_BYTES_MOST ((uint64_t)1 << 30)
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
-#define BUILDER_VERSION 4
+#define BUILDER_VERSION 5
 
 /* ---- writing ---- */
 
@@ -47,13 +47,15 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
                          o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
                          o->deferred_update, o->emulate_host_bytes, o->disk_bytes,
                          o->link_bytes_per_s));
-    return coh_text_add(
+    COH_TRY(coh_text_add(
         text,
         "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
-        ", \"in_memory\": %d, \"cache\": %d, \"recompute\": %d, \"row_passes\": %d, "
-        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d},\n",
-        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->recompute, d->row_passes,
-        d->tie_break, d->patient, d->boundary, d->horizon);
+        ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, "
+        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d, \"recompute\": \"",
+        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->tie_break,
+        d->patient, d->boundary, d->horizon));
+    COH_TRY(coh_block_set_write(&d->recompute, text));
+    return coh_text_add(text, "\"},\n");
 }
 
 static coh_status write_predictions(coh_text *text, const coh_plan *plan)
@@ -179,6 +181,7 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory", "cache",
                                          "recompute",    "row_passes",  "tie_break", "patient",
                                          "boundary",     "horizon",     NULL };
+    char blocks[4 * COH_BLOCK_SET_MOST]; /* every other one, each with a comma, takes less */
     int64_t chunk_bytes = 0;
     COH_TRY(coh_json_only_known(object, "\"decisions\"", known));
     COH_TRY(coh_json_get_quoted(object, "device_bytes", 10, &d->device_bytes));
@@ -186,12 +189,13 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     d->chunk_bytes = (uint64_t)chunk_bytes;
     COH_TRY(coh_json_get_int(object, "in_memory", 1, &d->in_memory));
     COH_TRY(coh_json_get_int(object, "cache", 1, &d->cache));
-    COH_TRY(coh_json_get_int(object, "recompute", INT32_MAX, &d->recompute));
     COH_TRY(coh_json_get_int(object, "row_passes", 1 << 20, &d->row_passes));
     COH_TRY(coh_json_get_int(object, "tie_break", 1, &d->tie_break));
     COH_TRY(coh_json_get_int(object, "patient", 1, &d->patient));
     COH_TRY(coh_json_get_int(object, "boundary", 2, &d->boundary));
-    return coh_json_get_int(object, "horizon", 1 << 20, &d->horizon);
+    COH_TRY(coh_json_get_int(object, "horizon", 1 << 20, &d->horizon));
+    COH_TRY(coh_json_get_text(object, "recompute", blocks, sizeof(blocks)));
+    return coh_block_set_read(blocks, &d->recompute);
 }
 
 static coh_status parse_profile(const json_t *object, plan_file *out)

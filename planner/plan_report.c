@@ -83,7 +83,7 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
         if (passes > out->row_passes)
             out->row_passes = (int32_t)passes;
     }
-    out->recomputes = plan->decisions.recompute;
+    out->recomputes = coh_block_set_count(&plan->decisions.recompute);
 }
 
 coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)

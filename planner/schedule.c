@@ -61,7 +61,7 @@ static coh_sequence mover_sequence(const draft *d)
 static coh_status lower_draft(builder *b, coh_program_kind kind)
 {
     draft *d = &b->drafts[kind];
-    COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, b->decisions->recompute,
+    COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, &b->decisions->recompute,
                       b->decisions->row_passes, kind, &d->sheet));
     d->is_wanted = d->sheet.line_count > 0;
     COH_TRY(COH_ALLOC(d->sheet.line_count + 1, &d->need_begin));

@@ -155,7 +155,7 @@ static coh_status try_in_memory(const coh_plan *plan, offer *best, uint64_t *out
                                                        : 8 * MIB,
                                     .in_memory = 1,
                                     .cache = i >= count,
-                                    .recompute = choices[i % count],
+                                    .recompute = coh_block_set_first(choices[i % count]),
                                     .row_passes = 1 };
         offer o;
         COH_TRY(make_offer(plan, &decisions, &o));
@@ -181,7 +181,7 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
                                         plan->options.chunk_bytes
                                             ? plan->options.chunk_bytes
                                             : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
-                                    .recompute = choices[i],
+                                    .recompute = coh_block_set_first(choices[i]),
                                     .row_passes = ROW_PASSES_MOST };
         uint64_t bytes = 0;
         COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &decisions, &bytes));
@@ -212,7 +212,7 @@ static coh_status vary_recompute(const coh_plan *plan, offer *best)
     int count = recompute_choices(plan, choices);
     for (int i = 1; i + 1 < count; i++) {
         coh_decisions d = best->decisions;
-        d.recompute = choices[i];
+        d.recompute = coh_block_set_first(choices[i]);
         COH_TRY(try_decisions(plan, &d, best));
     }
     return COH_OK;
@@ -296,7 +296,7 @@ static coh_status search_streamed(coh_plan *plan, offer *best)
         for (size_t i = 0; i < 3; i++) {
             coh_decisions d = { .device_bytes = budget,
                                 .chunk_bytes = usual_chunk(plan),
-                                .recompute = choices[k],
+                                .recompute = coh_block_set_first(choices[k]),
                                 .row_passes = row_passes[i],
                                 .patient = 1,
                                 .boundary = COH_BOUNDARY_SETTLED,
@@ -379,7 +379,8 @@ coh_status coh_plan_search(coh_plan *plan)
         plan->smallest_device_bytes = in_memory_bytes;
     }
     /* Recomputing in memory is worth comparing with streaming; keeping all is not. */
-    if (has_far(&plan->options) && (!best.valid || best.decisions.recompute))
+    if (has_far(&plan->options) &&
+        (!best.valid || coh_block_set_count(&best.decisions.recompute) > 0))
         COH_TRY(search_streamed(plan, &best));
     if (!best.valid)
         return refuse(plan, in_memory_bytes);

@@ -49,12 +49,12 @@ def sealed(whole):
 
 def plan(operators=(), slots=(), decisions=None, **other):
     return sealed({
-        "format": "cohobate plan", "version": 4, "builder": 4, "numeric_fingerprint": "a632bf631cb1a7e9",
+        "format": "cohobate plan", "version": 5, "builder": 5, "numeric_fingerprint": "a632bf631cb1a7e9",
         "program_hash": "4e0063584ff9895a",
         "options": {"mode": "train", "microbatch_count": 2, "deferred_update": 1, "emulate_host_bytes": "1073741824",
                     "disk_bytes": "18446744073709551615", "link_bytes_per_s": 1.6e10},
-        "decisions": {"device_bytes": "41943040", "chunk_bytes": 524288, "in_memory": 0, "cache": 0, "recompute": 3,
-                      "row_passes": 4, "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16,
+        "decisions": {"device_bytes": "41943040", "chunk_bytes": 524288, "in_memory": 0, "cache": 0, "row_passes": 4,
+                      "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16, "recompute": "0-3,7",
                       **(decisions or {})},
         "profile": {"name": "a100-40g", "device": "gpu", "hash": "fedcba9876543210"},
         "predictions": {"peak_device_bytes": 41902080, "peak_host_bytes": 298930176, "disk_bytes": 0,
@@ -70,7 +70,8 @@ PLANS = {
     "slot": plan(slots=[(0, 2, 0)]),
     "horizon": plan(decisions={"horizon": -1}),
     "member": plan(decisions={"horison": 1}),
-    "newer": plan(version=5),
+    "newer": plan(version=6),
+    "blocks": plan(decisions={"recompute": "3-1,1024"}),
 }
 
 

@@ -329,7 +329,7 @@ static void an_older_plan_file_is_refused_by_its_version(void **state)
     static const char old[] = "{\"format\": \"cohobate plan\", \"version\": 2}\n";
     assert_int_equal(coh_file_write_whole(path, old, sizeof(old) - 1), COH_OK);
     assert_int_equal(coh_plan_check_file(path), COH_ERR_CORRUPT);
-    assert_non_null(strstr(coh_last_error(), "plan format version 2, this program reads 4"));
+    assert_non_null(strstr(coh_last_error(), "plan format version 2, this program reads 5"));
     unlink(path);
 }
 
