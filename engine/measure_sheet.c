@@ -13,13 +13,14 @@ coh_status coh_measure_sheet_init(const coh_graph *graph, uint64_t chunk_bytes, 
                                   coh_measure_sheet *out_sheet)
 {
     coh_plan_options options;
+    const coh_block_set none = { 0 }; /* is recomputed */
     *out_sheet = (coh_measure_sheet){ .graph = graph };
     coh_plan_options_init(&options);
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
     coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache,
                                          &out_sheet->layout, &out_sheet->map);
     if (status == COH_OK)
-        status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, 0, 1,
+        status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, &none, 1,
                            COH_PROGRAM_BODY, &out_sheet->sheet);
     if (status != COH_OK)
         coh_measure_sheet_fini(out_sheet);
