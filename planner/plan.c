@@ -1,6 +1,7 @@
 #include "planner/plan.h"
 
 #include "base/alloc.h"
+#include "planner/bounds.h"
 #include "planner/fingerprint.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
@@ -14,6 +15,17 @@ static void plan_clear(coh_plan *plan)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_program_fini(&plan->programs[kind]);
     coh_layout_fini(&plan->layout);
+}
+
+static coh_status find_bounds(coh_plan *plan)
+{
+    coh_bound_base *base = NULL;
+    COH_TRY(coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &plan->decisions,
+                                  &base));
+    coh_status status = coh_bounds_at(base, plan->options.device_memory_bytes,
+                                      plan->options.emulate_host_bytes, &plan->bounds);
+    coh_bound_base_destroy(base);
+    return status;
 }
 
 /* Builds, verifies and prices every program of plan->decisions. */
@@ -39,6 +51,7 @@ coh_status coh_plan_finish(coh_plan *plan)
     }
     COH_TRY(coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY], &plan->pricer,
                               &plan->forecast));
+    COH_TRY(find_bounds(plan));
     plan->program_hash = coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]);
     return COH_OK;
 }

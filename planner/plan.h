@@ -25,6 +25,14 @@ typedef struct coh_decisions {
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 
+/* Lower bounds of a settled body; planner/bounds.h. */
+typedef struct coh_bounds {
+    uint64_t ns[COH_PLAN_BOUND_COUNT];
+    uint64_t most_ns; /* the largest */
+    coh_plan_bound binding, runner_up;
+    uint64_t least_bytes[COH_LANE_COUNT]; /* over each link */
+} coh_bounds;
+
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
@@ -35,6 +43,7 @@ struct coh_plan {
     coh_program programs[COH_PROGRAM_KIND_COUNT]; /* line_count 0: this plan has no such program */
     coh_simulation simulations[COH_PROGRAM_KIND_COUNT];
     coh_forecast forecast; /* of the body */
+    coh_bounds bounds;     /* of the decisions, within the options' limits */
     uint64_t numeric_fingerprint;
     uint64_t program_hash;
     uint64_t smallest_device_bytes;

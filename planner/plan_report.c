@@ -92,7 +92,9 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
     coh_plan_summary s = { .smallest_device_bytes = plan->smallest_device_bytes,
                            .smallest_is_proven = plan->smallest_is_proven,
                            .step_ns = body->period_ns,
-                           .bound_ns = body->bound_ns,
+                           .bound_ns = plan->bounds.most_ns,
+                           .binding = plan->bounds.binding,
+                           .runner_up = plan->bounds.runner_up,
                            .step_alone_ns = plan->forecast.alone_ns,
                            .step_contended_ns = plan->forecast.contended_ns,
                            .step_p10_ns = plan->forecast.p10_ns,
@@ -107,7 +109,10 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .chunk_bytes = plan->decisions.chunk_bytes };
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         s.peak_bytes[tier] = plan->layout.arena_bytes[tier];
+    for (int bound = 0; bound < COH_PLAN_BOUND_COUNT; bound++)
+        s.bounds_ns[bound] = plan->bounds.ns[bound];
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        s.least_link_bytes[lane] = plan->bounds.least_bytes[lane];
         s.busy_ns[lane] = body->busy_ns[lane];
         s.exposed_ns[lane] = body->exposed_ns[lane];
         s.link_bytes[lane] = body->link_bytes[lane];

@@ -67,10 +67,9 @@ static void raise_bound(coh_simulation *simulation, uint64_t bound, int lane, in
     simulation->bound_beside = (coh_lane)beside;
 }
 
-/* Two lanes with work for x and y seconds alone, that run at a and b of their speed while both are
- * busy. The least time is a linear program: t together and s, r alone with a t + s >= x and
- * b t + r >= y. Its dual has three corners. A third lane only makes both slower. */
-static double pair_bound(double x, double y, double a, double b)
+/* A linear program: t together and s, r alone with a t + s >= x and b t + r >= y. Its dual has
+ * three corners. A third lane only makes both slower. */
+double coh_simulate_pair_least(double x, double y, double a, double b)
 {
     if (a + b <= 1)
         return x + y;
@@ -96,10 +95,10 @@ static void find_bound(const coh_program *program, const coh_profile *profile, i
         for (int other = 0; meet && other < lane; other++) {
             double a = profile->contention[lane][other], b = profile->contention[other][lane];
             if (busy[lane] > 0 && busy[other] > 0)
-                raise_bound(
-                    simulation,
-                    coh_whole_ns(floor(pair_bound((double)busy[lane], (double)busy[other], a, b))),
-                    lane, other);
+                raise_bound(simulation,
+                            coh_whole_ns(floor(coh_simulate_pair_least((double)busy[lane],
+                                                                       (double)busy[other], a, b))),
+                            lane, other);
         }
     }
 }

@@ -46,4 +46,8 @@ coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
 coh_status coh_simulate_priced(const coh_layout *layout, const coh_program *program,
                                const coh_pricer *pricer, coh_simulation *out_simulation);
 
+/* The least time for two lanes with work for x and y alone, that run at a and b of their speed
+ * while both are busy. */
+double coh_simulate_pair_least(double x, double y, double a, double b);
+
 #endif

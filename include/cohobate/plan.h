@@ -68,6 +68,29 @@ COH_API void coh_plan_destroy(coh_plan *plan);
 /* device host disk; compute h2d d2h read write ... */
 enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 };
 
+/* Lower bounds of a settled step, by what sets them: true of every schedule of a plan's decisions
+ * within its limits, whatever stands where. The largest names what limits the step. */
+typedef enum coh_plan_bound {
+    COH_PLAN_BOUND_COMPUTE, /* every line of the compute lane, one after the other */
+    COH_PLAN_BOUND_H2D,     /* the fewest bytes over each link, at its rate */
+    COH_PLAN_BOUND_D2H,
+    COH_PLAN_BOUND_READ,
+    COH_PLAN_BOUND_WRITE,
+    COH_PLAN_BOUND_HOST,         /* updates in host memory */
+    COH_PLAN_BOUND_LINK,         /* both directions of the host link at once */
+    COH_PLAN_BOUND_DRIVE,        /* reads and writes of the drive at once */
+    COH_PLAN_BOUND_CORES,        /* compute beside a lane that slows it */
+    COH_PLAN_BOUND_DRAM,         /* two others that slow one another */
+    COH_PLAN_BOUND_TURNAROUND,   /* a gradient's way out, its update there, its weight's way back */
+    COH_PLAN_BOUND_HOST_WINDOW,  /* no update before the first gradient or after the last forward */
+    COH_PLAN_BOUND_UPDATE_PHASE, /* deferred: all states pass within the first forward */
+    COH_PLAN_BOUND_PHASE,        /* any part of the step that needs more bytes than there is room */
+    COH_PLAN_BOUND_COUNT
+} coh_plan_bound;
+
+/* "compute", "h2d", "drive", "update phase", ... Never NULL. */
+COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
+
 /* What is known before the run. */
 typedef struct coh_plan_summary {
     uint64_t peak_bytes[COH_PLAN_TIERS]; /* arenas, to the byte; disk: the working store */
@@ -76,10 +99,14 @@ typedef struct coh_plan_summary {
     uint64_t parameter_count, parameter_bytes;
     uint64_t stream_bytes; /* work + gradient + states of all parameters */
     uint64_t step_ns;      /* predicted time of a settled body */
-    uint64_t bound_ns;     /* no schedule on these resources can be faster */
+    uint64_t bound_ns;     /* no schedule of these decisions can be faster: the largest of: */
+    uint64_t bounds_ns[COH_PLAN_BOUND_COUNT];
+    coh_plan_bound binding, runner_up; /* the largest, and the largest of what else limits */
     uint64_t drain_ns, save_ns, evaluate_ns;
     uint64_t busy_ns[COH_PLAN_LANES], exposed_ns[COH_PLAN_LANES];
     uint64_t link_bytes[COH_PLAN_LANES]; /* per body */
+    /* the fewest that any schedule of these decisions moves within these limits */
+    uint64_t least_link_bytes[COH_PLAN_LANES];
     /* of READ and WRITE (or LOAD and STORE without a disk) per body: parameter streams only */
     uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
     uint32_t line_count, program_count; /* of the body; of all */

@@ -1,0 +1,359 @@
+#include "planner/bounds.h"
+
+#include <math.h>
+
+#include "base/alloc.h"
+#include "planner/bounds_traffic.h"
+#include "planner/layout.h"
+#include "planner/lower.h"
+
+/* Windows begin at so many steps, spread evenly, and where the step turns from forward to backward
+ * and back. */
+enum { EVEN_STARTS = 8, TURNS_MOST = 8 };
+
+struct coh_bound_base {
+    const coh_plan_options *options;
+    const coh_profile *profile;
+    int in_memory;
+    coh_layout layout;
+    coh_sheet sheet;
+    uint32_t *need_begin;
+    coh_traffic traffic;
+    uint64_t *before_ns;  /* by step: compute of all steps before it; one more: of all */
+    uint32_t updates_end; /* the step after the last deferred update */
+    uint32_t starts[EVEN_STARTS + TURNS_MOST];
+    uint32_t start_count;
+    double least_ns_per_byte[COH_LANE_COUNT];
+    uint64_t chunk_most_bytes;
+};
+
+static const char *const bound_names[COH_PLAN_BOUND_COUNT] = {
+    [COH_PLAN_BOUND_COMPUTE] = "compute",
+    [COH_PLAN_BOUND_H2D] = "h2d",
+    [COH_PLAN_BOUND_D2H] = "d2h",
+    [COH_PLAN_BOUND_READ] = "read",
+    [COH_PLAN_BOUND_WRITE] = "write",
+    [COH_PLAN_BOUND_HOST] = "host update",
+    [COH_PLAN_BOUND_LINK] = "h2d and d2h",
+    [COH_PLAN_BOUND_DRIVE] = "read and write",
+    [COH_PLAN_BOUND_CORES] = "cores",
+    [COH_PLAN_BOUND_DRAM] = "DRAM",
+    [COH_PLAN_BOUND_TURNAROUND] = "turnaround",
+    [COH_PLAN_BOUND_HOST_WINDOW] = "host window",
+    [COH_PLAN_BOUND_UPDATE_PHASE] = "update phase",
+    [COH_PLAN_BOUND_PHASE] = "phase",
+};
+
+const char *coh_plan_bound_name(coh_plan_bound bound)
+{
+    return (unsigned)bound < COH_PLAN_BOUND_COUNT ? bound_names[bound] : "?";
+}
+
+/* ---- the base ---- */
+
+static const coh_lane links[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
+static const coh_opcode movers[] = { COH_OP_LOAD, COH_OP_STORE, COH_OP_READ, COH_OP_WRITE };
+enum { LINK_COUNT = 4 };
+
+/* As the assembled program's line will be priced: by opcode, work, and whom it works for. */
+static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
+                        const coh_sheet_line *line)
+{
+    coh_operand first = { 0 };
+    if (line->need_count > 0)
+        first.object = base->sheet.needs[line->need_begin].object;
+    const coh_program program = { .operands = &first,
+                                  .operand_count = 1,
+                                  .calls = base->sheet.calls,
+                                  .call_count = (uint32_t)base->sheet.call_count,
+                                  .bindings = base->sheet.bindings,
+                                  .binding_count = (uint32_t)base->sheet.binding_count };
+    const coh_instruction instruction = { .opcode = (uint8_t)line->opcode,
+                                          .lane = COH_LANE_COMPUTE,
+                                          .operand_count = line->need_count,
+                                          .call = line->call,
+                                          .bytes = line->bytes,
+                                          .flops = line->flops };
+    return coh_whole_ns(coh_price_line(pricer, &base->layout, &program, &instruction).p50);
+}
+
+/* A chunk's own rounded time over its bytes, the least of all chunks. */
+static void find_link_rates(coh_bound_base *base, const coh_pricer *pricer)
+{
+    uint64_t last_bytes = 0;
+    for (uint32_t chunk = 0; chunk < base->layout.chunk_count; chunk++) {
+        uint64_t bytes = base->layout.chunks[chunk].bytes;
+        if (base->layout.objects[base->layout.chunks[chunk].object].pinned || bytes == last_bytes)
+            continue;
+        last_bytes = bytes;
+        if (bytes > base->chunk_most_bytes)
+            base->chunk_most_bytes = bytes;
+        for (int i = 0; i < LINK_COUNT; i++) {
+            const coh_instruction line = {
+                .opcode = (uint8_t)movers[i], .lane = (uint8_t)links[i], .bytes = bytes, .call = -1
+            };
+            if (!coh_profile_is_link(base->profile, links[i]))
+                continue;
+            const coh_program none = { 0 };
+            double ns =
+                (double)coh_whole_ns(coh_price_line(pricer, &base->layout, &none, &line).p50) /
+                (double)bytes;
+            double *least = &base->least_ns_per_byte[links[i]];
+            if (*least == 0 || ns < *least)
+                *least = ns;
+        }
+    }
+}
+
+static int is_backward(const coh_sheet_line *line)
+{
+    return line->opcode == COH_OP_BACKWARD || line->opcode == COH_OP_RECOMPUTE;
+}
+
+static void find_starts(coh_bound_base *base)
+{
+    uint32_t count = (uint32_t)base->sheet.line_count;
+    int was_backward = 0;
+    for (uint32_t i = 0; i < EVEN_STARTS && i < count; i++)
+        base->starts[base->start_count++] = (uint32_t)((uint64_t)count * i / EVEN_STARTS);
+    for (uint32_t i = 0; i < count && base->start_count < EVEN_STARTS + TURNS_MOST; i++) {
+        const coh_sheet_line *line = &base->sheet.lines[i];
+        if (line->opcode != COH_OP_FORWARD && !is_backward(line))
+            continue;
+        if (is_backward(line) != was_backward)
+            base->starts[base->start_count++] = i;
+        was_backward = is_backward(line);
+    }
+}
+
+static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const coh_pricer *pricer,
+                            const coh_decisions *decisions)
+{
+    coh_object_map map = { 0 };
+    COH_TRY(coh_layout_build(graph, base->options, decisions->chunk_bytes, decisions->cache,
+                             &base->layout, &map));
+    coh_status status = coh_lower(graph, base->options, &base->layout, &map, &decisions->recompute,
+                                  decisions->row_passes, COH_PROGRAM_BODY, &base->sheet);
+    coh_object_map_fini(&map);
+    COH_TRY(status);
+    size_t count = base->sheet.line_count;
+    COH_TRY(COH_ALLOC(count + 1, &base->need_begin));
+    COH_TRY(COH_ALLOC(count + 1, &base->before_ns));
+    for (size_t i = 0; i < count; i++) {
+        const coh_sheet_line *line = &base->sheet.lines[i];
+        base->need_begin[i + 1] = base->need_begin[i] + line->need_count;
+        base->before_ns[i + 1] = base->before_ns[i] + line_ns(base, pricer, line);
+        if (line->opcode == COH_OP_UPDATE && base->options->deferred_update)
+            base->updates_end = (uint32_t)i + 1;
+    }
+    find_link_rates(base, pricer);
+    find_starts(base);
+    const coh_sequence sequence = { .step_count = (uint32_t)count,
+                                    .need_begin = base->need_begin,
+                                    .needs = base->sheet.needs };
+    return coh_traffic_init(&base->layout, &sequence, &base->traffic);
+}
+
+coh_status coh_bound_base_create(const coh_graph *graph, const coh_plan_options *options,
+                                 const coh_pricer *pricer, const coh_decisions *decisions,
+                                 coh_bound_base **out_base)
+{
+    coh_bound_base *base = NULL;
+    *out_base = NULL;
+    COH_TRY(COH_ALLOC(1, &base));
+    base->options = options;
+    base->profile = pricer->profile;
+    base->in_memory = decisions->in_memory;
+    coh_status status = fill_base(base, graph, pricer, decisions);
+    if (status != COH_OK) {
+        coh_bound_base_destroy(base);
+        return status;
+    }
+    *out_base = base;
+    return COH_OK;
+}
+
+void coh_bound_base_destroy(coh_bound_base *base)
+{
+    if (base == NULL)
+        return;
+    coh_traffic_fini(&base->traffic);
+    coh_sheet_fini(&base->sheet);
+    coh_layout_fini(&base->layout);
+    coh_free(base->need_begin);
+    coh_free(base->before_ns);
+    coh_free(base);
+}
+
+/* ---- links ---- */
+
+static uint64_t compute_ns(const coh_bound_base *base)
+{
+    return base->before_ns[base->sheet.line_count];
+}
+
+/* Bytes over a link: at its best rate, and with a latency for each line, of which `depth` are under
+ * way. */
+static uint64_t link_ns(const coh_bound_base *base, coh_lane lane, uint64_t bytes)
+{
+    const coh_link_profile *link = &base->profile->link[lane];
+    double served = (double)bytes * base->least_ns_per_byte[lane];
+    if (bytes == 0)
+        return 0;
+    uint64_t lines = (bytes + base->chunk_most_bytes - 1) / base->chunk_most_bytes;
+    double latency = (double)lines * (double)coh_whole_ns(link->latency_ns.p50);
+    double places = (served + latency) / (link->depth > 0 ? link->depth : 1);
+    return (uint64_t)floor(served > places ? served : places);
+}
+
+typedef struct window {
+    const coh_bound_base *base;
+    coh_lane lane;
+    uint64_t first_step;
+    uint64_t phase_ns, update_phase_ns; /* the largest so far */
+} window;
+
+/* bytes must pass between the beginnings of the window's first step and `step`. */
+static void window_told(void *context, uint64_t step, uint64_t bytes)
+{
+    window *w = context;
+    const coh_bound_base *base = w->base;
+    uint64_t count = base->sheet.line_count;
+    if (bytes == 0 || step == w->first_step)
+        return;
+    uint64_t local = step % count, inside = base->before_ns[local] - base->before_ns[w->first_step];
+    if (step >= count)
+        inside += compute_ns(base);
+    double passing = (double)bytes * base->least_ns_per_byte[w->lane] +
+                     (double)coh_whole_ns(base->profile->link[w->lane].latency_ns.p50);
+    uint64_t ns = (uint64_t)floor(passing) + compute_ns(base) - inside;
+    if (w->first_step == 0 && step <= base->updates_end && ns > w->update_phase_ns)
+        w->update_phase_ns = ns;
+    else if (ns > w->phase_ns)
+        w->phase_ns = ns;
+}
+
+static void raise_bound(coh_bounds *bounds, coh_plan_bound bound, uint64_t ns)
+{
+    if (ns > bounds->ns[bound])
+        bounds->ns[bound] = ns;
+}
+
+/* One direction of one link, over which the near side has so much room. */
+static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_traffic_way way,
+                            uint64_t room_bytes, coh_plan_bound name, coh_bounds *out)
+{
+    COH_TRY(coh_traffic_least(&base->traffic, way, room_bytes, &out->least_bytes[lane]));
+    raise_bound(out, name, link_ns(base, lane, out->least_bytes[lane]));
+    for (uint32_t i = 0; out->least_bytes[lane] > 0 && i < base->start_count; i++) {
+        window w = { .base = base, .lane = lane, .first_step = base->starts[i] };
+        COH_TRY(
+            coh_traffic_window(&base->traffic, way, room_bytes, base->starts[i], window_told, &w));
+        raise_bound(out, COH_PLAN_BOUND_PHASE, w.phase_ns);
+        raise_bound(out, COH_PLAN_BOUND_UPDATE_PHASE, w.update_phase_ns);
+    }
+    return COH_OK;
+}
+
+static coh_status bound_links(const coh_bound_base *base, uint64_t device_bytes,
+                              uint64_t host_bytes, coh_bounds *out)
+{
+    uint64_t pinned = base->layout.pinned_bytes;
+    uint64_t room = device_bytes > pinned ? device_bytes - pinned : 0;
+    if (base->options->emulate_host_bytes > 0) {
+        COH_TRY(bound_way(base, COH_LANE_H2D, COH_TRAFFIC_FETCH, room, COH_PLAN_BOUND_H2D, out));
+        COH_TRY(bound_way(base, COH_LANE_D2H, COH_TRAFFIC_STORE, room, COH_PLAN_BOUND_D2H, out));
+    }
+    if (base->options->disk_bytes == 0)
+        return COH_OK;
+    /* What stands in neither tier comes from the drive: as if both were one room. */
+    uint64_t both = room > UINT64_MAX - host_bytes ? UINT64_MAX : room + host_bytes;
+    COH_TRY(bound_way(base, COH_LANE_READ, COH_TRAFFIC_FETCH, both, COH_PLAN_BOUND_READ, out));
+    return bound_way(base, COH_LANE_WRITE, COH_TRAFFIC_STORE, both, COH_PLAN_BOUND_WRITE, out);
+}
+
+/* ---- two lanes at once ---- */
+
+static coh_plan_bound pair_name(int a, int b)
+{
+    if (a == COH_LANE_COMPUTE || b == COH_LANE_COMPUTE)
+        return COH_PLAN_BOUND_CORES;
+    if ((a == COH_LANE_H2D || a == COH_LANE_D2H) && (b == COH_LANE_H2D || b == COH_LANE_D2H))
+        return COH_PLAN_BOUND_LINK;
+    if ((a == COH_LANE_READ || a == COH_LANE_WRITE) && (b == COH_LANE_READ || b == COH_LANE_WRITE))
+        return COH_PLAN_BOUND_DRIVE;
+    return COH_PLAN_BOUND_DRAM;
+}
+
+static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
+{
+    double busy[COH_LANE_COUNT] = { [COH_LANE_COMPUTE] = (double)compute_ns(base) };
+    for (int i = 0; i < LINK_COUNT; i++)
+        busy[links[i]] = (double)out->least_bytes[links[i]] * base->least_ns_per_byte[links[i]];
+    for (int a = 0; a < COH_LANE_COUNT; a++)
+        for (int b = 0; b < a; b++) {
+            double x = base->profile->contention[a][b], y = base->profile->contention[b][a];
+            if (busy[a] > 0 && busy[b] > 0 && (x < 1 || y < 1))
+                raise_bound(out, pair_name(a, b),
+                            (uint64_t)floor(coh_simulate_pair_least(busy[a], busy[b], x, y)));
+        }
+}
+
+/* ---- the whole ---- */
+
+/* What a person would change to make a bound smaller: bounds of one group do not stand beside one
+ * another as first and second. */
+static int group_of(coh_plan_bound bound)
+{
+    switch (bound) {
+    case COH_PLAN_BOUND_COMPUTE:
+    case COH_PLAN_BOUND_CORES:
+        return 0;
+    case COH_PLAN_BOUND_H2D:
+    case COH_PLAN_BOUND_D2H:
+    case COH_PLAN_BOUND_LINK:
+        return 1;
+    case COH_PLAN_BOUND_READ:
+    case COH_PLAN_BOUND_WRITE:
+    case COH_PLAN_BOUND_DRIVE:
+        return 2;
+    case COH_PLAN_BOUND_HOST:
+    case COH_PLAN_BOUND_DRAM:
+    case COH_PLAN_BOUND_TURNAROUND:
+    case COH_PLAN_BOUND_HOST_WINDOW:
+        return 3;
+    case COH_PLAN_BOUND_UPDATE_PHASE:
+    case COH_PLAN_BOUND_PHASE:
+        return 4;
+    case COH_PLAN_BOUND_COUNT:
+        break;
+    }
+    return 5;
+}
+
+static void name_limits(coh_bounds *out)
+{
+    out->binding = COH_PLAN_BOUND_COMPUTE;
+    for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
+        if (out->ns[b] > out->ns[out->binding])
+            out->binding = (coh_plan_bound)b;
+    out->most_ns = out->ns[out->binding];
+    out->runner_up = out->binding;
+    for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
+        if (group_of((coh_plan_bound)b) != group_of(out->binding) &&
+            (out->runner_up == out->binding || out->ns[b] > out->ns[out->runner_up]))
+            out->runner_up = (coh_plan_bound)b;
+}
+
+coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
+                         coh_bounds *out_bounds)
+{
+    *out_bounds = (coh_bounds){ 0 };
+    out_bounds->ns[COH_PLAN_BOUND_COMPUTE] = compute_ns(base);
+    if (!base->in_memory) {
+        COH_TRY(bound_links(base, device_bytes, host_bytes, out_bounds));
+        bound_pairs(base, out_bounds);
+    }
+    name_limits(out_bounds);
+    return COH_OK;
+}

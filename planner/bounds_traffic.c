@@ -1,0 +1,384 @@
+#include "planner/bounds_traffic.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Repetitions after which kept bytes are taken not to settle: their mean is then counted. */
+enum { ROUNDS_MOST = 6 };
+
+/* ---- accesses ---- */
+
+/* A chunk's accesses in rising step; several needs of one step are one. */
+typedef struct use {
+    uint32_t step;
+    uint8_t reads, writes;
+} use;
+
+typedef struct use_lists {
+    use *uses; /* of chunk c: [begin[c], end[c]) */
+    uint32_t *begin, *end;
+} use_lists;
+
+static int moves(const coh_layout *layout, const coh_need *need)
+{
+    return !layout->objects[need->object].pinned;
+}
+
+static void add_use(use_lists *lists, uint32_t chunk, uint32_t step, int access)
+{
+    uint32_t end = lists->end[chunk];
+    if (end == lists->begin[chunk] || lists->uses[end - 1].step != step) {
+        lists->uses[end] = (use){ .step = step };
+        lists->end[chunk] = ++end;
+    }
+    use *last = &lists->uses[end - 1];
+    last->reads |= (access & COH_ACCESS_READ) != 0;
+    last->writes |= (access & COH_ACCESS_WRITE) != 0;
+}
+
+static coh_status make_lists(const coh_layout *layout, const coh_sequence *sequence,
+                             use_lists *lists)
+{
+    uint32_t need_count = sequence->need_begin[sequence->step_count];
+    COH_TRY(COH_ALLOC(layout->chunk_count + 1, &lists->begin));
+    COH_TRY(COH_ALLOC(layout->chunk_count + 1, &lists->end));
+    for (uint32_t i = 0; i < need_count; i++) {
+        const coh_need *need = &sequence->needs[i];
+        uint32_t first = layout->objects[need->object].chunk_begin;
+        for (uint32_t k = need->touch_begin; moves(layout, need) && k < need->touch_end; k++)
+            lists->begin[first + k + 1]++;
+    }
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        lists->begin[chunk + 1] += lists->begin[chunk];
+        lists->end[chunk] = lists->begin[chunk];
+    }
+    COH_TRY(COH_ALLOC((size_t)lists->begin[layout->chunk_count] + 1, &lists->uses));
+    for (uint32_t step = 0; step < sequence->step_count; step++)
+        for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
+            const coh_need *need = &sequence->needs[i];
+            uint32_t first = layout->objects[need->object].chunk_begin;
+            for (uint32_t k = need->touch_begin; moves(layout, need) && k < need->touch_end; k++)
+                add_use(lists, first + k, step, need->access);
+        }
+    return COH_OK;
+}
+
+/* A chunk's accesses, as seen from any of them round the repetition. */
+typedef struct ring {
+    const use *uses;
+    uint32_t count, step_count;
+    int survives; /* its content outlives a repetition */
+    int is_written;
+} ring;
+
+/* Steps from access `from` to access `from + ahead`, which may lie in the repetition after. */
+static uint32_t distance(const ring *r, uint32_t from, uint32_t ahead)
+{
+    uint32_t to = (from + ahead) % r->count, rounds = (from + ahead) / r->count;
+    return r->uses[to].step + rounds * r->step_count - r->uses[from].step;
+}
+
+static int has_next(const ring *r, uint32_t from, uint32_t ahead)
+{
+    return ahead <= r->count && (r->survives || from + ahead < r->count);
+}
+
+/* What is written at `from` lives until it is read last before the next write. */
+static uint32_t era_of(const ring *r, uint32_t from)
+{
+    uint32_t era = 0;
+    for (uint32_t ahead = 1; has_next(r, from, ahead); ahead++) {
+        const use *next = &r->uses[(from + ahead) % r->count];
+        if (next->reads)
+            era = distance(r, from, ahead);
+        if (next->writes)
+            break;
+    }
+    return era;
+}
+
+static coh_traffic_access access_of(const ring *r, uint32_t from, uint32_t chunk)
+{
+    const use *u = &r->uses[from];
+    coh_traffic_access access = { .chunk = chunk, .reads = u->reads };
+    if (has_next(r, from, 1) && r->uses[(from + 1) % r->count].reads)
+        access.keep = distance(r, from, 1);
+    if (u->writes)
+        access.era = era_of(r, from);
+    access.inside = !u->writes && access.keep > 0 && r->is_written;
+    return access;
+}
+
+/* Accesses by chunk become accesses by step. */
+static coh_status spread(const coh_layout *layout, const use_lists *lists, coh_traffic *t)
+{
+    uint32_t total = 0, *cursor = NULL;
+    for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++)
+        for (uint32_t i = lists->begin[chunk]; i < lists->end[chunk]; i++, total++)
+            t->begin[lists->uses[i].step + 1]++;
+    for (uint32_t step = 0; step < t->step_count; step++)
+        t->begin[step + 1] += t->begin[step];
+    COH_TRY(COH_ALLOC((size_t)total + 1, &t->accesses));
+    COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &cursor));
+    memcpy(cursor, t->begin, ((size_t)t->step_count + 1) * sizeof(*cursor));
+    for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++) {
+        ring r = { .uses = &lists->uses[lists->begin[chunk]],
+                   .count = lists->end[chunk] - lists->begin[chunk],
+                   .step_count = t->step_count,
+                   .survives = layout->objects[layout->chunks[chunk].object].survives };
+        for (uint32_t i = 0; i < r.count; i++)
+            r.is_written |= r.uses[i].writes;
+        for (uint32_t i = 0; i < r.count; i++) {
+            t->accesses[cursor[r.uses[i].step]++] = access_of(&r, i, chunk);
+            t->touched_bytes[r.uses[i].step] += t->chunk_bytes[chunk];
+        }
+    }
+    coh_free(cursor);
+    return COH_OK;
+}
+
+static coh_status make_traffic(const coh_layout *layout, const coh_sequence *sequence,
+                               use_lists *lists, coh_traffic *t)
+{
+    COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &t->begin));
+    COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &t->touched_bytes));
+    COH_TRY(COH_ALLOC((size_t)t->chunk_count + 1, &t->chunk_bytes));
+    for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++)
+        t->chunk_bytes[chunk] = layout->chunks[chunk].bytes;
+    COH_TRY(make_lists(layout, sequence, lists));
+    return spread(layout, lists, t);
+}
+
+coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
+                            coh_traffic *out_traffic)
+{
+    use_lists lists = { 0 };
+    *out_traffic =
+        (coh_traffic){ .step_count = sequence->step_count, .chunk_count = layout->chunk_count };
+    coh_status status = make_traffic(layout, sequence, &lists, out_traffic);
+    coh_free(lists.uses);
+    coh_free(lists.begin);
+    coh_free(lists.end);
+    if (status != COH_OK)
+        coh_traffic_fini(out_traffic);
+    return status;
+}
+
+void coh_traffic_fini(coh_traffic *traffic)
+{
+    coh_free(traffic->accesses);
+    coh_free(traffic->begin);
+    coh_free(traffic->touched_bytes);
+    coh_free(traffic->chunk_bytes);
+    *traffic = (coh_traffic){ 0 };
+}
+
+/* ---- farthest next use, byte by byte ---- */
+
+typedef struct wish {
+    uint64_t end; /* the step at which the kept bytes are wanted */
+    uint32_t chunk;
+} wish;
+
+typedef struct keeper {
+    const coh_traffic *traffic;
+    enum coh_traffic_way way;
+    uint64_t room_bytes, kept_bytes, moved_bytes;
+    uint64_t *kept, *end; /* by chunk */
+    wish *heap;           /* the farthest end first; what was wanted since, or anew, is stale */
+    size_t heap_count, heap_capacity;
+} keeper;
+
+static void keeper_fini(keeper *k)
+{
+    coh_free(k->kept);
+    coh_free(k->end);
+    coh_free(k->heap);
+}
+
+static coh_status keeper_init(keeper *k, const coh_traffic *traffic, enum coh_traffic_way way,
+                              uint64_t room_bytes)
+{
+    *k = (keeper){ .traffic = traffic, .way = way, .room_bytes = room_bytes };
+    COH_TRY(COH_ALLOC((size_t)traffic->chunk_count + 1, &k->kept));
+    return COH_ALLOC((size_t)traffic->chunk_count + 1, &k->end);
+}
+
+static void sift_down(keeper *k, size_t i)
+{
+    wish moving = k->heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child + 1 < k->heap_count && k->heap[child + 1].end > k->heap[child].end)
+            child++;
+        if (child >= k->heap_count || k->heap[child].end <= moving.end)
+            break;
+        k->heap[i] = k->heap[child];
+        i = child;
+    }
+    k->heap[i] = moving;
+}
+
+static void pop(keeper *k)
+{
+    k->heap[0] = k->heap[--k->heap_count];
+    if (k->heap_count > 0)
+        sift_down(k, 0);
+}
+
+/* Bytes of the chunk from now until `end`. */
+static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
+{
+    COH_TRY(COH_GROW(&k->heap, &k->heap_capacity, k->heap_count + 1));
+    size_t i = k->heap_count++;
+    for (; i > 0 && k->heap[(i - 1) / 2].end < end; i = (i - 1) / 2)
+        k->heap[i] = k->heap[(i - 1) / 2];
+    k->heap[i] = (wish){ .end = end, .chunk = chunk };
+    k->kept[chunk] = k->traffic->chunk_bytes[chunk];
+    k->end[chunk] = end;
+    k->kept_bytes += k->kept[chunk];
+    return COH_OK;
+}
+
+static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
+{
+    k->kept[chunk] -= bytes;
+    k->kept_bytes -= bytes;
+    return bytes;
+}
+
+/* Lets the bytes go that are wanted last, until the rest fits beside `fixed_bytes`. Returns how
+ * many. */
+static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
+{
+    uint64_t room = k->room_bytes > fixed_bytes ? k->room_bytes - fixed_bytes : 0, lost = 0;
+    while (k->kept_bytes > room && k->heap_count > 0) {
+        const wish *last = &k->heap[0];
+        if (k->end[last->chunk] == last->end) {
+            uint64_t excess = k->kept_bytes - room, kept = k->kept[last->chunk];
+            lost += lose(k, last->chunk, kept < excess ? kept : excess);
+        }
+        if (k->kept_bytes > room)
+            pop(k);
+    }
+    return lost;
+}
+
+/* Fetching: what a step reads and was not kept is fetched; then the rest makes room for it. */
+static coh_status fetch_step(keeper *k, uint64_t step)
+{
+    const coh_traffic *t = k->traffic;
+    uint32_t local = (uint32_t)(step % t->step_count);
+    for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {
+        const coh_traffic_access *access = &t->accesses[i];
+        if (access->reads)
+            k->moved_bytes += t->chunk_bytes[access->chunk] - k->kept[access->chunk];
+        lose(k, access->chunk, k->kept[access->chunk]);
+    }
+    shrink(k, t->touched_bytes[local]);
+    for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++)
+        if (t->accesses[i].keep > 0)
+            COH_TRY(keep(k, t->accesses[i].chunk, step + t->accesses[i].keep));
+    return COH_OK;
+}
+
+/* Storing: what is let go inside an era has been stored. An era that goes on past this step counts
+ * for the bytes it touches here; dropped, it counts for none, which is less than is true. */
+static coh_status store_step(keeper *k, uint64_t step)
+{
+    const coh_traffic *t = k->traffic;
+    uint32_t local = (uint32_t)(step % t->step_count);
+    uint64_t fixed_bytes = 0;
+    for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {
+        const coh_traffic_access *access = &t->accesses[i];
+        if (k->end[access->chunk] == step)
+            lose(k, access->chunk, k->kept[access->chunk]);
+        fixed_bytes += access->inside ? 0 : t->chunk_bytes[access->chunk];
+    }
+    k->moved_bytes += shrink(k, fixed_bytes);
+    for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++)
+        if (t->accesses[i].era > 0)
+            COH_TRY(keep(k, t->accesses[i].chunk, step + t->accesses[i].era));
+    return COH_OK;
+}
+
+static coh_status keeper_step(keeper *k, uint64_t step)
+{
+    return k->way == COH_TRAFFIC_FETCH ? fetch_step(k, step) : store_step(k, step);
+}
+
+/* ---- the least of a repetition ---- */
+
+/* Round after round from an empty room. Once what is kept at a round's end repeats, each round
+ * moves as much, and no other way is below it: from here it could be had for one room of bytes, of
+ * which less and less falls on each round. */
+static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes)
+{
+    const coh_traffic *t = k->traffic;
+    uint64_t step = 0, moved = 0;
+    for (int round = 0; round < ROUNDS_MOST; round++) {
+        moved = k->moved_bytes;
+        memcpy(before, k->kept, t->chunk_count * sizeof(*before));
+        for (uint32_t i = 0; i < t->step_count; i++, step++)
+            COH_TRY(keeper_step(k, step));
+        *out_bytes = k->moved_bytes - moved;
+        if (round > 0 && memcmp(before, k->kept, t->chunk_count * sizeof(*before)) == 0)
+            return COH_OK;
+    }
+    uint64_t spared = k->way == COH_TRAFFIC_FETCH ? k->room_bytes : 0;
+    *out_bytes = k->moved_bytes > spared ? (k->moved_bytes - spared) / ROUNDS_MOST : 0;
+    return COH_OK;
+}
+
+coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
+                             uint64_t room_bytes, uint64_t *out_bytes)
+{
+    keeper k;
+    uint64_t *before = NULL;
+    *out_bytes = 0;
+    coh_status status = keeper_init(&k, traffic, way, room_bytes);
+    if (status == COH_OK)
+        status = COH_ALLOC((size_t)traffic->chunk_count + 1, &before);
+    if (status == COH_OK)
+        status = least_rounds(&k, before, out_bytes);
+    coh_free(before);
+    keeper_fini(&k);
+    return status;
+}
+
+/* ---- windows ---- */
+
+/* What will be read may all have stood there, as far as there is room. */
+static coh_status keep_first_reads(keeper *k, uint32_t first_step)
+{
+    const coh_traffic *t = k->traffic;
+    for (uint64_t back = t->step_count; back > 0; back--) {
+        uint64_t step = first_step + t->step_count - back; /* as if a repetition ago */
+        uint32_t local = (uint32_t)(step % t->step_count);
+        for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {
+            const coh_traffic_access *access = &t->accesses[i];
+            if (access->keep == 0 || access->keep < back)
+                continue;
+            COH_TRY(keep(k, access->chunk, first_step + (access->keep - back)));
+        }
+    }
+    return COH_OK;
+}
+
+coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
+                              uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
+                              void *context)
+{
+    keeper k;
+    coh_status status = keeper_init(&k, traffic, way, room_bytes);
+    if (status == COH_OK && way == COH_TRAFFIC_FETCH)
+        status = keep_first_reads(&k, first_step);
+    for (uint64_t i = 0; status == COH_OK && i < traffic->step_count; i++) {
+        status = keeper_step(&k, first_step + i);
+        if (status == COH_OK)
+            told(context, first_step + i, k.moved_bytes);
+    }
+    keeper_fini(&k);
+    return status;
+}

@@ -1,0 +1,220 @@
+/* Lower bounds against what schedules do: no program of any decisions is faster than a bound or
+ * moves fewer bytes; and where nothing but one resource limits, the bound is met. The fewest bytes
+ * are checked against all ways to keep bytes of sequences small enough to try them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "planner/bounds.h"
+#include "planner/bounds_traffic.h"
+#include "planner/schedule.h"
+#include "tests/planner/toy_graph.h"
+
+typedef struct draws {
+    uint64_t seed, n;
+} draws;
+
+static uint64_t draw(draws *d, uint64_t below)
+{
+    return coh_rng_below(77, d->seed, d->n++, below);
+}
+
+/* ---- made machines ---- */
+
+static coh_link_profile make_link(draws *d)
+{
+    uint64_t mib_per_s = (uint64_t)1 << draw(d, 14);
+    return (coh_link_profile){ .latency_ns = coh_figure_of((double)draw(d, 30000)),
+                               .bytes_per_s = coh_figure_of((double)(mib_per_s << 20)),
+                               .depth = 1 + (uint32_t)draw(d, 8) };
+}
+
+/* `meet`: lanes slow one another. */
+static void make_profile(draws *d, int meet, coh_profile *out)
+{
+    coh_profile_init(out);
+    snprintf(out->name, sizeof(out->name), "made");
+    for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
+        out->flops_per_s[roof] = coh_figure_of(1e9 * (double)((uint64_t)1 << draw(d, 10)));
+    out->memory_bytes_per_s = coh_figure_of(1e9 * (double)(1 + draw(d, 100)));
+    out->line_ns = coh_figure_of((double)draw(d, 3000));
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
+        out->link[lane] = make_link(d);
+    for (int a = 0; meet && a <= COH_LANE_WRITE; a++)
+        for (int b = 0; b <= COH_LANE_WRITE; b++)
+            if (a != b && draw(d, 2))
+                out->contention[a][b] = 0.3 + 0.07 * (double)draw(d, 10);
+}
+
+static void make_toy(draws *d, toy_options *toy)
+{
+    *toy = (toy_options){ .layers = 1 + (int)draw(d, 5) };
+    toy->width = 16 * (1 + (int64_t)draw(d, 24));
+    toy->vocabulary = 50 + (int64_t)draw(d, 3000);
+    toy->rows = 1 + (int64_t)draw(d, 400);
+    toy->is_tied = (int)draw(d, 2);
+    toy->overwrites = (int)draw(d, 2);
+    toy->freezes = (int)draw(d, 2);
+    toy->extras = (int)draw(d, 2);
+    toy->caches = (int)draw(d, 2);
+    toy->dtype = draw(d, 2) ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+}
+
+static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions *out)
+{
+    *out = (coh_decisions){ .device_bytes = (memory / 20 * (2 + draw(d, 18))) & ~(uint64_t)4095,
+                            .chunk_bytes = (uint64_t)65536 << draw(d, 6),
+                            .in_memory = draw(d, 10) == 0,
+                            .cache = (int32_t)draw(d, 2),
+                            .row_passes = draw(d, 2) ? 1 : 1 + (int32_t)draw(d, 40),
+                            .tie_break = (int32_t)draw(d, COH_TIE_COUNT),
+                            .patient = (int32_t)draw(d, 2),
+                            .boundary = (int32_t)draw(d, COH_BOUNDARY_COUNT),
+                            .horizon = (int32_t)draw(d, 30) };
+    for (int32_t block = 0; block < layers; block++)
+        if (draw(d, 2))
+            coh_block_set_add(&out->recompute, block);
+}
+
+/* ---- one configuration ---- */
+
+typedef struct tally {
+    int built, refused, met;
+    int binding[COH_PLAN_BOUND_COUNT];
+    double ratio_sum;
+} tally;
+
+static int is_of_two_lanes(int bound)
+{
+    return bound == COH_PLAN_BOUND_LINK || bound == COH_PLAN_BOUND_DRIVE ||
+           bound == COH_PLAN_BOUND_CORES || bound == COH_PLAN_BOUND_DRAM;
+}
+
+static void compare(uint64_t seed, const coh_bounds *bounds, const coh_simulation *alone,
+                    const coh_simulation *fluid, tally *t)
+{
+    for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++) {
+        uint64_t step_ns = is_of_two_lanes(b) ? fluid->period_ns : alone->period_ns;
+        if (bounds->ns[b] > step_ns)
+            fail_msg("seed %llu: %s bound %llu ns, simulated %llu", (unsigned long long)seed,
+                     coh_plan_bound_name((coh_plan_bound)b), (unsigned long long)bounds->ns[b],
+                     (unsigned long long)step_ns);
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (bounds->least_bytes[lane] > fluid->link_bytes[lane])
+            fail_msg("seed %llu: %llu bytes over %s are no least, %llu go",
+                     (unsigned long long)seed, (unsigned long long)bounds->least_bytes[lane],
+                     coh_lane_name((coh_lane)lane), (unsigned long long)fluid->link_bytes[lane]);
+    t->binding[bounds->binding]++;
+    t->met += bounds->most_ns * 1.01 >= (double)fluid->period_ns;
+    t->ratio_sum += (double)fluid->period_ns / (double)bounds->most_ns;
+    t->built++;
+}
+
+static void price_all(const coh_layout *layout, const coh_program *body, const coh_pricer *pricer,
+                      coh_simulation *alone)
+{
+    uint64_t *service_ns = NULL;
+    assert_int_equal(COH_ALLOC(body->line_count, &service_ns), COH_OK);
+    for (uint32_t i = 0; i < body->line_count; i++)
+        service_ns[i] = coh_whole_ns(coh_price_line(pricer, layout, body, &body->lines[i]).p50);
+    assert_int_equal(
+        coh_simulate(layout, body, pricer->profile, service_ns, COH_CONTENTION_NONE, alone, NULL),
+        COH_OK);
+    coh_free(service_ns);
+}
+
+static void check_configuration(uint64_t seed, const coh_graph *graph,
+                                const coh_plan_options *options, const coh_profile *profile,
+                                const coh_decisions *decisions, tally *t)
+{
+    coh_layout layout;
+    coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_pricer pricer;
+    coh_simulation alone, fluid;
+    coh_bound_base *base = NULL;
+    coh_bounds bounds;
+    coh_status status =
+        coh_schedule_build(graph, options, profile, decisions, 0, &layout, programs);
+    t->refused += status == COH_ERR_FULL;
+    if (status == COH_ERR_FULL)
+        return;
+    assert_int_equal(status, COH_OK);
+    const coh_program *body = &programs[COH_PROGRAM_BODY];
+    assert_int_equal(coh_pricer_init(&pricer, profile, graph), COH_OK);
+    price_all(&layout, body, &pricer, &alone);
+    assert_int_equal(coh_simulate_priced(&layout, body, &pricer, &fluid), COH_OK);
+    assert_int_equal(coh_bound_base_create(graph, options, &pricer, decisions, &base), COH_OK);
+    assert_int_equal(
+        coh_bounds_at(base, decisions->device_bytes, options->emulate_host_bytes, &bounds), COH_OK);
+    compare(seed, &bounds, &alone, &fluid, t);
+    coh_bound_base_destroy(base);
+    coh_pricer_fini(&pricer);
+    coh_program_fini(&programs[COH_PROGRAM_BODY]);
+    coh_layout_fini(&layout);
+}
+
+static void options_of(draws *d, const coh_profile *profile, uint64_t memory,
+                       coh_plan_options *options)
+{
+    uint64_t tiers = 1 + draw(d, 3);
+    options->disk_bytes = tiers & 1 ? UINT64_MAX : 0;
+    options->emulate_host_bytes = tiers == 2 ? 4 * memory : tiers == 3 ? memory / 3 + 600000 : 0;
+    options->profile = profile;
+}
+
+static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *options)
+{
+    uint64_t bytes = 0;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, options, &bytes), COH_OK);
+    return bytes;
+}
+
+static void no_program_is_faster_than_a_bound(void **state)
+{
+    (void)state;
+    tally t = { 0 };
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        draws d = { .seed = seed };
+        toy_options toy;
+        coh_graph *graph = NULL;
+        coh_plan_options options;
+        coh_profile profile;
+        coh_decisions decisions;
+        make_toy(&d, &toy);
+        assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+        coh_plan_options_init(&options);
+        options.microbatch_count = 1 + (int32_t)draw(&d, 3);
+        options.deferred_update = (int32_t)draw(&d, 2);
+        options.mode = draw(&d, 12) == 0 ? COH_PLAN_INFER : COH_PLAN_TRAIN;
+        if (options.mode == COH_PLAN_INFER)
+            options.microbatch_count = 1;
+        make_profile(&d, (int)draw(&d, 2), &profile);
+        uint64_t memory = in_memory(graph, &options);
+        options_of(&d, &profile, memory, &options);
+        make_decisions(&d, toy.layers, memory, &decisions);
+        check_configuration(seed, graph, &options, &profile, &decisions, &t);
+        coh_profile_fini(&profile);
+        coh_graph_destroy(graph);
+    }
+    print_message("%d programs, %d refused, %d within 1 %% of the bound, mean ratio %.3f\n",
+                  t.built, t.refused, t.met, t.ratio_sum / t.built);
+    for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
+        print_message("  %-14s %d\n", coh_plan_bound_name((coh_plan_bound)b), t.binding[b]);
+    assert_true(t.built >= 300);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_program_is_faster_than_a_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
