@@ -4,6 +4,46 @@
 
 #include "base/alloc.h"
 
+/* ---- strides ---- */
+
+static size_t stride_of(const coh_arena_map *map, uint64_t offset)
+{
+    uint64_t stride = (offset - map->begin) / map->stride_bytes;
+    return stride < COH_ARENA_STRIDES ? (size_t)stride : COH_ARENA_STRIDES - 1;
+}
+
+/* A segment begins where none did. */
+static void note_begin(coh_arena_map *map, int32_t index)
+{
+    int32_t *first = &map->in_stride[stride_of(map, map->segments[index].offset)];
+    if (*first < 0 || map->segments[*first].offset > map->segments[index].offset)
+        *first = index;
+}
+
+/* The segment goes: the next one may begin in the same stride. */
+static void note_end(coh_arena_map *map, int32_t index)
+{
+    size_t stride = stride_of(map, map->segments[index].offset);
+    int32_t next = map->segments[index].next;
+    if (map->in_stride[stride] != index)
+        return;
+    int is_there = next >= 0 && stride_of(map, map->segments[next].offset) == stride;
+    map->in_stride[stride] = is_there ? next : -1;
+}
+
+int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
+{
+    size_t stride = stride_of(map, offset);
+    while (map->in_stride[stride] < 0 || map->segments[map->in_stride[stride]].offset > offset)
+        stride--; /* the first segment begins at `begin` */
+    int32_t index = map->in_stride[stride];
+    while (map->segments[index].offset + map->segments[index].bytes <= offset)
+        index = map->segments[index].next;
+    return index;
+}
+
+/* ---- segments ---- */
+
 /* A node for a new segment, linked behind `previous` (-1: first). */
 static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segment,
                          int32_t *out_index)
@@ -26,6 +66,7 @@ static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segme
         map->segments[segment.next].previous = index;
     else
         map->last = index;
+    note_begin(map, index);
     *out_index = index;
     return COH_OK;
 }
@@ -33,6 +74,7 @@ static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segme
 static void unlink_segment(coh_arena_map *map, int32_t index)
 {
     coh_segment *s = &map->segments[index];
+    note_end(map, index);
     if (s->previous >= 0)
         map->segments[s->previous].next = s->next;
     else
@@ -47,9 +89,13 @@ static void unlink_segment(coh_arena_map *map, int32_t index)
 }
 
 coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
-                              uint32_t chunk_count)
+                              uint64_t usual_bytes, uint32_t chunk_count)
 {
+    uint64_t bytes = end - begin < usual_bytes ? end - begin : usual_bytes;
     *map = (coh_arena_map){ .first = -1, .last = -1, .unused = -1, .begin = begin, .end = end };
+    map->stride_bytes = bytes / COH_ARENA_STRIDES + 1;
+    for (int i = 0; i < COH_ARENA_STRIDES; i++)
+        map->in_stride[i] = -1;
     COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
     for (uint32_t i = 0; i < chunk_count; i++)
         map->segment_of_chunk[i] = -1;
@@ -84,14 +130,11 @@ static coh_status split(coh_arena_map *map, int32_t index, uint64_t offset, int3
     return insert(map, index, right, out_right);
 }
 
-coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes,
-                              int32_t near)
+coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes)
 {
-    int32_t index = near >= 0 ? near : map->first;
-    while (index >= 0 && map->segments[index].offset + map->segments[index].bytes <= offset)
-        index = map->segments[index].next;
-    if (index < 0 || offset + bytes > map->end)
+    if (offset < map->begin || bytes > map->end || offset > map->end - bytes)
         return coh_fail(COH_ERR_INTERNAL, "a chunk was placed outside its arena");
+    int32_t index = coh_arena_map_at(map, offset);
     int32_t first = -1, rest = -1;
     COH_TRY(split(map, index, offset, &first));
     int64_t last_use = map->segments[first].last_use;

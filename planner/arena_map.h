@@ -22,22 +22,29 @@ typedef struct coh_segment {
     uint32_t pin_step; /* the step that needs it now; UINT32_MAX: none */
 } coh_segment;
 
+/* Strides of an arena of which each knows its first segment. */
+enum { COH_ARENA_STRIDES = 1024 };
+
 typedef struct coh_arena_map {
     coh_segment *segments;
     size_t capacity, count;
     int32_t first, last, unused; /* list heads; unused: chain of nodes to take again */
     int32_t *segment_of_chunk;   /* -1: none */
     uint64_t begin, end;
+    uint64_t stride_bytes;                /* the last stride goes to the end */
+    int32_t in_stride[COH_ARENA_STRIDES]; /* the first segment that begins there; -1: none */
 } coh_arena_map;
 
+/* `usual_bytes`: about how far from `begin` things will stand, where `end` is far beyond. */
 coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
-                              uint32_t chunk_count);
+                              uint64_t usual_bytes, uint32_t chunk_count);
 void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 
-/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. `near`: a
- * segment at or before offset to look from; -1: none is known. */
-coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes,
-                              int32_t near);
+/* The segment that covers `offset`, begin <= offset < end. */
+int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
+
+/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
+coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
 
 /* Frees a chunk's segment; it keeps its last use. */
 void coh_arena_map_release(coh_arena_map *map, int32_t segment);

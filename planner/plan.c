@@ -155,8 +155,12 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     without.device_memory_bytes = UINT64_MAX;
     without.emulate_host_bytes = without.disk_bytes = without.wear_bytes = 0;
     coh_plan *plan = NULL;
-    COH_TRY(coh_plan_create(graph, &without, &plan));
+    COH_TRY(coh_plan_open(graph, &without, &plan));
+    coh_status status = coh_plan_search(plan);
+    if (status == COH_OK)
+        status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
+                                    1, &plan->layout, plan->programs);
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     coh_plan_destroy(plan);
-    return COH_OK;
+    return status;
 }

@@ -86,16 +86,16 @@ static void pin(coh_runner *r, const coh_need *need)
 }
 
 /* A segment for a chunk that has none, at a free place. */
-static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset, int32_t near)
+static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset)
 {
-    COH_TRY(coh_arena_map_take(&r->map, chunk, offset, coh_runner_chunk(r, chunk)->bytes, near));
+    COH_TRY(coh_arena_map_take(&r->map, chunk, offset, coh_runner_chunk(r, chunk)->bytes));
     r->map.segments[r->map.segment_of_chunk[chunk]].next_use = coh_next_use_step(&r->next, chunk);
     return COH_OK;
 }
 
 /* Makes room at `offset` and reserves a segment for each chunk of the window that is not there yet.
- * `near`: a segment at or before offset, or -1. */
-static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset, int32_t near)
+ */
+static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset)
 {
     uint64_t bytes = coh_runner_window_bytes(r, need);
     uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
@@ -107,7 +107,7 @@ static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offse
                                 offset + coh_runner_chunk(r, chunk)->object_offset - origin)
             COH_TRY(evict(r, segment));
     }
-    for (int32_t i = near >= 0 ? near : r->map.first; i >= 0;) {
+    for (int32_t i = coh_arena_map_at(&r->map, offset); i >= 0;) {
         int32_t next = r->map.segments[i].next;
         const coh_segment *s = &r->map.segments[i];
         int is_own = s->chunk >= 0 && (uint32_t)s->chunk >= window_first &&
@@ -118,12 +118,9 @@ static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offse
             COH_TRY(evict(r, i));
         i = next;
     }
-    for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
+    for (uint32_t chunk = window_first; chunk <= window_last; chunk++)
         if (r->map.segment_of_chunk[chunk] < 0)
-            COH_TRY(reserve(r, chunk, offset + coh_runner_chunk(r, chunk)->object_offset - origin,
-                            near));
-        near = r->map.segment_of_chunk[chunk];
-    }
+            COH_TRY(reserve(r, chunk, offset + coh_runner_chunk(r, chunk)->object_offset - origin));
     return COH_OK;
 }
 
@@ -141,14 +138,13 @@ static coh_status place_window(coh_runner *r, const coh_need *need, int *out_pla
     if (!stands(r, need)) {
         uint64_t offset = 0;
         uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
-        int32_t near = -1;
         if (r->level->home_offset != NULL && r->level->home_offset[window_first] != COH_NO_HOME) {
             offset = r->level->home_offset[window_first];
         } else {
-            *out_placed = coh_residency_choose(r, need, &offset, &near);
+            *out_placed = coh_residency_choose(r, need, &offset);
         }
         if (*out_placed)
-            COH_TRY(take_place(r, need, offset, near));
+            COH_TRY(take_place(r, need, offset));
     }
     if (*out_placed)
         pin(r, need);
@@ -359,7 +355,7 @@ coh_status coh_runner_begin(coh_runner *r)
             r->far_version[resident->chunk] = -1;
         if (!coh_next_use_is_needed(&r->next, resident->chunk))
             continue; /* overwritten before it is read */
-        COH_TRY(reserve(r, resident->chunk, resident->offset, -1));
+        COH_TRY(reserve(r, resident->chunk, resident->offset));
         coh_segment *s = &r->map.segments[r->map.segment_of_chunk[resident->chunk]];
         COH_TRY(add_extent(r, resident->chunk, resident->offset, &s->extent));
         r->out->extents[s->extent].at_begin = 1;
@@ -382,7 +378,7 @@ static coh_status end_run(coh_runner *r)
         if (resident->tier != r->level->tier)
             continue;
         if (r->map.segment_of_chunk[resident->chunk] < 0)
-            COH_TRY(reserve(r, resident->chunk, resident->offset, -1));
+            COH_TRY(reserve(r, resident->chunk, resident->offset));
         uint32_t extent = COH_NO_EXTENT;
         COH_TRY(acquire(r, resident->chunk, 1, &extent));
         r->out->extents[extent].at_end = 1;
@@ -411,7 +407,10 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     if (capacity < level->base_bytes)
         return coh_fail(COH_ERR_FULL, "%llu bytes do not even hold the pinned %llu",
                         (unsigned long long)capacity, (unsigned long long)level->base_bytes);
-    COH_TRY(coh_arena_map_init(&r->map, level->base_bytes, capacity, (uint32_t)chunks));
+    uint64_t all_bytes = 0;
+    for (uint32_t i = 0; i < level->layout->object_count; i++)
+        all_bytes += level->layout->objects[i].bytes;
+    COH_TRY(coh_arena_map_init(&r->map, level->base_bytes, capacity, all_bytes, (uint32_t)chunks));
     return coh_next_use_init(&r->next, level->layout, level->held_nearer, sequence, next);
 }
 
@@ -457,20 +456,17 @@ void coh_residency_fini(coh_residency *residency)
 
 /* ---- the bound ---- */
 
-uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequence)
+uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *sequence,
+                                  uint32_t step)
 {
-    uint64_t bound = level->base_bytes;
     coh_runner r = { .level = level, .layout = level->layout };
-    for (uint32_t step = 0; step < sequence->step_count; step++) {
-        uint64_t bytes = level->base_bytes;
-        for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
-            const coh_need *need = &sequence->needs[i];
-            int seen = is_pinned(&r, need);
-            for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
-                seen = sequence->needs[k].object == need->object;
-            bytes += seen ? 0 : coh_runner_window_bytes(&r, need);
-        }
-        bound = bytes > bound ? bytes : bound;
+    uint64_t bytes = level->base_bytes;
+    for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
+        const coh_need *need = &sequence->needs[i];
+        int seen = is_pinned(&r, need);
+        for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
+            seen = sequence->needs[k].object == need->object;
+        bytes += seen ? 0 : coh_runner_window_bytes(&r, need);
     }
-    return bound;
+    return bytes;
 }

@@ -105,8 +105,8 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
                                   coh_resident **residents, uint32_t *resident_count,
                                   size_t *resident_capacity);
 
-/* The bytes below which no schedule of this sequence exists: the largest sum of windows of one
- * step, plus base_bytes. */
-uint64_t coh_residency_bound(const coh_level *level, const coh_sequence *sequence);
+/* What one step needs at once: the sum of its windows, plus base_bytes. */
+uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *sequence,
+                                  uint32_t step);
 
 #endif

@@ -11,7 +11,6 @@ typedef struct candidate {
         next_use;     /* earliest next use of what would have to leave; COH_NEVER: nothing needed */
     int64_t last_use; /* latest use of the room */
     uint64_t relocated; /* bytes of the window's own content that would have to move */
-    int32_t start;      /* a segment at or before offset */
     int valid;
 } candidate;
 
@@ -84,7 +83,7 @@ static int is_barred(const search *s, uint64_t offset)
  * offset. */
 static candidate weigh(const coh_runner *r, search *s, uint64_t offset, int32_t start)
 {
-    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .start = start };
+    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
     uint64_t end = offset + s->bytes;
     for (int32_t i = start; i >= 0 && r->map.segments[i].offset < end;
          i = r->map.segments[i].next) {
@@ -203,7 +202,8 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
         if (segment < 0 || r->map.segments[segment].offset < inside)
             continue;
         uint64_t offset = r->map.segments[segment].offset - inside;
-        consider(r, s, offset, segment_at(r, segment, offset));
+        if (offset >= r->map.begin)
+            consider(r, s, offset, segment_at(r, segment, offset));
     }
 }
 
@@ -211,7 +211,7 @@ static candidate find_place(const coh_runner *r, search *s)
 {
     uint64_t sticky = r->boundary_offset[s->window_first];
     if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
-        candidate c = weigh(r, s, sticky, segment_at(r, r->map.last, sticky));
+        candidate c = weigh(r, s, sticky, coh_arena_map_at(&r->map, sticky));
         if (c.valid && c.relocated == 0 && c.next_use == COH_NEVER)
             return c;
     }
@@ -232,8 +232,7 @@ static candidate find_place(const coh_runner *r, search *s)
     return (candidate){ 0 };
 }
 
-int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset,
-                         int32_t *out_near)
+int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset)
 {
     uint32_t first = coh_runner_first_chunk(r, need);
     search s = { .need = need,
@@ -249,6 +248,5 @@ int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *ou
     begin_passes(r, &s);
     candidate c = find_place(r, &s);
     *out_offset = c.offset;
-    *out_near = c.start;
     return c.valid;
 }

@@ -59,8 +59,7 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step);
 int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 
 /* The best place for a window that is not in one piece; 0 if there is none beside what the present
- * step holds. *out_near: a segment at or before it. Changes nothing. */
-int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset,
-                         int32_t *out_near);
+ * step holds. Changes nothing. */
+int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
 
 #endif

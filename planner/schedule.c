@@ -10,6 +10,9 @@
 #include "planner/residency.h"
 #include "planner/waits.h"
 
+/* As a chunk's size: no object is cut, but for the ranges of a row-split one. */
+#define WHOLE_OBJECTS ((uint64_t)1 << 48)
+
 /* One program on its way. */
 typedef struct draft {
     coh_sheet sheet;
@@ -322,24 +325,63 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
     return status;
 }
 
-coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
-                              const coh_decisions *decisions, uint64_t *out_bytes)
+/* ---- the bound ---- */
+
+/* Lines that take one chunk at a time; the windows of all others do not depend on its size. */
+static int visits_chunks(coh_opcode opcode)
+{
+    return opcode == COH_OP_NORM || opcode == COH_OP_UPDATE || opcode == COH_OP_INIT ||
+           opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE;
+}
+
+/* The most that a line of any program needs at once, in chunks of `chunk_bytes`; but for the lines
+ * that visit chunks, where `skips`. */
+static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint64_t *out_bytes)
+{
+    COH_TRY(coh_layout_build(b->graph, b->options, chunk_bytes, b->decisions->cache, b->layout,
+                             &b->map));
+    *out_bytes = 0;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        COH_TRY(lower_draft(b, (coh_program_kind)kind));
+        coh_level level = device_level(b);
+        coh_sequence sequence = sheet_sequence(&b->drafts[kind]);
+        for (uint32_t i = 0; i < sequence.step_count; i++) {
+            if (skips && visits_chunks(b->drafts[kind].sheet.lines[i].opcode))
+                continue;
+            uint64_t bytes = coh_residency_step_bytes(&level, &sequence, i);
+            *out_bytes = bytes > *out_bytes ? bytes : *out_bytes;
+        }
+    }
+    return COH_OK;
+}
+
+static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
+                           const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
+                           uint64_t *out_bytes, uint64_t *out_pinned_bytes)
 {
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
-    coh_status status =
-        coh_layout_build(graph, options, decisions->chunk_bytes, decisions->cache, &layout, &b.map);
-    *out_bytes = 0;
-    for (int kind = 0; status == COH_OK && kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        status = lower_draft(&b, (coh_program_kind)kind);
-        if (status != COH_OK)
-            break;
-        coh_level level = device_level(&b);
-        coh_sequence sequence = sheet_sequence(&b.drafts[kind]);
-        uint64_t bound = coh_residency_bound(&level, &sequence);
-        *out_bytes = bound > *out_bytes ? bound : *out_bytes;
-    }
+    coh_status status = bound_lines(&b, chunk_bytes, skips, out_bytes);
+    *out_pinned_bytes = layout.pinned_bytes;
     fini_builder(&b);
     coh_layout_fini(&layout);
     return status;
+}
+
+/* The largest models have millions of small chunks: they are only written down where the lines that
+ * visit them could need most. */
+coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
+                              const coh_decisions *decisions, uint64_t *out_bytes)
+{
+    uint64_t pinned_bytes = 0, chunk_bytes = decisions->chunk_bytes;
+    COH_TRY(bound_of(graph, options, decisions, WHOLE_OBJECTS, 1, out_bytes, &pinned_bytes));
+    uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        uint64_t work_bytes = bf16 ? chunk_bytes / 2 : chunk_bytes;
+        uint64_t parts = 2 + coh_state_factor(bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        most_visited = parts * work_bytes > most_visited ? parts * work_bytes : most_visited;
+    }
+    if (pinned_bytes + most_visited <= *out_bytes)
+        return COH_OK;
+    return bound_of(graph, options, decisions, chunk_bytes, 0, out_bytes, &pinned_bytes);
 }

@@ -129,7 +129,7 @@ static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
     coh_layout layout;
     coh_object_map map;
     *out_bytes = 0;
-    COH_TRY(coh_layout_build(plan->graph, &plan->options, usual_chunk(plan), 0, &layout, &map));
+    COH_TRY(coh_layout_build(plan->graph, &plan->options, 256 * MIB, 0, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
         if (layout.objects[i].survives && !layout.objects[i].pinned)
             *out_bytes += layout.objects[i].bytes;
@@ -140,19 +140,30 @@ static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
 
 /* ---- in memory ---- */
 
+/* 8 MiB; of the largest models more, so that there are not many more than 4,096. */
+static uint64_t in_memory_chunk(const coh_plan *plan, uint64_t survivor_bytes)
+{
+    uint64_t bytes = 8 * MIB;
+    while (bytes < 256 * MIB && bytes * 4096 < survivor_bytes)
+        bytes *= 2;
+    return plan->options.chunk_bytes ? plan->options.chunk_bytes : bytes;
+}
+
 /* Everything on the device: first without, then with recomputation of ever more blocks, until it
- * fits. *out_smallest: the least that any of them takes. */
-static coh_status try_in_memory(const coh_plan *plan, offer *best, uint64_t *out_smallest)
+ * fits. *out_smallest: the least that any of them takes; with room for anything, that of the
+ * fastest. */
+static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, offer *best,
+                                uint64_t *out_smallest)
 {
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices);
     *out_smallest = UINT64_MAX;
     int caches = has_caches(plan);
+    if (plan->options.device_memory_bytes == UINT64_MAX)
+        count = 1;
     for (int i = 0; i < count * (1 + caches); i++) {
         coh_decisions decisions = { .device_bytes = UINT64_MAX,
-                                    .chunk_bytes = plan->options.chunk_bytes
-                                                       ? plan->options.chunk_bytes
-                                                       : 8 * MIB,
+                                    .chunk_bytes = in_memory_chunk(plan, survivor_bytes),
                                     .in_memory = 1,
                                     .cache = i >= count,
                                     .recompute = coh_block_set_first(choices[i % count]),
@@ -371,7 +382,7 @@ coh_status coh_plan_search(coh_plan *plan)
     /* Where far tiers are there to be used, not to fit needs no number: the largest models take
      * long to place whole. */
     if (survivors <= plan->options.device_memory_bytes || !has_far(&plan->options))
-        COH_TRY(try_in_memory(plan, &best, &in_memory_bytes));
+        COH_TRY(try_in_memory(plan, survivors, &best, &in_memory_bytes));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;
         COH_TRY(find_smallest(plan, &unused));
