@@ -141,6 +141,7 @@ static coh_status place_window(coh_runner *r, const coh_need *need, int *out_pla
         if (r->level->home_offset != NULL && r->level->home_offset[window_first] != COH_NO_HOME) {
             offset = r->level->home_offset[window_first];
         } else {
+            COH_TRY(COH_GROW(&r->queue, &r->queue_capacity, 2 * r->map.count));
             *out_placed = coh_residency_choose(r, need, &offset);
         }
         if (*out_placed)
@@ -422,6 +423,7 @@ void coh_runner_close(coh_runner *r)
     coh_free(r->pinned_extent);
     coh_free(r->boundary_offset);
     coh_free(r->snapshot);
+    coh_free(r->queue);
     coh_arena_map_fini(&r->map);
     coh_next_use_fini(&r->next);
 }

@@ -26,11 +26,15 @@ typedef struct search {
      * later than that. Both only grow stricter as better places are found. */
     uint64_t least_next_use[PASS_COUNT];
     int64_t most_last_use[PASS_COUNT];
-    /* Two segments that bar every place over them (once barred, always: see above): the
-     * one that ended the last weighing, and the last that the search has passed. Without them each
-     * place is walked anew, window after window. */
-    uint64_t ahead_begin, ahead_end, behind_end;
 } search;
+
+/* Segments next to one another, as a window slides over the arena: those of its own whose next use
+ * is below that of all behind them, and those whose last use is above. The fronts are the least and
+ * the most of the window (a monotone queue: each segment enters and leaves once). */
+typedef struct sliding {
+    int32_t *least, *most; /* indices of segments, in order of offset */
+    size_t least_begin, least_end, most_begin, most_end;
+} sliding;
 
 /* Bytes of the window's own content that stand elsewhere than at `offset`. */
 static uint64_t relocated_bytes(const coh_runner *r, const search *s, uint64_t offset)
@@ -57,55 +61,50 @@ static int first_pass(const search *s)
     return s->fetches ? 0 : PASS_COUNT - 1;
 }
 
-/* Is no place over this segment the best of any pass, or possible? */
+/* Must what stands there stay? */
+static int is_held(const coh_runner *r, const coh_segment *segment)
+{
+    return segment->pin_step == r->step ||
+           (segment->extent != COH_NO_EXTENT && !r->level->has_far &&
+            coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk));
+}
+
+/* Is no place over this segment possible, or the best of any pass that still counts? */
 static int bars(const coh_runner *r, const search *s, const coh_segment *segment)
 {
     if (segment->chunk < 0 || is_own(s, segment))
         return 0;
-    if (segment->pin_step == r->step ||
-        (segment->extent != COH_NO_EXTENT && !r->level->has_far &&
-         coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk)))
+    if (is_held(r, segment))
         return 1;
-    for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
         if (segment->next_use >= s->least_next_use[pass] &&
             segment->last_use <= s->most_last_use[pass])
             return 0;
+        if (s->best[pass].valid)
+            return 1;
+    }
     return 1;
 }
 
-/* Is a place over a segment that is known to bar it? */
-static int is_barred(const search *s, uint64_t offset)
+/* What taking [offset, offset + bytes) for the window would cost, but for its own content. */
+static candidate weigh(const coh_runner *r, const search *s, uint64_t offset)
 {
-    return offset < s->ahead_end && offset + s->bytes > s->ahead_begin;
-}
-
-/* What taking [offset, offset + bytes) for the window would cost. `start`: a segment at or before
- * offset. */
-static candidate weigh(const coh_runner *r, search *s, uint64_t offset, int32_t start)
-{
-    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
+    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .valid = 1 };
     uint64_t end = offset + s->bytes;
-    for (int32_t i = start; i >= 0 && r->map.segments[i].offset < end;
+    for (int32_t i = coh_arena_map_at(&r->map, offset); i >= 0 && r->map.segments[i].offset < end;
          i = r->map.segments[i].next) {
         const coh_segment *segment = &r->map.segments[i];
-        if (segment->offset + segment->bytes <= offset)
-            continue;
         if (is_own(s, segment))
             continue; /* see relocated_bytes */
         if (segment->last_use > c.last_use)
             c.last_use = segment->last_use;
         if (segment->chunk < 0)
             continue;
-        if (bars(r, s, segment)) {
-            s->ahead_begin = segment->offset;
-            s->ahead_end = segment->offset + segment->bytes;
-            return c;
-        }
+        if (bars(r, s, segment))
+            return (candidate){ 0 };
         if (segment->next_use < c.next_use)
             c.next_use = segment->next_use;
     }
-    c.relocated = relocated_bytes(r, s, offset);
-    c.valid = c.relocated == 0 || r->level->has_far;
     return c;
 }
 
@@ -147,30 +146,25 @@ static int meets_pass(const search *s, const candidate *c, int pass)
     return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
 }
 
-static void consider(const coh_runner *r, search *s, uint64_t offset, int32_t start)
+/* Takes a weighed place where it is the best so far. */
+static void consider(const coh_runner *r, search *s, candidate c)
 {
-    if (offset < r->level->base_bytes || offset < r->level->floor_bytes ||
-        offset + s->bytes > r->map.end || is_barred(s, offset))
-        return;
-    candidate c = weigh(r, s, offset, start);
-    if (!c.valid)
+    int is_measured = 0;
+    if (!c.valid || c.offset < r->level->base_bytes || c.offset < r->level->floor_bytes)
         return;
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
         candidate *best = &s->best[pass];
-        if (!meets_pass(s, &c, pass) || !better(&c, best, s->above))
+        if (!meets_pass(s, &c, pass))
+            continue;
+        if (!is_measured)
+            c.relocated = relocated_bytes(r, s, c.offset);
+        is_measured = 1;
+        if ((c.relocated > 0 && !r->level->has_far) || !better(&c, best, s->above))
             continue;
         *best = c;
         if (c.relocated == 0 && c.next_use > s->least_next_use[pass])
             s->least_next_use[pass] = c.next_use;
     }
-}
-
-/* Walks back from a segment to the one that holds `offset`. */
-static int32_t segment_at(const coh_runner *r, int32_t segment, uint64_t offset)
-{
-    while (r->map.segments[segment].offset > offset && r->map.segments[segment].previous >= 0)
-        segment = r->map.segments[segment].previous;
-    return segment;
 }
 
 /* Does a need fetch something (then room that has been quiet for long is worth having)? */
@@ -199,11 +193,76 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
     for (uint32_t chunk = s->window_first; chunk <= s->window_last; chunk++) {
         uint64_t inside = coh_runner_chunk(r, chunk)->object_offset - origin;
         int32_t segment = r->map.segment_of_chunk[chunk];
-        if (segment < 0 || r->map.segments[segment].offset < inside)
+        if (segment < 0 || r->map.segments[segment].offset < r->map.begin + inside)
             continue;
         uint64_t offset = r->map.segments[segment].offset - inside;
-        if (offset >= r->map.begin)
-            consider(r, s, offset, segment_at(r, segment, offset));
+        if (offset + s->bytes <= r->map.end)
+            consider(r, s, weigh(r, s, offset));
+    }
+}
+
+/* ---- the sliding window ---- */
+
+static void slide_in(const coh_runner *r, const search *s, sliding *w, int32_t index)
+{
+    const coh_segment *segments = r->map.segments, *segment = &segments[index];
+    if (is_own(s, segment))
+        return;
+    while (w->most_end > w->most_begin &&
+           segments[w->most[w->most_end - 1]].last_use <= segment->last_use)
+        w->most_end--;
+    w->most[w->most_end++] = index;
+    if (segment->chunk < 0)
+        return;
+    while (w->least_end > w->least_begin &&
+           segments[w->least[w->least_end - 1]].next_use >= segment->next_use)
+        w->least_end--;
+    w->least[w->least_end++] = index;
+}
+
+static void slide_out(sliding *w, int32_t index)
+{
+    w->most_begin += w->most_begin < w->most_end && w->most[w->most_begin] == index;
+    w->least_begin += w->least_begin < w->least_end && w->least[w->least_begin] == index;
+}
+
+static void consider_window(const coh_runner *r, search *s, const sliding *w, uint64_t offset)
+{
+    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .valid = 1 };
+    if (w->most_begin < w->most_end)
+        c.last_use = r->map.segments[w->most[w->most_begin]].last_use;
+    if (w->least_begin < w->least_end)
+        c.next_use = r->map.segments[w->least[w->least_begin]].next_use;
+    consider(r, s, c);
+}
+
+/* Considers every place that begins or ends with a segment, from the lowest on. `first` is the
+ * first segment of the window, `last` the newest: places that end in it have not been seen. */
+static void consider_all(const coh_runner *r, search *s)
+{
+    const coh_segment *segments = r->map.segments;
+    sliding w = { .least = r->queue, .most = r->queue + r->queue_capacity / 2 };
+    int32_t first = r->map.first, begun = -1; /* begun: the place that begins with it was seen */
+    for (int32_t last = first; last >= 0 && !is_perfect(s); last = segments[last].next) {
+        uint64_t end = segments[last].offset + segments[last].bytes;
+        if (bars(r, s, &segments[last])) {
+            first = segments[last].next;
+            w.least_begin = w.least_end = w.most_begin = w.most_end = 0;
+            continue;
+        }
+        slide_in(r, s, &w, last);
+        while (segments[first].offset + s->bytes <= end) {
+            if (begun != first)
+                consider_window(r, s, &w, segments[first].offset);
+            begun = first;
+            if (segments[first].offset + segments[first].bytes + s->bytes > end)
+                break;
+            slide_out(&w, first);
+            first = segments[first].next;
+        }
+        int is_endless = segments[last].next < 0 && r->level->capacity == UINT64_MAX;
+        if (segments[first].offset + s->bytes < end && !is_endless)
+            consider_window(r, s, &w, end - s->bytes);
     }
 }
 
@@ -211,21 +270,12 @@ static candidate find_place(const coh_runner *r, search *s)
 {
     uint64_t sticky = r->boundary_offset[s->window_first];
     if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
-        candidate c = weigh(r, s, sticky, coh_arena_map_at(&r->map, sticky));
-        if (c.valid && c.relocated == 0 && c.next_use == COH_NEVER)
+        candidate c = weigh(r, s, sticky);
+        if (c.valid && c.next_use == COH_NEVER && relocated_bytes(r, s, sticky) == 0)
             return c;
     }
     consider_around_own_chunks(r, s);
-    for (int32_t i = r->map.first; i >= 0 && !is_perfect(s); i = r->map.segments[i].next) {
-        const coh_segment *segment = &r->map.segments[i];
-        consider(r, s, segment->offset, i);
-        uint64_t end = segment->offset + segment->bytes;
-        if (bars(r, s, segment))
-            s->behind_end = end;
-        if (end >= s->bytes + s->behind_end &&
-            !(segment->next < 0 && r->level->capacity == UINT64_MAX))
-            consider(r, s, end - s->bytes, segment_at(r, i, end - s->bytes));
-    }
+    consider_all(r, s);
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
         if (s->best[pass].valid)
             return s->best[pass];
