@@ -1,4 +1,4 @@
-/* Optimizer steps of a GPT-2 on request: one side of a comparison, kept alive so that the other
+/* Optimizer steps of a model on request: one side of a comparison, kept alive so that the other
  * side can run between its steps (benchmarks/measure.py speaks to it).
  *
  *     step gpt2 --batch 4 --sequence 64 --threads 2
@@ -19,7 +19,9 @@
 #include "cohobate/cohobate.h"
 
 typedef struct settings {
-    const char *model, *dtype, *disk;
+    const char *model; /* a preset's name, or a folder with a config.json */
+    const char *dtype, *disk, *profile;
+    coh_recompute recompute;
     int64_t batch, micro_batch, sequence, vocabulary;
     int64_t threads, budget_percent;
     uint64_t budget_bytes, emulate_bytes, link_bytes_per_s;
@@ -27,6 +29,8 @@ typedef struct settings {
 
 typedef struct run {
     settings settings;
+    coh_profile *profile; /* NULL: built-in constants */
+    coh_profile_summary profile_facts;
     coh_graph *graph;
     coh_plan *plan;
     coh_plan_summary summary;
@@ -71,6 +75,14 @@ static int set(settings *s, const char *flag, const char *value)
         return size_setting(value, &s->link_bytes_per_s);
     if (strcmp(flag, "--disk") == 0)
         s->disk = value;
+    else if (strcmp(flag, "--profile") == 0)
+        s->profile = value;
+    else if (strcmp(flag, "--recompute") == 0 && strcmp(value, "auto") == 0)
+        s->recompute = COH_RECOMPUTE_AUTO;
+    else if (strcmp(flag, "--recompute") == 0 && strcmp(value, "none") == 0)
+        s->recompute = COH_RECOMPUTE_NONE;
+    else if (strcmp(flag, "--recompute") == 0 && strcmp(value, "all") == 0)
+        s->recompute = COH_RECOMPUTE_ALL;
     else if (strcmp(flag, "--dtype") == 0 &&
              (strcmp(value, "f32") == 0 || strcmp(value, "bf16") == 0))
         s->dtype = value;
@@ -94,7 +106,8 @@ static int parse(int argc, char **argv, settings *s)
             fprintf(stderr, "usage: step MODEL [--batch N] [--micro-batch N] [--sequence N]"
                             " [--vocabulary N] [--threads N] [--dtype f32|bf16]"
                             " [--budget SIZE | --budget-percent N] [--disk DIR]"
-                            " [--emulate-host SIZE [--link-rate SIZE]]\n");
+                            " [--emulate-host SIZE [--link-rate SIZE]]"
+                            " [--recompute auto|none|all] [--profile FILE]\n");
             return 1;
         }
     if (s->micro_batch == 0)
@@ -107,17 +120,22 @@ static int parse(int argc, char **argv, settings *s)
 static int plan_run(run *r)
 {
     settings *s = &r->settings;
-    coh_gpt2_config config;
+    coh_model model;
     coh_plan_options options;
-    if (coh_gpt2_preset(s->model, s->vocabulary, &config) != COH_OK)
+    if (coh_model_resolve(s->model, s->vocabulary, &model) != COH_OK)
         return fail("model");
-    s->vocabulary = config.vocabulary;
-    config.dtype = strcmp(s->dtype, "bf16") == 0 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
-    if (coh_gpt2_train_graph(&config, s->micro_batch, s->sequence, &r->graph) != COH_OK)
+    s->vocabulary = coh_model_size_get(&model).vocabulary;
+    coh_model_dtype_set(&model, strcmp(s->dtype, "bf16") == 0 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+    if (coh_model_train_graph(&model, s->micro_batch, s->sequence, &r->graph) != COH_OK)
         return fail("graph");
+    if (s->profile != NULL && (coh_profile_read(s->profile, &r->profile) != COH_OK ||
+                               coh_profile_summarize(r->profile, &r->profile_facts) != COH_OK))
+        return fail("profile");
     coh_plan_options_init(&options);
     options.thread_count = (int32_t)s->threads;
     options.microbatch_count = (int32_t)(s->batch / s->micro_batch);
+    options.profile = r->profile;
+    options.recompute = s->recompute;
     if (coh_plan_in_memory_bytes(r->graph, &options, &r->in_memory_bytes) != COH_OK)
         return fail("plan in memory");
     options.device_memory_bytes = s->budget_bytes;
@@ -198,16 +216,37 @@ static int print_facts(const run *r)
            r->settings.sequence, r->settings.vocabulary, r->settings.threads);
     printf(", \"parameters\": %" PRIu64 ", \"in_memory_bytes\": %" PRIu64
            ", \"peak_bytes\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64
-           "], \"predicted_s\": %.6f, \"bound_s\": %.6f, \"numeric_fingerprint\": \"%016" PRIx64
-           "\"",
+           "], \"predicted_s\": %.6f, \"p10_s\": %.6f, \"p90_s\": %.6f, \"bound_s\": %.6f"
+           ", \"numeric_fingerprint\": \"%016" PRIx64 "\"",
            r->summary.parameter_count, r->in_memory_bytes, r->summary.peak_bytes[0],
            r->summary.peak_bytes[1], r->summary.peak_bytes[2], (double)r->summary.step_ns * 1e-9,
+           (double)r->summary.step_p10_ns * 1e-9, (double)r->summary.step_p90_ns * 1e-9,
            (double)r->summary.bound_ns * 1e-9, r->summary.numeric_fingerprint);
+    printf(", \"profile\": \"%016" PRIx64 "\", \"recomputes\": %d, \"caches\": %d"
+           ", \"lines\": %u",
+           r->profile_facts.hash, (int)r->summary.recomputes, (int)r->summary.caches,
+           r->summary.line_count);
     printf(", \"kernel_path\": \"%s\", \"store\": \"%s\", \"store_direct\": %d"
            ", \"store_read_bytes_per_s\": %" PRIu64 ", \"store_write_bytes_per_s\": %" PRIu64 "}\n",
            facts.kernel_path, facts.store_rung, facts.store_direct, facts.store_read_bytes_per_s,
            facts.store_write_bytes_per_s);
     return fflush(stdout);
+}
+
+/* What lines took, by class: [opcode, lane, kind, lines, predicted seconds, measured seconds]. */
+static int print_classes(const run *r)
+{
+    coh_line_class classes[COH_LINE_CLASSES_MOST];
+    uint32_t count;
+    if (coh_engine_line_classes(r->engine, classes, &count) != COH_OK)
+        return fail("times of lines");
+    printf("[");
+    for (uint32_t i = 0; i < count; i++)
+        printf("%s[\"%s\", \"%s\", \"%s\", %u, %.7f, %.7f]", i ? ", " : "", classes[i].opcode,
+               classes[i].lane, classes[i].kind, classes[i].line_count, classes[i].predicted_s,
+               classes[i].measured_s);
+    printf("]");
+    return 0;
 }
 
 /* Steps in a row, two under way as in `train`; each step's time is from the one before it (or the
@@ -243,7 +282,13 @@ static int run_steps(void *argument, int count)
     printf("], \"link_bytes\": [");
     for (int lane = 0; lane < COH_PLAN_LANES; lane++)
         printf("%s%" PRIu64, lane ? ", " : "", result.link_bytes[lane]);
-    printf("], \"resident_kib\": %" PRIu64 "}\n", peak_resident_kib());
+    printf("], \"peak_bytes\": [");
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        printf("%s%" PRIu64, tier ? ", " : "", result.peak_bytes[tier]);
+    printf("], \"classes\": ");
+    if (print_classes(r) != 0)
+        return 1;
+    printf(", \"resident_kib\": %" PRIu64 "}\n", peak_resident_kib());
     return 0;
 }
 
@@ -255,6 +300,7 @@ int main(int argc, char **argv)
     coh_engine_destroy(r.engine);
     coh_plan_destroy(r.plan);
     coh_graph_destroy(r.graph);
+    coh_profile_destroy(r.profile);
     free(r.tokens);
     free(r.targets);
     return status;

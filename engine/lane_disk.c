@@ -63,6 +63,7 @@ static void retire_front(coh_lane_thread *lane)
     for (uint64_t number = coh_counter_read(retired) + 1;
          number <= lane->submitted && request_at(lane, number)->is_done; number++) {
         const coh_disk_request *request = request_at(lane, number);
+        lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* others began since */
         coh_line_end(lane->step, request->ticket, request->line);
         coh_counter_raise(retired, number);
     }
@@ -131,7 +132,9 @@ static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket,
     coh_line_begin(lane->step, ticket->number, index);
     lane->submitted++;
     coh_disk_request *request = request_at(lane, lane->submitted);
-    *request = (coh_disk_request){ .ticket = ticket->number, .line = index };
+    *request = (coh_disk_request){ .ticket = ticket->number,
+                                   .begin_ns = lane->step->times.begin_ns[lane->lane],
+                                   .line = index };
     if (predicate == NULL || *predicate != 0) {
         COH_TRY(submit(lane, ticket, line));
         return reap(lane, 0);

@@ -6,8 +6,22 @@
 #include <time.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+
+/* ---- its time ---- */
+
+/* Runs of the body behind the first one of a row count, and lines that do something. */
+static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
+                              const coh_instruction *line)
+{
+    const int32_t *predicate = coh_line_predicate(step, line);
+    if (ticket->repetition == 0 || ticket->bound != &step->bounds[COH_PROGRAM_BODY] ||
+        ticket->scan || (predicate != NULL && *predicate == 0))
+        return 0;
+    return coh_clock_ns();
+}
 
 /* ---- enter and leave ---- */
 
@@ -30,7 +44,9 @@ void coh_line_begin(void *context, uint64_t number, uint32_t index)
     const coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_bound *bound = ticket->bound;
     coh_extent_state *states = bound->extents[number % 2];
-    delay(step, ticket, &bound->program->lines[index]);
+    const coh_instruction *line = &bound->program->lines[index];
+    delay(step, ticket, line);
+    step->times.begin_ns[line->lane] = begin_of_time(step, ticket, line);
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
         const coh_extent *extent = &bound->program->extents[bound->uses[i]];
         if (atomic_exchange_explicit(&states[bound->uses[i]].entered, 1, memory_order_acq_rel))
@@ -95,6 +111,7 @@ void coh_line_end(void *context, uint64_t number, uint32_t index)
         if (take_off(step, bound, number % 2, extent) && bound->goes_on_as[extent] > 0)
             (void)take_off(step, bound, (number + 1) % 2, bound->goes_on_as[extent] - 1);
     }
+    coh_line_times_add(&step->times, (coh_lane)line->lane, index);
     if (line->lane == COH_LANE_COMPUTE)
         return;
     atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);

@@ -61,6 +61,73 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
     return COH_OK;
 }
 
+/* ---- lines by class ---- */
+
+static const char *kind_of(const coh_plan *plan, const coh_instruction *line)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int32_t op = line->call < 0 ? -1 : body->calls[line->call].operator_index;
+    return op < 0 ? "" : plan->graph->ops[op].kind.name;
+}
+
+/* The class of a line, a new one where there is none; NULL: the table is full. */
+static coh_line_class *class_of(const coh_plan *plan, const coh_instruction *line,
+                                coh_line_class *classes, uint32_t *count)
+{
+    const char *opcode = coh_price_name((coh_opcode)line->opcode);
+    const char *lane = coh_lane_name((coh_lane)line->lane), *kind = kind_of(plan, line);
+    for (uint32_t i = 0; i < *count; i++)
+        if (classes[i].opcode == opcode && classes[i].lane == lane &&
+            strcmp(classes[i].kind, kind) == 0)
+            return &classes[i];
+    if (*count == COH_LINE_CLASSES_MOST)
+        return NULL;
+    classes[*count] = (coh_line_class){ .opcode = opcode, .lane = lane, .kind = kind };
+    return &classes[(*count)++];
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* All lines are measured in every run, so place i is run i of each. */
+static void sum_classes(const coh_plan *plan, const coh_line_times *times, coh_line_class *classes,
+                        uint32_t *count)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    double sums[COH_LINE_CLASSES_MOST][COH_TIMES_KEPT] = { 0 };
+    uint32_t runs[COH_LINE_CLASSES_MOST] = { 0 };
+    for (uint32_t i = 0; i < times->line_count && times->samples != NULL; i++) {
+        const coh_line_samples *samples = &times->samples[i];
+        coh_line_class *class =
+            samples->count > 0 ? class_of(plan, &body->lines[i], classes, count) : NULL;
+        if (class == NULL)
+            continue;
+        class->line_count++;
+        class->predicted_s += (double)times->predicted_s[i];
+        runs[class - classes] = samples->count < COH_TIMES_KEPT ? samples->count : COH_TIMES_KEPT;
+        for (int run = 0; run < COH_TIMES_KEPT; run++)
+            sums[class - classes][run] += (double)samples->seconds[run];
+    }
+    for (uint32_t i = 0; i < *count; i++) {
+        qsort(sums[i], runs[i], sizeof(sums[i][0]), compare);
+        classes[i].measured_s = (sums[i][(runs[i] - 1) / 2] + sums[i][runs[i] / 2]) / 2;
+    }
+}
+
+coh_status coh_engine_line_classes(coh_engine *engine,
+                                   coh_line_class out_classes[COH_LINE_CLASSES_MOST],
+                                   uint32_t *out_count)
+{
+    *out_count = 0;
+    COH_TRY(coh_engine_check_idle(engine, "asking for the lines' times"));
+    COH_TRY(coh_step_quiet(engine->step));
+    sum_classes(engine->plan, coh_step_times(engine->step), out_classes, out_count);
+    return COH_OK;
+}
+
 /* ---- ledger ---- */
 
 static void name_streams(const char **names)

@@ -283,6 +283,11 @@ void coh_step_clear_pinned(coh_step *step)
         memset(step->arenas[COH_TIER_DEVICE], 0, step->layout->pinned_bytes);
 }
 
+const coh_line_times *coh_step_times(const coh_step *step)
+{
+    return &step->times;
+}
+
 int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts)
 {
     *out_facts = (coh_store_facts){ 0 };

@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "base/pool.h"
 #include "cohobate/engine.h"
+#include "engine/line_times.h"
 #include "engine/segments.h"
 #include "memory/device.h"
 #include "memory/ledger.h"
@@ -128,6 +129,9 @@ void coh_step_clear_pinned(coh_step *step);
 /* Mean of the losses of the first micro-batches, folded in their order; 0 without losses. CLIP's,
  * or at a quiet point. */
 double coh_step_mean_loss(coh_step *step, uint64_t microbatch_count);
+
+/* What the body's lines took: at a quiet point. */
+const coh_line_times *coh_step_times(const coh_step *step);
 
 /* The figures of the store; 0 when the plan has none. */
 int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts);

@@ -198,6 +198,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     COH_TRY(bind_programs(step));
     COH_TRY(allocate_inputs(step));
     COH_TRY(allocate_visit(step));
+    COH_TRY(coh_line_times_init(&step->times, step->plan));
     COH_TRY(open_store(step, config->store_ops));
     return start_threads(step);
 }
@@ -297,6 +298,7 @@ void coh_step_destroy(coh_step *step)
             coh_free(step->tickets[slot].input_bytes[i]);
     coh_free(step->generations);
     coh_free(step->visit_values);
+    coh_line_times_fini(&step->times);
     if (step->device != NULL)
         release_arenas(step, is_orderly);
     for (int i = 0; i < step->counter_count; i++)

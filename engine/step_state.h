@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/line_times.h"
 #include "engine/line_work.h"
 #include "engine/step.h"
 
@@ -92,6 +93,7 @@ enum {
 /* A request of a disk lane that is not retired. */
 typedef struct coh_disk_request {
     uint64_t ticket;
+    uint64_t begin_ns; /* for the line's time; 0: it does not count */
     uint32_t line;
     int is_done;
 } coh_disk_request;
@@ -134,6 +136,8 @@ struct coh_step {
     coh_program_kind running;  /* of the newest ticket; creating thread only */
     uint64_t repetition_count; /* of `running` since its quiet point */
     uint64_t *generations;     /* by chunk; changed at quiet points only */
+
+    coh_line_times times; /* of the body's lines */
 
     pthread_t issuer;
     int issuer_is_started;

@@ -197,6 +197,26 @@ COH_API int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
  * included. Allocates nothing. */
 COH_API size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes);
 
+/* What the lines of one class took in a step, and what the plan predicts for them. */
+typedef struct coh_line_class {
+    const char *opcode, *lane; /* "forward", "compute" */
+    const char *kind;          /* that they run: "linear"; "": none */
+    uint32_t line_count;
+    /* In a step, waits left out; of a lane with several lines in flight the time in which it is
+     * busy. Measured: the median of the last runs. */
+    double predicted_s, measured_s;
+} coh_line_class;
+
+enum { COH_LINE_CLASSES_MOST = 256 };
+
+/* Every class of the body that was measured, in the order in which the body has them; texts live as
+ * long as the engine. Steps behind the first one since init, load, evaluate or the like count: none
+ * yet, no class. Allocates nothing.
+ * Fails: COH_ERR_ARGUMENT while steps are under way; the engine's failure. */
+COH_API coh_status coh_engine_line_classes(coh_engine *engine,
+                                           coh_line_class out_classes[COH_LINE_CLASSES_MOST],
+                                           uint32_t *out_count);
+
 /* Instruction set and BLAS core type in use, as it goes into the numeric plan. */
 COH_API const char *coh_kernel_path(void);
 

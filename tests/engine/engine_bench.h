@@ -20,7 +20,7 @@ static coh_graph *graph;
 static coh_dtype model_dtype; /* of the graph */
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
 static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS]; /* as the graph takes it */
-static float values[SMALL_ELEMENTS];
+static float values[SMALL_ELEMENTS] __attribute__((unused));
 
 /* Everything that must not change a bit. */
 typedef struct placement {

@@ -1,0 +1,75 @@
+#include "engine/line_times.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+void coh_line_times_add(coh_line_times *times, coh_lane lane, uint32_t line)
+{
+    const uint64_t now = coh_clock_ns();
+    uint64_t begin = times->begin_ns[lane];
+    const int counts = begin != 0 && times->samples != NULL;
+    if (begin < times->end_ns[lane])
+        begin = times->end_ns[lane];
+    times->end_ns[lane] = now;
+    if (!counts)
+        return;
+    coh_line_samples *samples = &times->samples[line];
+    samples->seconds[samples->count++ % COH_TIMES_KEPT] = (float)(now - begin) * 1e-9f;
+}
+
+/* The rule of the header, on simulated begins and ends. Lanes retire in order. */
+static void take_times(const coh_program *body, const uint64_t *line_ns, float *out_seconds)
+{
+    uint64_t end[COH_LANE_COUNT] = { 0 };
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const int lane = body->lines[i].lane;
+        uint64_t from = line_ns[2 * (size_t)i], to = line_ns[2 * (size_t)i + 1];
+        if (to < end[lane])
+            to = end[lane];
+        if (from < end[lane])
+            from = end[lane];
+        end[lane] = to;
+        out_seconds[i] = (float)(to - from) * 1e-9f;
+    }
+}
+
+static coh_status predict(const coh_plan *plan, float *out_seconds)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    coh_simulation simulation;
+    uint64_t *service_ns = NULL, *line_ns = NULL;
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC(body->line_count, &service_ns), done);
+    COH_TRY_GOTO(status, COH_ALLOC(2 * (size_t)body->line_count, &line_ns), done);
+    for (uint32_t i = 0; i < body->line_count; i++)
+        service_ns[i] =
+            coh_whole_ns(coh_price_line(&plan->pricer, &plan->layout, body, &body->lines[i]).p50);
+    COH_TRY_GOTO(status,
+                 coh_simulate(&plan->layout, body, &plan->profile, service_ns, COH_CONTENTION_FLUID,
+                              &simulation, line_ns),
+                 done);
+    take_times(body, line_ns, out_seconds);
+done:
+    coh_free(line_ns);
+    coh_free(service_ns);
+    return status;
+}
+
+coh_status coh_line_times_init(coh_line_times *out_times, const coh_plan *plan)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    *out_times = (coh_line_times){ .line_count = body->line_count };
+    /* A step's own tests have programs that nobody prices. */
+    if (body->line_count == 0 || plan->graph == NULL)
+        return COH_OK;
+    COH_TRY(COH_ALLOC(body->line_count, &out_times->samples));
+    COH_TRY(COH_ALLOC(body->line_count, &out_times->predicted_s));
+    return predict(plan, out_times->predicted_s);
+}
+
+void coh_line_times_fini(coh_line_times *times)
+{
+    coh_free(times->samples);
+    coh_free(times->predicted_s);
+    *times = (coh_line_times){ 0 };
+}

@@ -1,0 +1,102 @@
+/* What lines take, beside what was predicted for them. Oracles: the plan's own busy times, the
+ * wall clock around the steps, and by hand the rule that times of a lane do not overlap. */
+#include "base/clock.h"
+#include "engine/line_times.h"
+#include "tests/engine/engine_bench.h"
+
+static double lane_sum(const coh_line_class *classes, uint32_t count, const char *lane,
+                       int predicted)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(classes[i].lane, lane) == 0)
+            sum += predicted ? classes[i].predicted_s : classes[i].measured_s;
+    return sum;
+}
+
+static uint32_t all_lines(const coh_line_class *classes, uint32_t count)
+{
+    uint32_t lines = 0;
+    for (uint32_t i = 0; i < count; i++)
+        lines += classes[i].line_count;
+    return lines;
+}
+
+static void check_lane(const run *r, coh_lane lane, const coh_line_class *classes, uint32_t count,
+                       double wall_s)
+{
+    coh_plan_summary summary;
+    assert_int_equal(coh_plan_summarize(r->plan, &summary), COH_OK);
+    const char *name = coh_lane_name(lane);
+    const double busy_s = (double)summary.busy_ns[lane] * 1e-9;
+    const double measured_s = lane_sum(classes, count, name, 0);
+    const double predicted_s = lane_sum(classes, count, name, 1);
+    /* two of the three steps count, and each class has its own median of them */
+    assert_true(measured_s <= wall_s);
+    assert_true((busy_s > 0) == (measured_s > 0));
+    if (lane == COH_LANE_COMPUTE && !(fabs(predicted_s / busy_s - 1) < 1e-3))
+        fail_msg("lines of %g s, busy for %g s", predicted_s, busy_s);
+}
+
+static void check_run(run *r)
+{
+    static coh_line_class classes[COH_LINE_CLASSES_MOST];
+    coh_plan_summary summary;
+    coh_step_result result;
+    uint32_t count = 1;
+    (void)train(r, 1, 0.002f);
+    assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);
+    assert_int_equal(coh_engine_line_classes(r->engine, classes, &count), COH_OK);
+    assert_int_equal(count, 0); /* what ran first after a quiet point does not count */
+    const uint64_t begin = coh_clock_ns();
+    for (uint64_t step = 0; step < 3; step++)
+        run_step(r, step, 0.002f, &result);
+    const double wall_s = (double)(coh_clock_ns() - begin) * 1e-9;
+    assert_int_equal(coh_engine_line_classes(r->engine, classes, &count), COH_OK);
+    assert_int_equal(coh_plan_summarize(r->plan, &summary), COH_OK);
+    assert_int_equal(all_lines(classes, count), summary.line_count);
+    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        check_lane(r, (coh_lane)lane, classes, count, wall_s);
+}
+
+static void every_line_is_in_one_class_from_the_second_step_on(void **state)
+{
+    (void)state;
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        run r;
+        run_begin(&r, &placements[p], 1);
+        check_run(&r);
+        run_end(&r);
+    }
+}
+
+/* Three lines in flight together are as long as from the first one's begin to the last one's end. */
+static void times_of_a_lane_do_not_overlap(void **state)
+{
+    (void)state;
+    coh_line_samples samples[3] = { 0 };
+    coh_line_times times = { .samples = samples, .line_count = 3 };
+    const uint64_t begin = coh_clock_ns();
+    double sum = 0;
+    for (uint32_t line = 0; line < 3; line++) {
+        times.begin_ns[COH_LANE_READ] = begin;
+        while (coh_clock_ns() - begin < (line + 1) * 200000u)
+            continue;
+        coh_line_times_add(&times, COH_LANE_READ, line);
+        sum += (double)samples[line].seconds[0];
+    }
+    const double wall_s = (double)(times.end_ns[COH_LANE_READ] - begin) * 1e-9;
+    assert_true(sum >= wall_s * 0.999 && sum <= wall_s * 1.001);
+    times.begin_ns[COH_LANE_READ] = 0; /* a line that does not count */
+    coh_line_times_add(&times, COH_LANE_READ, 1);
+    assert_int_equal(samples[1].count, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_line_is_in_one_class_from_the_second_step_on),
+        cmocka_unit_test(times_of_a_lane_do_not_overlap),
+    };
+    return run_in_each_dtype(tests);
+}
