@@ -59,8 +59,8 @@ coh_status coh_line_times_init(coh_line_times *out_times, const coh_plan *plan)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     *out_times = (coh_line_times){ .line_count = body->line_count };
-    /* A step's own tests have programs that nobody prices. */
-    if (body->line_count == 0 || plan->graph == NULL)
+    /* A program that was made by hand has no prices. */
+    if (body->line_count == 0 || plan->pricer.profile == NULL)
         return COH_OK;
     COH_TRY(COH_ALLOC(body->line_count, &out_times->samples));
     COH_TRY(COH_ALLOC(body->line_count, &out_times->predicted_s));
