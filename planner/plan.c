@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
+#include "planner/pins.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
 #include "planner/search.h"
@@ -20,8 +21,8 @@ static void plan_clear(coh_plan *plan)
 static coh_status find_bounds(coh_plan *plan)
 {
     coh_bound_base *base = NULL;
-    COH_TRY(coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &plan->decisions,
-                                  &base));
+    COH_TRY(
+        coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &plan->decisions, &base));
     coh_status status = coh_bounds_at(base, plan->options.device_memory_bytes,
                                       plan->options.emulate_host_bytes, &plan->bounds);
     coh_bound_base_destroy(base);
@@ -31,6 +32,7 @@ static coh_status find_bounds(coh_plan *plan)
 /* Builds, verifies and prices every program of plan->decisions. */
 coh_status coh_plan_finish(coh_plan *plan)
 {
+    COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 1,
                                &plan->layout, plan->programs));
     const coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
@@ -94,11 +96,21 @@ static coh_status check_links(const coh_plan *plan)
     return COH_OK;
 }
 
+static coh_status copy_pins(coh_plan *plan)
+{
+    COH_TRY(COH_ALLOC(plan->options.pin_count + 1, &plan->pins));
+    for (int32_t i = 0; i < plan->options.pin_count; i++)
+        plan->pins[i] = plan->options.pins[i];
+    plan->options.pins = plan->pins;
+    return COH_OK;
+}
+
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan)
 {
     *out_plan = NULL;
     COH_TRY(check_options(options));
+    COH_TRY(coh_pins_check(graph, options));
     coh_plan *plan = NULL;
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
@@ -111,6 +123,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
                             &plan->profile);
     }
     coh_status status = check_links(plan);
+    if (status == COH_OK)
+        status = copy_pins(plan);
     if (status == COH_OK)
         status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
     if (status != COH_OK) {
@@ -145,6 +159,7 @@ void coh_plan_destroy(coh_plan *plan)
         return;
     plan_clear(plan);
     coh_pricer_fini(&plan->pricer);
+    coh_free(plan->pins);
     coh_free(plan);
 }
 
@@ -154,6 +169,7 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     coh_plan_options without = *options;
     without.device_memory_bytes = UINT64_MAX;
     without.emulate_host_bytes = without.disk_bytes = without.wear_bytes = 0;
+    without.pin_count = 0;
     coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, &without, &plan));
     coh_status status = coh_plan_search(plan);

@@ -36,6 +36,7 @@ typedef struct coh_bounds {
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
+    coh_pin *pins; /* what options.pins points to */
     coh_profile profile;
     coh_pricer pricer; /* of graph and profile */
     coh_decisions decisions;

@@ -30,6 +30,19 @@ static coh_status write_profile(coh_text *text, const coh_profile *profile)
                         coh_profile_device_names[profile->device_kind], hash);
 }
 
+static coh_status write_pins(coh_text *text, const coh_plan *plan)
+{
+    COH_TRY(coh_text_add(text, "  \"pins\": ["));
+    for (int32_t i = 0; i < plan->options.pin_count; i++) {
+        char pin[COH_PIN_TARGET_BYTES + 16];
+        snprintf(pin, sizeof(pin), "%s=%s", plan->pins[i].target,
+                 coh_pin_place_name(plan->pins[i].place));
+        COH_TRY(coh_text_add(text, "%s", i > 0 ? ", " : ""));
+        COH_TRY(coh_text_add_quoted(text, pin));
+    }
+    return coh_text_add(text, "],\n");
+}
+
 static coh_status write_decisions(coh_text *text, const coh_plan *plan)
 {
     const coh_decisions *d = &plan->decisions;
@@ -55,7 +68,8 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
         d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->tie_break,
         d->patient, d->boundary, d->horizon));
     COH_TRY(coh_block_set_write(&d->recompute, text));
-    return coh_text_add(text, "\"},\n");
+    COH_TRY(coh_text_add(text, "\"},\n"));
+    return write_pins(text, plan);
 }
 
 static coh_status write_predictions(coh_text *text, const coh_plan *plan)
@@ -174,6 +188,7 @@ typedef struct plan_file {
     char profile_name[64];
     int32_t device_kind;
     int builder;
+    coh_pin *pins; /* what options.pins points to */
 } plan_file;
 
 static coh_status parse_decisions(const json_t *object, coh_decisions *d)
@@ -196,6 +211,21 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(coh_json_get_int(object, "horizon", 1 << 20, &d->horizon));
     COH_TRY(coh_json_get_text(object, "recompute", blocks, sizeof(blocks)));
     return coh_block_set_read(blocks, &d->recompute);
+}
+
+static coh_status parse_pins(const json_t *pins, plan_file *out)
+{
+    if (!json_is_array(pins) || json_array_size(pins) > COH_PINS_MOST)
+        return coh_fail(COH_ERR_CORRUPT, "\"pins\" is not a list of at most %d", COH_PINS_MOST);
+    COH_TRY(COH_ALLOC(json_array_size(pins) + 1, &out->pins));
+    for (size_t i = 0; i < json_array_size(pins); i++) {
+        const json_t *pin = json_array_get(pins, i);
+        if (!json_is_string(pin) || coh_pin_parse(json_string_value(pin), &out->pins[i]) != COH_OK)
+            return coh_fail(COH_ERR_CORRUPT, "pin %zu is not TARGET=PLACE", i);
+    }
+    out->options.pins = out->pins;
+    out->options.pin_count = (int32_t)json_array_size(pins);
+    return COH_OK;
 }
 
 static coh_status parse_profile(const json_t *object, plan_file *out)
@@ -271,9 +301,9 @@ static coh_status parse_operators(const json_t *operators)
 static coh_status parse(const json_t *root, plan_file *out)
 {
     static const char *const known[] = {
-        "format",  "version",   "builder", "numeric_fingerprint", "program_hash",
-        "options", "decisions", "profile", "predictions",         "operators",
-        "slots",   "file_hash", NULL
+        "format",    "version", "builder",     "numeric_fingerprint", "program_hash", "options",
+        "decisions", "profile", "predictions", "operators",           "slots",        "pins",
+        "file_hash", NULL
     };
     int64_t builder = 0, peak = 0;
     COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
@@ -284,6 +314,7 @@ static coh_status parse(const json_t *root, plan_file *out)
     COH_TRY(coh_json_get_quoted(root, "program_hash", 16, &out->program_hash));
     COH_TRY(parse_options(json_object_get(root, "options"), &out->options));
     COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
+    COH_TRY(parse_pins(json_object_get(root, "pins"), out));
     COH_TRY(parse_profile(json_object_get(root, "profile"), out));
     COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1,
                                  INT64_MAX, &peak));
@@ -292,6 +323,13 @@ static coh_status parse(const json_t *root, plan_file *out)
     return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
 }
 
+static void close_file(plan_file *file)
+{
+    coh_free(file->pins);
+    file->pins = NULL;
+}
+
+/* On success close_file is due. */
 static coh_status parse_text(const char *text, size_t bytes, plan_file *out)
 {
     json_t *root = NULL;
@@ -301,9 +339,12 @@ static coh_status parse_text(const char *text, size_t bytes, plan_file *out)
     if (status == COH_OK)
         status = coh_json_check_seal(root, text, bytes, "plan again");
     json_decref(root);
+    if (status != COH_OK)
+        close_file(out);
     return status;
 }
 
+/* On success close_file is due. */
 static coh_status load(const char *path, plan_file *out)
 {
     char *text = NULL;
@@ -317,13 +358,17 @@ static coh_status load(const char *path, plan_file *out)
 coh_status coh_plan_check_text(const char *text, size_t bytes)
 {
     plan_file file;
-    return parse_text(text, bytes, &file);
+    COH_TRY(parse_text(text, bytes, &file));
+    close_file(&file);
+    return COH_OK;
 }
 
 coh_status coh_plan_check_file(const char *path)
 {
     plan_file file;
-    return load(path, &file);
+    COH_TRY(load(path, &file));
+    close_file(&file);
+    return COH_OK;
 }
 
 /* Is it for a run with these options? */
@@ -383,31 +428,39 @@ static coh_status check_program_agrees(const char *path, const plan_file *file,
     return COH_OK;
 }
 
+/* Rebuilds what the file says; *out_plan is unfinished when it fails, and the caller's. */
+static coh_status rebuild(const coh_graph *graph, const coh_plan_options *options, const char *path,
+                          const plan_file *file, coh_plan **out_plan)
+{
+    coh_plan_options merged = *options;
+    COH_TRY(check_options_agree(path, file, options));
+    merged.emulate_host_bytes = file->options.emulate_host_bytes;
+    merged.disk_bytes = file->options.disk_bytes;
+    merged.link_bytes_per_s = file->options.link_bytes_per_s;
+    merged.pins = file->options.pins;
+    merged.pin_count = file->options.pin_count;
+    COH_TRY(coh_plan_open(graph, &merged, out_plan));
+    coh_plan *plan = *out_plan;
+    plan->decisions = file->decisions;
+    coh_status status = coh_plan_finish(plan);
+    if (status == COH_ERR_FULL && plan->numeric_fingerprint != file->numeric_fingerprint)
+        status =
+            coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again", path);
+    plan->smallest_device_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
+    return status == COH_OK ? check_program_agrees(path, file, plan) : status;
+}
+
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,
                          coh_plan **out_plan)
 {
     plan_file file;
-    coh_plan *plan = NULL;
     *out_plan = NULL;
     COH_TRY(load(path, &file));
-    COH_TRY(check_options_agree(path, &file, options));
-    coh_plan_options merged = *options;
-    merged.emulate_host_bytes = file.options.emulate_host_bytes;
-    merged.disk_bytes = file.options.disk_bytes;
-    merged.link_bytes_per_s = file.options.link_bytes_per_s;
-    COH_TRY(coh_plan_open(graph, &merged, &plan));
-    plan->decisions = file.decisions;
-    coh_status status = coh_plan_finish(plan);
-    if (status == COH_ERR_FULL && plan->numeric_fingerprint != file.numeric_fingerprint)
-        status =
-            coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again", path);
-    plan->smallest_device_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
-    if (status == COH_OK)
-        status = check_program_agrees(path, &file, plan);
+    coh_status status = rebuild(graph, options, path, &file, out_plan);
+    close_file(&file);
     if (status != COH_OK) {
-        coh_plan_destroy(plan);
-        return status;
+        coh_plan_destroy(*out_plan);
+        *out_plan = NULL;
     }
-    *out_plan = plan;
-    return COH_OK;
+    return status;
 }

@@ -9,6 +9,10 @@
 /* Free neighbours are joined every so many steps: it walks the whole map. */
 enum { SETTLE_STEPS = 8 };
 
+/* What a pin wants to leave goes when it will not be used for so many steps: as long as it takes to
+ * go and come back, or the lines beside it would wait. */
+enum { IDLE_STEPS = 8 };
+
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
@@ -58,6 +62,16 @@ static coh_status evict(coh_runner *r, int32_t segment)
 }
 
 /* ---- placing the windows of a step ---- */
+
+static int has_home(const coh_level *level, uint32_t chunk)
+{
+    return level->home_offset != NULL && level->home_offset[chunk] != COH_NO_HOME;
+}
+
+static int has_rule(const coh_level *level, uint32_t chunk, int rule)
+{
+    return level->rules != NULL && (level->rules[chunk] & rule) != 0;
+}
 
 /* Is the window already in one piece? */
 static int stands(const coh_runner *r, const coh_need *need)
@@ -138,7 +152,7 @@ static coh_status place_window(coh_runner *r, const coh_need *need, int *out_pla
     if (!stands(r, need)) {
         uint64_t offset = 0;
         uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
-        if (r->level->home_offset != NULL && r->level->home_offset[window_first] != COH_NO_HOME) {
+        if (has_home(r->level, window_first)) {
             offset = r->level->home_offset[window_first];
         } else {
             COH_TRY(COH_GROW(&r->queue, &r->queue_capacity, 2 * r->map.count));
@@ -181,11 +195,14 @@ static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *o
     }
 }
 
+/* Everything that no pin holds. */
 static coh_status evict_all(coh_runner *r)
 {
     for (int32_t i = r->map.first; i >= 0;) {
-        int32_t next = r->map.segments[i].next;
-        if (r->map.segments[i].chunk >= 0)
+        int32_t next = r->map.segments[i].next, chunk = r->map.segments[i].chunk;
+        if (chunk >= 0 && !has_home(r->level, (uint32_t)chunk) &&
+            !(has_rule(r->level, (uint32_t)chunk, COH_CHUNK_STAYS) &&
+              coh_next_use_is_needed(&r->next, (uint32_t)chunk)))
             COH_TRY(evict(r, i));
         i = next;
     }
@@ -271,8 +288,8 @@ static coh_status touch_step(coh_runner *r, uint32_t local_step)
     return COH_OK;
 }
 
-/* After a step: note the use, free what is dead now. */
-static void leave_step(coh_runner *r, uint32_t local_step)
+/* After a step: note the use, free what is dead now, and what is to leave and is idle. */
+static coh_status leave_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
     coh_next_use_advance(&r->next, r->step, sequence, local_step, r->layout);
@@ -291,11 +308,15 @@ static void leave_step(coh_runner *r, uint32_t local_step)
             if (!coh_next_use_is_needed(&r->next, chunk)) {
                 snapshot_lost(r, chunk);
                 coh_arena_map_release(&r->map, segment);
+            } else if (has_rule(r->level, chunk, COH_CHUNK_LEAVES) &&
+                       r->map.segments[segment].next_use > r->step + IDLE_STEPS) {
+                COH_TRY(evict(r, segment));
             }
         }
     }
     if (r->step % SETTLE_STEPS == 0)
         coh_arena_map_settle(&r->map, (int64_t)r->step - 2 * (int64_t)r->level->horizon);
+    return COH_OK;
 }
 
 coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
@@ -319,8 +340,7 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
                         (unsigned long long)r->level->capacity,
                         r->level->tier == COH_TIER_HOST ? "emulate-host" : "device-memory");
     COH_TRY(touch_step(r, local_step));
-    leave_step(r, local_step);
-    return COH_OK;
+    return leave_step(r, local_step);
 }
 
 /* ---- begin and end ---- */
@@ -408,6 +428,13 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     if (capacity < level->base_bytes)
         return coh_fail(COH_ERR_FULL, "%llu bytes do not even hold the pinned %llu",
                         (unsigned long long)capacity, (unsigned long long)level->base_bytes);
+    if (level->has_far && capacity < level->floor_bytes)
+        return coh_fail(COH_ERR_FULL,
+                        "what pins hold in the %s tier takes %llu bytes, there are %llu: raise "
+                        "--%s, or pin less",
+                        coh_tier_name(level->tier), (unsigned long long)level->floor_bytes,
+                        (unsigned long long)capacity,
+                        level->tier == COH_TIER_HOST ? "emulate-host" : "device-memory");
     uint64_t all_bytes = 0;
     for (uint32_t i = 0; i < level->layout->object_count; i++)
         all_bytes += level->layout->objects[i].bytes;
@@ -458,17 +485,56 @@ void coh_residency_fini(coh_residency *residency)
 
 /* ---- the bound ---- */
 
+/* Where what the search places begins. */
+static uint64_t level_base(const coh_level *level)
+{
+    return level->home_offset != NULL && level->floor_bytes > level->base_bytes ? level->floor_bytes
+                                                                                : level->base_bytes;
+}
+
 uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *sequence,
                                   uint32_t step)
 {
     coh_runner r = { .level = level, .layout = level->layout };
-    uint64_t bytes = level->base_bytes;
+    uint64_t bytes = level_base(level);
     for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
         const coh_need *need = &sequence->needs[i];
-        int seen = is_pinned(&r, need);
+        int seen = is_pinned(&r, need) || has_home(level, coh_runner_first_chunk(&r, need));
         for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
             seen = sequence->needs[k].object == need->object;
         bytes += seen ? 0 : coh_runner_window_bytes(&r, need);
     }
     return bytes;
+}
+
+/* Notes, going back through the steps, whether a step's kept objects are wanted from before it on
+ * or no more; *bytes: of those that are. `is_wanted`: by first chunk of an object. */
+static void pass_kept(const coh_level *level, const coh_sequence *sequence, uint32_t step,
+                      int before, uint8_t *is_wanted, uint64_t *bytes)
+{
+    for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
+        const coh_need *need = &sequence->needs[i];
+        const coh_object *object = &level->layout->objects[need->object];
+        const int wanted = before && (need->access & COH_ACCESS_READ) != 0;
+        if (!has_rule(level, object->chunk_begin, COH_CHUNK_STAYS))
+            continue;
+        *bytes += wanted ? object->bytes : 0;
+        *bytes -= is_wanted[object->chunk_begin] ? object->bytes : 0;
+        is_wanted[object->chunk_begin] = (uint8_t)wanted;
+    }
+}
+
+coh_status coh_residency_kept_bytes(const coh_level *level, const coh_sequence *sequence,
+                                    uint64_t *out_bytes)
+{
+    uint64_t bytes = 0;
+    uint8_t *is_wanted = NULL;
+    COH_TRY(COH_ALLOC(level->layout->chunk_count, &is_wanted));
+    for (uint32_t step = sequence->step_count; step-- > 0;) {
+        pass_kept(level, sequence, step, 0, is_wanted, &bytes); /* counted as windows */
+        out_bytes[step] = bytes;
+        pass_kept(level, sequence, step, 1, is_wanted, &bytes);
+    }
+    coh_free(is_wanted);
+    return COH_OK;
 }

@@ -41,19 +41,27 @@ typedef struct coh_level {
     uint64_t capacity;   /* UINT64_MAX: no limit */
     int has_far;         /* something can be written out and fetched again */
     /* NULL, or by chunk: its one place in this tier, always (no search); COH_NO_HOME: placed by
-     * search, at or above `floor_bytes` */
+     * search, at or above `floor_bytes`. With a far tier: what is pinned here, and never leaves. */
     const uint64_t *home_offset;
     uint64_t floor_bytes;
     /* NULL, or by chunk: 1 where a nearer tier holds the value between programs, so that it is
      * garbage here at the begin and not asked for at the end */
     const uint8_t *held_nearer;
-    int tie_break;    /* enum coh_tie_break */
-    uint32_t horizon; /* steps */
-    int patient;      /* 1: what is written, too, goes where room stood idle for the horizon */
-    int boundary;     /* enum coh_boundary */
+    const uint8_t *rules; /* NULL, or by chunk: enum coh_chunk_rule */
+    int tie_break;        /* enum coh_tie_break */
+    uint32_t horizon;     /* steps */
+    int patient;          /* 1: what is written, too, goes where room stood idle for the horizon */
+    int boundary;         /* enum coh_boundary */
 } coh_level;
 
 #define COH_NO_HOME UINT64_MAX
+
+/* What pins say of a chunk in a tier that has one farther out. */
+enum coh_chunk_rule {
+    COH_CHUNK_STAYS = 1,  /* while its content is needed it does not leave */
+    COH_CHUNK_LEAVES = 2, /* it leaves as soon as it is idle for a while */
+    COH_CHUNK_AWAY = 4    /* it is not in the boundary map */
+};
 
 enum coh_tie_break {
     COH_TIE_LOWEST,   /* lowest offset */
@@ -105,8 +113,12 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
                                   coh_resident **residents, uint32_t *resident_count,
                                   size_t *resident_capacity);
 
-/* What one step needs at once: the sum of its windows, plus base_bytes. */
+/* What one step needs at once: the sum of its windows, and what pins hold all the time. */
 uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *sequence,
                                   uint32_t step);
+/* By step: what pins let not leave while the step runs, beside the step's own windows. `out_bytes`
+ * has sequence->step_count places. Fails: COH_ERR_MEMORY. */
+coh_status coh_residency_kept_bytes(const coh_level *level, const coh_sequence *sequence,
+                                    uint64_t *out_bytes);
 
 #endif

@@ -15,6 +15,16 @@ typedef struct boundary {
     uint32_t first;
 } boundary;
 
+static int is_home(const coh_level *level, uint32_t chunk)
+{
+    return level->home_offset != NULL && level->home_offset[chunk] != COH_NO_HOME;
+}
+
+static int is_away(const coh_level *level, uint32_t chunk)
+{
+    return level->rules != NULL && (level->rules[chunk] & COH_CHUNK_AWAY) != 0;
+}
+
 static coh_status append(const boundary *b, uint32_t chunk, coh_tier tier, uint64_t offset)
 {
     COH_TRY(COH_GROW(b->residents, b->capacity, *b->count + 1));
@@ -23,13 +33,13 @@ static coh_status append(const boundary *b, uint32_t chunk, coh_tier tier, uint6
     return COH_OK;
 }
 
-/* Without a far tier everything that survives stays at its home. */
+/* Without a far tier everything that survives stays at its home; with one, what is pinned there. */
 static coh_status keep_survivors(const coh_level *level, const boundary *b)
 {
     const coh_layout *layout = level->layout;
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
         const coh_object *object = &layout->objects[layout->chunks[chunk].object];
-        if (object->survives && !object->pinned &&
+        if (object->survives && !object->pinned && is_home(level, chunk) &&
             (level->held_nearer == NULL || !level->held_nearer[chunk] ||
              coh_chunk_is_read_only(layout, chunk)))
             COH_TRY(append(b, chunk, level->tier, level->home_offset[chunk]));
@@ -92,7 +102,7 @@ static coh_status find_hits(const coh_level *level, const coh_sequence *body, co
     COH_TRY_GOTO(status, COH_ALLOC(chunks, &offsets), done);
     COH_TRY_GOTO(status, run_twice(&r, offsets), done);
     for (uint32_t chunk = 0; chunk < chunks; chunk++)
-        if (r.snapshot[chunk] == SNAPSHOT_HIT)
+        if (r.snapshot[chunk] == SNAPSHOT_HIT && !is_home(level, chunk) && !is_away(level, chunk))
             COH_TRY_GOTO(status, append(b, chunk, level->tier, offsets[chunk]), done);
 done:
     coh_free(offsets);
@@ -119,9 +129,11 @@ static coh_status settle(const coh_level *level, const coh_sequence *body, const
     for (uint32_t i = b->first; i < *b->count; i++) {
         coh_resident entry = (*b->residents)[i];
         int32_t segment = r.map.segment_of_chunk[entry.chunk];
-        if (segment < 0 || r.map.segments[segment].extent == COH_NO_EXTENT)
+        int is_there = segment >= 0 && r.map.segments[segment].extent != COH_NO_EXTENT;
+        if (!is_there && !is_home(level, entry.chunk))
             continue;
-        entry.offset = r.map.segments[segment].offset;
+        if (is_there)
+            entry.offset = r.map.segments[segment].offset;
         (*b->residents)[kept++] = entry;
     }
     *b->count = kept;
@@ -144,8 +156,11 @@ static int compare_offsets(const void *x, const void *y)
 static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t count,
                     uint64_t bytes, uint64_t *out_offset)
 {
-    uint64_t offset = level->base_bytes;
+    uint64_t offset =
+        level->floor_bytes > level->base_bytes ? level->floor_bytes : level->base_bytes;
     for (uint32_t i = 0; i < count; i++) {
+        if (sorted[i].offset < offset)
+            continue; /* pinned */
         if (offset + bytes <= sorted[i].offset)
             break;
         offset = sorted[i].offset + level->layout->chunks[sorted[i].chunk].bytes;
@@ -166,7 +181,8 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
     if (object->pinned || !object->survives || need->access == COH_ACCESS_WRITE)
         return COH_OK;
     for (uint32_t chunk = begin; chunk < end; chunk++) {
-        if (is_entry[chunk] || (level->held_nearer != NULL && level->held_nearer[chunk]))
+        if (is_entry[chunk] || is_away(level, chunk) ||
+            (level->held_nearer != NULL && level->held_nearer[chunk]))
             return COH_OK;
         bytes += level->layout->chunks[chunk].bytes;
     }
@@ -212,6 +228,7 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
     if (!level->has_far)
         return keep_survivors(level, &b);
     COH_TRY(find_hits(level, body, &b));
+    COH_TRY(keep_survivors(level, &b));
     for (int round = 0; level->boundary != COH_BOUNDARY_FREE && round < SETTLING_ROUNDS; round++)
         COH_TRY(settle(level, body, &b));
     if (level->boundary == COH_BOUNDARY_FULL)

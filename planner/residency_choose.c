@@ -64,8 +64,10 @@ static int first_pass(const search *s)
 /* Must what stands there stay? */
 static int is_held(const coh_runner *r, const coh_segment *segment)
 {
+    int stays = !r->level->has_far || (r->level->rules != NULL &&
+                                       (r->level->rules[segment->chunk] & COH_CHUNK_STAYS) != 0);
     return segment->pin_step == r->step ||
-           (segment->extent != COH_NO_EXTENT && !r->level->has_far &&
+           (segment->extent != COH_NO_EXTENT && stays &&
             coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk));
 }
 

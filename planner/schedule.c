@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "planner/assemble.h"
 #include "planner/lower.h"
+#include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/waits.h"
 
@@ -32,8 +33,11 @@ typedef struct builder {
     coh_object_map map;
     draft drafts[COH_PROGRAM_KIND_COUNT];
     size_t resident_capacity;
-    uint64_t *device_home, *host_home; /* by chunk, of a level without a far tier */
-    uint8_t *held_nearer;              /* host level: by chunk, in the device's boundary map */
+    coh_pin_map pins;
+    coh_block_set recompute;           /* the decision's, as pins would have it */
+    uint64_t *device_home, *host_home; /* by chunk: where all stands at its home, or pins hold it */
+    uint64_t device_floor, host_floor;
+    uint8_t *held_nearer; /* host level: by chunk, in the device's boundary map */
 } builder;
 
 static int has_host(const builder *b)
@@ -64,7 +68,7 @@ static coh_sequence mover_sequence(const draft *d)
 static coh_status lower_draft(builder *b, coh_program_kind kind)
 {
     draft *d = &b->drafts[kind];
-    COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, &b->decisions->recompute,
+    COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, &b->recompute,
                       b->decisions->row_passes, kind, &d->sheet));
     d->is_wanted = d->sheet.line_count > 0;
     COH_TRY(COH_ALLOC(d->sheet.line_count + 1, &d->need_begin));
@@ -97,6 +101,9 @@ static coh_level device_level(const builder *b)
                         .capacity =
                             b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
                         .has_far = has_host(b) || has_disk(b),
+                        .home_offset = b->device_home,
+                        .floor_bytes = b->device_floor,
+                        .rules = b->pins.device_rules,
                         .tie_break = b->decisions->tie_break,
                         .patient = b->decisions->patient,
                         .boundary = b->decisions->boundary,
@@ -138,6 +145,7 @@ static coh_status place_device(builder *b)
     if (!level.has_far) {
         COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->device_home));
         level.floor_bytes = assign_homes(b->layout, NULL, level.base_bytes, b->device_home);
+        level.rules = NULL;
         level.home_offset = b->device_home;
     }
     coh_sequence body = sheet_sequence(&b->drafts[COH_PROGRAM_BODY]);
@@ -176,6 +184,9 @@ static coh_status place_host(builder *b)
                         .capacity = b->options->emulate_host_bytes,
                         .has_far = has_disk(b),
                         .held_nearer = b->held_nearer,
+                        .home_offset = b->host_home,
+                        .floor_bytes = b->host_floor,
+                        .rules = b->pins.host_rules,
                         .tie_break = COH_TIE_LOWEST,
                         .horizon = (uint32_t)b->decisions->horizon };
     if (!has_disk(b)) {
@@ -189,6 +200,7 @@ static coh_status place_host(builder *b)
                 (unsigned long long)bytes, (unsigned long long)b->options->emulate_host_bytes,
                 (unsigned long long)((bytes >> 20) + 1));
         level.home_offset = b->host_home;
+        level.rules = NULL;
     }
     coh_sequence body = mover_sequence(&b->drafts[COH_PROGRAM_BODY]);
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
@@ -289,12 +301,46 @@ static void fini_builder(builder *b)
     coh_free(b->device_home);
     coh_free(b->host_home);
     coh_free(b->held_nearer);
+    coh_pin_map_fini(&b->pins);
+}
+
+/* Places at the bottom of a tier for what pins hold there. Returns the end. */
+static uint64_t assign_pinned(const coh_layout *layout, const uint8_t *is_pinned, uint64_t offset,
+                              uint64_t *homes)
+{
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        homes[chunk] = is_pinned[chunk] ? offset : COH_NO_HOME;
+        offset += is_pinned[chunk] ? layout->chunks[chunk].bytes : 0;
+    }
+    return offset;
+}
+
+/* What the pins say of this layout's chunks; nothing where everything stays in memory. */
+static coh_status take_pins(builder *b)
+{
+    const uint32_t chunks = b->layout->chunk_count;
+    b->recompute = b->decisions->recompute;
+    if (b->options->pin_count == 0)
+        return COH_OK;
+    COH_TRY(coh_pin_map_make(b->graph, b->options, b->layout, &b->map, &b->pins));
+    coh_pin_map_blocks(&b->pins, b->graph, &b->recompute);
+    if (b->pins.on_device != NULL && (has_host(b) || has_disk(b))) {
+        COH_TRY(COH_ALLOC(chunks, &b->device_home));
+        b->device_floor =
+            assign_pinned(b->layout, b->pins.on_device, b->layout->pinned_bytes, b->device_home);
+    }
+    if (b->pins.on_host != NULL && has_host(b) && has_disk(b)) {
+        COH_TRY(COH_ALLOC(chunks, &b->host_home));
+        b->host_floor = assign_pinned(b->layout, b->pins.on_host, 0, b->host_home);
+    }
+    return COH_OK;
 }
 
 static coh_status build(builder *b, int all, coh_program *programs)
 {
     COH_TRY(coh_layout_build(b->graph, b->options, b->decisions->chunk_bytes, b->decisions->cache,
                              b->layout, &b->map));
+    COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (all || kind == COH_PROGRAM_BODY)
             COH_TRY(lower_draft(b, (coh_program_kind)kind));
@@ -334,35 +380,54 @@ static int visits_chunks(coh_opcode opcode)
            opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE;
 }
 
-/* The most that a line of any program needs at once, in chunks of `chunk_bytes`; but for the lines
- * that visit chunks, where `skips`. */
-static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint64_t *out_bytes)
+/* The most that a line of one program needs at once, but for the lines that visit chunks, where
+ * `skips`; and the most that pins hold. */
+static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t *bytes,
+                                uint64_t *held_bytes)
 {
+    const coh_level level = device_level(b);
+    const coh_sequence sequence = sheet_sequence(d);
+    uint64_t *kept = NULL; /* by line */
+    coh_status status = COH_OK;
+    if (level.rules != NULL) {
+        COH_TRY(COH_ALLOC(sequence.step_count + 1, &kept));
+        status = coh_residency_kept_bytes(&level, &sequence, kept);
+    }
+    for (uint32_t i = 0; i < sequence.step_count && status == COH_OK; i++) {
+        uint64_t held = (level.home_offset ? level.floor_bytes : level.base_bytes);
+        uint64_t more = kept ? kept[i] : 0;
+        *held_bytes = held + more > *held_bytes ? held + more : *held_bytes;
+        if (skips && visits_chunks(d->sheet.lines[i].opcode))
+            continue;
+        more += coh_residency_step_bytes(&level, &sequence, i);
+        *bytes = more > *bytes ? more : *bytes;
+    }
+    coh_free(kept);
+    return status;
+}
+
+/* The same of all programs, in chunks of `chunk_bytes`. */
+static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint64_t *out_bytes,
+                              uint64_t *out_held_bytes)
+{
+    *out_bytes = *out_held_bytes = 0;
     COH_TRY(coh_layout_build(b->graph, b->options, chunk_bytes, b->decisions->cache, b->layout,
                              &b->map));
-    *out_bytes = 0;
+    COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         COH_TRY(lower_draft(b, (coh_program_kind)kind));
-        coh_level level = device_level(b);
-        coh_sequence sequence = sheet_sequence(&b->drafts[kind]);
-        for (uint32_t i = 0; i < sequence.step_count; i++) {
-            if (skips && visits_chunks(b->drafts[kind].sheet.lines[i].opcode))
-                continue;
-            uint64_t bytes = coh_residency_step_bytes(&level, &sequence, i);
-            *out_bytes = bytes > *out_bytes ? bytes : *out_bytes;
-        }
+        COH_TRY(bound_program(b, &b->drafts[kind], skips, out_bytes, out_held_bytes));
     }
     return COH_OK;
 }
 
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
-                           uint64_t *out_bytes, uint64_t *out_pinned_bytes)
+                           uint64_t *out_bytes, uint64_t *out_held_bytes)
 {
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
-    coh_status status = bound_lines(&b, chunk_bytes, skips, out_bytes);
-    *out_pinned_bytes = layout.pinned_bytes;
+    coh_status status = bound_lines(&b, chunk_bytes, skips, out_bytes, out_held_bytes);
     fini_builder(&b);
     coh_layout_fini(&layout);
     return status;
@@ -373,15 +438,15 @@ static coh_status bound_of(const coh_graph *graph, const coh_plan_options *optio
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
                               const coh_decisions *decisions, uint64_t *out_bytes)
 {
-    uint64_t pinned_bytes = 0, chunk_bytes = decisions->chunk_bytes;
-    COH_TRY(bound_of(graph, options, decisions, WHOLE_OBJECTS, 1, out_bytes, &pinned_bytes));
+    uint64_t held_bytes = 0, chunk_bytes = decisions->chunk_bytes;
+    COH_TRY(bound_of(graph, options, decisions, WHOLE_OBJECTS, 1, out_bytes, &held_bytes));
     uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
     for (int bf16 = 0; bf16 < 2; bf16++) {
         uint64_t work_bytes = bf16 ? chunk_bytes / 2 : chunk_bytes;
         uint64_t parts = 2 + coh_state_factor(bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
         most_visited = parts * work_bytes > most_visited ? parts * work_bytes : most_visited;
     }
-    if (pinned_bytes + most_visited <= *out_bytes)
+    if (held_bytes + most_visited <= *out_bytes)
         return COH_OK;
-    return bound_of(graph, options, decisions, chunk_bytes, 0, out_bytes, &pinned_bytes);
+    return bound_of(graph, options, decisions, chunk_bytes, 0, out_bytes, &held_bytes);
 }

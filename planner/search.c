@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "cohobate/machine.h"
 #include "planner/layout.h"
+#include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
 
@@ -345,13 +346,21 @@ static coh_status refuse_far(const coh_plan *plan)
                                programs));
     coh_program_fini(&programs[COH_PROGRAM_BODY]);
     coh_layout_fini(&layout);
-    return coh_fail(COH_ERR_FULL, "no plan was found within these limits, though none was proven "
-                                  "impossible: raise --device-memory, --disk or --emulate-host");
+    return coh_fail(COH_ERR_FULL,
+                    "no plan was found within these limits, though none was proven impossible: "
+                    "raise --device-memory, --disk or --emulate-host%s",
+                    plan->options.pin_count > 0 ? ", or leave out a pin" : "");
 }
 
 static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
 {
     char budget[32], memory[32], smallest[32];
+    const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
+                                                     ? plan->options.chunk_bytes
+                                                     : COH_GRAIN_ELEMENTS * sizeof(float),
+                                  .row_passes = ROW_PASSES_MOST };
+    if (has_far(&plan->options))
+        COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));
     coh_size_format(in_memory_bytes, memory, sizeof(memory));
     coh_size_format(plan->smallest_device_bytes, smallest, sizeof(smallest));
@@ -381,7 +390,8 @@ coh_status coh_plan_search(coh_plan *plan)
     COH_TRY(count_survivors(plan, &survivors));
     /* Where far tiers are there to be used, not to fit needs no number: the largest models take
      * long to place whole. */
-    if (survivors <= plan->options.device_memory_bytes || !has_far(&plan->options))
+    if (!coh_pins_need_far(&plan->options) &&
+        (survivors <= plan->options.device_memory_bytes || !has_far(&plan->options)))
         COH_TRY(try_in_memory(plan, survivors, &best, &in_memory_bytes));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;

@@ -26,6 +26,33 @@ typedef enum coh_plan_mode {
     COH_PLAN_INFER  /* body = forward only; parameters are read, states of kinds kept */
 } coh_plan_mode;
 
+/* What a pin asks for. The first three are of parameters: where their weights stand between steps
+ * (gradients and optimizer states stay the planner's choice). The others are of activations in
+ * training. */
+typedef enum coh_pin_place {
+    COH_PIN_DEVICE,    /* the weights never leave the device */
+    COH_PIN_HOST,      /* ... stand in the host tier, and come for each use */
+    COH_PIN_DISK,      /* ... stand on disk alone */
+    COH_PIN_KEEP,      /* what is made for backward never leaves the device */
+    COH_PIN_RECOMPUTE, /* the operator's whole block is run again in backward */
+    COH_PIN_OFFLOAD,   /* what is made for backward leaves the device when it is idle */
+    COH_PIN_PLACE_COUNT
+} coh_pin_place;
+
+/* One decision that is made by hand; the search fills in the rest. `target` is "blocks.3",
+ * "blocks.0-3" (blocks by their number in the order of the graph) or a pattern of operators' names
+ * with * ? [..]. Placement: bits do not change. */
+enum { COH_PIN_TARGET_BYTES = 128, COH_PINS_MOST = 4096 };
+typedef struct coh_pin {
+    char target[COH_PIN_TARGET_BYTES];
+    coh_pin_place place;
+} coh_pin;
+
+/* Reads "blocks.0-3=device". Fails: COH_ERR_ARGUMENT. */
+COH_API coh_status coh_pin_parse(const char *text, coh_pin *out_pin);
+/* "device", "host", ... as coh_pin_parse takes them. */
+COH_API const char *coh_pin_place_name(coh_pin_place place);
+
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
@@ -47,6 +74,10 @@ typedef struct coh_plan_options {
     /* What prices the plan; NULL: constants that are built in. Borrowed: it must outlive the
      * plan. */
     const coh_profile *profile;
+    /* Decisions made by hand, at most COH_PINS_MOST; copied. Two that contradict one another, or
+     * one that names nothing, are refused. */
+    const coh_pin *pins;
+    int32_t pin_count;
 } coh_plan_options;
 
 /* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path
@@ -58,8 +89,10 @@ typedef struct coh_plan coh_plan;
 /* Writes, verifies and prices all programs for `graph`. The graph must outlive the plan.
  * Deterministic: same graph and options, same plan.
  * Fails: COH_ERR_FULL: does not fit; the sentence names the tier, the bytes short and the smallest
- * change that fits, and says whether that is proven or only not found. COH_ERR_ARGUMENT (also: a
- * tier is given that the profile knows no links to), COH_ERR_SHAPE, COH_ERR_MEMORY. */
+ * change that fits, and says whether that is proven or only not found; where a pin is what does not
+ * fit, which. COH_ERR_ARGUMENT (also: a tier is given that the profile knows no links to; a pin
+ * that names nothing, contradicts another or needs a tier that is not there), COH_ERR_SHAPE,
+ * COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                                    coh_plan **out_plan);
 /* After every engine made from it. Accepts NULL. */
@@ -161,7 +194,8 @@ COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_pl
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
 /* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options`
- * gives budgets to hold it to (the plan's own peaks must fit), thread count and profile.
+ * gives budgets to hold it to (the plan's own peaks must fit), thread count and profile; pins are
+ * the file's.
  * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL;
  * COH_ERR_ARGUMENT for other options than it was made with, or a GPU's plan without its profile. */
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,

@@ -47,7 +47,7 @@ def sealed(whole):
     return (json.dumps(whole, indent=2).removesuffix("\n}") + ",\n").encode()
 
 
-def plan(operators=(), slots=(), decisions=None, **other):
+def plan(operators=(), slots=(), decisions=None, pins=(), **other):
     return sealed({
         "format": "cohobate plan", "version": 5, "builder": 5, "numeric_fingerprint": "a632bf631cb1a7e9",
         "program_hash": "4e0063584ff9895a",
@@ -56,6 +56,7 @@ def plan(operators=(), slots=(), decisions=None, **other):
         "decisions": {"device_bytes": "41943040", "chunk_bytes": 524288, "in_memory": 0, "cache": 0, "row_passes": 4,
                       "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16, "recompute": "0-3,7",
                       **(decisions or {})},
+        "pins": list(pins),
         "profile": {"name": "a100-40g", "device": "gpu", "hash": "fedcba9876543210"},
         "predictions": {"peak_device_bytes": 41902080, "peak_host_bytes": 298930176, "disk_bytes": 0,
                         "step_ns": 429268682, "bound_ns": 423072943, "smallest_device_bytes": 25206784, "lines": 1635},
@@ -71,6 +72,8 @@ PLANS = {
     "horizon": plan(decisions={"horizon": -1}),
     "member": plan(decisions={"horison": 1}),
     "newer": plan(version=6),
+    "pins": plan(pins=["blocks.0-3=device", "h.*.mlp=offload", "wte=disk"]),
+    "pin": plan(pins=["blocks.3-0=keep"]),
     "blocks": plan(decisions={"recompute": "3-1,1024"}),
 }
 

@@ -1,0 +1,389 @@
+#include "planner/pins.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/schedule.h"
+
+#define BLOCKS "blocks."
+
+static const char *const place_names[COH_PIN_PLACE_COUNT] = { "device", "host",      "disk",
+                                                              "keep",   "recompute", "offload" };
+
+static int is_of_parameters(coh_pin_place place)
+{
+    return place == COH_PIN_DEVICE || place == COH_PIN_HOST || place == COH_PIN_DISK;
+}
+
+const char *coh_pin_place_name(coh_pin_place place)
+{
+    return place < COH_PIN_PLACE_COUNT ? place_names[place] : "unknown";
+}
+
+/* ---- targets ---- */
+
+/* Is it "blocks.3" or "blocks.0-3"? Numbers above what a set holds are none. */
+static int read_blocks(const char *target, int32_t *out_first, int32_t *out_last)
+{
+    const char *at = target + strlen(BLOCKS);
+    long number[2] = { 0 };
+    if (strncmp(target, BLOCKS, strlen(BLOCKS)) != 0)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        char *end = NULL;
+        if (*at < '0' || *at > '9')
+            return 0;
+        number[i] = strtol(at, &end, 10);
+        if (number[i] >= COH_BLOCK_SET_MOST)
+            return 0;
+        at = end;
+        if (i == 0 && *at == '\0')
+            number[++i] = number[0];
+        else if (i == 0 && *at++ != '-')
+            return 0;
+    }
+    *out_first = (int32_t)number[0];
+    *out_last = (int32_t)number[1];
+    return *at == '\0' && number[0] <= number[1];
+}
+
+coh_status coh_pin_parse(const char *text, coh_pin *out_pin)
+{
+    const char *equals = strrchr(text, '=');
+    const size_t length = equals ? (size_t)(equals - text) : 0;
+    int32_t first = 0, last = 0;
+    *out_pin = (coh_pin){ .place = COH_PIN_PLACE_COUNT };
+    for (int i = 0; equals && i < COH_PIN_PLACE_COUNT; i++)
+        if (strcmp(equals + 1, place_names[i]) == 0)
+            out_pin->place = (coh_pin_place)i;
+    if (length == 0 || length >= COH_PIN_TARGET_BYTES || out_pin->place == COH_PIN_PLACE_COUNT)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "pin '%.160s' is not TARGET=PLACE, as 'blocks.0-3=device'; places are "
+                        "device, host, disk (parameters), keep, recompute, offload (activations)",
+                        text);
+    memcpy(out_pin->target, text, length);
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            return coh_fail(COH_ERR_ARGUMENT, "a pin's target holds a control character");
+    if (strncmp(out_pin->target, BLOCKS, strlen(BLOCKS)) == 0 &&
+        !read_blocks(out_pin->target, &first, &last))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "pin '%s': blocks are named as blocks.3 or blocks.0-3, below %d", text,
+                        COH_BLOCK_SET_MOST);
+    return COH_OK;
+}
+
+/* Does a pin name this operator? `block`: its number in the order of the graph, -1 for none. */
+static int names(const coh_pin *pin, const coh_graph_op_entry *op, int32_t block)
+{
+    int32_t first = 0, last = 0;
+    if (read_blocks(pin->target, &first, &last))
+        return block >= first && block <= last;
+    return fnmatch(pin->target, op->name, 0) == 0;
+}
+
+static int has_parameters(const coh_graph_op_entry *op)
+{
+    for (int32_t port = 0; port < op->kind.parameter_count; port++)
+        if (op->parameter[port] >= 0)
+            return 1;
+    return 0;
+}
+
+static coh_status fail_pin(const coh_pin *pin, const char *why)
+{
+    return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': %s", pin->target,
+                    coh_pin_place_name(pin->place), why);
+}
+
+static coh_status contradict(const coh_pin *a, const coh_pin *b, const coh_graph_op_entry *op)
+{
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "pins '%s=%s' and '%s=%s' contradict one another: both name operator %s%s", a->target,
+        coh_pin_place_name(a->place), b->target, coh_pin_place_name(b->place), op->name,
+        is_of_parameters(a->place) ? ", or share its parameters" : ", or an operator of its block");
+}
+
+/* Is what the pin asks for there at all? */
+static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pin)
+{
+    int has_host = options->emulate_host_bytes > 0, has_disk = options->disk_bytes > 0;
+    if ((unsigned)pin->place >= COH_PIN_PLACE_COUNT || pin->target[0] == '\0' ||
+        memchr(pin->target, 0, sizeof(pin->target)) == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "a pin is not of coh_pin_parse");
+    if (!is_of_parameters(pin->place) && options->mode != COH_PLAN_TRAIN)
+        return fail_pin(pin, "activations are pinned in training only");
+    if (pin->place == COH_PIN_HOST && !has_host)
+        return fail_pin(pin, "there is no host tier: give --emulate-host");
+    if (pin->place == COH_PIN_DISK && !has_disk)
+        return fail_pin(pin, "there is no disk: give --disk DIR");
+    if (pin->place == COH_PIN_OFFLOAD && !has_host && !has_disk)
+        return fail_pin(pin, "there is no tier to move to: give --disk DIR");
+    return COH_OK;
+}
+
+/* ---- by operator ---- */
+
+/* Notes pin `index` for an operator that it names. */
+static coh_status take_pin(coh_pin_map *map, const coh_graph *graph, size_t op, int32_t block,
+                           int32_t index)
+{
+    const coh_pin *pin = &map->pins[index];
+    const coh_graph_op_entry *entry = &graph->ops[op];
+    int32_t *slot = is_of_parameters(pin->place) ? &map->of_parameters[op] : &map->of_outputs[op];
+    if (is_of_parameters(pin->place) && !has_parameters(entry))
+        return COH_OK;
+    if (pin->place == COH_PIN_RECOMPUTE && (block < 0 || block >= COH_BLOCK_SET_MOST))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "pin '%s=recompute': operator %s is in no block, and blocks are what is "
+                        "recomputed",
+                        pin->target, entry->name);
+    if (*slot >= 0 && map->pins[*slot].place != pin->place)
+        return contradict(&map->pins[*slot], pin, entry);
+    *slot = index;
+    return COH_OK;
+}
+
+static coh_status resolve_pin(coh_pin_map *map, const coh_graph *graph, int32_t index)
+{
+    const coh_pin *pin = &map->pins[index];
+    int some = 0;
+    int32_t block = 0;
+    for (size_t op = 0; op < graph->op_count; op++) {
+        int32_t of = graph->ops[op].block;
+        block += op > 0 && graph->ops[op - 1].block >= 0 && graph->ops[op - 1].block != of;
+        if (!names(pin, &graph->ops[op], of >= 0 ? block : -1))
+            continue;
+        COH_TRY(take_pin(map, graph, op, of >= 0 ? block : -1, index));
+        some |= !is_of_parameters(pin->place) || has_parameters(&graph->ops[op]);
+    }
+    if (some)
+        return COH_OK;
+    if (strncmp(pin->target, BLOCKS, strlen(BLOCKS)) == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': the model has %d blocks, 0 and on",
+                        pin->target, coh_pin_place_name(pin->place), coh_graph_block_count(graph));
+    return fail_pin(pin, is_of_parameters(pin->place) ? "it names no operator with parameters"
+                                                      : "it names no operator of the model");
+}
+
+/* A block is recomputed as a whole. */
+static coh_status check_blocks(const coh_pin_map *map, const coh_graph *graph)
+{
+    for (size_t op = 0; op < graph->op_count; op++) {
+        const int32_t block = graph->ops[op].block, pin = map->of_outputs[op];
+        for (size_t other = op + 1;
+             block >= 0 && pin >= 0 && other < graph->op_count && graph->ops[other].block == block;
+             other++) {
+            const int32_t its = map->of_outputs[other];
+            if (its >= 0 && (map->pins[its].place == COH_PIN_RECOMPUTE) !=
+                                (map->pins[pin].place == COH_PIN_RECOMPUTE))
+                return contradict(&map->pins[pin], &map->pins[its], &graph->ops[other]);
+        }
+    }
+    return COH_OK;
+}
+
+/* Operators that share a parameter agree about it. */
+static coh_status check_shared(const coh_pin_map *map, const coh_graph *graph)
+{
+    int32_t *pin_of = NULL; /* by parameter: 1 + pin */
+    coh_status status = COH_ALLOC(graph->parameter_count, &pin_of);
+    for (size_t op = 0; op < graph->op_count && status == COH_OK; op++) {
+        const coh_graph_op_entry *entry = &graph->ops[op];
+        const int32_t pin = map->of_parameters[op];
+        for (int32_t port = 0; pin >= 0 && port < entry->kind.parameter_count; port++) {
+            int32_t *its = entry->parameter[port] >= 0 ? &pin_of[entry->parameter[port]] : NULL;
+            if (its && *its > 0 && map->pins[*its - 1].place != map->pins[pin].place)
+                status = contradict(&map->pins[*its - 1], &map->pins[pin], entry);
+            if (its)
+                *its = pin + 1;
+        }
+    }
+    coh_free(pin_of);
+    return status;
+}
+
+static coh_status resolve(const coh_graph *graph, const coh_plan_options *options, coh_pin_map *map)
+{
+    map->pins = options->pins;
+    COH_TRY(COH_ALLOC(graph->op_count, &map->of_parameters));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->of_outputs));
+    for (size_t op = 0; op < graph->op_count; op++)
+        map->of_parameters[op] = map->of_outputs[op] = -1;
+    for (int32_t i = 0; i < options->pin_count; i++)
+        COH_TRY(resolve_pin(map, graph, i));
+    COH_TRY(check_blocks(map, graph));
+    return check_shared(map, graph);
+}
+
+coh_status coh_pins_check(const coh_graph *graph, const coh_plan_options *options)
+{
+    coh_pin_map map = { 0 };
+    if (options->pin_count < 0 || options->pin_count > COH_PINS_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "%d pins are not 0..%d", options->pin_count,
+                        COH_PINS_MOST);
+    for (int32_t i = 0; i < options->pin_count; i++)
+        COH_TRY(check_tiers(options, &options->pins[i]));
+    coh_status status = options->pin_count > 0 ? resolve(graph, options, &map) : COH_OK;
+    coh_pin_map_fini(&map);
+    return status;
+}
+
+int coh_pins_need_far(const coh_plan_options *options)
+{
+    for (int32_t i = 0; i < options->pin_count; i++)
+        if (options->pins[i].place == COH_PIN_HOST || options->pins[i].place == COH_PIN_DISK ||
+            options->pins[i].place == COH_PIN_OFFLOAD)
+            return 1;
+    return 0;
+}
+
+void coh_pin_map_blocks(const coh_pin_map *map, const coh_graph *graph, coh_block_set *blocks)
+{
+    for (size_t op = 0; op < graph->op_count; op++) {
+        if (graph->ops[op].block < 0 || map->of_outputs[op] < 0)
+            continue;
+        const int32_t block = coh_graph_blocks_before(graph, op);
+        if (map->pins[map->of_outputs[op]].place == COH_PIN_RECOMPUTE)
+            coh_block_set_add(blocks, block);
+        else
+            coh_block_set_remove(blocks, block);
+    }
+}
+
+coh_status coh_pins_blocks(const coh_graph *graph, const coh_plan_options *options,
+                           coh_block_set *blocks)
+{
+    coh_pin_map map = { 0 };
+    coh_status status = options->pin_count > 0 ? resolve(graph, options, &map) : COH_OK;
+    if (status == COH_OK && options->pin_count > 0)
+        coh_pin_map_blocks(&map, graph, blocks);
+    coh_pin_map_fini(&map);
+    return status;
+}
+
+/* ---- blame ---- */
+
+/* The least that the first `count` pins need, of the decisions with and without recomputation. */
+static coh_status bound_with(const coh_graph *graph, const coh_plan_options *options,
+                             const coh_decisions *smallest, int32_t count, uint64_t *out_bytes)
+{
+    coh_plan_options some = *options;
+    some.pin_count = count;
+    *out_bytes = UINT64_MAX;
+    for (int all = 0; all < 2; all++) {
+        coh_decisions decisions = *smallest;
+        uint64_t bytes = 0;
+        decisions.recompute = coh_block_set_first(
+            all && options->recompute != COH_RECOMPUTE_NONE ? coh_graph_block_count(graph) : 0);
+        COH_TRY(coh_schedule_bound(graph, &some, &decisions, &bytes));
+        *out_bytes = bytes < *out_bytes ? bytes : *out_bytes;
+    }
+    return COH_OK;
+}
+
+coh_status coh_pins_blame(const coh_graph *graph, const coh_plan_options *options,
+                          const coh_decisions *smallest)
+{
+    const uint64_t budget = options->device_memory_bytes;
+    uint64_t before = 0, with = 0;
+    for (int32_t count = 0; count <= options->pin_count; count++) {
+        COH_TRY(bound_with(graph, options, smallest, count, &with));
+        if (with > budget && count == 0)
+            return COH_OK;
+        if (with > budget) {
+            const coh_pin *pin = &options->pins[count - 1];
+            return coh_fail(COH_ERR_FULL,
+                            "pin '%s=%s': with it a step needs %llu bytes of device memory at "
+                            "once (%llu without it), %llu more than there are: leave it out, or "
+                            "raise --device-memory to %lluB",
+                            pin->target, coh_pin_place_name(pin->place), (unsigned long long)with,
+                            (unsigned long long)before, (unsigned long long)(with - budget),
+                            (unsigned long long)with);
+        }
+        before = with;
+    }
+    return COH_OK;
+}
+
+/* ---- by chunk ---- */
+
+static void set_object(const coh_layout *layout, int32_t object, uint8_t *by_chunk, int value)
+{
+    if (object < 0)
+        return;
+    const coh_object *facts = &layout->objects[object];
+    for (uint32_t i = 0; i < facts->chunk_count; i++)
+        by_chunk[facts->chunk_begin + i] |= (uint8_t)value;
+}
+
+static void pin_weights(coh_pin_map *map, const coh_layout *layout, int32_t work,
+                        coh_pin_place place)
+{
+    if (place == COH_PIN_DEVICE) {
+        set_object(layout, work, map->on_device, 1);
+        return;
+    }
+    set_object(layout, work, map->device_rules, COH_CHUNK_AWAY);
+    if (place == COH_PIN_HOST)
+        set_object(layout, work, map->on_host, 1);
+    else
+        set_object(layout, work, map->host_rules, COH_CHUNK_AWAY);
+}
+
+static void pin_outputs(coh_pin_map *map, const coh_graph *graph, const coh_layout *layout,
+                        const coh_object_map *objects, size_t op)
+{
+    const coh_graph_op_entry *entry = &graph->ops[op];
+    const coh_pin_place place = map->pins[map->of_outputs[op]].place;
+    const int rule = place == COH_PIN_KEEP      ? COH_CHUNK_STAYS
+                     : place == COH_PIN_OFFLOAD ? COH_CHUNK_LEAVES
+                                                : 0;
+    for (int32_t port = 0; port < entry->kind.output_count; port++)
+        set_object(layout, objects->activation[entry->output[port]], map->device_rules, rule);
+    set_object(layout, objects->saved[op], map->device_rules, rule);
+    set_object(layout, objects->cache[op], map->device_rules, rule);
+}
+
+coh_status coh_pin_map_make(const coh_graph *graph, const coh_plan_options *options,
+                            const coh_layout *layout, const coh_object_map *objects,
+                            coh_pin_map *out_map)
+{
+    coh_status status = COH_OK;
+    coh_pin_map *map = out_map;
+    *map = (coh_pin_map){ 0 };
+    COH_TRY_GOTO(status, resolve(graph, options, map), fail);
+    COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &map->on_device), fail);
+    COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &map->on_host), fail);
+    COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &map->device_rules), fail);
+    COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &map->host_rules), fail);
+    for (size_t op = 0; op < graph->op_count; op++) {
+        const coh_graph_op_entry *entry = &graph->ops[op];
+        for (int32_t port = 0; port < entry->kind.parameter_count; port++)
+            if (map->of_parameters[op] >= 0 && entry->parameter[port] >= 0)
+                pin_weights(
+                    map, layout,
+                    layout->groups[objects->group_of_parameter[entry->parameter[port]]].work,
+                    map->pins[map->of_parameters[op]].place);
+        if (map->of_outputs[op] >= 0)
+            pin_outputs(map, graph, layout, objects, op);
+    }
+    return COH_OK;
+fail:
+    coh_pin_map_fini(map);
+    return status;
+}
+
+void coh_pin_map_fini(coh_pin_map *map)
+{
+    coh_free(map->on_device);
+    coh_free(map->on_host);
+    coh_free(map->device_rules);
+    coh_free(map->host_rules);
+    coh_free(map->of_parameters);
+    coh_free(map->of_outputs);
+    *map = (coh_pin_map){ 0 };
+}
