@@ -1,10 +1,14 @@
 #include "planner/search.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/bytes.h"
 #include "cohobate/machine.h"
+#include "planner/bounds.h"
 #include "planner/layout.h"
+#include "planner/offers.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
@@ -16,63 +20,24 @@
  * unit. */
 enum { ROW_PASSES_MOST = 1024 };
 
+#define CHUNK_LEAST (256 * KIB)
+#define CHUNK_MOST  (1024 * MIB)
+
+/* Schedules that are built to better the first ones: of usual length, and of the longest. */
+enum { EVALUATIONS_MOST = 48, EVALUATIONS_LEAST = 12, LINES_USUAL = 6000 };
+
+/* First sets that are built at a time. */
+enum { STARTS_AT_ONCE = 4 };
+
+/* Within 1/500 of what no schedule can be faster than is as good. */
+enum { CLOSE_ENOUGH = 500 };
+
+/* A budget so many times what a line needs at once has no use for shorter ranges of rows. */
+enum { ROOMY = 8 };
+
 /* Steps for which room should have stood idle before something is fetched into it: as many lines as
  * the disk lanes have in flight, together. */
 enum { HORIZON = 16 };
-
-/* What one set of decisions promises. */
-typedef struct offer {
-    coh_decisions decisions;
-    uint64_t step_ns, link_bytes, device_bytes;
-    int valid;
-} offer;
-
-/* Builds and simulates the body. Not to fit is no error: the offer is then not valid. */
-static coh_status make_offer(const coh_plan *plan, const coh_decisions *decisions, offer *out_offer)
-{
-    coh_layout layout;
-    coh_program programs[COH_PROGRAM_KIND_COUNT];
-    coh_simulation simulation = { 0 };
-    *out_offer = (offer){ .decisions = *decisions };
-    coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                                           0, &layout, programs);
-    if (status == COH_ERR_FULL)
-        return COH_OK;
-    COH_TRY(status);
-    status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
-    if (status == COH_OK) {
-        out_offer->step_ns = simulation.period_ns;
-        out_offer->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];
-        out_offer->valid = out_offer->device_bytes <= plan->options.device_memory_bytes;
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-            out_offer->link_bytes += simulation.link_bytes[lane];
-        if (plan->options.wear_bytes > 0 &&
-            simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes)
-            out_offer->valid = 0;
-    }
-    coh_program_fini(&programs[COH_PROGRAM_BODY]);
-    coh_layout_fini(&layout);
-    return status;
-}
-
-/* Faster, or as fast with fewer bytes over the links. */
-static int is_better(const offer *a, const offer *b)
-{
-    if (!a->valid || !b->valid)
-        return a->valid;
-    if (a->step_ns != b->step_ns)
-        return a->step_ns < b->step_ns;
-    return a->link_bytes < b->link_bytes;
-}
-
-static coh_status try_decisions(const coh_plan *plan, const coh_decisions *decisions, offer *best)
-{
-    offer o;
-    COH_TRY(make_offer(plan, decisions, &o));
-    if (is_better(&o, best))
-        *best = o;
-    return COH_OK;
-}
 
 /* ---- choices ---- */
 
@@ -153,7 +118,7 @@ static uint64_t in_memory_chunk(const coh_plan *plan, uint64_t survivor_bytes)
 /* Everything on the device: first without, then with recomputation of ever more blocks, until it
  * fits. *out_smallest: the least that any of them takes; with room for anything, that of the
  * fastest. */
-static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, offer *best,
+static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, coh_offer *best,
                                 uint64_t *out_smallest)
 {
     int32_t choices[RECOMPUTE_CHOICES];
@@ -169,12 +134,12 @@ static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, o
                                     .cache = i >= count,
                                     .recompute = coh_block_set_first(choices[i % count]),
                                     .row_passes = 1 };
-        offer o;
-        COH_TRY(make_offer(plan, &decisions, &o));
-        if (o.device_bytes > 0 && o.device_bytes < *out_smallest)
-            *out_smallest = o.device_bytes;
-        if (is_better(&o, best))
-            *best = o;
+        coh_offer offer;
+        COH_TRY(coh_offer_make(plan, &decisions, &offer));
+        if (offer.device_bytes > 0 && offer.device_bytes < *out_smallest)
+            *out_smallest = offer.device_bytes;
+        if (coh_offer_is_better(&offer, best))
+            *best = offer;
     }
     return COH_OK;
 }
@@ -206,75 +171,106 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
     return COH_OK;
 }
 
-static coh_status vary_chunks(const coh_plan *plan, offer *best)
+/* ---- neighbours of the best ---- */
+
+/* Sets that differ from the best in one decision, or two that hang together. */
+typedef struct neighbours {
+    coh_decisions list[COH_OFFERS_AT_ONCE];
+    int count;
+} neighbours;
+
+/* The next one, as the best still; NULL: there are enough. */
+static coh_decisions *add_neighbour(neighbours *n, const coh_market *market)
 {
-    uint64_t usual = usual_chunk(plan);
-    const uint64_t sizes[] = { usual / 2, 2 * usual, 4 * usual };
-    for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++) {
-        coh_decisions d = best->decisions;
-        d.chunk_bytes = sizes[i];
-        COH_TRY(try_decisions(plan, &d, best));
-    }
-    return COH_OK;
+    if (n->count == COH_OFFERS_AT_ONCE)
+        return NULL;
+    n->list[n->count] = market->best.decisions;
+    return &n->list[n->count++];
 }
 
-static coh_status vary_recompute(const coh_plan *plan, offer *best)
+static void vary_sizes(const coh_market *market, neighbours *n)
 {
-    int32_t choices[RECOMPUTE_CHOICES];
-    int count = recompute_choices(plan, choices);
-    for (int i = 1; i + 1 < count; i++) {
-        coh_decisions d = best->decisions;
-        d.recompute = coh_block_set_first(choices[i]);
-        COH_TRY(try_decisions(plan, &d, best));
-    }
-    return COH_OK;
+    const coh_plan *plan = market->plan;
+    uint64_t chunk = market->best.decisions.chunk_bytes;
+    const uint64_t sizes[] = { chunk / 2, 2 * chunk, 4 * chunk };
+    coh_decisions *d;
+    if (has_caches(plan) && (d = add_neighbour(n, market)) != NULL)
+        d->cache = !d->cache;
+    for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)
+        if (sizes[i] >= CHUNK_LEAST && sizes[i] <= CHUNK_MOST &&
+            (d = add_neighbour(n, market)) != NULL)
+            d->chunk_bytes = sizes[i];
 }
 
-static coh_status flip_cache(const coh_plan *plan, offer *best)
+/* More and fewer of the first blocks: by a quarter, a sixteenth, one. */
+static void vary_recompute(const coh_market *market, neighbours *n)
 {
-    coh_decisions d = best->decisions;
-    d.cache = !d.cache;
-    return has_caches(plan) ? try_decisions(plan, &d, best) : COH_OK;
-}
-
-static coh_status vary_places(const coh_plan *plan, offer *best)
-{
-    static const int32_t horizons[] = { HORIZON / 4, HORIZON * 3, 0 };
-    for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
-        for (int patient = 0; patient < 2; patient++) {
-            coh_decisions d = best->decisions;
-            if (boundary == d.boundary && patient == d.patient)
-                continue;
-            d.boundary = boundary;
-            d.patient = patient;
-            COH_TRY(try_decisions(plan, &d, best));
+    const coh_plan *plan = market->plan;
+    int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
+    int32_t now = coh_block_set_count(&market->best.decisions.recompute);
+    const int32_t steps[] = { blocks / 4, blocks / 16, 1 };
+    for (size_t i = 0; plan->options.recompute == COH_RECOMPUTE_AUTO && i < 3; i++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            int32_t next = now + sign * steps[i];
+            coh_decisions *d;
+            if (steps[i] > 0 && next >= 0 && next <= blocks &&
+                (d = add_neighbour(n, market)) != NULL)
+                d->recompute = coh_block_set_first(next);
         }
-    for (size_t i = 0; i < sizeof(horizons) / sizeof(horizons[0]); i++) {
-        coh_decisions d = best->decisions;
-        d.horizon = horizons[i];
-        COH_TRY(try_decisions(plan, &d, best));
-    }
-    coh_decisions ends = best->decisions;
-    ends.tie_break = COH_TIE_TWO_ENDS;
-    return try_decisions(plan, &ends, best);
+}
+
+static void vary_places(const coh_market *market, neighbours *n)
+{
+    static const int32_t horizons[] = { HORIZON / 4, HORIZON, HORIZON * 3, 0 };
+    coh_decisions *d;
+    for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
+        for (int patient = 0; patient < 2; patient++)
+            if ((d = add_neighbour(n, market)) != NULL) {
+                d->boundary = boundary;
+                d->patient = patient;
+            }
+    for (size_t i = 0; i < sizeof(horizons) / sizeof(horizons[0]); i++)
+        if ((d = add_neighbour(n, market)) != NULL)
+            d->horizon = horizons[i];
+    if ((d = add_neighbour(n, market)) != NULL)
+        d->tie_break = COH_TIE_TWO_ENDS;
 }
 
 /* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
  * octaves that does not depend on this one, so that neighbours try the same. */
-static coh_status vary_budget(const coh_plan *plan, offer *best)
+static void vary_budget(const coh_market *market, neighbours *n)
 {
     static const uint64_t quarters[] = { 65536, 77936, 92682, 110218 }; /* 2^(16 + k/4) */
+    const coh_plan *plan = market->plan;
     uint64_t budget = plan->options.device_memory_bytes;
-    for (int octave = 0; octave < 40; octave++)
-        for (int k = 0; k < 4; k++) {
-            coh_decisions d = best->decisions;
-            d.device_bytes = whole_pages(quarters[k] << octave);
-            if (d.device_bytes >= budget || d.device_bytes <= budget / 2 ||
-                d.device_bytes < plan->smallest_device_bytes)
-                continue;
-            COH_TRY(try_decisions(plan, &d, best));
+    for (int octave = 39; octave >= 0; octave--)
+        for (int k = 3; k >= 0; k--) {
+            uint64_t bytes = whole_pages(quarters[k] << octave);
+            coh_decisions *d;
+            if (bytes < budget && bytes > budget / 2 && bytes >= plan->smallest_device_bytes &&
+                (d = add_neighbour(n, market)) != NULL)
+                d->device_bytes = bytes;
         }
-    return COH_OK;
+}
+
+/* From the best to a better one, until none of its neighbours is. */
+static coh_status improve(coh_market *market, uint64_t bound_ns)
+{
+    static void (*const variations[])(const coh_market *,
+                                      neighbours *) = { vary_sizes, vary_recompute, vary_places,
+                                                        vary_budget };
+    for (;;) {
+        uint64_t before_ns = market->best.step_ns;
+        for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
+            if (market->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
+                return COH_OK;
+            neighbours n = { .count = 0 };
+            variations[i](market, &n);
+            COH_TRY(coh_market_try(market, n.list, n.count));
+        }
+        if (market->best.step_ns == before_ns || market->evaluations >= market->evaluations_most)
+            return COH_OK;
+    }
 }
 
 /* What survives stands in the outermost tier, whatever else is decided: too little room there is
@@ -293,41 +289,127 @@ static coh_status check_far_room(const coh_plan *plan)
                     bytes, with_disk ? "--disk" : "--emulate-host", room, (bytes >> 20) + 1);
 }
 
-static coh_status search_streamed(coh_plan *plan, offer *best)
+/* ---- where to begin ---- */
+
+/* A set to begin with, and what no schedule of it can be faster than. */
+typedef struct start {
+    coh_decisions decisions;
+    uint64_t bound_ns;
+} start;
+
+enum { STARTS_MOST = RECOMPUTE_CHOICES * 2 * 3 };
+
+static int compare_starts(const void *x, const void *y)
+{
+    uint64_t a = ((const start *)x)->bound_ns, b = ((const start *)y)->bound_ns;
+    return a < b ? -1 : a > b;
+}
+
+static coh_status bound_start(const coh_plan *plan, start *s)
+{
+    coh_bound_base *base = NULL;
+    coh_bounds bounds = { 0 };
+    COH_TRY(
+        coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &s->decisions, &base));
+    coh_status status =
+        coh_bounds_at(base, s->decisions.device_bytes, plan->options.emulate_host_bytes, &bounds);
+    s->bound_ns = bounds.most_ns;
+    coh_bound_base_destroy(base);
+    return status;
+}
+
+/* Every way to recompute, with caches and without, that fits; the most promising first. */
+static coh_status list_starts(const coh_plan *plan, start *starts, int *out_count)
 {
     static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
-    coh_decisions smallest = { 0 };
     int32_t choices[RECOMPUTE_CHOICES];
-    int count = recompute_choices(plan, choices);
+    int count = recompute_choices(plan, choices), caches = has_caches(plan);
     uint64_t budget = whole_pages(plan->options.device_memory_bytes);
+    *out_count = 0;
+    for (int i = 0; i < count * (1 + caches); i++)
+        for (size_t k = 0; k < sizeof(row_passes) / sizeof(row_passes[0]); k++) {
+            start *s = &starts[*out_count];
+            uint64_t least_bytes = 0;
+            *s = (start){ .decisions = { .device_bytes = budget,
+                                         .chunk_bytes = usual_chunk(plan),
+                                         .cache = i >= count,
+                                         .recompute = coh_block_set_first(choices[i % count]),
+                                         .row_passes = row_passes[k],
+                                         .patient = 1,
+                                         .boundary = COH_BOUNDARY_SETTLED,
+                                         .horizon = HORIZON } };
+            COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &s->decisions, &least_bytes));
+            if (least_bytes > budget)
+                continue;
+            COH_TRY(bound_start(plan, s));
+            (*out_count)++;
+            if (least_bytes <= budget / ROOMY)
+                break; /* more passes would only cost time */
+        }
+    if (*out_count > 1)
+        qsort(starts, (size_t)*out_count, sizeof(*starts), compare_starts);
+    return COH_OK;
+}
+
+/* Best first, a few at a time: what cannot beat the best is not built. */
+static coh_status try_starts(coh_market *market, const start *starts, int count)
+{
+    for (int i = 0; i < count;) {
+        coh_decisions list[STARTS_AT_ONCE];
+        int taken = 0;
+        for (; i < count && taken < STARTS_AT_ONCE; i++)
+            if (!market->best.valid || starts[i].bound_ns < market->best.step_ns)
+                list[taken++] = starts[i].decisions;
+        COH_TRY(coh_market_try(market, list, taken));
+    }
+    return COH_OK;
+}
+
+/* Fewer schedules of a model whose schedules are long: planning takes about as long. */
+static uint32_t evaluations_for(uint32_t line_count)
+{
+    uint32_t most = EVALUATIONS_MOST;
+    while (line_count > LINES_USUAL && most > EVALUATIONS_LEAST) {
+        line_count /= 2;
+        most -= most / 3;
+    }
+    return most;
+}
+
+static coh_status search_market(coh_market *market, const coh_decisions *smallest)
+{
+    start *starts = NULL;
+    int count = 0;
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC(STARTS_MOST, &starts), done);
+    COH_TRY_GOTO(status, list_starts(market->plan, starts, &count), done);
+    COH_TRY_GOTO(status, try_starts(market, starts, count), done);
+    if (!market->best.valid)
+        COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
+    if (market->best.valid) {
+        market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
+        status = improve(market, count > 0 ? starts[0].bound_ns : 0);
+    }
+done:
+    coh_free(starts);
+    return status;
+}
+
+static coh_status search_streamed(coh_plan *plan, coh_offer *best)
+{
+    coh_decisions smallest = { 0 };
+    coh_market market;
     COH_TRY(find_smallest(plan, &smallest));
-    if (budget < plan->smallest_device_bytes)
+    smallest.device_bytes = whole_pages(plan->options.device_memory_bytes);
+    if (smallest.device_bytes < plan->smallest_device_bytes)
         return COH_OK;
     COH_TRY(check_far_room(plan));
-    for (int k = 0; k<count; k += count> 1 ? count - 1 : 1) /* none and all */
-        for (size_t i = 0; i < 3; i++) {
-            coh_decisions d = { .device_bytes = budget,
-                                .chunk_bytes = usual_chunk(plan),
-                                .recompute = coh_block_set_first(choices[k]),
-                                .row_passes = row_passes[i],
-                                .patient = 1,
-                                .boundary = COH_BOUNDARY_SETTLED,
-                                .horizon = HORIZON };
-            COH_TRY(try_decisions(plan, &d, best));
-        }
-    if (!best->valid) {
-        smallest.device_bytes = budget;
-        COH_TRY(try_decisions(plan, &smallest, best));
-    }
-    if (!best->valid)
-        return COH_OK;
-    COH_TRY(flip_cache(plan, best));
-    COH_TRY(vary_places(plan, best));
-    COH_TRY(vary_chunks(plan, best));
-    COH_TRY(vary_recompute(plan, best));
-    COH_TRY(flip_cache(plan, best));
-    COH_TRY(vary_places(plan, best)); /* what is best there depends on the other two */
-    return vary_budget(plan, best);
+    COH_TRY(coh_market_open(&market, plan, UINT32_MAX));
+    market.best = *best;
+    coh_status status = search_market(&market, &smallest);
+    *best = market.best;
+    coh_market_close(&market);
+    return status;
 }
 
 /* ---- refusing ---- */
@@ -385,7 +467,7 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
 
 coh_status coh_plan_search(coh_plan *plan)
 {
-    offer best = { 0 };
+    coh_offer best = { 0 };
     uint64_t in_memory_bytes = 0, survivors;
     COH_TRY(count_survivors(plan, &survivors));
     /* Where far tiers are there to be used, not to fit needs no number: the largest models take

@@ -1,8 +1,12 @@
-/* search.h - choose the decisions of a plan: a small portfolio, priced by the simulator.
+/* search.h - choose the decisions of a plan, priced by the simulator.
  *
- * Everything in memory comes first. Then streaming: passes over split rows and recomputation, from
- * the best of them one decision varied at a time. Not a search with bounds: about twenty
- * schedules. */
+ *     in memory            where all fits
+ *     starts               every way to recompute and to cache, in the order of their lower bounds
+ *                          (bounds.h); what cannot beat the best is not built
+ *     neighbours           of the best, one decision varied at a time, until none is better, one is
+ *                          as fast as the bound, or the evaluations are used up
+ *
+ * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H
 #define COH_PLANNER_SEARCH_H
 

@@ -1,0 +1,133 @@
+#include "planner/offers.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/schedule.h"
+
+/* Threads beyond these would each hold a schedule for little gain. */
+enum { THREADS_MOST = 8 };
+
+coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
+                          coh_offer *out_offer)
+{
+    coh_layout layout;
+    coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_simulation simulation = { 0 };
+    *out_offer = (coh_offer){ .decisions = *decisions };
+    coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
+                                           0, &layout, programs);
+    if (status == COH_ERR_FULL)
+        return COH_OK;
+    COH_TRY(status);
+    status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
+    if (status == COH_OK) {
+        out_offer->step_ns = simulation.period_ns;
+        out_offer->line_count = programs[COH_PROGRAM_BODY].line_count;
+        out_offer->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];
+        out_offer->valid = out_offer->device_bytes <= plan->options.device_memory_bytes;
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            out_offer->link_bytes += simulation.link_bytes[lane];
+        if (plan->options.wear_bytes > 0 &&
+            simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes)
+            out_offer->valid = 0;
+    }
+    coh_program_fini(&programs[COH_PROGRAM_BODY]);
+    coh_layout_fini(&layout);
+    return status;
+}
+
+int coh_offer_is_better(const coh_offer *a, const coh_offer *b)
+{
+    if (!a->valid || !b->valid)
+        return a->valid && !b->valid;
+    if (a->step_ns != b->step_ns)
+        return a->step_ns < b->step_ns;
+    return a->link_bytes < b->link_bytes;
+}
+
+/* ---- several at once ---- */
+
+coh_status coh_market_open(coh_market *market, const coh_plan *plan, uint32_t evaluations_most)
+{
+    *market = (coh_market){ .plan = plan, .evaluations_most = evaluations_most };
+    int32_t threads = plan->options.thread_count;
+    if (threads < 2)
+        return COH_OK;
+    return coh_pool_create(threads < THREADS_MOST ? threads : THREADS_MOST, &market->pool);
+}
+
+void coh_market_close(coh_market *market)
+{
+    coh_pool_destroy(market->pool);
+    coh_free(market->seen);
+    *market = (coh_market){ 0 };
+}
+
+/* The sets tried at once; each thread fills the places it is given. */
+typedef struct batch {
+    const coh_plan *plan;
+    const coh_decisions *decisions[COH_OFFERS_AT_ONCE];
+    coh_offer offers[COH_OFFERS_AT_ONCE];
+    coh_status status[COH_OFFERS_AT_ONCE];
+    int count;
+} batch;
+
+static void make_piece(void *argument, int64_t index)
+{
+    batch *b = argument;
+    b->status[index] = coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
+}
+
+static coh_status run_batch(coh_market *market, batch *b)
+{
+    coh_pool_run(market->pool, b->count, make_piece, b);
+    for (int i = 0; i < b->count; i++) {
+        if (b->status[i] != COH_OK) /* the sentence was said on that thread: once more on this */
+            COH_TRY(coh_offer_make(b->plan, b->decisions[i], &b->offers[i]));
+        if (coh_offer_is_better(&b->offers[i], &market->best))
+            market->best = b->offers[i];
+    }
+    market->evaluations += (uint32_t)b->count;
+    b->count = 0;
+    return COH_OK;
+}
+
+static int same_decisions(const coh_decisions *a, const coh_decisions *b)
+{
+    return a->device_bytes == b->device_bytes && a->chunk_bytes == b->chunk_bytes &&
+           a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
+           a->tie_break == b->tie_break && a->patient == b->patient && a->boundary == b->boundary &&
+           a->horizon == b->horizon &&
+           memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
+}
+
+/* Was it tried? If not, it is now. */
+static coh_status note_seen(coh_market *market, const coh_decisions *decisions, int *out_was)
+{
+    *out_was = 0;
+    for (size_t i = 0; i < market->seen_count && !*out_was; i++)
+        *out_was = same_decisions(&market->seen[i], decisions);
+    if (*out_was)
+        return COH_OK;
+    COH_TRY(COH_GROW(&market->seen, &market->seen_capacity, market->seen_count + 1));
+    market->seen[market->seen_count++] = *decisions;
+    return COH_OK;
+}
+
+coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
+{
+    batch b = { .plan = market->plan };
+    for (int i = 0; i < count; i++) {
+        int was = 0;
+        if (market->evaluations + (uint32_t)b.count >= market->evaluations_most)
+            break;
+        COH_TRY(note_seen(market, &list[i], &was));
+        if (was)
+            continue;
+        b.decisions[b.count++] = &list[i];
+        if (b.count == COH_OFFERS_AT_ONCE)
+            COH_TRY(run_batch(market, &b));
+    }
+    return run_batch(market, &b);
+}

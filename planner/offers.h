@@ -1,0 +1,51 @@
+/* offers.h - sets of decisions, each built, simulated and compared with the best so far.
+ *
+ *     coh_market m = { .plan = plan, .evaluations_most = 48 };
+ *     coh_market_try(&m, list, count);      several at once, by the plan's threads
+ *     m.best                                the fastest of all that were ever tried
+ *
+ * What is tried, and in which order, never depends on how many threads there are or on time: the
+ * same plan comes out on every machine. */
+#ifndef COH_PLANNER_OFFERS_H
+#define COH_PLANNER_OFFERS_H
+
+#include "base/pool.h"
+#include "planner/plan.h"
+
+/* What one set of decisions promises. */
+typedef struct coh_offer {
+    coh_decisions decisions;
+    uint64_t step_ns, link_bytes, device_bytes;
+    uint32_t line_count;
+    int32_t valid; /* it fits */
+} coh_offer;
+
+/* The most sets that are tried at once: what any number of threads can share. */
+enum { COH_OFFERS_AT_ONCE = 16 };
+
+typedef struct coh_market {
+    const coh_plan *plan;
+    coh_pool *pool; /* NULL: the caller alone */
+    coh_offer best;
+    coh_decisions *seen; /* nothing is tried twice */
+    size_t seen_count, seen_capacity;
+    uint32_t evaluations, evaluations_most;
+} coh_market;
+
+/* Builds and simulates the body of one set. Not to fit is no error: the offer is then not valid.
+ * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (a graph that cannot be trained). */
+coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
+                          coh_offer *out_offer);
+
+/* Faster, or as fast with fewer bytes over the links. */
+int coh_offer_is_better(const coh_offer *a, const coh_offer *b);
+
+/* Starts the threads. Fails: COH_ERR_MEMORY. */
+coh_status coh_market_open(coh_market *market, const coh_plan *plan, uint32_t evaluations_most);
+void coh_market_close(coh_market *market);
+
+/* Tries those of list[0 .. count) that were not tried before, in order, until the evaluations are
+ * used up. Of equals the first stays the best. Fails: as coh_offer_make. */
+coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count);
+
+#endif
