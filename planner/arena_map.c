@@ -31,6 +31,54 @@ static void note_end(coh_arena_map *map, int32_t index)
     map->in_stride[stride] = is_there ? next : -1;
 }
 
+static void note_free(coh_arena_map *map, int32_t index)
+{
+    size_t stride = stride_of(map, map->segments[index].offset);
+    map->free_count[stride]++;
+    map->strides_with_free[stride / 64] |= (uint64_t)1 << (stride % 64);
+}
+
+static void note_taken(coh_arena_map *map, int32_t index)
+{
+    size_t stride = stride_of(map, map->segments[index].offset);
+    if (--map->free_count[stride] == 0)
+        map->strides_with_free[stride / 64] &= ~((uint64_t)1 << (stride % 64));
+}
+
+/* The first stride from `stride` on in which a free segment begins; COH_ARENA_STRIDES: none. */
+static size_t stride_with_free(const coh_arena_map *map, size_t stride)
+{
+    while (stride < COH_ARENA_STRIDES) {
+        uint64_t rest = map->strides_with_free[stride / 64] >> (stride % 64);
+        if (rest != 0)
+            return stride + (size_t)__builtin_ctzll(rest);
+        stride = (stride / 64 + 1) * 64;
+    }
+    return COH_ARENA_STRIDES;
+}
+
+int32_t coh_arena_map_next_free(const coh_arena_map *map, int32_t index)
+{
+    size_t stride = 0;
+    int32_t next = -1;
+    if (index >= 0) {
+        stride = stride_of(map, map->segments[index].offset);
+        next = map->segments[index].next;
+        while (next >= 0 && map->segments[next].chunk >= 0 &&
+               stride_of(map, map->segments[next].offset) == stride)
+            next = map->segments[next].next;
+        if (next < 0 || map->segments[next].chunk < 0)
+            return next;
+        stride++;
+    }
+    stride = stride_with_free(map, stride);
+    if (stride == COH_ARENA_STRIDES)
+        return -1;
+    for (next = map->in_stride[stride]; map->segments[next].chunk >= 0;)
+        next = map->segments[next].next;
+    return next;
+}
+
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
 {
     size_t stride = stride_of(map, offset);
@@ -67,6 +115,8 @@ static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segme
     else
         map->last = index;
     note_begin(map, index);
+    if (segment.chunk < 0)
+        note_free(map, index);
     *out_index = index;
     return COH_OK;
 }
@@ -75,6 +125,8 @@ static void unlink_segment(coh_arena_map *map, int32_t index)
 {
     coh_segment *s = &map->segments[index];
     note_end(map, index);
+    if (s->chunk < 0)
+        note_taken(map, index);
     if (s->previous >= 0)
         map->segments[s->previous].next = s->next;
     else
@@ -153,6 +205,7 @@ coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offse
         i = next;
     }
     coh_segment *s = &map->segments[first];
+    note_taken(map, first);
     s->bytes = bytes;
     s->chunk = (int32_t)chunk;
     s->extent = COH_NO_EXTENT;
@@ -170,6 +223,7 @@ void coh_arena_map_release(coh_arena_map *map, int32_t segment)
     s->chunk = -1;
     s->extent = COH_NO_EXTENT;
     s->pin_step = UINT32_MAX;
+    note_free(map, segment);
 }
 
 void coh_arena_map_settle(coh_arena_map *map, int64_t step)

@@ -31,8 +31,10 @@ typedef struct coh_arena_map {
     int32_t first, last, unused; /* list heads; unused: chain of nodes to take again */
     int32_t *segment_of_chunk;   /* -1: none */
     uint64_t begin, end;
-    uint64_t stride_bytes;                /* the last stride goes to the end */
-    int32_t in_stride[COH_ARENA_STRIDES]; /* the first segment that begins there; -1: none */
+    uint64_t stride_bytes;                  /* the last stride goes to the end */
+    int32_t in_stride[COH_ARENA_STRIDES];   /* the first segment that begins there; -1: none */
+    uint32_t free_count[COH_ARENA_STRIDES]; /* free segments that begin there */
+    uint64_t strides_with_free[COH_ARENA_STRIDES / 64]; /* bit s % 64 of word s / 64 */
 } coh_arena_map;
 
 /* `usual_bytes`: about how far from `begin` things will stand, where `end` is far beyond. */
@@ -42,6 +44,9 @@ void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 
 /* The segment that covers `offset`, begin <= offset < end. */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
+
+/* The next free segment behind `index` (-1: the first of all); -1: there is none. */
+int32_t coh_arena_map_next_free(const coh_arena_map *map, int32_t index);
 
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);

@@ -161,11 +161,13 @@ static void consider(const coh_runner *r, search *s, candidate c)
         if (!is_measured)
             c.relocated = relocated_bytes(r, s, c.offset);
         is_measured = 1;
-        if ((c.relocated > 0 && !r->level->has_far) || !better(&c, best, s->above))
-            continue;
-        *best = c;
-        if (c.relocated == 0 && c.next_use > s->least_next_use[pass])
-            s->least_next_use[pass] = c.next_use;
+        if ((c.relocated == 0 || r->level->has_far) && better(&c, best, s->above)) {
+            *best = c;
+            if (c.relocated == 0 && c.next_use > s->least_next_use[pass])
+                s->least_next_use[pass] = c.next_use;
+        }
+        if (best->valid)
+            return; /* no later pass counts any more */
     }
 }
 
@@ -268,12 +270,37 @@ static void consider_all(const coh_runner *r, search *s)
     }
 }
 
+/* The lowest room that nobody wants and that stood unused for long enough: nothing beats it. */
+static candidate find_idle(const coh_runner *r, const search *s)
+{
+    const coh_segment *segments = r->map.segments;
+    int64_t latest = s->most_last_use[first_pass(s)];
+    uint64_t floor = r->level->floor_bytes;
+    uint64_t begin = 0, end = 0; /* of the idle room that ends with the last segment seen */
+    for (int32_t i = coh_arena_map_next_free(&r->map, -1); i >= 0;
+         i = coh_arena_map_next_free(&r->map, i)) {
+        if (segments[i].last_use > latest || segments[i].offset < floor)
+            continue;
+        if (segments[i].offset != end)
+            begin = segments[i].offset;
+        end = segments[i].offset + segments[i].bytes;
+        if (end - begin >= s->bytes)
+            return (candidate){ .offset = begin, .next_use = COH_NEVER, .valid = 1 };
+    }
+    return (candidate){ 0 };
+}
+
 static candidate find_place(const coh_runner *r, search *s)
 {
     uint64_t sticky = r->boundary_offset[s->window_first];
     if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
         candidate c = weigh(r, s, sticky);
         if (c.valid && c.next_use == COH_NEVER && relocated_bytes(r, s, sticky) == 0)
+            return c;
+    }
+    if (!s->above && !s->has_content) {
+        candidate c = find_idle(r, s);
+        if (c.valid)
             return c;
     }
     consider_around_own_chunks(r, s);

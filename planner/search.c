@@ -24,7 +24,7 @@ enum { ROW_PASSES_MOST = 1024 };
 #define CHUNK_MOST  (1024 * MIB)
 
 /* Schedules that are built to better the first ones: of usual length, and of the longest. */
-enum { EVALUATIONS_MOST = 48, EVALUATIONS_LEAST = 12, LINES_USUAL = 6000 };
+enum { EVALUATIONS_MOST = 64, EVALUATIONS_LEAST = 16, LINES_USUAL = 6000 };
 
 /* First sets that are built at a time. */
 enum { STARTS_AT_ONCE = 4 };
