@@ -1,8 +1,10 @@
 #include "planner/offers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cohobate/status.h"
 #include "planner/schedule.h"
 
 /* Threads beyond these would each hold a schedule for little gain. */
@@ -70,6 +72,8 @@ typedef struct batch {
     const coh_decisions *decisions[COH_OFFERS_AT_ONCE];
     coh_offer offers[COH_OFFERS_AT_ONCE];
     coh_status status[COH_OFFERS_AT_ONCE];
+    char sentence[COH_OFFERS_AT_ONCE]
+                 [COH_ERROR_TEXT_BYTES]; /* of what failed, on whatever thread */
     int count;
 } batch;
 
@@ -77,14 +81,16 @@ static void make_piece(void *argument, int64_t index)
 {
     batch *b = argument;
     b->status[index] = coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
+    if (b->status[index] != COH_OK)
+        snprintf(b->sentence[index], COH_ERROR_TEXT_BYTES, "%s", coh_last_error());
 }
 
 static coh_status run_batch(coh_market *market, batch *b)
 {
     coh_pool_run(market->pool, b->count, make_piece, b);
     for (int i = 0; i < b->count; i++) {
-        if (b->status[i] != COH_OK) /* the sentence was said on that thread: once more on this */
-            COH_TRY(coh_offer_make(b->plan, b->decisions[i], &b->offers[i]));
+        if (b->status[i] != COH_OK)
+            return coh_fail(b->status[i], "%s", b->sentence[i]);
         if (coh_offer_is_better(&b->offers[i], &market->best))
             market->best = b->offers[i];
     }
