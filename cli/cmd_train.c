@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/dtype.h"
 #include "cli/output.h"
+#include "cli/screen.h"
 #include "cli/stop.h"
 #include "cli/train.h"
 
@@ -157,7 +158,7 @@ static void describe_start(const cli_run *run)
     char rate[32], overhead[32];
     const coh_engine_facts *facts = &run->facts;
     cli_line_clear(&line);
-    cli_job_describe(&run->job, &line);
+    cli_screen_short(&run->job, &line);
     if (facts->store_direct >= 0)
         describe_disk(facts, &line);
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
@@ -275,6 +276,7 @@ static coh_status run_all(cli_run *run)
 {
     const cli_options *options = run->options;
     CLI_TRY(cli_job_open(options, &run->job));
+    CLI_TRY(cli_job_check_writes(&run->job));
     CLI_TRY(open_folder(run));
     CLI_TRY(find_room(run)); /* tokenizing a large text takes minutes: it comes last */
     CLI_TRY(cli_train_open_data(run));

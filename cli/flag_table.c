@@ -84,6 +84,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_DISK] = { "disk", "DIR[:SIZE]", CLI_VALUE_DISK, AT(disk_folder), 0, 0,
                         "--disk /var/tmp:40GB", BUDGET | PROFILE, 0, 0,
                         "far tier: a scratch file in DIR of at most SIZE" },
+    [CLI_FLAG_DISK_WRITE_LIMIT] = { "disk-write-limit", "SIZE/day", CLI_VALUE_DAILY,
+                                    AT(disk_write_limit), 0, 0, "--disk-write-limit 2TB/day", RUNS,
+                                    0, 0,
+                                    "most bytes written to the drive in a day (a run that writes "
+                                    "over 1 TB in one asks for it)" },
     [CLI_FLAG_EMULATE_HOST] = { "emulate-host", "SIZE", CLI_VALUE_SIZE, AT(emulate_host_bytes), 0,
                                 0, "--emulate-host 1GiB", BUDGET, 0, 0,
                                 "an emulated far tier in RAM: a test-bed, not a speed-up" },

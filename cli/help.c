@@ -48,6 +48,8 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "Where\n"
         "nothing was kept (--save none, or no checkpoint yet) the exit code is 1.\n",
     [CLI_PLAN] =
+        "One screen: what fits, how fast it runs, what limits it, what stands and moves where\n"
+        "(docs/planning.md explains each line; --json has the same).\n"
         "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
         "--device-memory; --disk and --emulate-host add far tiers. --profile prices the\n"
         "plan for another machine, with its memory where no flag says otherwise: a what-if.\n"

@@ -224,6 +224,7 @@ static coh_status make_plan(cli_job *job, int any_disk)
         job->plan_options.disk_bytes = UINT64_MAX;
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.deferred_update = recipe->clip > 0;
+    job->plan_options.wear_bytes = job->wear_bytes;
     coh_status status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     if (status == COH_ERR_FULL && take_profile_disk(job))
         status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
@@ -328,6 +329,61 @@ static coh_status choose_plan(cli_job *job)
     return COH_OK;
 }
 
+/* ---- what the drive is written ---- */
+
+static double written_per_day(const cli_job *job)
+{
+    return job->summary.step_ns > 0
+               ? job->summary.disk_bytes_written * 86400e9 / (double)job->summary.step_ns
+               : 0;
+}
+
+/* --disk-write-limit is of a day, the planner's limit of a step: how many steps a day has, the plan
+ * says. A plan that writes less may be faster, so it is asked again. */
+static coh_status bound_writes(cli_job *job)
+{
+    enum { TRIES = 4 };
+    const cli_options *options = job->options;
+    const double limit = (double)options->disk_write_limit;
+    char least[32], allowed[32];
+    for (int i = 0; i < TRIES && written_per_day(job) > limit; i++) {
+        const double before = written_per_day(job);
+        job->wear_bytes = (uint64_t)(limit * (double)job->summary.step_ns / 86400e9);
+        coh_status status =
+            job->wear_bytes > 0 && !options->plan_file ? make_plan(job, 0) : COH_ERR_FULL;
+        if (status == COH_ERR_FULL)
+            return cli_fail(COH_ERR_FULL,
+                            "%s writes %s to the drive a day, --disk-write-limit allows %s: raise "
+                            "it, or %s",
+                            options->plan_file ? "this plan" : "the fastest plan",
+                            coh_size_format((uint64_t)before, least, sizeof(least)),
+                            coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)),
+                            options->plan_file ? "plan again with it"
+                                               : "give more --device-memory or a larger --batch");
+        CLI_TRY(status);
+    }
+    if (written_per_day(job) <= limit)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "no plan was found that writes at most %s to the drive a day"
+                    " (--disk-write-limit): raise it, or give more --device-memory",
+                    coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
+}
+
+coh_status cli_job_check_writes(const cli_job *job)
+{
+    const double day = written_per_day(job);
+    const double run_s = cli_job_predicted_seconds(job, job->recipe.steps - job->first_step);
+    char written[32];
+    if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT) ||
+        day * (run_s < 86400 ? run_s / 86400 : 1) <= CLI_WRITES_ASKED_FOR)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "this run would write %s to the drive in a day, which wears it out: allow it "
+                    "with --disk-write-limit %.0fTB, or bound it with less",
+                    coh_size_format((uint64_t)day, written, sizeof(written)), day * 1e-12 + 1);
+}
+
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
 {
     coh_status status;
@@ -350,6 +406,8 @@ coh_status cli_job_open(const cli_options *options, cli_job *out_job)
                                                coh_model_size_get(&out_job->model).dtype);
     if (status == COH_OK)
         status = choose_plan(out_job);
+    if (status == COH_OK && cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
+        status = bound_writes(out_job);
     if (status != COH_OK)
         cli_job_close(out_job);
     return status;
@@ -369,99 +427,4 @@ double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count)
 {
     return ((double)job->summary.step_ns * (double)step_count + (double)job->summary.drain_ns) *
            1e-9;
-}
-
-static void describe_budget(const cli_job *job, cli_line *line)
-{
-    const cli_options *options = job->options;
-    const coh_plan_summary *summary = &job->summary;
-    char text[32];
-    cli_line_add(line, "budget: device %s",
-                 coh_size_format(job->plan_options.device_memory_bytes, text, sizeof(text)));
-    if (job->on_gpu)
-        cli_line_add(line, ", host %s",
-                     coh_size_format(job->plan_options.emulate_host_bytes, text, sizeof(text)));
-    if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
-        cli_line_add(line, ", disk %s",
-                     coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));
-    if (options->emulate_host_bytes)
-        cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
-                     coh_size_format(options->emulate_host_bytes, text, sizeof(text)));
-    if (options->disk_folder[0])
-        cli_line_add(line, ", disk %s%s%s", options->disk_folder,
-                     options->disk_bytes == UINT64_MAX ? "" : " up to ",
-                     options->disk_bytes == UINT64_MAX
-                         ? ""
-                         : coh_size_format(options->disk_bytes, text, sizeof(text)));
-    cli_line_add(line, "\npeak:   ");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
-        if (summary->peak_bytes[tier])
-            cli_line_add(line, "%s%s %s", tier ? ", " : "",
-                         tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier],
-                         coh_size_format(summary->peak_bytes[tier], text, sizeof(text)));
-    cli_line_add(line, " (predicted, to the byte)\n");
-}
-
-/* Which profile the times are by, and what they are worth. */
-static void describe_profile(const cli_job *job, cli_line *line)
-{
-    coh_profile_summary facts;
-    if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
-        return;
-    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")\n",
-                 cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
-                                                                                  : "",
-                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash);
-    if (job->on_gpu)
-        cli_line_add(line, "        of a GPU's peaks, or as given: no run is as fast\n");
-}
-
-static void describe_time(const cli_job *job, cli_line *line)
-{
-    const coh_plan_summary *summary = &job->summary;
-    char step[32], bound[32], whole[32], bytes[32];
-    uint64_t steps_left = job->recipe.steps - job->first_step;
-    cli_line_add(line,
-                 "time:   %s a step predicted (no schedule below %s), %" PRIu64
-                 " step%s in %s; per step",
-                 cli_duration((double)summary->step_ns * 1e-9, step),
-                 cli_duration((double)summary->bound_ns * 1e-9, bound), steps_left,
-                 steps_left == 1 ? "" : "s",
-                 cli_duration(cli_job_predicted_seconds(job, steps_left), whole));
-    int moved = 0;
-    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
-        if (summary->link_bytes[lane]) {
-            cli_line_add(line, "%s %s %s", moved ? "," : "", cli_lane_names[lane],
-                         coh_size_format(summary->link_bytes[lane], bytes, sizeof(bytes)));
-            moved = 1;
-        }
-    cli_line_add(line, moved ? "\n" : " nothing moves\n");
-}
-
-void cli_job_describe(const cli_job *job, cli_line *line)
-{
-    const cli_recipe *recipe = &job->recipe;
-    const coh_model_size size = coh_model_size_get(&job->model);
-    cli_line_add(line,
-                 "model:  %s, %.2f M parameters (%" PRId64 " layers, %" PRId64 " heads, %" PRId64
-                 " wide, vocabulary %" PRId64 "); a step is %" PRId64 " sequences of %" PRId64
-                 " tokens, %" PRId64 " at a time\n",
-                 job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
-                 size.heads, size.channels, size.vocabulary, recipe->batch, recipe->sequence,
-                 recipe->micro_batch);
-    cli_adapters_describe(&job->model, job->summary.parameter_count, line);
-    if (job->on_gpu)
-        cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
-    else
-        cli_dtype_describe(job->options, size.dtype,
-                           job->weights.checkpoint != NULL && !job->freezes_anew, line);
-    describe_budget(job, line);
-    describe_profile(job, line);
-    describe_time(job, line);
-    cli_line_add(line,
-                 "plan:   %u lines in the step, chunks of %" PRIu64
-                 " KiB, %d blocks recomputed, %d operators with a cache; numeric plan %016" PRIx64
-                 ", program %016" PRIx64 "\n",
-                 job->summary.line_count, job->summary.chunk_bytes / 1024, job->summary.recomputes,
-                 job->summary.caches, job->summary.numeric_fingerprint, job->summary.program_hash);
 }

@@ -20,6 +20,7 @@ typedef struct cli_job {
     coh_profile *profile; /* NULL: the built-in one */
     int on_gpu;           /* the profile's: a what-if that nothing here runs */
     coh_plan_options plan_options;
+    uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;
     coh_plan_summary summary;
 } cli_job;
@@ -35,7 +36,11 @@ void cli_job_close(cli_job *job); /* accepts a zeroed one */
 /* Seconds that `step_count` steps, then the drain, will take by the plan. */
 double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count);
 
-/* The plan in a few lines of text: what is trained, budgets, predicted peaks, bytes, time. */
-void cli_job_describe(const cli_job *job, cli_line *line);
+/* Bytes a day above which a drive's life is worth a question. */
+#define CLI_WRITES_ASKED_FOR 1e12
+
+/* A run that writes more than that in one of its days is to be allowed by --disk-write-limit.
+ * Fails: COH_ERR_ARGUMENT. */
+coh_status cli_job_check_writes(const cli_job *job);
 
 #endif

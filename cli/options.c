@@ -80,14 +80,15 @@ static coh_status parse_real(const cli_flag_row *row, const char *text, double *
     return COH_OK;
 }
 
-/* A size, or with `rate` a size per second ("4GB/s" as well as "4GB"). */
-static coh_status parse_size(const cli_flag_row *row, const char *text, int rate,
+/* A size, or one `per` something ("4GB/s" as well as "4GB"); "": a size alone. */
+static coh_status parse_size(const cli_flag_row *row, const char *text, const char *per,
                              uint64_t *out_bytes)
 {
     char copy[64];
+    const size_t per_length = strlen(per);
     size_t length = strlen(text);
-    if (rate && length > 2 && strcmp(text + length - 2, "/s") == 0)
-        length -= 2;
+    if (length > per_length && strcmp(text + length - per_length, per) == 0)
+        length -= per_length;
     if (length < sizeof(copy)) {
         memcpy(copy, text, length);
         copy[length] = '\0';
@@ -98,7 +99,11 @@ static coh_status parse_size(const cli_flag_row *row, const char *text, int rate
         COH_ERR_ARGUMENT,
         "--%s takes a size above zero with its unit (KiB MiB GiB, kB MB GB)%s, not '%s':"
         " for example %s",
-        row->name, rate ? " per second" : "", text, row->example);
+        row->name,
+        per[0] == '\0'  ? ""
+        : per[1] == 's' ? " per second"
+                        : " per day",
+        text, row->example);
 }
 
 /* DIR[:SIZE]: what follows the last colon is a size if it begins with a digit. */
@@ -108,7 +113,7 @@ static coh_status parse_disk(const cli_flag_row *row, const char *text, cli_opti
     size_t length = strlen(text);
     options->disk_bytes = UINT64_MAX;
     if (colon && colon[1] >= '0' && colon[1] <= '9' && !strchr(colon, '/')) {
-        CLI_TRY(parse_size(row, colon + 1, 0, &options->disk_bytes));
+        CLI_TRY(parse_size(row, colon + 1, "", &options->disk_bytes));
         length = (size_t)(colon - text);
     }
     if (length == 0 || length >= sizeof(options->disk_folder))
@@ -153,9 +158,11 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
     case CLI_VALUE_REAL:
         return parse_real(row, text, field);
     case CLI_VALUE_SIZE:
-        return parse_size(row, text, 0, field);
+        return parse_size(row, text, "", field);
     case CLI_VALUE_RATE:
-        return parse_size(row, text, 1, field);
+        return parse_size(row, text, "/s", field);
+    case CLI_VALUE_DAILY:
+        return parse_size(row, text, "/day", field);
     case CLI_VALUE_DISK:
         return parse_disk(row, text, options);
     case CLI_VALUE_CHOICE:

@@ -43,6 +43,7 @@ typedef enum cli_flag {
     CLI_FLAG_DEVICE,
     CLI_FLAG_DEVICE_MEMORY,
     CLI_FLAG_DISK,
+    CLI_FLAG_DISK_WRITE_LIMIT,
     CLI_FLAG_EMULATE_HOST,
     CLI_FLAG_HOST_MEMORY,
     CLI_FLAG_LINK_RATE,
@@ -110,6 +111,7 @@ typedef struct cli_options {
 
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
+    uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, recompute, dtype, export_dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
@@ -148,6 +150,7 @@ typedef enum cli_value {
     CLI_VALUE_REAL,
     CLI_VALUE_SIZE,
     CLI_VALUE_RATE,   /* a size, "/s" allowed */
+    CLI_VALUE_DAILY,  /* a size, "/day" allowed */
     CLI_VALUE_DISK,   /* DIR[:SIZE] */
     CLI_VALUE_CHOICE, /* one of choices, "a|b|c"; the index is stored */
 } cli_value;

@@ -141,7 +141,7 @@ const char *cli_duration(double seconds, char *text)
     if (!(seconds >= 0))
         seconds = 0;
     if (seconds < 1)
-        snprintf(text, TEXT_BYTES, "%.0f ms", seconds * 1e3);
+        snprintf(text, TEXT_BYTES, seconds < 0.1 ? "%.3g ms" : "%.0f ms", seconds * 1e3);
     else if (seconds < 60)
         snprintf(text, TEXT_BYTES, "%.1f s", seconds);
     else if (seconds < 3600)

@@ -118,6 +118,7 @@ coh_status coh_forecast_make(const coh_layout *layout, const coh_program *progra
 typedef struct change {
     uint64_t when;
     int64_t bytes;
+    uint8_t stream;
 } change;
 
 typedef struct curve {
@@ -125,7 +126,7 @@ typedef struct curve {
     uint64_t *lives;   /* of each extent: when its first line begins, its last one ends */
     change *changes;
     size_t count;
-    int64_t at_begin; /* bytes there as the period begins */
+    int64_t at_begin[COH_STREAM_COUNT]; /* bytes there as the period begins */
     uint64_t period_ns;
 } curve;
 
@@ -144,13 +145,14 @@ static uint64_t periods_begun(const curve *c, uint64_t when)
 
 /* `bytes` are there from `begin` to `end`, in every run: the times fold into one period. An end
  * before its begin takes away what the run before or after counts too much. */
-static void add_life(curve *c, uint64_t begin, uint64_t end, int64_t bytes)
+static void add_life(curve *c, uint64_t begin, uint64_t end, int64_t bytes, uint8_t stream)
 {
-    c->at_begin += ((int64_t)periods_begun(c, end) - (int64_t)periods_begun(c, begin)) * bytes;
+    c->at_begin[stream] +=
+        ((int64_t)periods_begun(c, end) - (int64_t)periods_begun(c, begin)) * bytes;
     if (begin % c->period_ns > 0)
-        c->changes[c->count++] = (change){ .when = begin % c->period_ns, .bytes = bytes };
+        c->changes[c->count++] = (change){ begin % c->period_ns, bytes, stream };
     if (end % c->period_ns > 0)
-        c->changes[c->count++] = (change){ .when = end % c->period_ns, .bytes = -bytes };
+        c->changes[c->count++] = (change){ end % c->period_ns, -bytes, stream };
 }
 
 static void add_line_to_life(const curve *c, uint32_t line, uint32_t extent)
@@ -176,15 +178,49 @@ static void find_lives(const coh_program *body, const curve *c)
     }
 }
 
+/* A place in the working store has every chunk that survives, or that some line moves. */
+static void add_file(const coh_layout *layout, const coh_program *body, curve *c)
+{
+    uint64_t listed = 0;
+    for (uint32_t i = 0; layout->file_bytes > 0 && i < layout->object_count; i++)
+        if (layout->objects[i].survives && !layout->objects[i].pinned) {
+            c->at_begin[layout->objects[i].stream] += (int64_t)layout->objects[i].bytes;
+            listed += layout->objects[i].bytes;
+        }
+    /* the rest comes and goes within a step: what it is of, the first such line says */
+    uint8_t stream = COH_STREAM_ACTIVATION;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_operand *operand = &body->operands[body->lines[i].operand_begin];
+        if (body->lines[i].opcode == COH_OP_WRITE && !layout->objects[operand->object].survives) {
+            stream = layout->objects[operand->object].stream;
+            break;
+        }
+    }
+    c->at_begin[stream] += (int64_t)(layout->file_bytes - listed);
+}
+
+static void add_pinned(const coh_layout *layout, curve *c)
+{
+    uint64_t listed = 0;
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].pinned) {
+            c->at_begin[layout->objects[i].stream] += (int64_t)layout->objects[i].bytes;
+            listed += layout->objects[i].bytes;
+        }
+    c->at_begin[COH_STREAM_CELLS] += (int64_t)(layout->pinned_bytes - listed); /* padding */
+}
+
 /* What is there as the program begins counts from then, what stays counts until then: as the next
  * run finds what this one leaves, it does not matter when the one ends and the other begins. */
 static void gather(const coh_layout *layout, const coh_program *body, int tier, curve *c)
 {
     const uint64_t *lives = c->lives;
     c->count = 0;
-    c->at_begin = tier == COH_TIER_DEVICE ? (int64_t)layout->pinned_bytes
-                  : tier == COH_TIER_DISK ? (int64_t)layout->file_bytes
-                                          : 0;
+    memset(c->at_begin, 0, sizeof(c->at_begin));
+    if (tier == COH_TIER_DEVICE)
+        add_pinned(layout, c);
+    else if (tier == COH_TIER_DISK)
+        add_file(layout, body, c);
     for (uint32_t i = 0; i < body->extent_count; i++) {
         const coh_extent *extent = &body->extents[i];
         int is_pinned = tier == COH_TIER_DEVICE && extent->offset < layout->pinned_bytes;
@@ -193,14 +229,23 @@ static void gather(const coh_layout *layout, const coh_program *body, int tier, 
             continue;
         uint64_t begin = extent->at_begin ? 0 : lives[2 * i];
         uint64_t end = extent->at_end ? c->period_ns : is_used ? lives[2 * i + 1] : 0;
-        add_life(c, begin, end, (int64_t)extent->bytes);
+        add_life(c, begin, end, (int64_t)extent->bytes,
+                 layout->objects[layout->chunks[extent->chunk].object].stream);
     }
     qsort(c->changes, c->count, sizeof(*c->changes), compare_changes);
 }
 
+static int64_t bytes_at_begin(const curve *c)
+{
+    int64_t bytes = 0;
+    for (int stream = 0; stream < COH_STREAM_COUNT; stream++)
+        bytes += c->at_begin[stream];
+    return bytes;
+}
+
 static void sample(const curve *c, uint32_t count, uint64_t *out_bytes)
 {
-    int64_t bytes = c->at_begin;
+    int64_t bytes = bytes_at_begin(c);
     size_t next = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t end = (uint64_t)((double)c->period_ns * (i + 1) / count);
@@ -213,35 +258,78 @@ static void sample(const curve *c, uint32_t count, uint64_t *out_bytes)
     }
 }
 
-static coh_status fill_curves(const coh_layout *layout, const coh_program *body,
-                              const coh_pricer *pricer, priced *p, curve *c, uint32_t count,
-                              uint64_t *out_bytes)
+/* By stream, at the moment at which the most is there. */
+static void find_fullest(const curve *c, uint64_t *out_bytes)
 {
-    coh_simulation simulation;
-    COH_TRY(priced_init(p, layout, body, pricer));
-    COH_TRY(COH_ALLOC(2 * (size_t)body->line_count, &c->line_ns));
-    COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->lives));
-    COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->changes));
-    COH_TRY(coh_simulate(layout, body, pricer->profile, p->service_ns, COH_CONTENTION_FLUID,
-                         &simulation, c->line_ns));
+    int64_t now[COH_STREAM_COUNT], most[COH_STREAM_COUNT];
+    int64_t bytes = bytes_at_begin(c), most_bytes = bytes;
+    memcpy(now, c->at_begin, sizeof(now));
+    memcpy(most, now, sizeof(most));
+    for (size_t i = 0; i < c->count; i++) {
+        now[c->changes[i].stream] += c->changes[i].bytes;
+        bytes += c->changes[i].bytes;
+        if (bytes <= most_bytes)
+            continue;
+        most_bytes = bytes;
+        memcpy(most, now, sizeof(most));
+    }
+    for (int stream = 0; stream < COH_STREAM_COUNT; stream++)
+        out_bytes[stream] = most[stream] > 0 ? (uint64_t)most[stream] : 0;
+}
+
+static void curve_fini(curve *c)
+{
+    coh_free(c->changes);
+    coh_free(c->lives);
+    coh_free(c->line_ns);
+}
+
+/* When every extent of a settled body is there. */
+static coh_status curve_init(const coh_layout *layout, const coh_program *body,
+                             const coh_pricer *pricer, curve *c)
+{
+    priced p = { 0 };
+    coh_simulation simulation = { 0 };
+    coh_status status = priced_init(&p, layout, body, pricer);
+    if (status == COH_OK)
+        status = COH_ALLOC(2 * (size_t)body->line_count, &c->line_ns);
+    if (status == COH_OK)
+        status = COH_ALLOC(2 * (size_t)body->extent_count, &c->lives);
+    if (status == COH_OK)
+        status = COH_ALLOC(2 * (size_t)body->extent_count, &c->changes);
+    if (status == COH_OK)
+        status = coh_simulate(layout, body, pricer->profile, p.service_ns, COH_CONTENTION_FLUID,
+                              &simulation, c->line_ns);
+    priced_fini(&p);
+    COH_TRY(status);
     c->period_ns = simulation.period_ns > 0 ? simulation.period_ns : 1;
     find_lives(body, c);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
-        gather(layout, body, tier, c);
-        sample(c, count, out_bytes + (size_t)tier * count);
-    }
     return COH_OK;
 }
 
 coh_status coh_forecast_memory(const coh_layout *layout, const coh_program *body,
                                const coh_pricer *pricer, uint32_t count, uint64_t *out_bytes)
 {
-    priced p = { 0 };
     curve c = { 0 };
-    coh_status status = fill_curves(layout, body, pricer, &p, &c, count, out_bytes);
-    coh_free(c.changes);
-    coh_free(c.lives);
-    coh_free(c.line_ns);
-    priced_fini(&p);
+    coh_status status = curve_init(layout, body, pricer, &c);
+    for (int tier = 0; status == COH_OK && tier < COH_TIER_COUNT; tier++) {
+        gather(layout, body, tier, &c);
+        sample(&c, count, out_bytes + (size_t)tier * count);
+    }
+    curve_fini(&c);
+    return status;
+}
+
+coh_status coh_forecast_fullest(const coh_layout *layout, const coh_program *body,
+                                const coh_pricer *pricer,
+                                uint64_t out_bytes[COH_TIER_COUNT][COH_STREAM_COUNT])
+{
+    curve c = { 0 };
+    coh_status status = curve_init(layout, body, pricer, &c);
+    for (int tier = 0; status == COH_OK && tier < COH_TIER_COUNT; tier++) {
+        gather(layout, body, tier, &c);
+        find_fullest(&c, out_bytes[tier]);
+    }
+    curve_fini(&c);
     return status;
 }

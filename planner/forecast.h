@@ -23,4 +23,10 @@ coh_status coh_forecast_make(const coh_layout *layout, const coh_program *progra
 coh_status coh_forecast_memory(const coh_layout *layout, const coh_program *body,
                                const coh_pricer *pricer, uint32_t count, uint64_t *out_bytes);
 
+/* Bytes in each tier by what they are of, at the moment of a settled body at which the tier is
+ * fullest. Fails: COH_ERR_MEMORY. */
+coh_status coh_forecast_fullest(const coh_layout *layout, const coh_program *body,
+                                const coh_pricer *pricer,
+                                uint64_t out_bytes[COH_TIER_COUNT][COH_STREAM_COUNT]);
+
 #endif

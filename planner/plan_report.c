@@ -221,7 +221,8 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                             .saved_bytes = op->facts.saved_bytes,
                             .activations = "keep",
                             .parameters = "-",
-                            .states = "-" };
+                            .states = "-",
+                            .pattern = "replicate" };
     for (int32_t port = 0; port < op->kind.output_count; port++) {
         o.activation_bytes += coh_shape_bytes(&op->facts.output[port]);
         if (is_moved(plan, COH_STREAM_ACTIVATION, op->output[port]))

@@ -150,6 +150,7 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .disk_bytes = p->memory_bytes[COH_TIER_DISK],
         .operator_count = p->operator_count,
         .origin_count = p->origin_count,
+        .endurance_bytes = p->drive_endurance_bytes,
     };
     return coh_profile_hash(p, &out_summary->hash);
 }

@@ -169,6 +169,24 @@ COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *ou
  * Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes);
 
+/* ---- what it comes to ---- */
+
+/* What bytes are for. Workspaces: also inputs, outputs, cells and padding between pinned things. */
+typedef enum coh_plan_purpose {
+    COH_PLAN_PARAMETERS,
+    COH_PLAN_GRADIENTS,
+    COH_PLAN_STATES,
+    COH_PLAN_ACTIVATIONS,
+    COH_PLAN_WORKSPACES
+} coh_plan_purpose;
+enum { COH_PLAN_PURPOSES = 5 };
+
+/* Bytes of each tier by purpose at the moment of a settled step at which that tier is fullest, by
+ * the predicted times. Their sum is at most peak_bytes: between them is room that stands empty
+ * then, or that another program needs. Fails: COH_ERR_MEMORY. */
+COH_API coh_status coh_plan_memory(const coh_plan *plan,
+                                   uint64_t out_bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES]);
+
 /* Where one operator's things stand in this plan. */
 typedef struct coh_plan_operator {
     const char *name, *kind;
@@ -177,6 +195,7 @@ typedef struct coh_plan_operator {
     const char *activations; /* "keep", "recompute", "move" (some of it leaves the device) */
     const char *parameters;  /* "device", "host", "disk": where they stand between steps; "-" */
     const char *states;
+    const char *pattern; /* "replicate": whole, on every device */
 } coh_plan_operator;
 
 /* By index in the order of the graph. Fails: COH_ERR_ARGUMENT when there is no such operator. */

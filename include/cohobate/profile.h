@@ -54,6 +54,7 @@ typedef struct coh_profile_summary {
     uint64_t device_bytes, host_bytes, disk_bytes;                                /* 0: not known */
     uint32_t operator_count; /* signatures that were measured */
     uint32_t origin_count;
+    uint64_t endurance_bytes; /* that the drive may be written; 0: not known */
 } coh_profile_summary;
 /* Texts live as long as the profile. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_summarize(const coh_profile *profile,

@@ -1,0 +1,346 @@
+#include "cli/screen.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/adapters.h"
+#include "cli/budget.h"
+#include "cli/dtype.h"
+
+enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
+
+static const char *format_rate(double per_s, char *text)
+{
+    snprintf(text, 32, per_s < 1000 ? "%.4g" : "%.0f", per_s);
+    return text;
+}
+
+/* Lines that are too long go on in the next, indented. */
+static void add_wrapped(const char *text, cli_line *line)
+{
+    while (*text) {
+        size_t length = strcspn(text, "\n"), indent = 0;
+        while (length > CLI_SCREEN_COLUMNS - indent) {
+            size_t cut = CLI_SCREEN_COLUMNS - indent;
+            while (cut > INDENT && text[cut] != ' ')
+                cut--;
+            if (text[cut] != ' ')
+                cut = CLI_SCREEN_COLUMNS - indent; /* one long word */
+            cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)cut, text);
+            text += cut + (text[cut] == ' ');
+            length = strcspn(text, "\n");
+            indent = INDENT;
+        }
+        cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* ---- numbers ---- */
+
+static double times(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+cli_speed cli_speed_get(const cli_job *job)
+{
+    const coh_plan_summary *summary = &job->summary;
+    const uint64_t left = job->recipe.steps - job->first_step;
+    const double tokens = (double)job->recipe.batch * (double)job->recipe.sequence;
+    coh_profile_summary facts;
+    cli_speed s = { .step_s = (double)summary->step_ns * 1e-9,
+                    .step_fast_s = (double)summary->step_p10_ns * 1e-9,
+                    .step_slow_s = (double)summary->step_p90_ns * 1e-9,
+                    .steps_left = left,
+                    .run_s = cli_job_predicted_seconds(job, left) };
+    s.tokens_per_s = times(tokens, s.step_s);
+    s.tokens_fast_per_s = times(tokens, s.step_fast_s);
+    s.tokens_slow_per_s = times(tokens, s.step_slow_s);
+    s.gap = times((double)summary->step_ns, (double)summary->bound_ns) - 1;
+    s.run_fast_s = s.run_s * times(s.step_fast_s, s.step_s);
+    s.run_slow_s = s.run_s * times(s.step_slow_s, s.step_s);
+    s.written_per_day = times(summary->disk_bytes_written * SECONDS_PER_DAY, s.step_s);
+    if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK)
+        s.endurance_bytes = (double)facts.endurance_bytes;
+    return s;
+}
+
+/* ---- what both say ---- */
+
+static void add_model(const cli_job *job, cli_line *line)
+{
+    const coh_model_size size = coh_model_size_get(&job->model);
+    cli_line_add(line,
+                 "model:  %s, %.2f M parameters (%" PRId64 " layers, %" PRId64 " heads, %" PRId64
+                 " wide, vocabulary %" PRId64 ")\n",
+                 job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
+                 size.heads, size.channels, size.vocabulary);
+    cli_adapters_describe(&job->model, job->summary.parameter_count, line);
+    if (job->on_gpu)
+        cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
+    else
+        cli_dtype_describe(job->options, size.dtype,
+                           job->weights.checkpoint != NULL && !job->freezes_anew, line);
+}
+
+static void add_budget(const cli_job *job, cli_line *line)
+{
+    const cli_options *options = job->options;
+    char text[32];
+    cli_line_add(line, "budget: device %s",
+                 coh_size_format(job->plan_options.device_memory_bytes, text, sizeof(text)));
+    if (job->on_gpu)
+        cli_line_add(line, ", host %s",
+                     coh_size_format(job->plan_options.emulate_host_bytes, text, sizeof(text)));
+    if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
+        cli_line_add(line, ", disk %s",
+                     coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));
+    if (options->emulate_host_bytes)
+        cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
+                     coh_size_format(options->emulate_host_bytes, text, sizeof(text)));
+    if (options->disk_folder[0])
+        cli_line_add(line, ", disk %s%s%s", options->disk_folder,
+                     options->disk_bytes == UINT64_MAX ? "" : " up to ",
+                     options->disk_bytes == UINT64_MAX
+                         ? ""
+                         : coh_size_format(options->disk_bytes, text, sizeof(text)));
+}
+
+static void add_fit(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    char text[32];
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        if (summary->peak_bytes[tier])
+            cli_line_add(line, "%s%s %s", tier ? ", " : "",
+                         tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier],
+                         coh_size_format(summary->peak_bytes[tier], text, sizeof(text)));
+    cli_line_add(line, " at most, to the byte\n");
+}
+
+/* Which profile the times are by, and what they are worth. */
+static void add_profile(const cli_job *job, cli_line *line)
+{
+    coh_profile_summary facts;
+    if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
+        return;
+    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s\n",
+                 cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
+                                                                                  : "",
+                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
+                 job->on_gpu ? ": peaks, no run is as fast" : "");
+}
+
+static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)
+{
+    const cli_recipe *recipe = &job->recipe;
+    char step[32], rate[32], slow[32];
+    cli_line_add(line, "speed:  %s tokens/s predicted", format_rate(s->tokens_per_s, rate));
+    if (s->step_fast_s < s->step_slow_s)
+        cli_line_add(line, " (%s to %s in eight of ten)", format_rate(s->tokens_slow_per_s, slow),
+                     format_rate(s->tokens_fast_per_s, rate));
+    cli_line_add(line, ", %s a step of %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once",
+                 cli_duration(s->step_s, step), recipe->batch, recipe->sequence,
+                 recipe->micro_batch);
+}
+
+/* "100 steps in 11 s" */
+static void add_run(const cli_speed *s, cli_line *line)
+{
+    char run[32];
+    cli_line_add(line, "%" PRIu64 " step%s in %s", s->steps_left, s->steps_left == 1 ? "" : "s",
+                 cli_duration(s->run_s, run));
+}
+
+static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    char text[32];
+    cli_line_add(line, "limit:  %s: no schedule is below %s (this one is %.1f %% above)",
+                 coh_plan_bound_name(summary->binding),
+                 cli_duration((double)summary->bound_ns * 1e-9, text), 100 * s->gap);
+    if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
+        cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
+                     cli_duration((double)summary->bounds_ns[summary->runner_up] * 1e-9, text));
+    cli_line_add(line, "\n");
+}
+
+static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
+{
+    char day[32], step[32], life[32];
+    if (s->written_per_day <= 0)
+        return;
+    cli_line_add(line, "drive:  %s written a step, %s a day",
+                 coh_size_format((uint64_t)job->summary.disk_bytes_written, step, sizeof(step)),
+                 coh_size_format((uint64_t)s->written_per_day, day, sizeof(day)));
+    if (s->endurance_bytes > 0)
+        cli_line_add(line, "; it lasts %s of that",
+                     cli_duration(s->endurance_bytes / s->written_per_day * SECONDS_PER_DAY, life));
+    if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
+        cli_line_add(line, "; at most %s allowed",
+                     coh_size_format(job->options->disk_write_limit, day, sizeof(day)));
+    else if (s->written_per_day > CLI_WRITES_ASKED_FOR)
+        cli_line_add(line, "; --disk-write-limit bounds it");
+    cli_line_add(line, "\n");
+}
+
+static void add_program(const cli_job *job, cli_line *line)
+{
+    cli_line_add(line,
+                 "plan:   %u lines in the step, chunks of %" PRIu64
+                 " KiB, %d blocks recomputed; numbers %016" PRIx64 ", program %016" PRIx64 "\n",
+                 job->summary.line_count, job->summary.chunk_bytes / 1024, job->summary.recomputes,
+                 job->summary.numeric_fingerprint, job->summary.program_hash);
+}
+
+/* ---- tables ---- */
+
+static coh_status add_memory(const cli_job *job, cli_line *line)
+{
+    uint64_t bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES];
+    CLI_TRY(coh_plan_memory(job->plan, bytes));
+    cli_line_add(line, "\n%-13s %12s %12s %12s %12s %12s %12s\n", "memory", "parameters",
+                 "gradients", "states", "activations", "workspaces", "peak");
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+        char text[32];
+        if (!job->summary.peak_bytes[tier])
+            continue;
+        cli_line_add(line, "%-13s",
+                     tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier]);
+        for (int purpose = 0; purpose < COH_PLAN_PURPOSES; purpose++)
+            cli_line_add(line, " %12s",
+                         bytes[tier][purpose]
+                             ? coh_size_format(bytes[tier][purpose], text, sizeof(text))
+                             : "-");
+        cli_line_add(line, " %12s\n",
+                     coh_size_format(job->summary.peak_bytes[tier], text, sizeof(text)));
+    }
+    return COH_OK;
+}
+
+static void add_links(const cli_job *job, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    int any = 0;
+    for (int lane = 1; lane < COH_PLAN_LANES; lane++) {
+        char moved[32], possible[32], busy[32], exposed[32];
+        if (!summary->link_bytes[lane])
+            continue;
+        if (!any++)
+            cli_line_add(line, "\n%-13s %12s %12s %12s %25s\n", "links", "a step", "least", "busy",
+                         "compute waits for it");
+        cli_line_add(line, "%-13s %12s %12s %12s %25s\n", cli_lane_names[lane],
+                     coh_size_format(summary->link_bytes[lane], moved, sizeof(moved)),
+                     coh_size_format(summary->least_link_bytes[lane], possible, sizeof(possible)),
+                     cli_duration((double)summary->busy_ns[lane] * 1e-9, busy),
+                     cli_duration((double)summary->exposed_ns[lane] * 1e-9, exposed));
+    }
+    if (!any)
+        cli_line_add(line, "\nlinks         nothing moves\n");
+}
+
+static void add_group(const cli_group *g, cli_line *line)
+{
+    char name[64], bytes[32];
+    if (g->first_block >= 0 && g->last_block > g->first_block)
+        snprintf(name, sizeof(name), "blocks %d-%d (%d operators)", (int)g->first_block,
+                 (int)g->last_block, (int)g->operator_count);
+    else if (g->first_block >= 0 && g->last_block >= 0)
+        snprintf(name, sizeof(name), "block %d (%d operators)", (int)g->first_block,
+                 (int)g->operator_count);
+    else if (g->first_block >= 0)
+        snprintf(name, sizeof(name), "from block %d on", (int)g->first_block);
+    else if (g->count > 1)
+        snprintf(name, sizeof(name), "%.13s .. %.13s", g->first, g->last);
+    else
+        snprintf(name, sizeof(name), "%.30s", g->first);
+    cli_line_add(line, "%-30.30s %-9.9s %10.10s %-16.16s %-16.16s %.14s\n", name, g->pattern,
+                 g->parameter_bytes ? coh_size_format(g->parameter_bytes, bytes, sizeof(bytes))
+                                    : "-",
+                 g->parameters, g->states, g->activations);
+}
+
+static coh_status add_groups(const cli_job *job, cli_line *line)
+{
+    cli_group groups[CLI_GROUPS];
+    int32_t count;
+    CLI_TRY(cli_groups(job->plan, groups, &count));
+    cli_line_add(line, "\n%-30s %-9s %10s %-16s %-16s %s\n", "operators", "pattern", "parameters",
+                 "stand", "states", "activations");
+    for (int32_t i = 0; i < count; i++)
+        add_group(&groups[i], line);
+    return COH_OK;
+}
+
+/* ---- public ---- */
+
+static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
+{
+    char memory[32], smallest[32];
+    cli_line_add(line,
+                 "        in memory %s; the smallest device budget is %s (%" PRIu64 " bytes, %s)\n",
+                 coh_size_format(in_memory_bytes, memory, sizeof(memory)),
+                 coh_size_format(job->summary.smallest_device_bytes, smallest, sizeof(smallest)),
+                 job->summary.smallest_device_bytes,
+                 job->summary.smallest_is_proven ? "proven" : "smallest found");
+}
+
+/* What contention makes of it, and how long the run takes. */
+static void add_quotes(const cli_job *job, const cli_speed *s, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    char a[32], b[32];
+    if (summary->step_alone_ns != summary->step_contended_ns)
+        cli_line_add(line, "        %s if nothing that runs at once met, %s if all did\n",
+                     cli_duration((double)summary->step_alone_ns * 1e-9, a),
+                     cli_duration((double)summary->step_contended_ns * 1e-9, b));
+    cli_line_add(line, "run:    ");
+    add_run(s, line);
+    if (s->step_fast_s < s->step_slow_s)
+        cli_line_add(line, " (%s to %s in eight of ten)", cli_duration(s->run_fast_s, a),
+                     cli_duration(s->run_slow_s, b));
+    cli_line_add(line, "; a save takes %s\n", cli_duration((double)summary->save_ns * 1e-9, a));
+}
+
+void cli_screen_short(const cli_job *job, cli_line *line)
+{
+    const cli_speed speed = cli_speed_get(job);
+    add_model(job, line);
+    add_budget(job, line);
+    cli_line_add(line, "; takes ");
+    add_fit(job, line);
+    add_profile(job, line);
+    add_speed(job, &speed, line);
+    cli_line_add(line, "; ");
+    add_run(&speed, line);
+    cli_line_add(line, "\n");
+    add_limits(job, &speed, line);
+    add_program(job, line);
+}
+
+coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
+{
+    const cli_speed speed = cli_speed_get(job);
+    cli_line plain;
+    cli_line_clear(&plain);
+    add_model(job, &plain);
+    add_budget(job, &plain);
+    cli_line_add(&plain, "\nfits:   ");
+    add_fit(job, &plain);
+    add_room(job, in_memory_bytes, &plain);
+    add_profile(job, &plain);
+    add_speed(job, &speed, &plain);
+    cli_line_add(&plain, "\n");
+    add_quotes(job, &speed, &plain);
+    add_limits(job, &speed, &plain);
+    add_drive(job, &speed, &plain);
+    CLI_TRY(add_memory(job, &plain));
+    add_links(job, &plain);
+    CLI_TRY(add_groups(job, &plain));
+    cli_line_add(&plain, "\n");
+    add_program(job, &plain);
+    add_wrapped(plain.text, line);
+    return COH_OK;
+}

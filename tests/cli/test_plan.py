@@ -1,0 +1,126 @@
+"""cohobate plan: one screen of a plan, the same as JSON, and what a drive may be written."""
+
+import os
+import re
+import unittest
+
+from program import TINY, ProgramTest
+
+TIERS = ["device", "host", "disk"]
+
+
+class Plan(ProgramTest):
+    def disk(self):
+        return ["--device-memory", "40MiB", "--disk", self.folder]
+
+    def plan(self, *flags):
+        return self.succeeds("plan", *TINY, "--json", *flags).json
+
+    def test_the_screen_has_at_most_40_lines_of_100_columns(self):
+        deep = self.path("a" * 90)
+        os.mkdir(deep)
+        for flags in ([], self.disk(), ["--device-memory", "40MiB", "--disk", deep], ["--lora", "4"],
+                      ["--profile", "rtx-4090,pcie=gen3,host-memory=60MiB", "--device-memory", "40MiB"],
+                      ["--sequence", "256", "--batch", "8", "--micro-batch", "1", *self.disk()]):
+            with self.subTest(flags=flags):
+                lines = self.succeeds("plan", *TINY, *flags).out.rstrip("\n").split("\n")
+                self.assertLessEqual(len(lines), 40)
+                self.assertLessEqual(max(map(len, lines)), 100)
+                for word in ("model:", "budget:", "fits:", "prices:", "speed:", "limit:", "memory ", "links ",
+                             "operators ", "plan:"):
+                    self.assertEqual(sum(line.startswith(word) for line in lines), 1, word)
+
+    def test_the_screen_says_what_the_object_says(self):
+        flags = self.disk()
+        said, planned = self.succeeds("plan", *TINY, *flags).out, self.plan(*flags)
+        rate = float(re.search(r"speed:  ([\d.]+) tokens/s", said)[1])
+        self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
+        self.assertIn(f"limit:  {planned['binding']}: ", said)
+        self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
+        self.assertIn(f"({planned['smallest_device_bytes']} bytes", said)
+
+    def test_limits_fall_and_the_first_is_the_bound_that_no_step_is_below(self):
+        for flags in (self.disk(), [], ["--profile", "h100,pcie=100MB/s", "--device-memory", "40MiB"]):
+            planned = self.plan(*flags)
+            times = [limit["seconds"] for limit in planned["limits"]]
+            self.assertEqual(times, sorted(times, reverse=True))
+            self.assertEqual(times[0], planned["bound_seconds"])
+            self.assertIn({"name": planned["binding"], "seconds": times[0]}, planned["limits"])
+            self.assertLessEqual(times[0], planned["step_seconds"])
+            self.assertAlmostEqual(planned["gap"], planned["step_seconds"] / times[0] - 1, delta=1e-6)
+            self.assertEqual(len({limit["name"] for limit in planned["limits"]}), len(times))
+
+    def test_memory_by_purpose_is_that_of_the_fullest_moment(self):
+        for flags in (self.disk(), [], ["--device-memory", "40MiB", "--emulate-host", "1GiB"],
+                      ["--profile", "rtx-4090,host-memory=60MiB", "--device-memory", "40MiB"]):
+            planned = self.plan(*flags, "--memory-curve", "1")
+            for tier in TIERS:
+                with self.subTest(flags=flags, tier=tier):
+                    held = planned["memory_bytes"][tier]
+                    self.assertEqual(sum(held.values()), planned["memory_curve"][tier][0])
+                    self.assertLessEqual(sum(held.values()), planned["peak_bytes"][tier])
+        # what survives a step stands on the disk, whatever else does
+        held = self.plan(*self.disk())["memory_bytes"]["disk"]
+        self.assertEqual(held["states"], 5 * held["parameters"] if self.plan()["dtype"] == "bf16" else 2 * held["parameters"])
+
+    def test_no_link_carries_less_than_the_least(self):
+        planned = self.plan(*self.disk(), "--batch", "4", "--micro-batch", "1")
+        for lane, least in planned["least_link_bytes"].items():
+            self.assertGreater(least, 0)
+            self.assertLessEqual(least, planned["link_bytes"][lane])
+        # All streams are read and written in a step, and 40 MiB of them may stay.
+        for lane in ("read", "write"):
+            self.assertGreaterEqual(planned["least_link_bytes"][lane], planned["stream_bytes"] - (40 << 20))
+        self.assertEqual(self.plan()["least_link_bytes"], {})
+
+    def test_groups_hold_every_operator_once_in_their_order(self):
+        for flags in (self.disk(), [], ["--lora", "2"]):
+            planned = self.plan(*flags)
+            groups, operators = planned["groups"], planned["operators"]
+            self.assertEqual(sum(group["operators"] for group in groups), len(operators))
+            self.assertEqual(sum(group["parameter_bytes"] for group in groups),
+                             sum(op["parameter_bytes"] for op in operators))
+            at = 0
+            for group in groups:
+                taken, at = operators[at : at + group["operators"]], at + group["operators"]
+                for key in ("parameters", "states"):
+                    places = {place for op in taken for place in op[key].split("+")} - {"-"}
+                    self.assertEqual(set(group[key].split("+")) - {"-"}, places)
+
+    def test_what_a_drive_may_be_written_in_a_day_is_held_to_or_refused(self):
+        planned = self.plan(*self.disk())
+        day = planned["disk_bytes_written_per_day"]
+        self.assertAlmostEqual(day, planned["disk_bytes_written"] / planned["step_seconds"] * 86400, delta=day / 1e6)
+        allowed = self.plan(*self.disk(), "--disk-write-limit", f"{day * 2 / 1e9:.0f}GB/day")
+        self.assertEqual(allowed["program_hash"], planned["program_hash"])
+        self.fails(3, "plan", *TINY, *self.disk(), "--disk-write-limit", "1MB/day", says="--disk-write-limit allows")
+        plan = self.path("plan.json")
+        self.plan(*self.disk(), "-o", plan)
+        self.fails(3, "plan", *TINY, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
+        self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
+
+    def test_a_drive_lasts_as_long_as_its_endurance(self):
+        flags = ["--device-memory", "40MiB"]
+        planned = self.plan("--profile", "rtx-4090,host-memory=60MiB,endurance=600TB", *flags)
+        self.assertEqual(planned["drive_endurance_bytes"], 600e12)
+        self.assertAlmostEqual(planned["drive_life_days"], 600e12 / planned["disk_bytes_written_per_day"], places=3)
+        self.assertIsNone(self.plan()["drive_life_days"])
+
+    def test_train_asks_before_it_writes_more_than_a_terabyte_in_a_day(self):
+        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", *self.disk()]
+        done = self.fails(2, *train, "--steps", "99999999", says="--disk-write-limit")
+        self.assertNotIn("step 1/", done.err)
+        self.succeeds(*train, "--steps", "1")
+
+    def test_train_says_the_plan_in_at_most_8_lines(self):
+        for flags in (self.disk(), ["--lora", "2"]):
+            said = self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", "1", "--save", "none", *flags).err
+            lines = said.split("\n")
+            first, last = (next(i for i, line in enumerate(lines) if line.startswith(word)) for word in ("model:", "plan:"))
+            self.assertLessEqual(last - first + 1, 8)
+            for word in ("budget:", "speed:", "limit:"):
+                self.assertTrue(any(line.startswith(word) for line in lines[first : last + 1]), word)
+
+
+if __name__ == "__main__":
+    unittest.main()
