@@ -6,6 +6,7 @@
 #include "planner/bounds_traffic.h"
 #include "planner/layout.h"
 #include "planner/lower.h"
+#include "planner/pins.h"
 
 /* Windows begin at so many steps, spread evenly, and where the step turns from forward to backward
  * and back. */
@@ -130,9 +131,11 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
                             const coh_decisions *decisions)
 {
     coh_object_map map = { 0 };
+    coh_block_set recompute = decisions->recompute;
+    COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     COH_TRY(coh_layout_build(graph, base->options, decisions->chunk_bytes, decisions->cache,
                              &base->layout, &map));
-    coh_status status = coh_lower(graph, base->options, &base->layout, &map, &decisions->recompute,
+    coh_status status = coh_lower(graph, base->options, &base->layout, &map, &recompute,
                                   decisions->row_passes, COH_PROGRAM_BODY, &base->sheet);
     coh_object_map_fini(&map);
     COH_TRY(status);

@@ -8,6 +8,7 @@
 #include "base/file_text.h"
 #include "planner/json_read.h"
 #include "planner/plan_make.h"
+#include "planner/residency.h"
 #include "planner/profile_file.h"
 
 #define FORMAT_NAME     "cohobate plan"
@@ -205,9 +206,9 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(coh_json_get_int(object, "in_memory", 1, &d->in_memory));
     COH_TRY(coh_json_get_int(object, "cache", 1, &d->cache));
     COH_TRY(coh_json_get_int(object, "row_passes", 1 << 20, &d->row_passes));
-    COH_TRY(coh_json_get_int(object, "tie_break", 1, &d->tie_break));
+    COH_TRY(coh_json_get_int(object, "tie_break", COH_TIE_COUNT - 1, &d->tie_break));
     COH_TRY(coh_json_get_int(object, "patient", 1, &d->patient));
-    COH_TRY(coh_json_get_int(object, "boundary", 2, &d->boundary));
+    COH_TRY(coh_json_get_int(object, "boundary", COH_BOUNDARY_COUNT - 1, &d->boundary));
     COH_TRY(coh_json_get_int(object, "horizon", 1 << 20, &d->horizon));
     COH_TRY(coh_json_get_text(object, "recompute", blocks, sizeof(blocks)));
     return coh_block_set_read(blocks, &d->recompute);

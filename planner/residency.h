@@ -21,6 +21,7 @@ enum coh_boundary {
     COH_BOUNDARY_FREE,    /* what a second body in a row still finds, where it stood then */
     COH_BOUNDARY_SETTLED, /* the same, at the offsets where a run from it ends */
     COH_BOUNDARY_FULL,    /* that, and what the next body wants first in all room left */
+    COH_BOUNDARY_WANTED,  /* what the next body wants first in all room, nothing for its own sake */
     COH_BOUNDARY_COUNT
 };
 
@@ -66,6 +67,7 @@ enum coh_chunk_rule {
 enum coh_tie_break {
     COH_TIE_LOWEST,   /* lowest offset */
     COH_TIE_TWO_ENDS, /* parameters from below, everything else from above */
+    COH_TIE_CLEAN,    /* lowest offset; what was changed and not written out is spared */
     COH_TIE_COUNT
 };
 

@@ -227,11 +227,13 @@ coh_status coh_residency_boundary(const coh_level *level, const coh_sequence *bo
     const boundary b = { residents, resident_count, resident_capacity, *resident_count };
     if (!level->has_far)
         return keep_survivors(level, &b);
-    COH_TRY(find_hits(level, body, &b));
+    if (level->boundary != COH_BOUNDARY_WANTED)
+        COH_TRY(find_hits(level, body, &b));
     COH_TRY(keep_survivors(level, &b));
-    for (int round = 0; level->boundary != COH_BOUNDARY_FREE && round < SETTLING_ROUNDS; round++)
+    int settles = level->boundary == COH_BOUNDARY_SETTLED || level->boundary == COH_BOUNDARY_FULL;
+    for (int round = 0; settles && round < SETTLING_ROUNDS; round++)
         COH_TRY(settle(level, body, &b));
-    if (level->boundary == COH_BOUNDARY_FULL)
+    if (level->boundary == COH_BOUNDARY_WANTED || level->boundary == COH_BOUNDARY_FULL)
         COH_TRY(fill_up(level, body, &b));
     if (*resident_count > b.first)
         qsort(*residents + b.first, *resident_count - b.first, sizeof(coh_resident),

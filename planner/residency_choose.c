@@ -56,6 +56,17 @@ static int is_own(const search *s, const coh_segment *segment)
            (uint32_t)segment->chunk <= s->window_last;
 }
 
+/* When what stands there is wanted again. What would have to be written out as well costs twice: with
+ * COH_TIE_CLEAN it counts as wanted in half the steps. */
+static uint64_t wanted_at(const coh_runner *r, const coh_segment *segment)
+{
+    uint64_t next = segment->next_use;
+    if (r->level->tie_break != COH_TIE_CLEAN || next >= COH_NEVER - 1 || next <= r->step ||
+        r->far_version[segment->chunk] == r->version[segment->chunk])
+        return next;
+    return r->step + (next - r->step + 1) / 2;
+}
+
 static int first_pass(const search *s)
 {
     return s->fetches ? 0 : PASS_COUNT - 1;
@@ -79,7 +90,7 @@ static int bars(const coh_runner *r, const search *s, const coh_segment *segment
     if (is_held(r, segment))
         return 1;
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
-        if (segment->next_use >= s->least_next_use[pass] &&
+        if (wanted_at(r, segment) >= s->least_next_use[pass] &&
             segment->last_use <= s->most_last_use[pass])
             return 0;
         if (s->best[pass].valid)
@@ -104,8 +115,8 @@ static candidate weigh(const coh_runner *r, const search *s, uint64_t offset)
             continue;
         if (bars(r, s, segment))
             return (candidate){ 0 };
-        if (segment->next_use < c.next_use)
-            c.next_use = segment->next_use;
+        if (wanted_at(r, segment) < c.next_use)
+            c.next_use = wanted_at(r, segment);
     }
     return c;
 }
@@ -219,7 +230,7 @@ static void slide_in(const coh_runner *r, const search *s, sliding *w, int32_t i
     if (segment->chunk < 0)
         return;
     while (w->least_end > w->least_begin &&
-           segments[w->least[w->least_end - 1]].next_use >= segment->next_use)
+           wanted_at(r, &segments[w->least[w->least_end - 1]]) >= wanted_at(r, segment))
         w->least_end--;
     w->least[w->least_end++] = index;
 }
@@ -236,7 +247,7 @@ static void consider_window(const coh_runner *r, search *s, const sliding *w, ui
     if (w->most_begin < w->most_end)
         c.last_use = r->map.segments[w->most[w->most_begin]].last_use;
     if (w->least_begin < w->least_end)
-        c.next_use = r->map.segments[w->least[w->least_begin]].next_use;
+        c.next_use = wanted_at(r, &r->map.segments[w->least[w->least_begin]]);
     consider(r, s, c);
 }
 

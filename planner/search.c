@@ -221,7 +221,7 @@ static void vary_recompute(const coh_market *market, neighbours *n)
 
 static void vary_places(const coh_market *market, neighbours *n)
 {
-    static const int32_t horizons[] = { HORIZON / 4, HORIZON, HORIZON * 3, 0 };
+    static const int32_t horizons[] = { HORIZON / 8, HORIZON / 4, HORIZON, HORIZON * 3, 0 };
     coh_decisions *d;
     for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
         for (int patient = 0; patient < 2; patient++)
@@ -232,8 +232,9 @@ static void vary_places(const coh_market *market, neighbours *n)
     for (size_t i = 0; i < sizeof(horizons) / sizeof(horizons[0]); i++)
         if ((d = add_neighbour(n, market)) != NULL)
             d->horizon = horizons[i];
-    if ((d = add_neighbour(n, market)) != NULL)
-        d->tie_break = COH_TIE_TWO_ENDS;
+    for (int tie_break = 0; tie_break < COH_TIE_COUNT; tie_break++)
+        if ((d = add_neighbour(n, market)) != NULL)
+            d->tie_break = tie_break;
 }
 
 /* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
