@@ -19,6 +19,11 @@
  * errno (EAGAIN: no more threads or address space), like pthread_create. */
 int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argument);
 
+/* The calling thread runs briefly and often, beside others that compute: asks the scheduler for
+ * slices of 100 us, so that it gets a core soon after it wakes and gives it back soon. Linux 6.12
+ * and later take it from anybody; elsewhere nothing changes. */
+void coh_thread_be_brief(void);
+
 /* Runs body(argument) on such a thread, called `name`, and waits for it: for callers whose own
  * stack is not known. Fails: COH_ERR_MEMORY when no thread is to be had; else what `body` returns,
  * with its sentence. */

@@ -9,6 +9,7 @@
  * waiting for a request of ours that nobody retires. */
 #include <stdio.h>
 
+#include "base/thread.h"
 #include "engine/step_state.h"
 
 static coh_store_port lane_port(coh_lane lane)
@@ -200,6 +201,8 @@ void *coh_lane_main(void *argument)
     char name[16];
     snprintf(name, sizeof(name), "coh-%s", coh_lane_name(lane->lane));
     pthread_setname_np(pthread_self(), name);
+    if (lane->lane != COH_LANE_HOST)
+        coh_thread_be_brief();
     for (uint64_t number = 1;; number++) {
         if (!wait_for(lane, &step->counters[COH_COUNTER_SUBMITTED], number))
             return NULL;

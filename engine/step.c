@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "engine/step_state.h"
 
 /* ---- failing ---- */
@@ -93,6 +94,7 @@ void *coh_issue_main(void *argument)
 {
     coh_step *step = argument;
     pthread_setname_np(pthread_self(), "coh-step");
+    coh_thread_be_brief();
     for (uint64_t number = 1; coh_counter_wait(&step->counters[COH_COUNTER_SUBMITTED], number);
          number++) {
         coh_ticket *ticket = coh_step_ticket(step, number);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -44,7 +45,9 @@ struct coh_queue {
     pthread_t thread;
     coh_counter pushed, popped;
     uint64_t pushed_count; /* step thread only */
-    uint64_t link_free_ns; /* queue's thread only: when the throttled link has served all so far */
+    /* The queue's thread only: when the throttled link has served all so far, and by how much the
+     * last nap went beyond that: a link does not oversleep. */
+    uint64_t link_free_ns, overslept_ns;
     command ring[RING_COUNT];
 };
 
@@ -111,13 +114,18 @@ static void throttle(coh_queue *queue, uint64_t begin_ns, size_t bytes)
     double rate = queue->device->config.link_bytes_per_s;
     if (!(rate > 0))
         return;
-    if (queue->link_free_ns < begin_ns)
-        queue->link_free_ns = begin_ns;
+    if (queue->link_free_ns + queue->overslept_ns < begin_ns)
+        queue->link_free_ns = begin_ns - queue->overslept_ns;
     queue->link_free_ns += (uint64_t)((double)bytes / rate * 1e9);
-    for (;;) {
+    queue->overslept_ns = 0;
+    for (int napped = 0;; napped = 1) {
         uint64_t now = coh_clock_ns();
-        if (now >= queue->link_free_ns || coh_counter_is_closed(&queue->pushed))
+        if (coh_counter_is_closed(&queue->pushed))
             return;
+        if (now >= queue->link_free_ns) {
+            queue->overslept_ns = napped ? now - queue->link_free_ns : 0;
+            return;
+        }
         uint64_t left = queue->link_free_ns - now;
         uint64_t nap = left < NAP_MOST_NS ? left : NAP_MOST_NS;
         nanosleep(&(struct timespec){ .tv_nsec = (long)nap }, NULL);
@@ -172,6 +180,10 @@ static void *queue_main(void *argument)
     char name[16];
     snprintf(name, sizeof(name), "coh-%s", coh_lane_name(queue->lane));
     pthread_setname_np(pthread_self(), name);
+    if (queue->lane != COH_LANE_COMPUTE)
+        coh_thread_be_brief();
+    if (queue->device->config.link_bytes_per_s > 0)
+        (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* naps that end when they should: 1 us, not 50 */
     for (uint64_t count = 0; coh_counter_wait(&queue->pushed, count + 1); count++) {
         if (!execute(queue, &queue->ring[count % RING_COUNT]))
             break;
