@@ -21,6 +21,8 @@
 typedef struct settings {
     const char *model; /* a preset's name, or a folder with a config.json */
     const char *dtype, *disk, *profile;
+    const char *calibration; /* file; NULL: none */
+    int calibrates;          /* 1: this run goes into it */
     coh_recompute recompute;
     int64_t batch, micro_batch, sequence, vocabulary;
     int64_t threads, budget_percent;
@@ -31,6 +33,7 @@ typedef struct run {
     settings settings;
     coh_profile *profile; /* NULL: built-in constants */
     coh_profile_summary profile_facts;
+    uint32_t calibrated_runs;
     coh_graph *graph;
     coh_plan *plan;
     coh_plan_summary summary;
@@ -77,7 +80,10 @@ static int set(settings *s, const char *flag, const char *value)
         s->disk = value;
     else if (strcmp(flag, "--profile") == 0)
         s->profile = value;
-    else if (strcmp(flag, "--recompute") == 0 && strcmp(value, "auto") == 0)
+    else if (strcmp(flag, "--calibration") == 0 || strcmp(flag, "--calibrate") == 0) {
+        s->calibration = value;
+        s->calibrates = strcmp(flag, "--calibrate") == 0;
+    } else if (strcmp(flag, "--recompute") == 0 && strcmp(value, "auto") == 0)
         s->recompute = COH_RECOMPUTE_AUTO;
     else if (strcmp(flag, "--recompute") == 0 && strcmp(value, "none") == 0)
         s->recompute = COH_RECOMPUTE_NONE;
@@ -107,7 +113,8 @@ static int parse(int argc, char **argv, settings *s)
                             " [--vocabulary N] [--threads N] [--dtype f32|bf16]"
                             " [--budget SIZE | --budget-percent N] [--disk DIR]"
                             " [--emulate-host SIZE [--link-rate SIZE]]"
-                            " [--recompute auto|none|all] [--profile FILE]\n");
+                            " [--recompute auto|none|all] [--profile FILE"
+                            " [--calibration FILE | --calibrate FILE]]\n");
             return 1;
         }
     if (s->micro_batch == 0)
@@ -131,6 +138,9 @@ static int plan_run(run *r)
     if (s->profile != NULL && (coh_profile_read(s->profile, &r->profile) != COH_OK ||
                                coh_profile_summarize(r->profile, &r->profile_facts) != COH_OK))
         return fail("profile");
+    if (r->profile != NULL && s->calibration != NULL &&
+        coh_profile_calibrate(r->profile, s->calibration, &r->calibrated_runs) != COH_OK)
+        return fail("calibration");
     coh_plan_options_init(&options);
     options.thread_count = (int32_t)s->threads;
     options.microbatch_count = (int32_t)(s->batch / s->micro_batch);
@@ -223,9 +233,9 @@ static int print_facts(const run *r)
            (double)r->summary.step_p10_ns * 1e-9, (double)r->summary.step_p90_ns * 1e-9,
            (double)r->summary.bound_ns * 1e-9, r->summary.numeric_fingerprint);
     printf(", \"profile\": \"%016" PRIx64 "\", \"recomputes\": %d, \"caches\": %d"
-           ", \"lines\": %u",
+           ", \"lines\": %u, \"calibrated_runs\": %u",
            r->profile_facts.hash, (int)r->summary.recomputes, (int)r->summary.caches,
-           r->summary.line_count);
+           r->summary.line_count, r->calibrated_runs);
     printf(", \"kernel_path\": \"%s\", \"store\": \"%s\", \"store_direct\": %d"
            ", \"store_read_bytes_per_s\": %" PRIu64 ", \"store_write_bytes_per_s\": %" PRIu64 "}\n",
            facts.kernel_path, facts.store_rung, facts.store_direct, facts.store_read_bytes_per_s,
@@ -292,11 +302,27 @@ static int run_steps(void *argument, int count)
     return 0;
 }
 
+/* What the steps took, for the plans to come. */
+static int calibrate(const run *r)
+{
+    coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST];
+    uint32_t count = 0;
+    if (!r->settings.calibrates)
+        return 0;
+    if (coh_engine_calibrate(r->engine, r->settings.calibration, classes, &count) != COH_OK)
+        return fail("calibration");
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(stderr, "step: %-9s took %.3f of what the profile says\n", classes[i].opcode,
+                classes[i].factor);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     run r = { 0 };
     int status = parse(argc, argv, &r.settings) || plan_run(&r) || start_engine(&r) ||
-                 make_tokens(&r) || print_facts(&r) || measure_serve(run_steps, &r);
+                 make_tokens(&r) || print_facts(&r) || measure_serve(run_steps, &r) ||
+                 calibrate(&r);
     coh_engine_destroy(r.engine);
     coh_plan_destroy(r.plan);
     coh_graph_destroy(r.graph);

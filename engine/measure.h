@@ -57,6 +57,8 @@ void coh_measure_say(const coh_measure *m, const char *format, ...)
 
 /* ---- measure_machine.c ---- */
 
+/* Of processor, cores, memory, kernels and build: what a measured figure holds for. Never 0. */
+uint64_t coh_machine_fingerprint(void);
 /* What the profile says of machine, build, limits and capacities. */
 void coh_measure_machine(coh_measure *m);
 

@@ -24,7 +24,7 @@ static void describe(char *text, size_t text_bytes)
              (unsigned long long)((bytes + (1u << 29)) >> 30));
 }
 
-static uint64_t fingerprint_here(void)
+uint64_t coh_machine_fingerprint(void)
 {
     char text[512];
     describe(text, sizeof(text));
@@ -37,7 +37,7 @@ static uint64_t fingerprint_here(void)
 int coh_profile_is_of_here(const coh_profile *profile)
 {
     return profile != NULL && profile->source == COH_PROFILE_MEASURED &&
-           profile->fingerprint == fingerprint_here();
+           profile->fingerprint == coh_machine_fingerprint();
 }
 
 static uint64_t memlock_bytes(void)
@@ -61,7 +61,7 @@ void coh_measure_machine(coh_measure *m)
     profile->source = COH_PROFILE_MEASURED;
     profile->threads = m->options->thread_count;
     describe(profile->machine, sizeof(profile->machine));
-    profile->fingerprint = fingerprint_here();
+    profile->fingerprint = coh_machine_fingerprint();
     profile->memory_bytes[COH_TIER_DEVICE] = coh_machine_free_bytes();
     if (m->options->disk_folder != NULL)
         (void)coh_space_free_bytes(m->options->disk_folder, &profile->memory_bytes[COH_TIER_DISK]);

@@ -79,6 +79,8 @@ void coh_profile_throttle(coh_profile *profile, double link_bytes_per_s)
         double busy = link_bytes_per_s / rate->p50; /* part of the time in which it copies */
         if (!(busy < 1))
             continue;
+        profile->calibration[lanes[i] == COH_LANE_H2D ? COH_OP_LOAD : COH_OP_STORE] =
+            (coh_calibration){ 0 }; /* of the link as fast as it can */
         rate->p10 = least(rate->p10, link_bytes_per_s);
         rate->p50 = link_bytes_per_s;
         rate->p90 = least(rate->p90, link_bytes_per_s);

@@ -101,6 +101,10 @@ struct coh_profile {
     coh_operator_times *operators;
     uint32_t operator_count;
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
+    /* Not in the file: its hash before coh_profile_calibrate, 0: that was not called; how many runs
+     * it found. */
+    uint64_t uncalibrated_hash;
+    uint32_t calibrated_runs;
     coh_profile_origin *origins;
     uint32_t origin_count;
 };

@@ -4,6 +4,7 @@
 #define COHOBATE_COHOBATE_H
 
 #include "cohobate/adapters.h"
+#include "cohobate/calibration.h"
 #include "cohobate/checkpoint.h"
 #include "cohobate/engine.h"
 #include "cohobate/folder.h"

@@ -1,0 +1,147 @@
+/* What a run tells the next plan: lines by opcode, measured against predicted. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "cohobate/calibration.h"
+#include "engine/engine_state.h"
+#include "engine/measure.h"
+#include "kernels/product.h"
+#include "planner/calibration.h"
+#include "planner/profile_file.h"
+
+/* ---- where ---- */
+
+static coh_status make_folder(const char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return COH_OK;
+    return coh_fail(COH_ERR_IO, "the folder of calibrations %s cannot be made: %s", path,
+                    strerror(errno));
+}
+
+coh_status coh_calibration_path(const coh_profile *profile,
+                                char out_path[COH_CALIBRATION_PATH_BYTES])
+{
+    const size_t room = COH_CALIBRATION_PATH_BYTES;
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    uint64_t hash = 0;
+    int used = -1;
+    COH_TRY(coh_profile_hash(profile, &hash));
+    if (cache != NULL && cache[0] == '/') /* others are to be ignored, says the standard */
+        used = snprintf(out_path, room, "%s", cache);
+    else if (home != NULL && home[0] == '/')
+        used = snprintf(out_path, room, "%s/.cache", home);
+    if (used < 0 || (size_t)used + 80 > room)
+        return coh_fail(COH_ERR_ARGUMENT, "calibrations have no place: neither XDG_CACHE_HOME nor "
+                                          "HOME names a folder");
+    COH_TRY(make_folder(out_path));
+    used += snprintf(out_path + used, room - (size_t)used, "/cohobate");
+    COH_TRY(make_folder(out_path));
+    snprintf(out_path + used, room - (size_t)used, "/calibration-%016llx-%016llx.json",
+             (unsigned long long)coh_machine_fingerprint(), (unsigned long long)hash);
+    return COH_OK;
+}
+
+/* ---- what ---- */
+
+typedef struct sums {
+    double predicted_s, measured_s;
+    int is_link;
+} sums;
+
+/* A throttled link is as fast as it was told to be. */
+static int tells(const coh_plan *plan, coh_opcode opcode)
+{
+    const int is_copy = opcode == COH_OP_LOAD || opcode == COH_OP_STORE;
+    return coh_calibration_of(opcode) != COH_OP_COUNT &&
+           !(is_copy && plan->options.link_bytes_per_s > 0);
+}
+
+static void sum_lines(const coh_plan *plan, const coh_line_class *classes, uint32_t count,
+                      sums by[COH_OP_COUNT])
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (int op = 0; op < COH_OP_COUNT; op++)
+            if (strcmp(classes[i].opcode, coh_price_name((coh_opcode)op)) == 0 &&
+                strcmp(classes[i].lane, coh_lane_name(COH_LANE_HOST)) != 0 &&
+                tells(plan, (coh_opcode)op)) {
+                sums *s = &by[coh_calibration_of((coh_opcode)op)];
+                s->predicted_s += classes[i].predicted_s;
+                s->measured_s += classes[i].measured_s;
+                s->is_link = strcmp(classes[i].lane, coh_lane_name(COH_LANE_COMPUTE)) != 0;
+            }
+}
+
+static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT],
+                        coh_calibrations *calibrations, coh_calibration_class *out)
+{
+    uint32_t count = 0;
+    double compute_s = 0;
+    for (int op = 0; op < COH_OP_COUNT; op++)
+        compute_s += by[op].is_link ? 0 : by[op].measured_s;
+    for (int op = 0; op < COH_OP_COUNT && count < COH_CALIBRATION_CLASSES_MOST; op++) {
+        const sums *s = &by[op];
+        const coh_calibration *was = &plan->profile.calibration[op];
+        if (!(s->predicted_s > 0) || !(s->measured_s > 0))
+            continue;
+        const double factor = s->measured_s / s->predicted_s * (was->runs > 0 ? was->factor : 1);
+        coh_calibration_join(&calibrations->opcodes[op], factor);
+        out[count++] = (coh_calibration_class){ .opcode = coh_price_name((coh_opcode)op),
+                                                .part = s->is_link || !(compute_s > 0)
+                                                            ? 1
+                                                            : s->measured_s / compute_s,
+                                                .factor = factor,
+                                                .error = s->predicted_s / s->measured_s - 1 };
+    }
+    return count;
+}
+
+/* Steps that count. */
+static uint32_t measured_steps(const coh_line_times *times)
+{
+    return times->samples != NULL && times->line_count > 0 ? times->samples[0].count : 0;
+}
+
+coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
+                                coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
+                                uint32_t *out_count)
+{
+    enum { STEPS_LEAST = 3 };
+    const coh_plan *plan = engine->plan;
+    coh_line_class lines[COH_LINE_CLASSES_MOST];
+    sums by[COH_OP_COUNT] = { 0 };
+    coh_calibrations calibrations;
+    uint32_t count = 0;
+    *out_count = 0;
+    if (plan->profile.uncalibrated_hash == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "the plan's profile was not made ready to be calibrated: "
+                                          "call coh_profile_calibrate before planning");
+    COH_TRY(coh_engine_line_classes(engine, lines, &count));
+    if (measured_steps(coh_step_times(engine->step)) < STEPS_LEAST)
+        return COH_OK;
+    coh_status status = coh_calibrations_read(path, &calibrations);
+    if (status != COH_OK && status != COH_ERR_CORRUPT)
+        return status;
+    if (calibrations.profile_hash != plan->profile.uncalibrated_hash)
+        calibrations = (coh_calibrations){ .profile_hash = plan->profile.uncalibrated_hash };
+    sum_lines(plan, lines, count, by);
+    *out_count = compare(plan, by, &calibrations, out_classes);
+    calibrations.runs++;
+    return coh_calibrations_write(&calibrations, path);
+}
+
+/* ---- the profile that is built in ---- */
+
+coh_status coh_profile_builtin_create(int32_t thread_count, coh_profile **out_profile)
+{
+    coh_profile *profile = NULL;
+    *out_profile = NULL;
+    COH_TRY(COH_ALLOC(1, &profile));
+    coh_profile_builtin(thread_count, coh_kernels_bf16_is_fast(), 0, profile);
+    *out_profile = profile;
+    return COH_OK;
+}
