@@ -116,7 +116,8 @@ static coh_status measure_pairs(coh_measure *m, const uint8_t known[COH_LANE_COU
             if (m->loads[lanes[i]].turn == NULL || m->loads[lanes[j]].turn == NULL ||
                 (known[lanes[i]] && known[lanes[j]]))
                 continue;
-            COH_TRY(measure_pair(m, lanes[i], lanes[j]));
+            COH_TRY(lanes[i] == COH_LANE_COMPUTE ? coh_measure_steal(m, lanes[j])
+                                                 : measure_pair(m, lanes[i], lanes[j]));
         }
     return COH_OK;
 }

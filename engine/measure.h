@@ -36,6 +36,14 @@ typedef struct coh_effort {
     uint32_t line_count;      /* of the chain of empty lines */
 } coh_effort;
 
+/* One transfer and its end. */
+typedef struct coh_single {
+    coh_status (*transfer)(void *context);
+    void *context;
+    uint64_t bytes;
+} coh_single;
+enum { COH_SINGLE_SMALL, COH_SINGLE_LARGE, COH_SINGLES };
+
 typedef struct coh_measure {
     const coh_measure_options *options;
     coh_effort effort;
@@ -44,6 +52,8 @@ typedef struct coh_measure {
     coh_pool *pool;
     uint32_t done_count, total_count; /* things to measure */
     coh_load loads[COH_LANE_COUNT];   /* of lanes that are open; turn NULL: not measured */
+    /* Of the same lanes: one transfer of few bytes or of many, and then none. */
+    coh_single singles[COH_LANE_COUNT][COH_SINGLES];
 } coh_measure;
 
 /* ---- measure.c ---- */
@@ -164,6 +174,12 @@ coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list);
 
 enum { COH_MEASURE_CHUNK_SIZES = 5 }; /* things that coh_measure_chunks begins */
 coh_status coh_measure_chunks(coh_measure *m);
+
+/* ---- measure_steal.c ---- */
+
+/* What one transfer of `lane` takes from those who compute, and how much slower it is beside them:
+ * into the profile. The loads of both lanes are open. */
+coh_status coh_measure_steal(coh_measure *m, coh_lane lane);
 
 /* ---- measure_link.c, measure_disk.c: lanes that move bytes ---- */
 

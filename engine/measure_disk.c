@@ -23,6 +23,7 @@ struct coh_drive {
     coh_store *store;
     coh_arena *arena;
     coh_store_load loads[PORTS], pages[PORTS];
+    coh_store_load chunks[PORTS]; /* as loads, one at a time */
 };
 
 /* ---- loads ---- */
@@ -53,6 +54,18 @@ static coh_status rest(void *context, double *done)
 static coh_load load_of(coh_store_load *load)
 {
     return (coh_load){ .turn = turn, .rest = rest, .context = load };
+}
+
+static coh_status single(void *context)
+{
+    coh_store_load *load = context;
+    COH_TRY(coh_store_load_turn(load));
+    return coh_store_load_rest(load);
+}
+
+static coh_single single_of(coh_store_load *load)
+{
+    return (coh_single){ .transfer = single, .context = load, .bytes = load->chunk_bytes };
 }
 
 /* ---- life ---- */
@@ -87,7 +100,7 @@ static void place_loads(coh_drive *drive, const coh_effort *effort, uint32_t hal
             .chunk_count = half,
             .depth = 1,
         };
-        drive->pages[i] = drive->loads[i];
+        drive->chunks[i] = drive->pages[i] = drive->loads[i];
         drive->pages[i].chunk_bytes = COH_PAGE_BYTES;
         drive->pages[i].file_begin = PORTS * half * chunk + (uint64_t)i * COH_PAGE_BYTES;
         drive->pages[i].chunk_begin = PORTS * half + (uint32_t)i;
@@ -155,8 +168,11 @@ coh_status coh_drive_open(coh_measure *m, coh_drive **out_drive)
         coh_drive_close(m, drive);
         return status;
     }
-    for (int i = 0; i < PORTS; i++)
+    for (int i = 0; i < PORTS; i++) {
         m->loads[lanes[i]] = load_of(&drive->loads[i]);
+        m->singles[lanes[i]][COH_SINGLE_SMALL] = single_of(&drive->pages[i]);
+        m->singles[lanes[i]][COH_SINGLE_LARGE] = single_of(&drive->chunks[i]);
+    }
     *out_drive = drive;
     return COH_OK;
 }

@@ -11,6 +11,9 @@ static const uint32_t depths[DEPTHS] = { 1, 2, 4 };
 /* A latency is that of copies that are over at once. */
 #define SMALL_BYTES  4096u
 #define SMALL_COPIES 256
+/* Copies one by one: of the size of chunks. */
+#define SINGLE_SMALL_BYTES ((uint64_t)64 << 10)
+#define SINGLE_LARGE_BYTES ((uint64_t)1 << 20)
 
 typedef struct direction {
     coh_links *links;
@@ -68,6 +71,27 @@ static coh_status rest(void *context, double *done)
     return COH_OK;
 }
 
+/* One copy, alone. */
+static coh_status single(direction *d, uint64_t bytes)
+{
+    const uint64_t copy_bytes = d->copy_bytes;
+    double done = 0;
+    d->copy_bytes = bytes;
+    submit(d);
+    d->copy_bytes = copy_bytes;
+    return rest(d, &done);
+}
+
+static coh_status single_small(void *context)
+{
+    return single(context, SINGLE_SMALL_BYTES);
+}
+
+static coh_status single_large(void *context)
+{
+    return single(context, SINGLE_LARGE_BYTES);
+}
+
 /* ---- life ---- */
 
 static coh_status open_direction(coh_links *links, int index)
@@ -95,6 +119,12 @@ static coh_status open_all(coh_measure *m, coh_links *links)
         COH_TRY(open_direction(links, i));
         m->loads[lanes[i]] =
             (coh_load){ .turn = turn, .rest = rest, .context = &links->directions[i] };
+        m->singles[lanes[i]][COH_SINGLE_SMALL] = (coh_single){ .transfer = single_small,
+                                                               .context = &links->directions[i],
+                                                               .bytes = SINGLE_SMALL_BYTES };
+        m->singles[lanes[i]][COH_SINGLE_LARGE] = (coh_single){ .transfer = single_large,
+                                                               .context = &links->directions[i],
+                                                               .bytes = SINGLE_LARGE_BYTES };
     }
     return COH_OK;
 }

@@ -39,6 +39,9 @@ typedef struct coh_link_profile {
     /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
     uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
+    /* What one transfer takes from those who compute, since cores copy, hash and submit: the compute
+     * lane's work grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
+    double steal_ns, steal_ns_per_byte;
 } coh_link_profile;
 
 /* Rates of products by what they multiply. */
@@ -108,6 +111,12 @@ struct coh_profile {
     coh_profile_origin *origins;
     uint32_t origin_count;
 };
+
+/* Compute time in ns that a transfer of so many bytes steals. */
+static inline double coh_link_steal_ns(const coh_link_profile *link, uint64_t bytes)
+{
+    return link->steal_ns + (double)bytes * link->steal_ns_per_byte;
+}
 
 /* Is what it prices a what-if: figures of a datasheet, or given by hand? */
 static inline int coh_profile_is_what_if(const coh_profile *profile)

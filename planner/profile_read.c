@@ -11,6 +11,7 @@
 /* Beyond what any machine has: times that come of such figures add up within 64 bits, but for those
  * of programs that nobody could run. */
 #define NS_MOST      1e13
+#define STEAL_MOST   1e6
 #define SECONDS_MOST 1e4
 #define WORK_MOST    1e30 /* flops or bytes of a sample */
 #define DEPTH_MOST   64   /* pieces that a ring of the store holds: a drive is served no deeper */
@@ -100,7 +101,8 @@ static int lane_of(const char *name)
 static coh_status get_link(const json_t *value, coh_link_profile *link)
 {
     static const char *const known[] = { "latency_ns", "bytes_per_s", "sustained_bytes_per_s",
-                                         "depth", NULL };
+                                         "depth",      "steal_ns",    "steal_ns_per_byte",
+                                         NULL };
     int64_t depth = 0;
     COH_TRY(coh_json_only_known(value, "it", known));
     COH_TRY(get_figure(value, "latency_ns", 0, NS_MOST, &link->latency_ns));
@@ -109,7 +111,10 @@ static coh_status get_link(const json_t *value, coh_link_profile *link)
         COH_TRY(get_rate(value, "sustained_bytes_per_s", &link->sustained_bytes_per_s));
     COH_TRY(coh_json_get_integer(value, "depth", 1, DEPTH_MOST, &depth));
     link->depth = (uint32_t)depth;
-    return COH_OK;
+    if (json_object_get(value, "steal_ns") == NULL)
+        return COH_OK;
+    COH_TRY(coh_json_get_real(value, "steal_ns", 0, NS_MOST, &link->steal_ns));
+    return coh_json_get_real(value, "steal_ns_per_byte", 0, STEAL_MOST, &link->steal_ns_per_byte);
 }
 
 static coh_status get_links(const json_t *root, coh_profile *p)

@@ -80,6 +80,16 @@ static coh_status add_rates(coh_text *text, const coh_profile *p)
     return add_member(text, ",\n  ", "host_update_bytes_per_s", &p->host_update_bytes_per_s);
 }
 
+static coh_status add_steal(coh_text *text, const coh_link_profile *link)
+{
+    if (!(link->steal_ns > 0 || link->steal_ns_per_byte > 0))
+        return COH_OK;
+    COH_TRY(coh_text_add(text, ", \"steal_ns\": "));
+    COH_TRY(coh_text_add_number(text, link->steal_ns));
+    COH_TRY(coh_text_add(text, ", \"steal_ns_per_byte\": "));
+    return coh_text_add_number(text, link->steal_ns_per_byte);
+}
+
 static coh_status add_links(coh_text *text, const coh_profile *p)
 {
     const char *comma = "";
@@ -93,7 +103,9 @@ static coh_status add_links(coh_text *text, const coh_profile *p)
         COH_TRY(add_member(text, ", ", "bytes_per_s", &link->bytes_per_s));
         if (link->sustained_bytes_per_s.p50 > 0)
             COH_TRY(add_member(text, ", ", "sustained_bytes_per_s", &link->sustained_bytes_per_s));
-        COH_TRY(coh_text_add(text, ", \"depth\": %" PRIu32 "}", link->depth));
+        COH_TRY(coh_text_add(text, ", \"depth\": %" PRIu32, link->depth));
+        COH_TRY(add_steal(text, link));
+        COH_TRY(coh_text_add(text, "}"));
         comma = ",";
     }
     return coh_text_add(text, "\n  },\n");

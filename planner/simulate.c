@@ -307,12 +307,24 @@ static double least_speed(const coh_program *program, const coh_profile *profile
     return speed;
 }
 
+/* What all transfers of a run take from the compute lane. */
+static double stolen_ns(const coh_program *program, const coh_profile *profile)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < program->line_count; i++)
+        if (coh_profile_is_link(profile, (coh_lane)program->lines[i].lane))
+            sum +=
+                coh_link_steal_ns(&profile->link[program->lines[i].lane], program->lines[i].bytes);
+    return sum;
+}
+
 /* Does any lane of the program slow another? */
 static int lanes_meet(const coh_program *program, const coh_profile *profile)
 {
     int meet = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        meet |= program->lane_length[lane] > 0 && least_speed(program, profile, lane) < 1;
+        meet |= program->lane_length[lane] > 0 && (least_speed(program, profile, lane) < 1 ||
+                                                   coh_link_steal_ns(&profile->link[lane], 1) > 0);
     return meet;
 }
 
@@ -323,10 +335,13 @@ static coh_status walk_slowed(const coh_program *program, const coh_profile *pro
     uint64_t *slowed_ns = NULL;
     double speed[COH_LANE_COUNT];
     COH_TRY(COH_ALLOC(program->line_count, &slowed_ns));
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         speed[lane] = least_speed(program, profile, lane);
-        simulation->busy_ns[lane] = 0;
+    if (simulation->busy_ns[COH_LANE_COMPUTE] > 0) {
+        const double busy_ns = (double)simulation->busy_ns[COH_LANE_COMPUTE];
+        speed[COH_LANE_COMPUTE] *= busy_ns / (busy_ns + stolen_ns(program, profile));
     }
+    memset(simulation->busy_ns, 0, sizeof(simulation->busy_ns));
     for (uint32_t i = 0; i < program->line_count; i++) {
         int lane = program->lines[i].lane;
         slowed_ns[i] = coh_whole_ns((double)service_ns[i] / speed[lane]);

@@ -17,6 +17,7 @@ typedef struct fluid_lane {
     const uint32_t *lines; /* of the program, in order */
     uint64_t length, depth;
     double latency;
+    const coh_link_profile *link; /* NULL: it computes */
     progress issued, served, retired;
     uint32_t next_wait;      /* of the line to be issued next */
     uint8_t last_wait;       /* the lane that held it up last */
@@ -97,6 +98,9 @@ static void start_service(fluid *f, int number)
     lane->remaining = (double)f->service_ns[lane->lines[lane->served.at]];
     lane->began = f->now;
     f->busy |= 1u << number;
+    if (lane->link != NULL && (f->busy & 1u << COH_LANE_COMPUTE))
+        f->lanes[COH_LANE_COMPUTE].remaining +=
+            coh_link_steal_ns(lane->link, f->program->lines[lane->lines[lane->served.at]].bytes);
 }
 
 static void retire(fluid *f, int number)
@@ -254,8 +258,10 @@ static coh_status fluid_open(fluid *f, const coh_profile *profile, int with_time
         lane->length = program->lane_length[number];
         lane->depth = coh_lane_depth(profile, program, number);
         lane->last_wait = COH_LANE_COMPUTE;
-        if (coh_profile_is_link(profile, (coh_lane)number))
+        if (coh_profile_is_link(profile, (coh_lane)number)) {
+            lane->link = &profile->link[number];
             lane->latency = (double)coh_lane_latency_ns(profile, number);
+        }
         f->lane_count += lane->length > 0;
         COH_TRY(COH_ALLOC(lane->depth, &lane->served_at));
     }

@@ -281,6 +281,29 @@ static void three_at_once_multiply(void **state)
     assert_int_equal(times[1], 2500);
 }
 
+/* What computes while a transfer begins grows by what that steals; who waits loses nothing. */
+static void a_transfer_steals_from_what_computes_meanwhile(void **state)
+{
+    (void)state;
+    made m;
+    uint64_t times[4];
+    coh_profile profile = unit_profile();
+    profile.link[COH_LANE_READ].steal_ns = 100;
+    profile.link[COH_LANE_READ].steal_ns_per_byte = 0.2;
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_COMPUTE, 1000);
+    add(&m, COH_LANE_READ, 500);
+    assert_int_equal(run(&m, &profile, times).period_ns, 1200);
+    assert_int_equal(times[3], 500);
+    assert_int_equal(run_as(&m, &profile, COH_CONTENTION_ALL, times).period_ns, 1200);
+    assert_int_equal(run_as(&m, &profile, COH_CONTENTION_NONE, times).period_ns, 1000);
+    make(&m, COH_PROGRAM_EVALUATE);
+    add(&m, COH_LANE_READ, 500);
+    add(&m, COH_LANE_COMPUTE, 1000);
+    wait_for(&m, COH_LANE_READ, 1, 0);
+    assert_int_equal(run(&m, &profile, times).period_ns, 1500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +314,7 @@ int main(void)
         cmocka_unit_test(the_joint_bound_of_two_lanes_is_sharp),
         cmocka_unit_test(lanes_better_one_after_the_other_are_bound_by_their_sum),
         cmocka_unit_test(three_at_once_multiply),
+        cmocka_unit_test(a_transfer_steals_from_what_computes_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
