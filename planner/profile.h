@@ -39,8 +39,8 @@ typedef struct coh_link_profile {
     /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
     uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
-    /* What one transfer takes from those who compute, since cores copy, hash and submit: the compute
-     * lane's work grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
+    /* What one transfer takes from those who compute, since cores copy, hash and submit: the work of
+     * the compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
     double steal_ns, steal_ns_per_byte;
 } coh_link_profile;
 

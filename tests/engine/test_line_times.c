@@ -70,7 +70,7 @@ static void every_line_is_in_one_class_from_the_second_step_on(void **state)
     }
 }
 
-/* Three lines in flight together are as long as from the first one's begin to the last one's end. */
+/* Lines in flight together are as long as from the first one's begin to the last one's end. */
 static void times_of_a_lane_do_not_overlap(void **state)
 {
     (void)state;
