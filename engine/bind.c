@@ -87,6 +87,11 @@ static coh_status check_line(const coh_step *step, const coh_program *program,
                       opcode == COH_OP_SETTLE || line->predicate_cell != COH_CELL_NONE;
     if (needs_cells && step->layout->cells < 0)
         return refuse(program, line, "the layout has no cells");
+    if (line->lane == COH_LANE_HOST &&
+        (opcode != COH_OP_UPDATE || coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL))
+        return refuse(program, line, "the host lane updates, and makes no partials");
+    if (opcode == COH_OP_UPDATE && coh_line_operand(program, line, COH_ROLE_CELLS) == NULL)
+        return refuse(program, line, "it reads cells that are no operand of it");
     if (opcode == COH_OP_UPDATE &&
         !(has_one_chunk(coh_line_operand(program, line, COH_ROLE_WORK)) &&
           has_one_chunk(coh_line_operand(program, line, COH_ROLE_GRAD)) &&

@@ -129,7 +129,7 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
 static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
 {
     const coh_instruction *line = &ticket->bound->program->lines[index];
-    const int32_t *predicate = coh_line_predicate(lane->step, line);
+    const int32_t *predicate = coh_line_predicate(lane->step, ticket->bound->program, line);
     coh_line_begin(lane->step, ticket->number, index);
     lane->submitted++;
     coh_disk_request *request = request_at(lane, lane->submitted);
@@ -151,7 +151,7 @@ static coh_status run_line(coh_lane_thread *lane, const coh_ticket *ticket, uint
     const coh_instruction *line = &ticket->bound->program->lines[index];
     if (lane->lane != COH_LANE_HOST)
         return start_request(lane, ticket, index);
-    const int32_t *predicate = coh_line_predicate(step, line);
+    const int32_t *predicate = coh_line_predicate(step, ticket->bound->program, line);
     coh_line_begin(step, ticket->number, index);
     if (predicate == NULL || *predicate != 0)
         coh_line_execute(step, ticket->number, index);

@@ -16,7 +16,7 @@
 static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
                               const coh_instruction *line)
 {
-    const int32_t *predicate = coh_line_predicate(step, line);
+    const int32_t *predicate = coh_line_predicate(step, ticket->bound->program, line);
     if (ticket->repetition == 0 || ticket->bound != &step->bounds[COH_PROGRAM_BODY] ||
         ticket->scan || (predicate != NULL && *predicate == 0))
         return 0;
@@ -112,21 +112,25 @@ void coh_line_end(void *context, uint64_t number, uint32_t index)
             (void)take_off(step, bound, (number + 1) % 2, bound->goes_on_as[extent] - 1);
     }
     coh_line_times_add(&step->times, (coh_lane)line->lane, index);
-    if (line->lane == COH_LANE_COMPUTE)
-        return;
+    if (line->lane == COH_LANE_COMPUTE || line->lane == COH_LANE_HOST)
+        return; /* nothing goes over a link */
     atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);
     if (moves_frozen(step, bound->program, line))
         atomic_fetch_add_explicit(&step->frozen_bytes[line->lane], line->bytes,
                                   memory_order_relaxed);
 }
 
-const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *line)
+const int32_t *coh_line_predicate(const coh_step *step, const coh_program *program,
+                                  const coh_instruction *line)
 {
     if (line->predicate_cell != COH_CELL_PENDING)
         return NULL;
+    const coh_operand *copy = coh_line_operand(program, line, COH_ROLE_CELLS);
     const coh_object *cells = &step->layout->objects[step->layout->cells];
-    const char *base = (const char *)step->arenas[COH_TIER_DEVICE] + cells->pinned_offset;
-    return &((const coh_cells *)(const void *)base)->pending;
+    const char *data = copy != NULL
+                           ? coh_operand_data(step, copy)
+                           : (const char *)step->arenas[COH_TIER_DEVICE] + cells->pinned_offset;
+    return &((const coh_cells *)(const void *)data)->pending;
 }
 
 /* ---- lines that run a kind ---- */

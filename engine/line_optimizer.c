@@ -7,7 +7,10 @@
  * All that UPDATE needs of its step was latched by CLIP (by FEED with updates in backward), because
  * with deferred updates it runs after the next FEED. Partials are per grain and folded in tensor
  * order, so neither chunks nor threads can change the norm. With updates in backward nothing waits
- * for the norm, and UPDATE makes the partials itself while a grain is in cache. */
+ * for the norm, and UPDATE makes the partials itself while a grain is in cache.
+ *
+ * An UPDATE on the host lane does the same to chunks in the host tier, with the copy of the cells
+ * that a STORE brought there. The pool is the compute lane's, so coh-host works alone. */
 #include <math.h>
 #include <string.h>
 
@@ -203,7 +206,8 @@ void coh_chunk_update(coh_pool *pool, const coh_chunk_update_job *update)
 
 coh_status coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line)
 {
-    const coh_cells *cells = coh_step_cells(step);
+    const coh_cells *cells =
+        coh_operand_data(step, coh_line_operand(program, line, COH_ROLE_CELLS));
     const coh_operand *work = coh_line_operand(program, line, COH_ROLE_WORK);
     const coh_operand *grad = coh_line_operand(program, line, COH_ROLE_GRAD);
     const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
@@ -227,6 +231,6 @@ coh_status coh_line_update(coh_step *step, const coh_program *program, const coh
                    .epsilon = step->options.epsilon,
                    .decay = step->options.weight_decay },
     };
-    coh_chunk_update(step->pool, &update);
+    coh_chunk_update(line->lane == COH_LANE_HOST ? NULL : step->pool, &update);
     return COH_OK;
 }

@@ -20,7 +20,7 @@ coh_status coh_measure_sheet_init(const coh_graph *graph, uint64_t chunk_bytes, 
     coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache,
                                          &out_sheet->layout, &out_sheet->map);
     if (status == COH_OK)
-        status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, &none, 1,
+        status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, &none, 1, 0,
                            COH_PROGRAM_BODY, &out_sheet->sheet);
     if (status != COH_OK)
         coh_measure_sheet_fini(out_sheet);

@@ -73,7 +73,7 @@ static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
     const coh_program *program = ticket->bound->program;
     const coh_instruction *line = &program->lines[index];
     coh_queue *queue = step->queues[line->lane];
-    const int32_t *predicate = coh_line_predicate(step, line);
+    const int32_t *predicate = coh_line_predicate(step, program, line);
 
     issue_waits(step, ticket, line);
     ops->notify(queue, coh_line_begin, step, ticket->number, index);

@@ -227,8 +227,10 @@ void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, le
 /* As a ticket begins: takes the ticket off what it finds and does not use. Creating thread. */
 void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
 
-/* The value of the line's predicate, or NULL: always. */
-const int32_t *coh_line_predicate(const coh_step *step, const coh_instruction *line);
+/* The value of the line's predicate, in the cells that it names as an operand or else in those of
+ * the device; NULL: always. */
+const int32_t *coh_line_predicate(const coh_step *step, const coh_program *program,
+                                  const coh_instruction *line);
 
 /* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
 

@@ -42,38 +42,99 @@ static coh_status sort_moves(const coh_residency *residency, uint32_t **out_orde
     return status;
 }
 
-coh_status coh_mover_list_make(const coh_layout *layout, const coh_residency *residency,
-                               coh_mover_list *out_list)
+/* ---- the next level out ---- */
+
+typedef struct outer_writer {
+    const coh_assembly *a;
+    coh_outer_list *list;
+    size_t begin_capacity, need_capacity, version_capacity;
+    uint32_t need_count;
+} outer_writer;
+
+static coh_status add_need(outer_writer *w, coh_need need, int32_t version)
 {
-    out_list->count = (uint32_t)residency->move_count;
-    COH_TRY(sort_moves(residency, &out_list->moves));
-    COH_TRY(COH_ALLOC(out_list->count + 1, &out_list->need_begin));
-    COH_TRY(COH_ALLOC(out_list->count, &out_list->needs));
-    COH_TRY(COH_ALLOC(out_list->count, &out_list->versions));
-    for (uint32_t i = 0; i < out_list->count; i++) {
-        const coh_move *move = &residency->moves[out_list->moves[i]];
-        int32_t object = layout->chunks[move->chunk].object;
-        uint32_t k = move->chunk - layout->objects[object].chunk_begin;
-        out_list->needs[i] =
-            (coh_need){ .object = object,
-                        .touch_begin = k,
-                        .touch_end = k + 1,
-                        .window_begin = k,
-                        .window_end = k + 1,
-                        .access = move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
-        out_list->need_begin[i + 1] = i + 1;
-        out_list->versions[i] = move->version;
-    }
+    coh_outer_list *list = w->list;
+    COH_TRY(COH_GROW(&list->needs, &w->need_capacity, w->need_count + 1));
+    COH_TRY(COH_GROW(&list->versions, &w->version_capacity, w->need_count + 1));
+    list->needs[w->need_count] = need;
+    list->versions[w->need_count++] = version;
     return COH_OK;
 }
 
-void coh_mover_list_fini(coh_mover_list *list)
+static coh_status end_step(outer_writer *w)
 {
-    coh_free(list->moves);
+    coh_outer_list *list = w->list;
+    COH_TRY(COH_GROW(&list->need_begin, &w->begin_capacity, list->count + 2));
+    list->need_begin[0] = 0;
+    list->need_begin[++list->count] = w->need_count;
+    return COH_OK;
+}
+
+static coh_status add_move_step(outer_writer *w, const coh_move *move)
+{
+    const coh_layout *layout = w->a->layout;
+    int32_t object = layout->chunks[move->chunk].object;
+    uint32_t k = move->chunk - layout->objects[object].chunk_begin;
+    const coh_need need = { .object = object,
+                            .touch_begin = k,
+                            .touch_end = k + 1,
+                            .window_begin = k,
+                            .window_end = k + 1,
+                            .access = move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
+    COH_TRY(add_need(w, need, move->version));
+    return end_step(w);
+}
+
+/* What a line of the host lane wants, as needs of the tier where it wants it. */
+static coh_status add_line_step(outer_writer *w, uint32_t step)
+{
+    for (uint32_t i = w->a->need_begin[step]; i < w->a->need_begin[step + 1]; i++) {
+        coh_need need = w->a->sheet->needs[i];
+        uint32_t touch = w->a->device->placings[i].touch_begin;
+        need.is_far = 0;
+        COH_TRY(add_need(w, need, w->a->device->touch_versions[touch]));
+    }
+    return end_step(w);
+}
+
+static coh_status add_steps(outer_writer *w, const uint32_t *order)
+{
+    const coh_residency *device = w->a->device;
+    uint32_t next = 0;
+    COH_TRY(COH_GROW(&w->list->need_begin, &w->begin_capacity, 1));
+    w->list->need_begin[0] = 0;
+    for (uint32_t step = 0; step < w->a->sheet->line_count; step++) {
+        if (w->a->sheet->lines[step].lane != COH_LANE_HOST)
+            continue;
+        for (; next < device->move_count &&
+               key_of(&device->moves[order[next]]) < 2 * (int64_t)step + 1;
+             next++)
+            COH_TRY(add_move_step(w, &device->moves[order[next]]));
+        COH_TRY(add_line_step(w, step));
+    }
+    for (; next < device->move_count; next++)
+        COH_TRY(add_move_step(w, &device->moves[order[next]]));
+    return COH_OK;
+}
+
+coh_status coh_outer_list_make(const coh_assembly *assembly, coh_outer_list *out_list)
+{
+    outer_writer w = { .a = assembly, .list = out_list };
+    uint32_t *order = NULL;
+    *out_list = (coh_outer_list){ 0 };
+    coh_status status = sort_moves(assembly->device, &order);
+    if (status == COH_OK)
+        status = add_steps(&w, order);
+    coh_free(order);
+    return status;
+}
+
+void coh_outer_list_fini(coh_outer_list *list)
+{
     coh_free(list->need_begin);
     coh_free(list->needs);
     coh_free(list->versions);
-    *list = (coh_mover_list){ 0 };
+    *list = (coh_outer_list){ 0 };
 }
 
 /* ---- writing lines ---- */
@@ -84,6 +145,7 @@ typedef struct writer {
     size_t line_capacity, operand_capacity, touch_capacity;
     uint32_t *device_order, *host_order;
     uint32_t device_next, host_next; /* in those orders */
+    uint32_t outer_step, outer_need; /* of the host level: steps and needs that are written */
 } writer;
 
 static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
@@ -193,15 +255,15 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
     const coh_residency *device = w->a->device;
     while (w->device_next < device->move_count &&
            key_of(&device->moves[w->device_order[w->device_next]]) < key_end) {
-        int64_t host_step = w->device_next;
         const coh_move *move = &device->moves[w->device_order[w->device_next++]];
         uint32_t position = position_of(move->step);
         if (w->a->host == NULL) {
             COH_TRY(disk_line(w, move, move->extent, position));
             continue;
         }
+        int64_t host_step = w->outer_step++;
         COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
-        const coh_placing *placing = &w->a->host->placings[host_step];
+        const coh_placing *placing = &w->a->host->placings[w->outer_need++];
         uint32_t far_extent =
             (uint32_t)device->extent_count + w->a->host->touch_extents[placing->touch_begin];
         COH_TRY(
@@ -211,32 +273,51 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
     return COH_OK;
 }
 
-static coh_status compute_line(writer *w, uint32_t step)
+/* The operand of the newest line for a need that stands in `tier`, where `level` has it. */
+static coh_status add_need_operand(writer *w, const coh_need *need, coh_tier tier,
+                                   const coh_residency *level, const coh_placing *placing)
+{
+    const coh_layout *layout = w->a->layout;
+    uint32_t first = layout->objects[need->object].chunk_begin + need->touch_begin;
+    uint32_t first_extent = tier == COH_TIER_HOST ? (uint32_t)w->a->device->extent_count : 0;
+    COH_TRY(add_operand(w, (coh_operand){ .object = need->object,
+                                          .tier = (uint8_t)tier,
+                                          .access = need->access,
+                                          .role = need->role,
+                                          .object_offset = layout->chunks[first].object_offset,
+                                          .offset = placing->offset }));
+    for (uint32_t k = 0; k < need->touch_end - need->touch_begin; k++)
+        COH_TRY(add_touch(w, first + k,
+                          first_extent + level->touch_extents[placing->touch_begin + k],
+                          level->touch_versions[placing->touch_begin + k]));
+    return COH_OK;
+}
+
+/* A line of the sheet, on its lane: its needs stand on the device, or all of them in the host
+ * tier, where it is a step between the moves of that level. */
+static coh_status sheet_line(writer *w, uint32_t step)
 {
     const coh_sheet_line *line = &w->a->sheet->lines[step];
-    COH_TRY(add_line(w, line->opcode, COH_LANE_COMPUTE, position_of((int32_t)step), 1));
+    int is_host = line->lane == COH_LANE_HOST;
+    int64_t host_step = w->outer_step;
+    uint32_t position = position_of((int32_t)step);
+    w->outer_step += is_host ? 1 : 0;
+    if (is_host)
+        COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
+    COH_TRY(add_line(w, line->opcode, line->lane, position, 1));
     coh_instruction *out = &w->program->lines[w->program->line_count - 1];
     out->predicate_cell = line->predicate_cell;
     out->call = line->call;
     out->flops = line->flops;
     out->bytes = line->bytes;
-    const coh_residency *device = w->a->device;
     for (uint32_t i = w->a->need_begin[step]; i < w->a->need_begin[step + 1]; i++) {
         const coh_need *need = &w->a->sheet->needs[i];
-        const coh_placing *placing = &device->placings[i];
-        uint32_t first = w->a->layout->objects[need->object].chunk_begin + need->touch_begin;
-        COH_TRY(add_operand(
-            w, (coh_operand){ .object = need->object,
-                              .tier = COH_TIER_DEVICE,
-                              .access = need->access,
-                              .role = need->role,
-                              .object_offset = w->a->layout->chunks[first].object_offset,
-                              .offset = placing->offset }));
-        for (uint32_t k = 0; k < need->touch_end - need->touch_begin; k++)
-            COH_TRY(add_touch(w, first + k, device->touch_extents[placing->touch_begin + k],
-                              device->touch_versions[placing->touch_begin + k]));
+        const coh_residency *level = is_host ? w->a->host : w->a->device;
+        const coh_placing *placing = &level->placings[is_host ? w->outer_need++ : i];
+        COH_TRY(
+            add_need_operand(w, need, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level, placing));
     }
-    return COH_OK;
+    return is_host ? host_moves_until(w, 2 * host_step + 2, position) : COH_OK;
 }
 
 /* ---- the whole ---- */
@@ -277,7 +358,7 @@ static coh_status write_lines(writer *w)
     COH_TRY(host_moves_until(w, 0, 0)); /* after the begin */
     for (uint32_t step = 0; step < step_count; step++) {
         COH_TRY(device_moves_until(w, 2 * (int64_t)step + 1));
-        COH_TRY(compute_line(w, step));
+        COH_TRY(sheet_line(w, step));
     }
     COH_TRY(device_moves_until(w, INT64_MAX));
     return host_moves_until(w, INT64_MAX, step_count + 1);

@@ -1,6 +1,7 @@
 #include "planner/bounds.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "planner/bounds_traffic.h"
@@ -127,18 +128,41 @@ static void find_starts(coh_bound_base *base)
     }
 }
 
+/* Lines of the host lane are left out: without what they do at the host, and without the bytes that
+ * they make stale on the device, no step is slower. */
+static void drop_host_lines(coh_sheet *sheet)
+{
+    size_t lines = 0, needs = 0;
+    for (size_t i = 0; i < sheet->line_count; i++) {
+        coh_sheet_line line = sheet->lines[i];
+        if (line.lane == COH_LANE_HOST)
+            continue;
+        memmove(sheet->needs + needs, sheet->needs + line.need_begin,
+                line.need_count * sizeof(*sheet->needs));
+        line.need_begin = (uint32_t)needs;
+        needs += line.need_count;
+        sheet->lines[lines++] = line;
+    }
+    sheet->line_count = lines;
+    sheet->need_count = needs;
+}
+
 static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const coh_pricer *pricer,
                             const coh_decisions *decisions)
 {
     coh_object_map map = { 0 };
     coh_block_set recompute = decisions->recompute;
+    int has_host = !decisions->in_memory && base->options->emulate_host_bytes > 0;
+    int host_updates = has_host ? decisions->host_updates : 0;
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     COH_TRY(coh_layout_build(graph, base->options, decisions->chunk_bytes, decisions->cache,
                              &base->layout, &map));
-    coh_status status = coh_lower(graph, base->options, &base->layout, &map, &recompute,
-                                  decisions->row_passes, COH_PROGRAM_BODY, &base->sheet);
+    coh_status status =
+        coh_lower(graph, base->options, &base->layout, &map, &recompute, decisions->row_passes,
+                  host_updates, COH_PROGRAM_BODY, &base->sheet);
     coh_object_map_fini(&map);
     COH_TRY(status);
+    drop_host_lines(&base->sheet);
     size_t count = base->sheet.line_count;
     COH_TRY(COH_ALLOC(count + 1, &base->need_begin));
     COH_TRY(COH_ALLOC(count + 1, &base->before_ns));

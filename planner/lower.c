@@ -12,18 +12,22 @@ void coh_sheet_fini(coh_sheet *sheet)
     *sheet = (coh_sheet){ 0 };
 }
 
+/* ---- lines around a gradient ---- */
+
 coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
     w->chunk_updated[w->layout->objects[facts->work].chunk_begin + chunk] = 1;
     COH_TRY(coh_lower_line(w, COH_OP_UPDATE));
+    if (w->group_on_host[group])
+        w->sheet->lines[w->sheet->line_count - 1].lane = COH_LANE_HOST;
     if (w->options->deferred_update)
         w->sheet->lines[w->sheet->line_count - 1].predicate_cell = COH_CELL_PENDING;
     COH_TRY(coh_lower_need(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
     COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
     COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
                            COH_ROLE_OPTIMIZER_STATE));
-    if (!w->options->deferred_update) /* nothing waits for the norm: made on the way */
+    if (!w->options->deferred_update && !w->group_on_host[group]) /* see finish_chunk */
         COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
@@ -228,6 +232,31 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
     return COH_OK;
 }
 
+/* ---- which lane updates ---- */
+
+/* In the last `host_updates` blocks, or behind them? What comes before the first block is needed
+ * first by the next step and known last in this one: it is on the host only when all else is. */
+static int is_on_host(const coh_graph *graph, size_t op, int host_updates)
+{
+    int32_t blocks = coh_graph_block_count(graph), before = coh_graph_blocks_before(graph, op);
+    if (host_updates == 0)
+        return 0;
+    return host_updates > blocks ||
+           (before >= blocks - host_updates && (before > 0 || graph->ops[op].block >= 0));
+}
+
+/* A group goes by the first operator that takes one of its parameters. */
+static void choose_lanes(coh_lower_writer *w, int host_updates)
+{
+    for (size_t i = w->graph->op_count; i-- > 0;)
+        for (int32_t port = 0; port < w->graph->ops[i].kind.parameter_count; port++) {
+            int32_t parameter = w->graph->ops[i].parameter[port];
+            if (parameter >= 0)
+                w->group_on_host[w->map->group_of_parameter[parameter]] =
+                    (uint8_t)is_on_host(w->graph, i, host_updates);
+        }
+}
+
 static coh_status lower_kind(coh_lower_writer *w)
 {
     int trains = w->options->mode == COH_PLAN_TRAIN;
@@ -257,8 +286,8 @@ static coh_status lower_kind(coh_lower_writer *w)
 
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
-                     const coh_block_set *recompute, int row_passes, coh_program_kind kind,
-                     coh_sheet *out_sheet)
+                     const coh_block_set *recompute, int row_passes, int host_updates,
+                     coh_program_kind kind, coh_sheet *out_sheet)
 {
     *out_sheet = (coh_sheet){ .kind = kind };
     coh_lower_writer w = { .graph = graph,
@@ -272,8 +301,11 @@ coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_touched), done);
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_updated), done);
     COH_TRY_GOTO(status, COH_ALLOC(graph->parameter_count, &w.parameter_written), done);
+    COH_TRY_GOTO(status, COH_ALLOC(layout->group_count, &w.group_on_host), done);
+    choose_lanes(&w, host_updates);
     status = lower_kind(&w);
 done:
+    coh_free(w.group_on_host);
     coh_free(w.parameter_written);
     coh_free(w.chunk_touched);
     coh_free(w.chunk_updated);

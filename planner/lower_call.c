@@ -8,6 +8,7 @@ coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode)
     coh_sheet *sheet = w->sheet;
     COH_TRY(COH_GROW(&sheet->lines, &sheet->line_capacity, sheet->line_count + 1));
     sheet->lines[sheet->line_count++] = (coh_sheet_line){ .opcode = opcode,
+                                                          .lane = COH_LANE_COMPUTE,
                                                           .predicate_cell = COH_CELL_NONE,
                                                           .need_begin = (uint32_t)sheet->need_count,
                                                           .call = -1 };
@@ -27,7 +28,8 @@ coh_status coh_lower_need(coh_lower_writer *w, int32_t object, uint32_t begin, u
                                                     .window_begin = begin,
                                                     .window_end = end,
                                                     .access = (uint8_t)access,
-                                                    .role = (uint8_t)role };
+                                                    .role = (uint8_t)role,
+                                                    .is_far = line->lane == COH_LANE_HOST };
     line->need_count++;
     for (uint32_t i = begin; i < end; i++)
         line->bytes +=
@@ -438,8 +440,17 @@ static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
     return 1;
 }
 
-/* After the last contribution of a step: the norm of each chunk; where updates are not deferred its
- * update, which makes the norm's partials in the same pass. */
+/* The norm of a chunk; where updates are not deferred its update, which makes the norm's partials
+ * in the same pass. The host lane does not reach them: the device makes those of its chunks. */
+static coh_status finish_chunk(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    int is_deferred = w->options->deferred_update;
+    if (is_deferred || w->group_on_host[group])
+        COH_TRY(coh_lower_norm(w, group, chunk));
+    return is_deferred ? COH_OK : coh_lower_update(w, group, chunk);
+}
+
+/* After the last contribution of a step: the norm of each chunk, and its update. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -459,8 +470,7 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range
         if (!is_split && rows.end < rows.count)
             continue; /* finished with the operator's last range */
         for (uint32_t chunk = begin; chunk < end; chunk++)
-            COH_TRY(w->options->deferred_update ? coh_lower_norm(w, group, chunk)
-                                                : coh_lower_update(w, group, chunk));
+            COH_TRY(finish_chunk(w, group, chunk));
     }
     return COH_OK;
 }
@@ -484,6 +494,8 @@ static coh_status updates_before(coh_lower_writer *w, int32_t index, row_range r
             COH_TRY(coh_lower_update(w, group, chunk));
             coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
             coh_need *work = &w->sheet->needs[line->need_begin];
+            if (work->is_far)
+                continue;
             work->window_begin = begin; /* the forward to come reads them as one */
             work->window_end = end;
         }

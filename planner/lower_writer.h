@@ -16,6 +16,7 @@ typedef struct coh_lower_writer {
     uint8_t *chunk_touched;     /* by chunk: its gradient was written in this step */
     uint8_t *parameter_written; /* by graph parameter: its gradient was, in groups of several */
     uint8_t *chunk_updated;     /* by chunk of WORK: its UPDATE line is written */
+    uint8_t *group_on_host;     /* by group: its UPDATE lines are the host lane's */
 } coh_lower_writer;
 
 /* Starts a line; its needs and bindings follow. */
@@ -34,7 +35,7 @@ coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final);
 
-/* The UPDATE line of one chunk of a group. */
+/* The UPDATE line of one chunk of a group, on the lane of that group. */
 coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk);
 /* The NORM line of one chunk. */
 coh_status coh_lower_norm(coh_lower_writer *w, int32_t group, uint32_t chunk);

@@ -2,8 +2,16 @@
 
 #include "base/alloc.h"
 
-/* An access at a step; or what the end of the sequence means to the chunk. */
-enum { USE_READ, USE_WRITE, END_ALIVE, END_DEAD };
+/* An access at a step, here or in the next tier out; or what the end of the sequence means to the
+ * chunk. */
+enum { USE_READ, USE_WRITE, FAR_READ, FAR_UPDATE, END_ALIVE, END_DEAD };
+
+static uint8_t what_of(const coh_need *need)
+{
+    if (need->is_far)
+        return need->access == COH_ACCESS_READ ? FAR_READ : FAR_UPDATE;
+    return need->access == COH_ACCESS_WRITE ? USE_WRITE : USE_READ;
+}
 
 static void count_accesses(uint32_t *count, const coh_layout *layout, const coh_sequence *sequence)
 {
@@ -24,9 +32,7 @@ static void add_accesses(coh_next_use *uses, const coh_layout *layout, const coh
             uint32_t first = layout->objects[need->object].chunk_begin;
             for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
                 uses->accesses[uses->cursor[first + k]++] =
-                    (coh_chunk_access){ .step = first_step + step,
-                                        .what = need->access == COH_ACCESS_WRITE ? USE_WRITE
-                                                                                 : USE_READ };
+                    (coh_chunk_access){ .step = first_step + step, .what = what_of(need) };
         }
 }
 
@@ -81,18 +87,23 @@ int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk)
     uint32_t next = uses->cursor[chunk];
     if (next >= uses->begin[chunk + 1])
         return 0;
-    return uses->accesses[next].what == USE_READ || uses->accesses[next].what == END_ALIVE;
+    return uses->accesses[next].what != USE_WRITE && uses->accesses[next].what != END_DEAD;
 }
 
 uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk)
 {
     uint64_t never = COH_NEVER;
+    int left = 0; /* a line farther out has read it: a write here ends it */
     for (uint32_t i = uses->cursor[chunk]; i < uses->begin[chunk + 1]; i++) {
-        if (uses->accesses[i].what == END_DEAD)
-            return COH_NEVER;
-        if (uses->accesses[i].what != END_ALIVE)
+        uint8_t what = uses->accesses[i].what;
+        if (what == END_DEAD || (what == USE_WRITE && left))
+            return never;
+        if (what == USE_READ || what == USE_WRITE)
             return uses->accesses[i].step;
-        never = COH_NEVER - 1; /* kept, though nobody asks: worth more than free room */
+        never = COH_NEVER - 1; /* kept, though nobody here asks: worth more than free room */
+        if (what == FAR_UPDATE)
+            return never;
+        left |= what == FAR_READ;
     }
     return never;
 }

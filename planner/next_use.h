@@ -27,9 +27,10 @@ coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
                              const coh_sequence *next);
 void coh_next_use_fini(coh_next_use *uses); /* accepts a zeroed struct */
 
-/* Is the present content of the chunk read again, or wanted at the end? */
+/* Is the present content of the chunk read again, here or farther out, or wanted at the end? */
 int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk);
-/* The step of the next access that is one; COH_NEVER if there is none or the content dies first. */
+/* The step of the next access in this tier; COH_NEVER if there is none or the content dies first.
+ * What is only wanted farther out, or at the end, can leave before all else: COH_NEVER - 1. */
 uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk);
 
 /* The chunks that local step `local_step` of `sequence` touches have been used at `step`. */

@@ -22,6 +22,9 @@ typedef struct coh_decisions {
     int32_t patient;    /* 1: the horizon holds for what is written, too */
     int32_t boundary;   /* enum coh_boundary, planner/residency.h */
     int32_t horizon; /* steps for which room should have stood unused before something is fetched */
+    /* With a host tier: parameters of the last so many blocks, and of what follows them, are
+     * updated on the host lane, the others on the device; more than there are blocks: all. */
+    int32_t host_updates;
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 

@@ -172,20 +172,20 @@ static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *o
     const coh_need *needs = r->sequence->needs;
     *out_placed = 1;
     for (uint32_t i = begin; i < end; i++)
-        if (!is_pinned(r, &needs[i]) && stands(r, &needs[i]))
+        if (!needs[i].is_far && !is_pinned(r, &needs[i]) && stands(r, &needs[i]))
             pin(r, &needs[i]);
     uint64_t ceiling = UINT64_MAX;
     for (;;) {
         uint64_t largest = 0;
         for (uint32_t i = begin; i < end; i++) {
-            uint64_t bytes = coh_runner_window_bytes(r, &needs[i]);
+            uint64_t bytes = needs[i].is_far ? 0 : coh_runner_window_bytes(r, &needs[i]);
             if (bytes < ceiling && bytes > largest)
                 largest = bytes;
         }
         if (largest == 0)
             return COH_OK;
         for (uint32_t i = begin; i < end; i++) {
-            if (coh_runner_window_bytes(r, &needs[i]) != largest)
+            if (needs[i].is_far || coh_runner_window_bytes(r, &needs[i]) != largest)
                 continue;
             COH_TRY(place_window(r, &needs[i], out_placed));
             if (!*out_placed)
@@ -245,10 +245,20 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
     return COH_OK;
 }
 
+/* The place and version of the next touch of the newest placing. */
+static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
+{
+    coh_residency *out = r->out;
+    COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
+    COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
+    out->touch_extents[out->touch_count] = extent;
+    out->touch_versions[out->touch_count++] = r->version[chunk];
+    return COH_OK;
+}
+
 static coh_status touch_chunk(coh_runner *r, const coh_need *need, uint32_t chunk,
                               int32_t given_version)
 {
-    coh_residency *out = r->out;
     int reads = (need->access & COH_ACCESS_READ) != 0;
     int writes = (need->access & COH_ACCESS_WRITE) != 0;
     uint32_t extent = COH_NO_EXTENT;
@@ -256,34 +266,59 @@ static coh_status touch_chunk(coh_runner *r, const coh_need *need, uint32_t chun
         COH_TRY(pinned_extent(r, chunk, &extent));
     else
         COH_TRY(acquire(r, chunk, reads, &extent));
-    COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
-    COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
     if (given_version >= 0)
         r->version[chunk] = given_version;
-    out->touch_extents[out->touch_count] = extent;
-    out->touch_versions[out->touch_count++] = r->version[chunk];
-    out->extents[extent].use_count++;
+    COH_TRY(add_touch(r, chunk, extent));
+    r->out->extents[extent].use_count++;
     if (writes) {
-        r->version[chunk] += given_version < 0;
+        r->version[chunk] += given_version < 0 || reads; /* a mover leaves what it is given */
         r->last_write[chunk] = (int32_t)r->step;
         r->far_version[chunk] = -1;
     }
     return COH_OK;
 }
 
+/* A line of the host lane reads, or reads and writes, the chunk in the next tier out: what changed
+ * here goes there first, keyed just after its last producer; what the line writes is stale here. */
+static coh_status touch_far(coh_runner *r, const coh_need *need, uint32_t chunk)
+{
+    int32_t segment = is_pinned(r, need) ? -1 : r->map.segment_of_chunk[chunk];
+    uint32_t extent = segment >= 0 ? r->map.segments[segment].extent : COH_NO_EXTENT;
+    if (is_pinned(r, need))
+        COH_TRY(pinned_extent(r, chunk, &extent));
+    if (r->far_version[chunk] != r->version[chunk]) {
+        if (extent == COH_NO_EXTENT)
+            return coh_fail(COH_ERR_INTERNAL, "step %u wants chunk %u version %d, which is nowhere",
+                            r->step, chunk, r->version[chunk]);
+        COH_TRY(add_move(r, chunk, extent, r->last_write[chunk], 1));
+        r->far_version[chunk] = r->version[chunk];
+    }
+    COH_TRY(add_touch(r, chunk, COH_NO_EXTENT));
+    if (!(need->access & COH_ACCESS_WRITE))
+        return COH_OK;
+    r->far_version[chunk] = ++r->version[chunk];
+    snapshot_lost(r, chunk);
+    if (segment >= 0)
+        coh_arena_map_release(&r->map, segment);
+    return COH_OK;
+}
+
 static coh_status touch_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
-    int32_t given = sequence->step_version != NULL ? sequence->step_version[local_step] : -1;
     for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
          i++) {
         const coh_need *need = &sequence->needs[i];
+        int32_t given = sequence->need_version != NULL ? sequence->need_version[i] : -1;
         COH_TRY(COH_GROW(&r->out->placings, &r->out->placing_capacity, r->out->placing_count + 1));
         coh_placing *placing = &r->out->placings[r->out->placing_count++];
         placing->touch_begin = (uint32_t)r->out->touch_count;
-        for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
-            COH_TRY(touch_chunk(r, need, coh_runner_first_chunk(r, need) + k, given));
-        placing->offset = r->out->extents[r->out->touch_extents[placing->touch_begin]].offset;
+        for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
+            uint32_t chunk = coh_runner_first_chunk(r, need) + k;
+            COH_TRY(need->is_far ? touch_far(r, need, chunk) : touch_chunk(r, need, chunk, given));
+        }
+        if (!need->is_far)
+            placing->offset = r->out->extents[r->out->touch_extents[placing->touch_begin]].offset;
     }
     return COH_OK;
 }
@@ -499,9 +534,10 @@ uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *se
     uint64_t bytes = level_base(level);
     for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
         const coh_need *need = &sequence->needs[i];
-        int seen = is_pinned(&r, need) || has_home(level, coh_runner_first_chunk(&r, need));
+        int seen = is_pinned(&r, need) || need->is_far ||
+                   has_home(level, coh_runner_first_chunk(&r, need));
         for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
-            seen = sequence->needs[k].object == need->object;
+            seen = sequence->needs[k].object == need->object && !sequence->needs[k].is_far;
         bytes += seen ? 0 : coh_runner_window_bytes(&r, need);
     }
     return bytes;

@@ -4,8 +4,10 @@
  *   steps      0        1        2        3        4  ...  END   (then the steps that will follow)
  *   needs      w0,x0    w1,x1    w2,x2    w2,x2,g2 ...     boundary map
  *
- * The same engine serves every level: device over its far tier (steps are compute lines), and host
- * over disk (steps are the movers of the level above). The rule at step p, for a window that is not
+ * The same engine serves every level: device over its far tier (steps are the lines that compute),
+ * and host over disk (steps are the movers of the level above, and the lines of the host lane). A
+ * far need (lower.h) takes no room here: what it reads is written out before, what it writes makes
+ * the copy here stale. The rule at step p, for a window that is not
  * there: of all places of its size take the one whose present content is needed again latest; if
  * only room that stood unused for `horizon` steps is taken, a fetch can start that many steps
  * early. Content whose next access is a pure write is dead, whatever it is. What is evicted with
@@ -30,9 +32,9 @@ typedef struct coh_sequence {
     uint32_t step_count;
     const uint32_t *need_begin; /* step_count + 1 */
     const coh_need *needs;
-    /* NULL: a write makes the next version. Else by step: the version that is read or left (movers
-     * of the level above carry it along). */
-    const int32_t *step_version;
+    /* NULL: a write makes the next version. Else by need: the version that is read, or that a pure
+     * write leaves (movers of the level above carry it along). */
+    const int32_t *need_version;
 } coh_sequence;
 
 typedef struct coh_level {
@@ -80,7 +82,8 @@ typedef struct coh_move {
 } coh_move;
 
 /* Where the touched chunks of a need stand: extents touch_extents[touch_begin ..] and versions
- * alongside, one per touched chunk; `offset` of the first. Pinned objects: extents too. */
+ * alongside, one per touched chunk; `offset` of the first. Pinned objects: extents too. Far needs:
+ * versions alone. */
 typedef struct coh_placing {
     uint64_t offset;
     uint32_t touch_begin;

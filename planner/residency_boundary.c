@@ -66,7 +66,7 @@ static void take_snapshot(coh_runner *r, uint64_t *offsets)
  * changed, and what has not stays clean. */
 static void restart_versions(coh_runner *r)
 {
-    for (uint32_t c = 0; r->sequence->step_version != NULL && c < r->layout->chunk_count; c++) {
+    for (uint32_t c = 0; r->sequence->need_version != NULL && c < r->layout->chunk_count; c++) {
         int is_clean = r->far_version[c] == r->version[c];
         r->version[c] = 0;
         r->far_version[c] = is_clean ? 0 : -1;
@@ -198,6 +198,14 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
     return COH_OK;
 }
 
+/* What is wanted farther out stays there: a copy here counts as the only one between programs. */
+static void mark_far(const coh_level *level, const coh_need *need, uint8_t *is_entry)
+{
+    uint32_t first = level->layout->objects[need->object].chunk_begin;
+    for (uint32_t k = need->touch_begin; need->is_far && k < need->touch_end; k++)
+        is_entry[first + k] = 1;
+}
+
 /* At the end of a body activations are dead and their room stands empty: what the next body wants
  * first is fetched into it, in that order, while the last lines still compute. */
 static coh_status fill_up(const coh_level *level, const coh_sequence *body, const boundary *b)
@@ -208,6 +216,8 @@ static coh_status fill_up(const coh_level *level, const coh_sequence *body, cons
     for (uint32_t i = b->first; status == COH_OK && i < *b->count; i++)
         is_entry[(*b->residents)[i].chunk] = 1;
     uint32_t need_count = body->need_begin[body->step_count];
+    for (uint32_t i = 0; status == COH_OK && i < need_count; i++)
+        mark_far(level, &body->needs[i], is_entry);
     for (uint32_t i = 0; status == COH_OK && fits && i < need_count; i++)
         status = add_window(level, &body->needs[i], b, is_entry, &fits);
     coh_free(is_entry);

@@ -19,7 +19,7 @@ typedef struct draft {
     coh_sheet sheet;
     uint32_t *need_begin; /* of the sheet as a sequence */
     coh_residency device;
-    coh_mover_list movers; /* the device's moves in key order: the steps of the host level */
+    coh_outer_list outer; /* the device's moves and the host lane's lines: the host level's steps */
     coh_residency host;
     int is_wanted;
 } draft;
@@ -57,19 +57,20 @@ static coh_sequence sheet_sequence(const draft *d)
                            .needs = d->sheet.needs };
 }
 
-static coh_sequence mover_sequence(const draft *d)
+static coh_sequence outer_sequence(const draft *d)
 {
-    return (coh_sequence){ .step_count = d->movers.count,
-                           .need_begin = d->movers.need_begin,
-                           .needs = d->movers.needs,
-                           .step_version = d->movers.versions };
+    return (coh_sequence){ .step_count = d->outer.count,
+                           .need_begin = d->outer.need_begin,
+                           .needs = d->outer.needs,
+                           .need_version = d->outer.versions };
 }
 
 static coh_status lower_draft(builder *b, coh_program_kind kind)
 {
     draft *d = &b->drafts[kind];
     COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, &b->recompute,
-                      b->decisions->row_passes, kind, &d->sheet));
+                      b->decisions->row_passes, has_host(b) ? b->decisions->host_updates : 0, kind,
+                      &d->sheet));
     d->is_wanted = d->sheet.line_count > 0;
     COH_TRY(COH_ALLOC(d->sheet.line_count + 1, &d->need_begin));
     for (size_t i = 0; i < d->sheet.line_count; i++)
@@ -78,14 +79,16 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
 }
 
 /* Gives each chunk that stands in a tier without a far tier its place there: all survivors, and
- * what `moves` (may be NULL) marks. Others get COH_NO_HOME. Returns the end. */
+ * what `moves` (may be NULL) marks; of what is pinned on the device only that. Others get
+ * COH_NO_HOME. Returns the end. */
 static uint64_t assign_homes(const coh_layout *layout, const uint8_t *moves, uint64_t offset,
                              uint64_t *homes)
 {
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
         const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+        int is_moved = moves != NULL && moves[chunk];
         homes[chunk] = COH_NO_HOME;
-        if (object->pinned || !(object->survives || (moves != NULL && moves[chunk])))
+        if (!is_moved && (object->pinned || !object->survives))
             continue;
         homes[chunk] = offset;
         offset += layout->chunks[chunk].bytes;
@@ -156,6 +159,15 @@ static coh_status place_device(builder *b)
 
 /* ---- the host level ---- */
 
+static coh_assembly assembly_of(const builder *b, const draft *d)
+{
+    return (coh_assembly){ .layout = b->layout,
+                           .sheet = &d->sheet,
+                           .need_begin = d->need_begin,
+                           .device = &d->device,
+                           .host = has_host(b) ? &d->host : NULL };
+}
+
 /* Homes in the host tier for everything that may ever stand there. */
 static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
 {
@@ -175,10 +187,14 @@ static coh_status place_host(builder *b)
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->held_nearer));
     for (uint32_t i = 0; i < b->layout->resident_count; i++)
         b->held_nearer[b->layout->residents[i].chunk] = 1;
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+    for (uint32_t i = 0; i < b->layout->object_count; i++)
+        if (b->layout->objects[i].pinned) /* of one chunk */
+            b->held_nearer[b->layout->objects[i].chunk_begin] = 1;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        const coh_assembly assembly = assembly_of(b, &b->drafts[kind]);
         if (b->drafts[kind].is_wanted)
-            COH_TRY(
-                coh_mover_list_make(b->layout, &b->drafts[kind].device, &b->drafts[kind].movers));
+            COH_TRY(coh_outer_list_make(&assembly, &b->drafts[kind].outer));
+    }
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
                         .capacity = b->options->emulate_host_bytes,
@@ -202,10 +218,10 @@ static coh_status place_host(builder *b)
         level.home_offset = b->host_home;
         level.rules = NULL;
     }
-    coh_sequence body = mover_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    coh_sequence body = outer_sequence(&b->drafts[COH_PROGRAM_BODY]);
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
-    return run_level(b, &level, mover_sequence, 1);
+    return run_level(b, &level, outer_sequence, 1);
 }
 
 /* ---- the end ---- */
@@ -249,6 +265,7 @@ static coh_access_matrix access_matrix(const builder *b)
     m.reads[COH_LANE_COMPUTE] = m.writes[COH_LANE_COMPUTE] = device;
     m.reads[COH_LANE_H2D] = m.writes[COH_LANE_D2H] = has_host(b) ? host : 0;
     m.writes[COH_LANE_H2D] = m.reads[COH_LANE_D2H] = has_host(b) ? device : 0;
+    m.reads[COH_LANE_HOST] = m.writes[COH_LANE_HOST] = has_host(b) ? host : 0;
     m.reads[COH_LANE_READ] = m.writes[COH_LANE_WRITE] = has_disk(b) ? disk : 0;
     m.writes[COH_LANE_READ] = m.reads[COH_LANE_WRITE] = has_disk(b) ? beside_disk : 0;
     return m;
@@ -265,12 +282,7 @@ static coh_status finish(builder *b, coh_program *programs)
         coh_program *program = &programs[kind];
         if (!d->is_wanted)
             continue;
-        const coh_assembly assembly = { .layout = layout,
-                                        .sheet = &d->sheet,
-                                        .need_begin = d->need_begin,
-                                        .device = &d->device,
-                                        .movers = has_host(b) ? &d->movers : NULL,
-                                        .host = has_host(b) ? &d->host : NULL };
+        const coh_assembly assembly = assembly_of(b, d);
         COH_TRY(coh_assemble(&assembly, program));
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             program->lane_depth[lane] =
@@ -290,7 +302,7 @@ static void fini_draft(draft *d)
     coh_free(d->need_begin);
     coh_residency_fini(&d->device);
     coh_residency_fini(&d->host);
-    coh_mover_list_fini(&d->movers);
+    coh_outer_list_fini(&d->outer);
 }
 
 static void fini_builder(builder *b)

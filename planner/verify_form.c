@@ -6,6 +6,7 @@
 
 /* ---- FORM: each line by itself ---- */
 
+/* Updates alone may be the host lane's, too. */
 static int lane_of_opcode(uint8_t opcode)
 {
     switch ((coh_opcode)opcode) {
@@ -383,7 +384,8 @@ static coh_status check_predicate(coh_verifier *v, uint32_t line_index)
 static coh_status check_line(coh_verifier *v, uint32_t index)
 {
     const coh_instruction *line = &v->program->lines[index];
-    if (line->lane != lane_of_opcode(line->opcode))
+    if (line->lane != lane_of_opcode(line->opcode) &&
+        !(line->lane == COH_LANE_HOST && line->opcode == COH_OP_UPDATE))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "it is on the lane %s",
                                   coh_lane_name((coh_lane)line->lane)));
     if ((index > 0 && line->position < line[-1].position) ||

@@ -90,7 +90,8 @@ static coh_status map_extents(coh_scene *scene)
     for (uint32_t e = 0; e < program->extent_count; e++) {
         const coh_extent *extent = &program->extents[e];
         size_t at = coh_tier_chunk(scene, extent->tier, extent->chunk);
-        int is_pinned = coh_chunk_object(scene->v, extent->chunk)->pinned;
+        int is_pinned =
+            extent->tier == COH_TIER_DEVICE && coh_chunk_object(scene->v, extent->chunk)->pinned;
         if ((extent->at_begin || extent->at_end || is_pinned) && !is_boundary_place(scene, extent))
             COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
                                       "extent %" PRIu32 " at %s %" PRIu64

@@ -293,9 +293,9 @@ static void end_run(machine *m)
                   m->used[e]);
         if (m->is_in[e] != extent->at_end)
             fault(m, UINT32_MAX, "extent %u is %s at the end", e, m->is_in[e] ? "there" : "gone");
-        if ((object_of(m, extent->chunk)->pinned || extent->at_end) &&
-            (entry_of(m, extent) == 0 ||
-             (object_of(m, extent->chunk)->pinned && !(extent->at_begin && extent->at_end))))
+        int is_pinned = object_of(m, extent->chunk)->pinned && extent->tier == COH_TIER_DEVICE;
+        if ((is_pinned || extent->at_end) &&
+            (entry_of(m, extent) == 0 || (is_pinned && !(extent->at_begin && extent->at_end))))
             fault(m, UINT32_MAX, "extent %u stays where the boundary has nothing", e);
     }
     check_entries(m, 0);
@@ -518,7 +518,8 @@ static void check_line(machine *m, uint32_t index)
     const coh_instruction *line = &m->program->lines[index];
     static const uint8_t lanes[4] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
     int moves = line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE;
-    if (line->lane != (moves ? lanes[line->opcode - COH_OP_LOAD] : COH_LANE_COMPUTE))
+    int may = line->lane == (moves ? lanes[line->opcode - COH_OP_LOAD] : COH_LANE_COMPUTE);
+    if (!may && !(line->opcode == COH_OP_UPDATE && line->lane == COH_LANE_HOST))
         fault(m, index, "no lane does this");
     for (uint32_t i = 0; line->call >= 0 && i < m->program->calls[line->call].binding_count; i++) {
         const coh_binding *binding =

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
-#include "planner/plan.h"
+#include "planner/plan_make.h"
 #include "tests/planner/mutations.h"
 #include "tests/planner/toy_graph.h"
 
@@ -21,6 +21,7 @@ typedef struct setting {
     coh_recompute recompute;
     int percent; /* budget, of the bytes in memory */
     int caches;  /* this budget gives operators their caches */
+    int updates; /* coh_decisions.host_updates; 0: as searched */
 } setting;
 
 static const setting settings[] = {
@@ -108,7 +109,63 @@ static const setting settings[] = {
       COH_RECOMPUTE_NONE,
       75,
       1 },
+    { "host, deferred, tied, all updates on the host",
+      { .layers = 2, .width = 64, .vocabulary = 300, .rows = 40, .is_tied = 1 },
+      2,
+      1,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      60,
+      .updates = 3 },
+    { "host, direct, bf16, half of the updates on the host",
+      { .layers = 2,
+        .width = 80,
+        .vocabulary = 300,
+        .rows = 30,
+        .overwrites = 1,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_ALL,
+      60,
+      .updates = 1 },
+    { "host and disk, deferred, bf16, half of the updates on the host",
+      { .layers = 2, .width = 64, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
+      1,
+      1,
+      1,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .updates = 1 },
+    { "host and disk, direct, all updates on the host",
+      { .layers = 1, .width = 48, .vocabulary = 500, .rows = 50, .is_tied = 1 },
+      2,
+      0,
+      1,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .updates = 2 },
 };
+
+/* The same plan with its updates elsewhere. */
+static void put_updates(const setting *what, coh_plan **plan)
+{
+    coh_plan *other = NULL;
+    assert_int_equal(coh_plan_open((*plan)->graph, &(*plan)->options, &other), COH_OK);
+    other->decisions = (*plan)->decisions;
+    other->decisions.host_updates = what->updates;
+    if (coh_plan_finish(other) != COH_OK)
+        fail_msg("%s: %s", what->name, coh_last_error());
+    assert_true(other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST] > 0);
+    coh_plan_destroy(*plan);
+    *plan = other;
+}
 
 static coh_plan *make_plan(const setting *what, const coh_graph *graph)
 {
@@ -128,6 +185,8 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
     assert_int_equal(plan->decisions.cache, what->caches);
+    if (what->updates > 0)
+        put_updates(what, &plan);
     return plan;
 }
 

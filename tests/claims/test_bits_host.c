@@ -1,0 +1,203 @@
+/* Which lane updates changes no bit: a small tied GPT-2 in memory, against the same steps with an
+ * emulated host tier where all parameters, those of the last blocks or none are updated on the host
+ * lane; with a disk behind it, with NaN in what was released and delays before lines, through quiet
+ * points and a checkpoint. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "planner/plan_make.h"
+#include "tests/claims/trial.h"
+
+enum { STEPS = 4, LAYERS = 3, ALL = LAYERS + 1, DELAY_MOST_US = 100 };
+
+static const trial_subject small = { .vocabulary = 600,
+                                     .sequences = 2,
+                                     .tokens = 24,
+                                     .config = { .layers = LAYERS,
+                                                 .heads = 2,
+                                                 .channels = 64,
+                                                 .positions = 24,
+                                                 .vocabulary = 600,
+                                                 .layernorm_epsilon = 1e-5f } };
+
+/* Gradient norms are above 0.5 here. */
+static const trial_numbers numbers[] = {
+    { "clipped, 1 micro-batch", 1, 0.5f },
+    { "clipped, 3 micro-batches", 3, 0.5f },
+    { "in backward, 1 micro-batch", 1, 0 },
+    { "in backward, 3 micro-batches", 3, 0 },
+};
+static const trial_placement in_memory = { "in memory", 0, 0, 0, 0, 1, COH_RECOMPUTE_AUTO, 0 };
+static const trial_placement placements[] = {
+    { "60 %, emulated host", 60, 400, 0, 64 << 10, 2, COH_RECOMPUTE_AUTO, 0 },
+    { "60 %, emulated host of 30 %, disk", 60, 30, 1, 64 << 10, 1, COH_RECOMPUTE_AUTO, 0 },
+};
+
+enum {
+    NUMBERS_COUNT = sizeof(numbers) / sizeof(numbers[0]),
+    PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0])
+};
+
+/* The searched plan once more, with updates where `host_updates` puts them. */
+static void put_updates(trial *t, int32_t host_updates)
+{
+    coh_plan *plan = NULL;
+    if (coh_plan_open(t->subject->graph, &t->plan->options, &plan) != COH_OK)
+        fail_msg("%s: %s", t->placement->name, coh_last_error());
+    plan->decisions = t->plan->decisions;
+    plan->decisions.host_updates = host_updates;
+    if (coh_plan_finish(plan) != COH_OK)
+        fail_msg("%s, host updates %d: %s", t->placement->name, (int)host_updates,
+                 coh_last_error());
+    coh_plan_destroy(t->plan);
+    t->plan = plan;
+    assert_int_equal(coh_plan_summarize(plan, &t->summary), COH_OK);
+}
+
+static uint32_t host_lines(const trial *t)
+{
+    return t->plan->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
+}
+
+static void plan_with(trial *t, const trial_subject *subject, const trial_numbers *numeric,
+                      const trial_placement *placement, int32_t host_updates)
+{
+    trial_plan(t, subject, numeric, placement);
+    assert_false(t->plan->decisions.in_memory);
+    put_updates(t, host_updates);
+    assert_int_equal(host_lines(t) > 0, host_updates > 0);
+}
+
+static trial_subject subject_of(coh_dtype dtype)
+{
+    trial_subject subject = small;
+    subject.dtype = dtype;
+    trial_subject_open(&subject);
+    return subject;
+}
+
+/* All, some and none of the updates on the host lane, each with other delays. */
+static void check_numbers(const trial_subject *subject, const trial_numbers *numeric, uint64_t seed)
+{
+    trial_outcome expected, found;
+    trial_run(subject, numeric, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
+    assert_true(expected.loss[STEPS - 1] != expected.loss[0]);
+    assert_true(numeric->clip == 0 || expected.grad_norm[0] > (double)numeric->clip);
+    for (int p = 0; p < PLACEMENT_COUNT; p++)
+        for (int32_t count = 0; count <= ALL; count += count == 0 ? 1 : 2) {
+            const trial_manner manner = {
+                .overlapped = 1, .poison = 1, .delay_seed = seed++, .delay_most_us = DELAY_MOST_US
+            };
+            char name[128];
+            trial t;
+            plan_with(&t, subject, numeric, &placements[p], count);
+            snprintf(name, sizeof(name), "%s, %s, %d on the host", placements[p].name,
+                     numeric->name, (int)count);
+            trial_run_plan(&t, &manner, STEPS, &found);
+            trial_check_equal(name, &found, &expected);
+            trial_check_moved(&placements[p], &found, &expected);
+            trial_close(&t);
+        }
+}
+
+static void the_lane_that_updates_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int half = 0; half < 2; half++) {
+        trial_subject subject = subject_of(half ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        for (int n = 0; n < NUMBERS_COUNT; n++)
+            check_numbers(&subject, &numbers[n], (uint64_t)(100 * half + 10 * n + 1));
+        trial_subject_close(&subject);
+    }
+}
+
+static void remove_checkpoint(const char *path)
+{
+    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
+                                         "manifest.json" };
+    char name[256];
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
+        unlink(name);
+    }
+    rmdir(path);
+}
+
+/* Steps with quiet points between them: drained, evaluated, hashed; saved after half of them. */
+static void run_and_save(trial *t, const char *path, trial_outcome *found)
+{
+    const trial_manner manner = { .overlapped = 1, .poison = 1 };
+    const coh_checkpoint_note note = { .step = STEPS / 2, .json = "{}" };
+    trial_engine(t, &manner);
+    trial_init(t);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        double loss = 0;
+        trial_steps(t, step, 1, found);
+        const coh_step_input input = trial_input(t, step);
+        if (step == 0)
+            assert_int_equal(coh_engine_drain(t->engine), COH_OK);
+        if (step + 1 == STEPS / 2 && coh_engine_save(t->engine, path, &note) != COH_OK)
+            fail_msg("%s: %s", t->placement->name, coh_last_error());
+        if (step == 2)
+            assert_int_equal(coh_engine_evaluate(t->engine, &input, &loss), COH_OK);
+    }
+    found->hash = trial_hash(t);
+}
+
+static void resume(trial *t, const char *path, trial_outcome *found)
+{
+    const trial_manner manner = {
+        .overlapped = 1, .poison = 1, .delay_seed = 7, .delay_most_us = DELAY_MOST_US
+    };
+    int changed = -1;
+    trial_engine(t, &manner);
+    if (coh_engine_load(t->engine, path, &changed) != COH_OK)
+        fail_msg("%s: %s", t->placement->name, coh_last_error());
+    assert_int_equal(changed, 0);
+    trial_steps(t, STEPS / 2, STEPS - STEPS / 2, found);
+    found->hash = trial_hash(t);
+}
+
+static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
+{
+    (void)state;
+    char folder[] = "test_bits_host_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/half", folder);
+    for (int i = 0; i < 2 * NUMBERS_COUNT; i++) {
+        trial_subject subject = subject_of(i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        const trial_numbers *numeric = &numbers[i / 2];
+        trial_outcome expected, found = { 0 };
+        trial t;
+        trial_run(&subject, numeric, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
+        plan_with(&t, &subject, numeric, &placements[i % 2], ALL);
+        run_and_save(&t, path, &found);
+        trial_check_equal("with quiet points", &found, &expected);
+        trial_check_peak("with quiet points", &found);
+        trial_close(&t);
+        plan_with(&t, &subject, numeric, &placements[1 - i % 2], i % 3);
+        resume(&t, path, &found);
+        trial_check_equal("resumed", &found, &expected);
+        trial_close(&t);
+        remove_checkpoint(path);
+        trial_subject_close(&subject);
+    }
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_lane_that_updates_changes_no_bit),
+        cmocka_unit_test(quiet_points_and_a_resume_elsewhere_change_no_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* Updates on the host lane: which lines go there, what no longer crosses the links, and that every
+ * program of such a plan is proven. The verifier and the bounds are the oracles. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "planner/plan_make.h"
+#include "tests/planner/toy_graph.h"
+
+enum { LAYERS = 3, ALL = LAYERS + 1 };
+
+static const toy_options toys[] = {
+    { .layers = LAYERS, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
+    { .layers = LAYERS, .width = 80, .vocabulary = 300, .rows = 60, .overwrites = 1, .freezes = 1 },
+    { .layers = LAYERS,
+      .width = 64,
+      .vocabulary = 900,
+      .rows = 40,
+      .is_tied = 1,
+      .dtype = COH_DTYPE_BF16 },
+};
+
+typedef struct setting {
+    int toy, microbatches, deferred, disk, boundary, percent;
+} setting;
+
+static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *options)
+{
+    uint64_t bytes = 0;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, options, &bytes), COH_OK);
+    return bytes;
+}
+
+static coh_plan_options options_of(const setting *what, const coh_graph *graph)
+{
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .thread_count = 2,
+                                 .microbatch_count = what->microbatches,
+                                 .deferred_update = what->deferred,
+                                 .kernel_path = "toy" };
+    uint64_t memory = in_memory(graph, &options);
+    options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
+    options.emulate_host_bytes = what->disk ? memory / 2 : 4 * memory;
+    options.disk_bytes = what->disk ? UINT64_MAX : 0;
+    return options;
+}
+
+/* Every program is verified within. */
+static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host_updates)
+{
+    const coh_plan_options options = options_of(what, graph);
+    coh_plan *plan = NULL;
+    assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
+    plan->decisions = (coh_decisions){ .device_bytes = options.device_memory_bytes & ~4095ull,
+                                       .chunk_bytes = 65536,
+                                       .row_passes = 4,
+                                       .patient = 1,
+                                       .boundary = what->boundary,
+                                       .horizon = 16,
+                                       .host_updates = host_updates };
+    if (coh_plan_finish(plan) != COH_OK)
+        fail_msg("toy %d, %d micro-batches, deferred %d, disk %d, boundary %d, host updates %d: %s",
+                 what->toy, what->microbatches, what->deferred, what->disk, what->boundary,
+                 host_updates, coh_last_error());
+    return plan;
+}
+
+static void each_setting(void (*check)(const setting *what, const coh_graph *graph))
+{
+    for (int toy = 0; toy < 3; toy++) {
+        coh_graph *graph = NULL;
+        assert_int_equal(toy_graph_make(&toys[toy], &graph), COH_OK);
+        for (int i = 0; i < 12; i++) {
+            const setting what = { .toy = toy,
+                                   .microbatches = 1 + 2 * (i % 2),
+                                   .deferred = i / 2 % 2,
+                                   .disk = i / 4 % 2,
+                                   .boundary = i % 3,
+                                   .percent = i < 8 ? 60 : 100 };
+            check(&what, graph);
+        }
+        coh_graph_destroy(graph);
+    }
+}
+
+/* Blocks of the graph whose UPDATE lines are all on `lane`; what is outside counts as block -1
+ * (before the first) or LAYERS (behind the last). */
+static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int some = 0;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        if (line->opcode != COH_OP_UPDATE)
+            continue;
+        int32_t group = plan->layout.objects[body->operands[line->operand_begin].object].owner;
+        for (size_t op = 0; op < plan->graph->op_count; op++) {
+            const coh_graph_op_entry *entry = &plan->graph->ops[op];
+            int32_t begin = plan->layout.groups[group].parameter_begin;
+            if (entry->kind.parameter_count == 0 ||
+                entry->parameter[0] != plan->layout.parameters[begin].parameter)
+                continue;
+            int32_t before = coh_graph_blocks_before(plan->graph, op);
+            int32_t found = entry->block < 0 && before == 0 ? -1 : before;
+            if (found == block && line->lane != lane)
+                return 0;
+            some |= found == block;
+            break; /* a tied one goes by its first operator */
+        }
+    }
+    return some;
+}
+
+static void lanes_are_as_decided(const setting *what, const coh_graph *graph)
+{
+    for (int count = 0; count <= ALL; count++) {
+        coh_plan *plan = make_plan(what, graph, count);
+        for (int32_t block = -1; block < LAYERS; block++) {
+            int on_host = block < 0 ? count == ALL : block >= LAYERS - count;
+            int freezes = toys[what->toy].freezes && block == 0;
+            if (!freezes)
+                assert_true(is_updated_on(plan, block, on_host ? COH_LANE_HOST : COH_LANE_COMPUTE));
+        }
+        coh_plan_destroy(plan);
+    }
+}
+
+static void the_last_blocks_are_updated_on_the_host_lane(void **state)
+{
+    (void)state;
+    each_setting(lanes_are_as_decided);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_blocks_are_updated_on_the_host_lane),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
