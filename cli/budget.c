@@ -30,6 +30,11 @@ coh_status cli_budget_check(const cli_options *options)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--link-rate throttles the emulated far tier, and there is"
                         " none: add --emulate-host SIZE, or leave it out");
+    if (options->plan_file && (options->pin_count > 0 || options->pins))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--plan %s holds its own pins: leave --pin and --pins out, or plan again"
+                        " with them",
+                        options->plan_file);
     if (cli_given(options, CLI_FLAG_DISK)) {
         struct stat facts;
         if (stat(options->disk_folder, &facts) != 0)
@@ -134,6 +139,28 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
                  options->profile, (int)facts.threads, facts.threads == 1 ? "" : "s",
                  (int)cli_budget_thread_count(options), (int)cli_budget_thread_count(options));
     *out_profile = profile;
+    return COH_OK;
+}
+
+coh_status cli_budget_open_pins(const cli_options *options, coh_pin **out_pins, int32_t *out_count)
+{
+    coh_pin *of_file = NULL, *all;
+    int32_t count = 0;
+    *out_pins = NULL;
+    *out_count = 0;
+    if (options->pins)
+        CLI_TRY(coh_pins_read(options->pins, &of_file, &count));
+    all = calloc((size_t)(count + options->pin_count) + 1, sizeof(*all));
+    if (all) {
+        memcpy(all, options->pin, (size_t)options->pin_count * sizeof(*all));
+        for (int32_t i = 0; i < count; i++)
+            all[options->pin_count + i] = of_file[i];
+    }
+    coh_pins_free(of_file);
+    if (!all)
+        return cli_fail(COH_ERR_MEMORY, "no memory for %d pins", (int)count);
+    *out_pins = all;
+    *out_count = options->pin_count + count;
     return COH_OK;
 }
 
@@ -261,6 +288,11 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
     }
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
         add_size(" --emulate-host ", options->emulate_host_bytes, line);
+    for (int32_t i = 0; i < options->pin_count; i++)
+        cli_line_add(line, " --pin '%s=%s'", options->pin[i].target,
+                     coh_pin_place_name(options->pin[i].place));
+    if (options->pins)
+        cli_line_add(line, " --pins %s", options->pins);
     if (cli_given(options, CLI_FLAG_THREADS))
         cli_line_add(line, " --threads %" PRId64, (int64_t)options->threads);
 }

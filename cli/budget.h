@@ -18,6 +18,9 @@ coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype);
  * times become a what-if. The caller destroys it, after the plan. */
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile);
 
+/* --pin and --pins together; the caller frees them, after the plan. */
+coh_status cli_budget_open_pins(const cli_options *options, coh_pin **out_pins, int32_t *out_count);
+
 /* Is the plan for a GPU that this program does not compute on? */
 int cli_budget_is_gpu(const coh_profile *profile);
 

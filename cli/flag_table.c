@@ -107,6 +107,13 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_RECOMPUTE] = { "recompute", "none|all|auto", CLI_VALUE_CHOICE, AT(recompute), 0, 0,
                              "--recompute auto", RUNS, 0, 0,
                              "run blocks' forward again instead of keeping it (default auto)" },
+    [CLI_FLAG_PIN] = { "pin", "TARGET=PLACE", CLI_VALUE_PIN, 0, 0, 0, "--pin 'blocks.0-3=device'",
+                       RUNS, 0, 0,
+                       "a decision made by hand, may be given often: TARGET is blocks.3, "
+                       "blocks.0-3 or a pattern of operators' names; PLACE device, host or disk "
+                       "(weights), keep, recompute or offload (activations)" },
+    [CLI_FLAG_PINS] = { "pins", "FILE", CLI_VALUE_TEXT, AT(pins), 0, 0, "--pins pins.json", RUNS, 0,
+                        0, "more of them: a JSON file (docs/planning.md)" },
     [CLI_FLAG_PLAN] = { "plan", "FILE", CLI_VALUE_TEXT, AT(plan_file), 0, 0, "--plan plan.json",
                         RUNS, 0, 0, "replay a plan written by cohobate plan -o" },
     [CLI_FLAG_PROFILE] = { "profile", "NAME|FILE[,ENTRY=VALUE...]", CLI_VALUE_TEXT, AT(profile), 0,
@@ -126,10 +133,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                           "steps of linear warm-up (default a tenth of the schedule, <= 100)" },
     [CLI_FLAG_BATCH] = { "batch", "N", CLI_VALUE_INTEGER, AT(batch), 1, 1 << 20, "--batch 8",
                          RUNS | TUNE | PROFILE, 0, 0, "sequences per optimizer step (default 8)" },
-    [CLI_FLAG_MICRO_BATCH] = { "micro-batch", "N", CLI_VALUE_INTEGER, AT(micro_batch), 1, 1 << 20,
-                               "--micro-batch 4", RUNS | TUNE | PROFILE, 0, 0,
-                               "sequences at a time (default: largest divisor of --batch <= 8 that "
-                               "fits)" },
+    [CLI_FLAG_MICRO_BATCH] = { "micro-batch", "N|auto", CLI_VALUE_COUNT, AT(micro_batch), 1,
+                               1 << 20, "--micro-batch 4", RUNS | TUNE | PROFILE, 0, 0,
+                               "sequences at a time (default: largest divisor of --batch <= 8); "
+                               "auto: fewer where that does not fit, or more where it is faster: "
+                               "other rounding, and it is said" },
     [CLI_FLAG_SEQUENCE] = { "sequence", "N", CLI_VALUE_INTEGER, AT(sequence), 1, 1 << 24,
                             "--sequence 256", RUNS | EVAL | TOKENIZE | TUNE | PROFILE, 0, 0,
                             "tokens per sequence (default 256; eval: as trained)" },

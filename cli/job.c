@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -225,11 +226,50 @@ static coh_status make_plan(cli_job *job, int any_disk)
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.deferred_update = recipe->clip > 0;
     job->plan_options.wear_bytes = job->wear_bytes;
+    job->plan_options.pins = job->pins;
+    job->plan_options.pin_count = job->pin_count;
     coh_status status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     if (status == COH_ERR_FULL && take_profile_disk(job))
         status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     CLI_TRY(status);
     return coh_plan_summarize(job->plan, &job->summary);
+}
+
+/* The next divisor of the batch above or below; 0 if there is none. */
+static int64_t next_divisor(int64_t batch, int64_t from, int direction)
+{
+    for (int64_t next = from + direction; next >= 1 && next <= batch; next += direction)
+        if (batch % next == 0)
+            return next;
+    return 0;
+}
+
+/* Goes over the divisors of the batch above the present one, or if the first of them is no faster
+ * below it, for as long as the predicted step gets shorter. */
+static coh_status plan_faster(cli_job *job)
+{
+    cli_recipe *recipe = &job->recipe;
+    const int64_t wanted = recipe->micro_batch;
+    int64_t best = wanted;
+    uint64_t best_ns = job->summary.step_ns;
+    for (int direction = 1; direction >= -1 && best == wanted; direction -= 2) {
+        int64_t next;
+        while ((next = next_divisor(recipe->batch, best, direction)) > 0) {
+            recipe->micro_batch = next;
+            coh_status status = make_plan(job, 0);
+            if (status == COH_ERR_FULL)
+                break;
+            CLI_TRY(status);
+            if (job->summary.step_ns >= best_ns)
+                break;
+            best = next;
+            best_ns = job->summary.step_ns;
+        }
+    }
+    if (recipe->micro_batch == best)
+        return COH_OK;
+    recipe->micro_batch = best;
+    return make_plan(job, 0);
 }
 
 /* Goes down the divisors of the batch until one fits: COH_OK. COH_ERR_FULL: none does, and the
@@ -239,9 +279,7 @@ static coh_status plan_smaller(cli_job *job, int any_disk)
     coh_status status = COH_ERR_FULL;
     cli_recipe *recipe = &job->recipe;
     while (status == COH_ERR_FULL && recipe->micro_batch > 1) {
-        do
-            recipe->micro_batch--;
-        while (recipe->batch % recipe->micro_batch != 0);
+        recipe->micro_batch = next_divisor(recipe->batch, recipe->micro_batch, -1);
         status = make_plan(job, any_disk);
     }
     return status;
@@ -307,25 +345,34 @@ static coh_status use_planned_micro_batch(cli_job *job)
     return COH_OK;
 }
 
-/* The micro-batch is part of the numeric plan, so a budget changes it only where nothing else
- * helps, and never in a run that goes on: there it was chosen already. */
+/* The micro-batch is part of the numeric plan, so neither a budget nor a price changes it, unless
+ * --micro-batch auto says that they may. */
 static coh_status choose_plan(cli_job *job)
 {
     int64_t wanted = job->recipe.micro_batch;
-    int may_lower = !job->resumed && !cli_given(job->options, CLI_FLAG_MICRO_BATCH);
-    if (may_lower && job->options->plan_file)
+    const int may_change = cli_micro_batch_is_auto(job->options);
+    if (job->options->plan_file && !job->resumed && job->options->micro_batch == 0)
         CLI_TRY(use_planned_micro_batch(job));
     coh_status status = make_plan(job, 0);
-    if (status != COH_ERR_FULL || job->options->plan_file)
+    if (job->options->plan_file)
         return status;
-    if (may_lower && wanted > 1)
+    const int fits = status == COH_OK;
+    const uint64_t wanted_ns = fits ? job->summary.step_ns : 0;
+    if (fits && may_change)
+        status = plan_faster(job);
+    else if (status == COH_ERR_FULL && may_change && wanted > 1)
         status = plan_smaller(job, 0);
     if (status == COH_ERR_FULL)
-        return refuse(job, wanted, may_lower);
+        return refuse(job, wanted, may_change);
     CLI_TRY(status);
-    cli_note("micro-batch %" PRId64 " -> %" PRId64
-             ": other rounding; nothing larger fits this budget",
-             wanted, job->recipe.micro_batch);
+    if (fits && job->recipe.micro_batch != wanted)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; the step is predicted to take %.2f of its time",
+                 wanted, job->recipe.micro_batch, (double)job->summary.step_ns / (double)wanted_ns);
+    else if (job->recipe.micro_batch != wanted)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; nothing larger fits this budget",
+                 wanted, job->recipe.micro_batch);
     return COH_OK;
 }
 
@@ -390,6 +437,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     *out_job = (cli_job){ .options = options };
     CLI_TRY_GOTO(status, cli_budget_check(options), fail);
     CLI_TRY_GOTO(status, cli_budget_open_profile(options, &out_job->profile), fail);
+    CLI_TRY_GOTO(status, cli_budget_open_pins(options, &out_job->pins, &out_job->pin_count), fail);
     out_job->on_gpu = cli_budget_is_gpu(out_job->profile);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
@@ -418,6 +466,8 @@ void cli_job_close(cli_job *job)
     drop_plan(job);
     coh_profile_destroy(job->profile);
     job->profile = NULL;
+    free(job->pins);
+    job->pins = NULL;
     cli_weights_close(&job->weights);
     coh_tokenizer_close(job->tokenizer);
     job->tokenizer = NULL;

@@ -18,16 +18,18 @@ typedef struct cli_job {
     cli_recipe recipe;
     coh_graph *graph;
     coh_profile *profile; /* NULL: the built-in one */
-    int on_gpu;           /* the profile's: a what-if that nothing here runs */
+    coh_pin *pins;
+    int32_t pin_count;
+    int on_gpu; /* the profile's: a what-if that nothing here runs */
     coh_plan_options plan_options;
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;
     coh_plan_summary summary;
 } cli_job;
 
-/* Resolves everything and makes the plan. A micro-batch that was neither given nor resumed is
- * lowered where nothing else fits, and that is said on standard error. Fails: with a sentence;
- * `out_job` is then closed. */
+/* Resolves everything and makes the plan. With --micro-batch auto a run that does not go on gets
+ * another micro-batch where the default does not fit or is slower, and that is said on standard
+ * error. Fails: with a sentence; `out_job` is then closed. */
 coh_status cli_job_open(const cli_options *options, cli_job *out_job);
 /* The same without a plan: model and recipe. */
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job);

@@ -140,6 +140,22 @@ static coh_status parse_choice(const cli_flag_row *row, const char *text, int64_
                     row->takes, text, row->example);
 }
 
+static coh_status add_pin(const cli_flag_row *row, const char *text, cli_options *options)
+{
+    coh_pin pin;
+    if (options->pin_count == CLI_PINS_MOST)
+        return cli_fail(COH_ERR_ARGUMENT, "more than %d --pin: write them to a file, for --pins",
+                        CLI_PINS_MOST);
+    coh_status status = coh_pin_parse(text, &pin);
+    if (status != COH_OK) {
+        char why[256];
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        return cli_fail(status, "--pin: %s: for example %s", why, row->example);
+    }
+    options->pin[options->pin_count++] = pin;
+    return COH_OK;
+}
+
 static coh_status parse_value(const cli_flag_row *row, const char *text, cli_options *options)
 {
     void *field = (char *)options + row->offset;
@@ -155,6 +171,13 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         return COH_OK;
     case CLI_VALUE_INTEGER:
         return parse_integer(row, text, field);
+    case CLI_VALUE_COUNT:
+        if (strcmp(text, "auto") != 0)
+            return parse_integer(row, text, field);
+        *(int64_t *)field = 0;
+        return COH_OK;
+    case CLI_VALUE_PIN:
+        return add_pin(row, text, options);
     case CLI_VALUE_REAL:
         return parse_real(row, text, field);
     case CLI_VALUE_SIZE:

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "cli/say.h"
+#include "cohobate/plan.h"
 
 typedef enum cli_command {
     CLI_TRAIN,
@@ -50,6 +51,8 @@ typedef enum cli_flag {
     CLI_FLAG_THREADS,
     CLI_FLAG_CHUNK,
     CLI_FLAG_RECOMPUTE,
+    CLI_FLAG_PIN,
+    CLI_FLAG_PINS,
     CLI_FLAG_PLAN,
     CLI_FLAG_PROFILE,
     CLI_FLAG_KERNELS,
@@ -98,6 +101,8 @@ typedef enum cli_flag {
     CLI_FLAG_COUNT
 } cli_flag;
 
+enum { CLI_PINS_MOST = 64 }; /* on the command line */
+
 typedef struct cli_options {
     cli_command command;
     const char *operand;           /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
@@ -105,7 +110,9 @@ typedef struct cli_options {
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
-    const char *freeze, *lora, *lora_targets, *profile;
+    const char *freeze, *lora, *lora_targets, *profile, *pins;
+    coh_pin pin[CLI_PINS_MOST];
+    int32_t pin_count;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
     uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
 
@@ -124,6 +131,12 @@ typedef struct cli_options {
 static inline int cli_given(const cli_options *options, cli_flag flag)
 {
     return options->given[flag];
+}
+
+/* --micro-batch auto? */
+static inline int cli_micro_batch_is_auto(const cli_options *options)
+{
+    return options->given[CLI_FLAG_MICRO_BATCH] && options->micro_batch == 0;
 }
 
 /* The command called `name`, or CLI_COMMAND_COUNT. */
@@ -147,6 +160,8 @@ typedef enum cli_value {
     CLI_VALUE_NONE, /* the flag alone; sets 1 */
     CLI_VALUE_TEXT,
     CLI_VALUE_INTEGER,
+    CLI_VALUE_COUNT, /* a whole number, or "auto": stored as 0 */
+    CLI_VALUE_PIN,   /* appended */
     CLI_VALUE_REAL,
     CLI_VALUE_SIZE,
     CLI_VALUE_RATE,   /* a size, "/s" allowed */

@@ -152,9 +152,8 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .weight_decay = options->weight_decay,
                             .clip = options->clip,
                             .seed = (uint64_t)options->seed };
-    recipe->micro_batch = cli_given(options, CLI_FLAG_MICRO_BATCH)
-                              ? options->micro_batch
-                              : cli_default_micro_batch(options->batch);
+    recipe->micro_batch =
+        options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
     CLI_TRY(check_micro_batch(recipe));
 
     cli_schedule *schedule = &recipe->schedule;
@@ -394,7 +393,7 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
     cli_recipe_set_tokenizer(recipe, options);
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);
-    if (cli_given(options, CLI_FLAG_MICRO_BATCH) && options->micro_batch != recipe->micro_batch) {
+    if (options->micro_batch > 0 && options->micro_batch != recipe->micro_batch) {
         cli_note("micro-batch %" PRId64 " -> %" PRId64
                  ": other rounding, the run will not continue bit for bit",
                  recipe->micro_batch, options->micro_batch);

@@ -44,6 +44,10 @@ coh_status coh_pins_blocks(const coh_graph *graph, const coh_plan_options *optio
 coh_status coh_pins_blame(const coh_graph *graph, const coh_plan_options *options,
                           const coh_decisions *smallest);
 
+/* The pins of a file's text. `text` ends with a NUL beyond `bytes`; coh_pins_free is due. Fails:
+ * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
+coh_status coh_pins_parse(const char *text, size_t bytes, coh_pin **out_pins, int32_t *out_count);
+
 /* Do some ask that something leaves the device? Then a step in memory is not what was asked for. */
 int coh_pins_need_far(const coh_plan_options *options);
 

@@ -384,17 +384,19 @@ class Train(ProgramTest):
         done = self.resumed(self.path("run"), "--steps", 2, "--micro-batch", 1)
         self.assertIn("micro-batch 2 -> 1: other rounding", done.err)
 
-    def test_a_budget_changes_the_micro_batch_only_where_nothing_else_fits_and_says_so(self):
+    def test_a_budget_changes_the_micro_batch_only_where_it_may_and_says_so(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2", "--recompute", "none"]
         need = {n: self.succeeds("plan", *big, "--micro-batch", n, "--json").json["in_memory_bytes"] for n in (4, 2, 1)}
         budget = ["--device-memory", f"{need[2]}B"]
         self.assertLess(need[2], need[4])
-        planned = self.succeeds("plan", *big, *budget, "--json")
+        self.fails(3, "plan", *big, *budget, says="--micro-batch 2: other rounding")
+        auto = ["--micro-batch", "auto"]
+        planned = self.succeeds("plan", *big, *budget, *auto, "--json")
         self.assertIn("micro-batch 4 -> 2: other rounding", planned.err)
         self.assertEqual(planned.json["micro_batch"], 2)
-        lowered = self.train("--steps", 2, "--save", self.path("run"), *budget, model=big)
+        lowered = self.train("--steps", 2, "--save", self.path("run"), *budget, *auto, model=big)
         # the plan's own micro-batch is taken where none is given
-        self.succeeds("plan", *big, *budget, "-o", self.path("plan.json"))
+        self.succeeds("plan", *big, *budget, *auto, "-o", self.path("plan.json"))
         planned = self.train("--steps", 2, "--save", "none", *budget, "--plan", self.path("plan.json"), model=big)
         self.assertIn("micro-batch 4 -> 2: that of the plan", planned.err)
         self.assertEqual(self.says_hash(planned), self.says_hash(lowered))
@@ -415,15 +417,46 @@ class Train(ProgramTest):
     def test_what_fits_nowhere_is_refused_with_the_smallest_change(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2"]
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
-        self.assertIn("no micro-batch from 4 down to 1 fits", done.err)
+        none = self.fails(3, "plan", *big, "--micro-batch", "auto", "--device-memory", "24MiB", says="--disk DIR")
+        self.assertIn("no micro-batch from 4 down to 1 fits", none.err)
         size = re.search(r"--disk DIR:(\d+MiB), where micro-batch 4 fits", done.err)[1]
         self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", f"{self.folder}:{size}")
+        big += ["--micro-batch", "auto"]
         done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
         self.assertEqual(done.err.count("also with --disk DIR"), 1, done.err)
         least = int(re.search(r"raise --device-memory to (\d+)B", done.err)[1])
         fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder)
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
+
+    def test_pins_are_kept_by_the_plan_and_by_the_run(self):
+        model = ["gpt2-nano", "--sequence", "64", "--batch", "2", "--threads", "2"]
+        budget = ["--device-memory", "40MiB", "--disk", self.folder]
+        pins = ["--pin", "blocks.0=device", "--pin", "blocks.1=keep"]
+        with open(self.path("pins.json"), "w", encoding="utf-8") as file:
+            json.dump({"format": "cohobate pins", "version": 1,
+                       "pins": [{"target": "blocks.2", "parameters": "disk", "activations": "recompute"}]}, file)
+        pins += ["--pins", self.path("pins.json")]
+        self.succeeds("plan", *model, *budget, *pins, "-o", self.path("plan.json"))
+        with open(self.path("plan.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        self.assertEqual(plan["pins"], ["blocks.0=device", "blocks.1=keep", "blocks.2=disk", "blocks.2=recompute"])
+        self.assertEqual(plan["decisions"]["recompute"].split(",").count("1"), 0)
+        free = self.train("--steps", 2, "--save", "none", *budget, model=model)
+        pinned = self.train("--steps", 2, "--save", "none", *budget, *pins, model=model)
+        replayed = self.train("--steps", 2, "--save", "none", *budget, "--plan", self.path("plan.json"), model=model)
+        self.assertEqual(self.says_hash(free), self.says_hash(pinned))
+        self.assertEqual(self.says_hash(free), self.says_hash(replayed))
+        self.fails(2, "plan", *model, *budget, *pins, "--plan", self.path("plan.json"), says="holds its own pins")
+        self.fails(3, "plan", *model, "--disk", self.folder, "--device-memory", "20MiB", "--pin", "blocks.0-5=device",
+                   says="pin 'blocks.0-5=device': with it a step needs")
+        for text, says in [('{"format": "cohobate pins", "version": 2, "pins": []}', "version 2"),
+                           ('{"format": "cohobate pins", "version": 1, "pins": [{"target": "a"}]}', "entry 0"),
+                           ('{"format": "cohobate pins", "version": 1, "pins": [{"target": "a", "parameters": "cpu"}]}',
+                            '"cpu"'), ("[", "line 1")]:
+            with open(self.path("pins.json"), "w", encoding="utf-8") as file:
+                file.write(text)
+            self.fails(4, "plan", *model, "--pins", self.path("pins.json"), says=says)
 
     def test_an_exploding_run_stops_with_a_reason_and_saves_nothing_broken(self):
         flags = ["--steps", 40, "--lr", "100", "--warmup", 0, "--weight-decay", "100", "--save", self.path("run")]

@@ -35,6 +35,7 @@ REFUSED = [
     ("--disk", [".:64", ":1GiB", ""], "--disk /var/tmp:40GB"),
     ("--dtype", ["f16", "bf", ""], "--dtype f32"),
     ("--recompute", ["some", "", "al"], "--recompute auto"),
+    ("--pin", ["", "blocks.0", "blocks.0=cpu", "=device", "blocks.2-1=keep"], "blocks.0-3=device"),
     ("--device", ["cuda", "tpu", ""], "--device host"),
 ]
 
