@@ -18,6 +18,8 @@
 #include "benchmarks/measure.h"
 #include "cohobate/cohobate.h"
 
+enum { PINS_MOST = 8 };
+
 typedef struct settings {
     const char *model; /* a preset's name, or a folder with a config.json */
     const char *dtype, *disk, *profile;
@@ -26,7 +28,9 @@ typedef struct settings {
     coh_recompute recompute;
     int64_t batch, micro_batch, sequence, vocabulary;
     int64_t threads, budget_percent;
-    uint64_t budget_bytes, emulate_bytes, link_bytes_per_s;
+    uint64_t budget_bytes, emulate_bytes, link_bytes_per_s, chunk_bytes;
+    coh_pin pins[PINS_MOST];
+    int32_t pin_count;
 } settings;
 
 typedef struct run {
@@ -76,6 +80,10 @@ static int set(settings *s, const char *flag, const char *value)
         return size_setting(value, &s->emulate_bytes);
     if (strcmp(flag, "--link-rate") == 0)
         return size_setting(value, &s->link_bytes_per_s);
+    if (strcmp(flag, "--chunk") == 0)
+        return size_setting(value, &s->chunk_bytes);
+    if (strcmp(flag, "--pin") == 0 && s->pin_count < PINS_MOST)
+        return coh_pin_parse(value, &s->pins[s->pin_count++]) == COH_OK ? 0 : fail(value);
     if (strcmp(flag, "--disk") == 0)
         s->disk = value;
     else if (strcmp(flag, "--profile") == 0)
@@ -114,7 +122,8 @@ static int parse(int argc, char **argv, settings *s)
                             " [--budget SIZE | --budget-percent N] [--disk DIR]"
                             " [--emulate-host SIZE [--link-rate SIZE]]"
                             " [--recompute auto|none|all] [--profile FILE"
-                            " [--calibration FILE | --calibrate FILE]]\n");
+                            " [--calibration FILE | --calibrate FILE]]"
+                            " [--chunk SIZE] [--pin OPERATORS=PLACE]...\n");
             return 1;
         }
     if (s->micro_batch == 0)
@@ -152,6 +161,9 @@ static int plan_run(run *r)
     if (s->budget_percent > 0)
         options.device_memory_bytes = r->in_memory_bytes / 100 * (uint64_t)s->budget_percent;
     options.disk_bytes = s->disk ? UINT64_MAX : 0;
+    options.chunk_bytes = s->chunk_bytes;
+    options.pins = s->pins;
+    options.pin_count = s->pin_count;
     options.emulate_host_bytes = s->emulate_bytes;
     options.link_bytes_per_s = (double)s->link_bytes_per_s;
     if (coh_plan_create(r->graph, &options, &r->plan) != COH_OK ||
