@@ -138,6 +138,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                "sequences at a time (default: largest divisor of --batch <= 8); "
                                "auto: fewer where that does not fit, or more where it is faster: "
                                "other rounding, and it is said" },
+    [CLI_FLAG_SWEEP_ORDER] = { "sweep-order", "micro-batch|layer|auto", CLI_VALUE_CHOICE,
+                               AT(sweep_order), 0, 0, "--sweep-order layer", RUNS, 0, 0,
+                               "what comes first in a step of several micro-batches: one through "
+                               "all layers (default), or one layer for all of them, so that "
+                               "weights stream twice a step; auto: the faster" },
     [CLI_FLAG_SEQUENCE] = { "sequence", "N", CLI_VALUE_INTEGER, AT(sequence), 1, 1 << 24,
                             "--sequence 256", RUNS | EVAL | TOKENIZE | TUNE | PROFILE, 0, 0,
                             "tokens per sequence (default 256; eval: as trained)" },

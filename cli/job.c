@@ -214,6 +214,15 @@ static int take_profile_disk(cli_job *job)
     return facts.disk_bytes > 0;
 }
 
+/* That of the recipe; any, where the plan is to say which. */
+static coh_sweep_order order_of(const cli_job *job)
+{
+    int is_given = cli_given(job->options, CLI_FLAG_SWEEP_ORDER);
+    if (is_given ? job->options->sweep_order == COH_SWEEP_AUTO : job->options->plan_file != NULL)
+        return COH_SWEEP_AUTO;
+    return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+}
+
 /* `any_disk`: as if --disk were given, without a limit. */
 static coh_status make_plan(cli_job *job, int any_disk)
 {
@@ -224,6 +233,7 @@ static coh_status make_plan(cli_job *job, int any_disk)
     if (any_disk)
         job->plan_options.disk_bytes = UINT64_MAX;
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
+    job->plan_options.sweep_order = order_of(job);
     job->plan_options.deferred_update = recipe->clip > 0;
     job->plan_options.wear_bytes = job->wear_bytes;
     job->plan_options.pins = job->pins;
@@ -232,7 +242,9 @@ static coh_status make_plan(cli_job *job, int any_disk)
     if (status == COH_ERR_FULL && take_profile_disk(job))
         status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     CLI_TRY(status);
-    return coh_plan_summarize(job->plan, &job->summary);
+    CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
+    cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
+    return COH_OK;
 }
 
 /* The next divisor of the batch above or below; 0 if there is none. */

@@ -61,6 +61,7 @@ typedef enum cli_flag {
     CLI_FLAG_WARMUP,
     CLI_FLAG_BATCH,
     CLI_FLAG_MICRO_BATCH,
+    CLI_FLAG_SWEEP_ORDER,
     CLI_FLAG_SEQUENCE,
     CLI_FLAG_LR,
     CLI_FLAG_MIN_LR,
@@ -121,7 +122,7 @@ typedef struct cli_options {
     uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, recompute, dtype, export_dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
-    int64_t save_every, keep, validation_every, seed, tokens, top_k, held_out;
+    int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed, chat, documents, id_bytes, memory_curve;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;

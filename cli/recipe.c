@@ -155,6 +155,8 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     recipe->micro_batch =
         options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
     CLI_TRY(check_micro_batch(recipe));
+    recipe->by_layers =
+        cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
 
     cli_schedule *schedule = &recipe->schedule;
     schedule->highest = options->lr;
@@ -225,6 +227,7 @@ static const note_row note_rows[] = {
     ROW("data_hash", NOTE_HEX, data_hash, 0),
     ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
     LATER("kernels", NOTE_PATH, kernels),
+    LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("field", NOTE_PATH, form.field),
     LATER("chat", NOTE_AMOUNT, form.chat),
     LATER("aligned", NOTE_AMOUNT, form.aligned),
@@ -399,5 +402,17 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
                  recipe->micro_batch, options->micro_batch);
         recipe->micro_batch = options->micro_batch;
     }
+    if (cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order != COH_SWEEP_AUTO)
+        cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
     return check_micro_batch(recipe);
+}
+
+void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order)
+{
+    uint64_t by_layers = order == COH_SWEEP_LAYER;
+    if (recipe->batch == recipe->micro_batch || by_layers == recipe->by_layers)
+        return;
+    cli_note("sweep order %s -> %s: other rounding", recipe->by_layers ? "layer" : "micro-batch",
+             coh_sweep_order_name(order));
+    recipe->by_layers = by_layers;
 }

@@ -16,6 +16,7 @@ typedef struct cli_recipe {
     uint64_t steps; /* of the whole run */
     cli_schedule schedule;
     int64_t batch, micro_batch, sequence;
+    uint64_t by_layers; /* 1: sweeps by layers; see coh_sweep_order */
     double beta1, beta2, weight_decay, clip;
     uint64_t seed;
     char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file */
@@ -47,9 +48,13 @@ void cli_recipe_keep_path(const char *path, char *out_path);
 /* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
-/* The flags that may change a resumed run (--steps, --micro-batch, --kernels); all others that are
+/* The flags that may change a resumed run (--steps, --micro-batch, --sweep-order,
+ * --kernels); all others that are
  * part of the recipe are refused. Says on standard error what changes numbers. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
+
+/* The order that steps of several micro-batches sweep in; says so where it was another. */
+void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order);
 
 /* --tokenizer, where it is given, as the recipe's: an absolute path, or "bytes". */
 void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options);

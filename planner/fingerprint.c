@@ -51,6 +51,8 @@ uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options 
     hash = fold_number(hash, options->microbatch_count);
     hash = fold_number(hash, options->deferred_update);
     hash = fold_text(hash, options->kernel_path);
+    if (options->sweep_order == COH_SWEEP_LAYER)
+        hash = fold_text(hash, "layer by layer");
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
     return fold_number(hash, graph->loss);

@@ -297,26 +297,57 @@ static void mark_backward(builder *b)
     }
 }
 
+/* An object that each micro-batch of a sweep by layers has for itself. */
+static coh_status add_copy(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
+                           size_t copy, int32_t *out_object)
+{
+    COH_TRY(add_plain(b, stream, owner, bytes, 0, out_object));
+    if (*out_object >= 0)
+        b->layout->objects[*out_object].microbatch = (int32_t)copy;
+    return COH_OK;
+}
+
+static coh_status add_tensor(builder *b, int32_t index, size_t copy)
+{
+    const coh_graph_tensor *tensor = &b->graph->tensors[index];
+    uint64_t bytes = coh_shape_bytes(&tensor->shape);
+    size_t place = coh_tensor_index(b->map, index, (int32_t)copy);
+    b->map->activation[place] = b->map->gradient[place] = -1;
+    if (tensor->producer < 0)
+        return COH_OK;
+    int is_loss = b->graph->ops[tensor->producer].kind.is_loss && tensor->port == 0;
+    if (tensor->is_output && b->map->copies > 1)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "tensor %s is an output: a sweep by layers keeps no outputs but the loss",
+                        tensor->name);
+    if (tensor->is_output)
+        COH_TRY(add_pinned(b, COH_STREAM_OUTPUT, index, bytes, &b->map->activation[place]));
+    else if (!is_loss)
+        COH_TRY(add_copy(b, COH_STREAM_ACTIVATION, index, bytes, copy, &b->map->activation[place]));
+    if (!b->map->reaches_loss[index] || is_loss)
+        return COH_OK;
+    return add_copy(b, COH_STREAM_ACTIVATION_GRAD, index, bytes, copy, &b->map->gradient[place]);
+}
+
 static coh_status add_tensors(builder *b)
 {
-    const coh_graph *graph = b->graph;
-    for (size_t i = 0; i < graph->tensor_count; i++) {
-        const coh_graph_tensor *tensor = &graph->tensors[i];
-        uint64_t bytes = coh_shape_bytes(&tensor->shape);
-        b->map->activation[i] = b->map->gradient[i] = -1;
-        if (tensor->producer < 0)
-            continue;
-        int is_loss = graph->ops[tensor->producer].kind.is_loss && tensor->port == 0;
-        if (tensor->is_output)
-            COH_TRY(add_pinned(b, COH_STREAM_OUTPUT, (int32_t)i, bytes, &b->map->activation[i]));
-        else if (!is_loss)
-            COH_TRY(
-                add_plain(b, COH_STREAM_ACTIVATION, (int32_t)i, bytes, 0, &b->map->activation[i]));
-        if (b->map->reaches_loss[i] && !is_loss)
-            COH_TRY(add_plain(b, COH_STREAM_ACTIVATION_GRAD, (int32_t)i, bytes, 0,
-                              &b->map->gradient[i]));
-    }
+    for (size_t copy = 0; copy < b->map->copies; copy++)
+        for (size_t i = 0; i < b->graph->tensor_count; i++)
+            COH_TRY(add_tensor(b, (int32_t)i, copy));
     return COH_OK;
+}
+
+/* What an operator keeps from its forward to its backward. */
+static coh_status add_kept_forward(builder *b, int32_t op_index, size_t copy)
+{
+    const coh_op_facts *facts = &b->graph->ops[op_index].facts;
+    size_t place = coh_op_index(b->map, op_index, (int32_t)copy);
+    b->map->cache[place] = -1;
+    COH_TRY(
+        add_copy(b, COH_STREAM_SAVED, op_index, facts->saved_bytes, copy, &b->map->saved[place]));
+    if (!b->map->runs_backward[op_index] || !b->with_cache)
+        return COH_OK;
+    return add_copy(b, COH_STREAM_CACHE, op_index, facts->cache_bytes, copy, &b->map->cache[place]);
 }
 
 /* Where an operator's backward must write although nobody wants the result, or cannot add. */
@@ -360,8 +391,8 @@ static coh_status add_operator_objects(builder *b)
         for (size_t port = coh_port_index((int32_t)i, 0); port < coh_port_index((int32_t)i + 1, 0);
              port++)
             b->map->input_scratch[port] = b->map->parameter_scratch[port] = b->map->kept[port] = -1;
-        COH_TRY(add_plain(b, COH_STREAM_SAVED, (int32_t)i, op->facts.saved_bytes, 0,
-                          &b->map->saved[i]));
+        for (size_t copy = 0; copy < b->map->copies; copy++)
+            COH_TRY(add_kept_forward(b, (int32_t)i, copy));
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
                           op->facts.workspace_bytes[COH_PHASE_FORWARD], 0,
                           &b->map->workspace[COH_PHASE_FORWARD][i]));
@@ -370,12 +401,8 @@ static coh_status add_operator_objects(builder *b)
             COH_TRY(add_plain(b, COH_STREAM_KEPT, (int32_t)i,
                               coh_shape_bytes(&op->facts.state[port]), 1,
                               &b->map->kept[coh_port_index((int32_t)i, port)]));
-        b->map->cache[i] = -1;
         if (!b->map->runs_backward[i])
             continue;
-        if (b->with_cache)
-            COH_TRY(add_plain(b, COH_STREAM_CACHE, (int32_t)i, op->facts.cache_bytes, 0,
-                              &b->map->cache[i]));
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
                           op->facts.workspace_bytes[COH_PHASE_BACKWARD], 0,
                           &b->map->workspace[COH_PHASE_BACKWARD][i]));
@@ -414,10 +441,15 @@ static coh_status allocate_map(builder *b)
     const coh_graph *graph = b->graph;
     coh_object_map *map = b->map;
     size_t ports = graph->op_count * COH_PORT_MAX;
-    COH_TRY(COH_ALLOC(graph->tensor_count, &map->activation));
-    COH_TRY(COH_ALLOC(graph->tensor_count, &map->gradient));
-    COH_TRY(COH_ALLOC(graph->op_count, &map->saved));
-    COH_TRY(COH_ALLOC(graph->op_count, &map->cache));
+    int by_layers =
+        b->options->mode == COH_PLAN_TRAIN && b->options->sweep_order == COH_SWEEP_LAYER;
+    map->tensor_count = graph->tensor_count;
+    map->op_count = graph->op_count;
+    map->copies = by_layers ? (size_t)b->options->microbatch_count : 1;
+    COH_TRY(COH_ALLOC(map->copies * graph->tensor_count, &map->activation));
+    COH_TRY(COH_ALLOC(map->copies * graph->tensor_count, &map->gradient));
+    COH_TRY(COH_ALLOC(map->copies * graph->op_count, &map->saved));
+    COH_TRY(COH_ALLOC(map->copies * graph->op_count, &map->cache));
     COH_TRY(COH_ALLOC(graph->op_count, &map->workspace[COH_PHASE_FORWARD]));
     COH_TRY(COH_ALLOC(graph->op_count, &map->workspace[COH_PHASE_BACKWARD]));
     COH_TRY(COH_ALLOC(ports, &map->input_scratch));

@@ -18,8 +18,10 @@
 
 /* Objects of graph things; -1 where there is none. Beside the layout, for the planner's own use. */
 typedef struct coh_object_map {
-    int32_t *activation, *gradient;      /* by tensor */
-    int32_t *saved, *cache;              /* by operator */
+    size_t tensor_count, op_count;
+    size_t copies;                       /* micro-batches with objects of their own, at least 1 */
+    int32_t *activation, *gradient;      /* by copy and tensor */
+    int32_t *saved, *cache;              /* by copy and operator */
     int32_t *workspace[COH_PHASE_COUNT]; /* by operator */
     int32_t *input_scratch,
         *parameter_scratch;       /* by operator x port: gradients on the way to an ADD,
@@ -41,6 +43,18 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
                             uint64_t chunk_bytes, int with_cache, coh_layout *out_layout,
                             coh_object_map *out_map);
 void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */
+
+/* Index in activation and gradient. */
+static inline size_t coh_tensor_index(const coh_object_map *map, int32_t tensor, int32_t microbatch)
+{
+    return ((size_t)microbatch % map->copies) * map->tensor_count + (size_t)tensor;
+}
+
+/* Index in saved and cache. */
+static inline size_t coh_op_index(const coh_object_map *map, int32_t op, int32_t microbatch)
+{
+    return ((size_t)microbatch % map->copies) * map->op_count + (size_t)op;
+}
 
 /* Index in input_scratch or parameter_scratch, and kept. */
 static inline size_t coh_port_index(int32_t op, int32_t port)

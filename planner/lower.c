@@ -50,10 +50,11 @@ static coh_status feed(coh_lower_writer *w)
     return COH_OK;
 }
 
-static coh_status forward_all(coh_lower_writer *w, int32_t microbatch)
+/* Operators [begin, end). */
+static coh_status forward(coh_lower_writer *w, int32_t begin, int32_t end, int32_t microbatch)
 {
-    for (size_t op = 0; op < w->graph->op_count; op++)
-        COH_TRY(coh_lower_call(w, COH_OP_FORWARD, (int32_t)op, microbatch, 0));
+    for (int32_t op = begin; op < end; op++)
+        COH_TRY(coh_lower_call(w, COH_OP_FORWARD, op, microbatch, 0));
     return COH_OK;
 }
 
@@ -121,10 +122,12 @@ done:
     return status;
 }
 
-static coh_status backward_all(coh_lower_writer *w, int32_t microbatch, int final)
+/* Operators [begin, end), whole blocks, from the last to the first. */
+static coh_status backward(coh_lower_writer *w, int32_t begin, int32_t end, int32_t microbatch)
 {
+    int final = microbatch == w->options->microbatch_count - 1;
     int32_t open_block = -1;
-    for (int32_t op = (int32_t)w->graph->op_count - 1; op >= 0; op--) {
+    for (int32_t op = end - 1; op >= begin; op--) {
         int32_t block = w->graph->ops[op].block;
         if (block >= 0 && block != open_block &&
             coh_block_set_has(w->recompute, coh_graph_blocks_before(w->graph, (size_t)op)))
@@ -136,18 +139,62 @@ static coh_status backward_all(coh_lower_writer *w, int32_t microbatch, int fina
     return COH_OK;
 }
 
+/* ---- sweeps ---- */
+
+static coh_status sweep_microbatches(coh_lower_writer *w)
+{
+    int32_t end = (int32_t)w->graph->op_count;
+    for (int32_t microbatch = 0; microbatch < w->options->microbatch_count; microbatch++) {
+        COH_TRY(forward(w, 0, end, microbatch));
+        COH_TRY(backward(w, 0, end, microbatch));
+    }
+    return COH_OK;
+}
+
+/* The end of the layer that begins with operator `begin`: a block, or all between two of them. */
+static int32_t layer_end(const coh_graph *graph, int32_t begin)
+{
+    int32_t end = begin;
+    while (end < (int32_t)graph->op_count && graph->ops[end].block == graph->ops[begin].block)
+        end++;
+    return end;
+}
+
+static int32_t layer_begin(const coh_graph *graph, int32_t end)
+{
+    int32_t begin = end;
+    while (begin > 0 && graph->ops[begin - 1].block == graph->ops[end - 1].block)
+        begin--;
+    return begin;
+}
+
+/* Each layer takes all micro-batches, there and back. The last one turns each of them round at once:
+ * what the loss leaves for its backward is the largest of all. */
+static coh_status sweep_layers(coh_lower_writer *w)
+{
+    int32_t count = w->options->microbatch_count, op_count = (int32_t)w->graph->op_count;
+    int32_t last = layer_begin(w->graph, op_count);
+    for (int32_t begin = 0; begin < last; begin = layer_end(w->graph, begin))
+        for (int32_t microbatch = 0; microbatch < count; microbatch++)
+            COH_TRY(forward(w, begin, layer_end(w->graph, begin), microbatch));
+    for (int32_t microbatch = 0; microbatch < count; microbatch++) {
+        COH_TRY(forward(w, last, op_count, microbatch));
+        COH_TRY(backward(w, last, op_count, microbatch));
+    }
+    for (int32_t end = last; end > 0; end = layer_begin(w->graph, end))
+        for (int32_t microbatch = 0; microbatch < count; microbatch++)
+            COH_TRY(backward(w, layer_begin(w->graph, end), end, microbatch));
+    return COH_OK;
+}
+
 /* ---- whole programs ---- */
 
 static coh_status lower_body(coh_lower_writer *w)
 {
     COH_TRY(feed(w));
     if (w->options->mode == COH_PLAN_INFER)
-        return forward_all(w, 0);
-    int32_t count = w->options->microbatch_count;
-    for (int32_t microbatch = 0; microbatch < count; microbatch++) {
-        COH_TRY(forward_all(w, microbatch));
-        COH_TRY(backward_all(w, microbatch, microbatch == count - 1));
-    }
+        return forward(w, 0, (int32_t)w->graph->op_count, 0);
+    COH_TRY(w->options->sweep_order == COH_SWEEP_LAYER ? sweep_layers(w) : sweep_microbatches(w));
     COH_TRY(coh_lower_line(w, COH_OP_CLIP));
     COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
     COH_TRY(coh_lower_need_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));
@@ -271,7 +318,7 @@ static coh_status lower_kind(coh_lower_writer *w)
         if (!trains)
             return COH_OK;
         COH_TRY(feed(w));
-        return forward_all(w, 0);
+        return forward(w, 0, (int32_t)w->graph->op_count, 0);
     case COH_PROGRAM_SAVE:
         return trains ? lower_visit(w, COH_OP_SAVE) : COH_OK;
     case COH_PROGRAM_HASH:

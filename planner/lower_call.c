@@ -108,10 +108,12 @@ static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t micro
                               coh_role role, int port)
 {
     const coh_graph_tensor *facts = &w->graph->tensors[tensor];
-    int32_t object = w->map->activation[tensor];
+    int32_t object = w->map->activation[coh_tensor_index(w->map, tensor, microbatch)];
     uint64_t offset = 0;
-    if (facts->producer < 0)
+    if (facts->producer < 0) {
+        object = w->map->activation[tensor];
         offset = coh_shape_bytes(&facts->shape) * (uint64_t)microbatch;
+    }
     if (object < 0) { /* the loss */
         object = w->layout->losses;
         offset = (uint64_t)microbatch * COH_LOSS_STRIDE_BYTES;
@@ -208,10 +210,16 @@ static int has_cache(const coh_lower_writer *w, int32_t index)
     return w->map->cache[index] >= 0 && !is_recomputed && w->sheet->kind == COH_PROGRAM_BODY;
 }
 
-static coh_status cache_port(coh_lower_writer *w, int32_t index, int access)
+static coh_status cache_port(coh_lower_writer *w, int32_t index, int32_t microbatch, int access)
 {
-    return bytes_port(w, has_cache(w, index) ? w->map->cache[index] : -1, access, COH_ROLE_CACHE,
+    int32_t object = w->map->cache[coh_op_index(w->map, index, microbatch)];
+    return bytes_port(w, has_cache(w, index) ? object : -1, access, COH_ROLE_CACHE,
                       w->graph->ops[index].facts.cache_bytes);
+}
+
+static int32_t saved_object(const coh_lower_writer *w, int32_t index, int32_t microbatch)
+{
+    return w->map->saved[coh_op_index(w->map, index, microbatch)];
 }
 
 static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
@@ -237,11 +245,16 @@ static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t i
                                    COH_ROLE_STATE));
         COH_TRY(coh_lower_bind(w, COH_ROLE_STATE, port, 0, &op->facts.state[port]));
     }
-    COH_TRY(bytes_port(w, w->map->saved[index], writes_or_adds(rows, 0), COH_ROLE_SAVED,
-                       op->facts.saved_bytes));
-    COH_TRY(cache_port(w, index, writes_or_adds(rows, 0)));
+    COH_TRY(bytes_port(w, saved_object(w, index, microbatch), writes_or_adds(rows, 0),
+                       COH_ROLE_SAVED, op->facts.saved_bytes));
+    COH_TRY(cache_port(w, index, microbatch, writes_or_adds(rows, 0)));
     return bytes_port(w, w->map->workspace[COH_PHASE_FORWARD][index], COH_ACCESS_WRITE,
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_FORWARD]);
+}
+
+static int32_t gradient_object(const coh_lower_writer *w, int32_t tensor, int32_t microbatch)
+{
+    return w->map->gradient[coh_tensor_index(w->map, tensor, microbatch)];
 }
 
 /* Has an earlier contribution of this step written the gradient of input `port`? Contributions come
@@ -262,7 +275,8 @@ static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t por
     return 0;
 }
 
-static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, row_range rows)
+static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t microbatch,
+                                   row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.input_count; port++) {
@@ -270,7 +284,7 @@ static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, row_range
         const coh_shape *shape = &w->graph->tensors[tensor].shape;
         int32_t scratch = w->map->input_scratch[coh_port_index(index, port)];
         int adds = scratch < 0 && input_grad_adds(w, index, port);
-        int32_t object = scratch >= 0 ? scratch : w->map->gradient[tensor];
+        int32_t object = scratch >= 0 ? scratch : gradient_object(w, tensor, microbatch);
         if (object < 0)
             continue;
         COH_TRY(coh_lower_need_all(w, object, writes_or_adds(rows, adds), COH_ROLE_INPUT_GRAD));
@@ -356,7 +370,7 @@ static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t mic
                                w->layout->groups[group].work, COH_ROLE_PARAMETER, port));
     }
     for (int32_t port = 0; port < op->kind.output_count; port++) {
-        int32_t gradient = w->map->gradient[op->output[port]];
+        int32_t gradient = gradient_object(w, op->output[port], microbatch);
         if (gradient < 0)
             continue;
         COH_TRY(coh_lower_need_all(w, gradient, COH_ACCESS_READ, COH_ROLE_OUTPUT_GRAD));
@@ -374,10 +388,10 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
     COH_TRY(backward_reads(w, index, microbatch, rows));
     /* Sums over ranges of rows go on from call to call. */
     int saved_access = rows.count > 0 ? COH_ACCESS_BOTH : COH_ACCESS_READ;
-    COH_TRY(
-        bytes_port(w, w->map->saved[index], saved_access, COH_ROLE_SAVED, op->facts.saved_bytes));
-    COH_TRY(cache_port(w, index, COH_ACCESS_BOTH));
-    COH_TRY(input_grad_ports(w, index, rows));
+    COH_TRY(bytes_port(w, saved_object(w, index, microbatch), saved_access, COH_ROLE_SAVED,
+                       op->facts.saved_bytes));
+    COH_TRY(cache_port(w, index, microbatch, COH_ACCESS_BOTH));
+    COH_TRY(input_grad_ports(w, index, microbatch, rows));
     COH_TRY(parameter_grad_ports(w, index, rows));
     return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index], COH_ACCESS_WRITE,
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_BACKWARD]);
@@ -404,7 +418,7 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.input_count; port++) {
         int32_t scratch = w->map->input_scratch[coh_port_index(index, port)];
-        int32_t gradient = w->map->gradient[op->input[port]];
+        int32_t gradient = gradient_object(w, op->input[port], microbatch);
         if (scratch < 0 || gradient < 0)
             continue;
         int adds = input_grad_adds(w, index, port);

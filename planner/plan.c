@@ -60,6 +60,12 @@ coh_status coh_plan_finish(coh_plan *plan)
 
 /* ---- public ---- */
 
+const char *coh_sweep_order_name(coh_sweep_order order)
+{
+    static const char *const names[] = { "micro-batch", "layer", "auto" };
+    return (unsigned)order < sizeof(names) / sizeof(names[0]) ? names[order] : "unknown";
+}
+
 static coh_status check_options(const coh_plan_options *options)
 {
     if (options->struct_bytes != sizeof(*options))
@@ -72,6 +78,8 @@ static coh_status check_options(const coh_plan_options *options)
     if (options->microbatch_count < 1 || options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT, "%d micro-batches are not 1..65536",
                         options->microbatch_count);
+    if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_AUTO)
+        return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
     if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
         return coh_fail(COH_ERR_ARGUMENT, "a forward-only plan runs one micro-batch at a time");
     return COH_OK;
@@ -115,6 +123,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
     plan->options = *options;
+    if (options->microbatch_count == 1 || options->sweep_order == COH_SWEEP_AUTO)
+        plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* with one, the same program */
     if (options->profile) {
         plan->profile = *options->profile; /* its lists stay the caller's */
         coh_profile_throttle(&plan->profile, options->link_bytes_per_s);
@@ -131,13 +141,13 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
         coh_plan_destroy(plan);
         return status;
     }
-    plan->numeric_fingerprint = coh_numeric_fingerprint(graph, options);
+    plan->numeric_fingerprint = coh_numeric_fingerprint(graph, &plan->options);
     *out_plan = plan;
     return COH_OK;
 }
 
-coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
-                           coh_plan **out_plan)
+static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
+                                  coh_plan **out_plan)
 {
     coh_plan *plan = NULL;
     *out_plan = NULL;
@@ -151,6 +161,42 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     }
     *out_plan = plan;
     return COH_OK;
+}
+
+/* Both orders: the faster one, or the one that fits. Of equals the usual one. */
+static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
+                                       coh_plan **out_plan)
+{
+    coh_plan_options each = *options;
+    coh_plan *by_layers = NULL;
+    each.sweep_order = COH_SWEEP_LAYER;
+    coh_status status = create_in_order(graph, &each, &by_layers);
+    if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
+        return status;
+    each.sweep_order = COH_SWEEP_MICROBATCH;
+    status = create_in_order(graph, &each, out_plan);
+    if (by_layers == NULL || (status != COH_OK && status != COH_ERR_FULL)) {
+        coh_plan_destroy(by_layers);
+        return status;
+    }
+    if (status == COH_OK && (*out_plan)->simulations[COH_PROGRAM_BODY].period_ns <=
+                                by_layers->simulations[COH_PROGRAM_BODY].period_ns) {
+        coh_plan_destroy(by_layers);
+        return COH_OK;
+    }
+    coh_plan_destroy(*out_plan);
+    *out_plan = by_layers;
+    return COH_OK;
+}
+
+coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
+                           coh_plan **out_plan)
+{
+    *out_plan = NULL;
+    COH_TRY(check_options(options));
+    if (options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1)
+        return create_in_best_order(graph, options, out_plan);
+    return create_in_order(graph, options, out_plan);
 }
 
 void coh_plan_destroy(coh_plan *plan)

@@ -8,8 +8,8 @@
 #include "base/file_text.h"
 #include "planner/json_read.h"
 #include "planner/plan_make.h"
-#include "planner/residency.h"
 #include "planner/profile_file.h"
+#include "planner/residency.h"
 
 #define FORMAT_NAME     "cohobate plan"
 #define FORMAT_VERSION  5
@@ -56,11 +56,12 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
                          plan->program_hash));
     COH_TRY(coh_text_add(text,
                          "  \"options\": {\"mode\": \"%s\", \"microbatch_count\": %d, "
+                         "\"sweep_order\": \"%s\", "
                          "\"deferred_update\": %d, \"emulate_host_bytes\": \"%" PRIu64
                          "\", \"disk_bytes\": \"%" PRIu64 "\", \"link_bytes_per_s\": %.17g},\n",
                          o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
-                         o->deferred_update, o->emulate_host_bytes, o->disk_bytes,
-                         o->link_bytes_per_s));
+                         coh_sweep_order_name(o->sweep_order), o->deferred_update,
+                         o->emulate_host_bytes, o->disk_bytes, o->link_bytes_per_s));
     COH_TRY(coh_text_add(text,
                          "  \"decisions\": {\"device_bytes\": \"%" PRIu64
                          "\", \"chunk_bytes\": %" PRIu64
@@ -243,13 +244,21 @@ static coh_status parse_profile(const json_t *object, plan_file *out)
 static coh_status parse_options(const json_t *object, coh_plan_options *o)
 {
     static const char *const modes[] = { "train", "infer", NULL };
-    static const char *const known[] = { "mode",       "microbatch_count", "deferred_update",
-                                         "disk_bytes", "link_bytes_per_s", "emulate_host_bytes",
+    static const char *const orders[] = { "micro-batch", "layer", NULL };
+    static const char *const known[] = { "mode",
+                                         "microbatch_count",
+                                         "sweep_order",
+                                         "disk_bytes",
+                                         "link_bytes_per_s",
+                                         "emulate_host_bytes",
+                                         "deferred_update",
                                          NULL };
-    int32_t mode = 0;
+    int32_t mode = 0, order = 0;
     COH_TRY(coh_json_only_known(object, "\"options\"", known));
     COH_TRY(coh_json_get_choice(object, "mode", modes, &mode));
     o->mode = mode == 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
+    COH_TRY(coh_json_get_choice(object, "sweep_order", orders, &order));
+    o->sweep_order = order == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
     COH_TRY(coh_json_get_int(object, "microbatch_count", 65536, &o->microbatch_count));
     COH_TRY(coh_json_get_int(object, "deferred_update", 1, &o->deferred_update));
     COH_TRY(coh_json_get_quoted(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
@@ -389,6 +398,11 @@ static coh_status check_options_agree(const char *path, const plan_file *file,
                         "%s is for %s with %d micro-batches a step and clipping %s: give the same",
                         path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
                         made->microbatch_count, made->deferred_update ? "on" : "off");
+    if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
+        options->microbatch_count > 1)
+        return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
+                        coh_sweep_order_name(made->sweep_order),
+                        coh_sweep_order_name(made->sweep_order));
     if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
         return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
                         file->device_kind ? "GPU" : "host device", file->profile_name,
@@ -440,6 +454,7 @@ static coh_status rebuild(const coh_graph *graph, const coh_plan_options *option
     merged.emulate_host_bytes = file->options.emulate_host_bytes;
     merged.disk_bytes = file->options.disk_bytes;
     merged.link_bytes_per_s = file->options.link_bytes_per_s;
+    merged.sweep_order = file->options.sweep_order;
     merged.pins = file->options.pins;
     merged.pin_count = file->options.pin_count;
     COH_TRY(coh_plan_open(graph, &merged, out_plan));

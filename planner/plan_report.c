@@ -106,6 +106,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .line_count = plan->programs[COH_PROGRAM_BODY].line_count,
                            .numeric_fingerprint = plan->numeric_fingerprint,
                            .program_hash = plan->program_hash,
+                           .sweep_order = plan->options.sweep_order,
                            .chunk_bytes = plan->decisions.chunk_bytes };
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         s.peak_bytes[tier] = plan->layout.arena_bytes[tier];

@@ -53,8 +53,9 @@ typedef enum coh_stream {
 typedef struct coh_object {
     uint64_t bytes; /* sum of its chunks: a multiple of a page */
     uint32_t chunk_begin, chunk_count;
-    int32_t owner;  /* streams of parameters: group. Others: operator or tensor index */
-    uint8_t stream; /* coh_stream */
+    int32_t owner;      /* streams of parameters: group. Others: operator or tensor index */
+    int32_t microbatch; /* 0; in a sweep by layers, of what each micro-batch has its own: whose */
+    uint8_t stream;     /* coh_stream */
     uint8_t survives;
     uint8_t pinned; /* stands at device offset `pinned_offset` for the whole run; one chunk */
     uint64_t pinned_offset;

@@ -27,15 +27,25 @@ typedef struct share_book {
     share_list uses, shares;
     uint32_t *scratch_writer; /* by chunk: 1 + BACKWARD line */
     uint32_t *scratch_port;   /* by chunk: the port whose gradient it holds */
-    uint32_t *gradient_of;    /* by tensor: 1 + object, or 0 */
-    uint32_t tensor_count;
+    uint32_t *gradient_of;    /* by tensor and micro-batch: 1 + object, or 0 */
+    uint32_t tensor_count, microbatch_count;
 } share_book;
 
 /* ---- which gradient belongs to what is read ---- */
 
+/* Its place in gradient_of; SIZE_MAX: it has none. */
+static size_t gradient_index(const share_book *book, const coh_object *object)
+{
+    if (object->owner < 0 || (uint32_t)object->owner >= book->tensor_count ||
+        object->microbatch < 0 || (uint32_t)object->microbatch >= book->microbatch_count)
+        return SIZE_MAX;
+    return (size_t)object->owner * book->microbatch_count + (size_t)object->microbatch;
+}
+
 static coh_status list_gradients(coh_verifier *v, share_book *book)
 {
     const coh_layout *layout = v->layout;
+    book->microbatch_count = layout->microbatch_count;
     for (uint32_t i = 0; i < layout->object_count; i++)
         if (layout->objects[i].stream == COH_STREAM_ACTIVATION_GRAD &&
             layout->objects[i].owner >= 0 &&
@@ -44,11 +54,12 @@ static coh_status list_gradients(coh_verifier *v, share_book *book)
     if (book->tensor_count > 1u << 24)
         return coh_verify_breach(v, COH_RULE_FORM, COH_NO_LINE, UINT32_MAX,
                                  "a gradient of tensor %" PRIu32, book->tensor_count - 1);
-    COH_TRY(COH_ALLOC(book->tensor_count, &book->gradient_of));
-    for (uint32_t i = 0; i < layout->object_count; i++)
-        if (layout->objects[i].stream == COH_STREAM_ACTIVATION_GRAD &&
-            layout->objects[i].owner >= 0)
-            book->gradient_of[layout->objects[i].owner] = i + 1;
+    COH_TRY(COH_ALLOC((size_t)book->tensor_count * book->microbatch_count, &book->gradient_of));
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        size_t index = gradient_index(book, &layout->objects[i]);
+        if (layout->objects[i].stream == COH_STREAM_ACTIVATION_GRAD && index != SIZE_MAX)
+            book->gradient_of[index] = i + 1;
+    }
     return COH_OK;
 }
 
@@ -56,10 +67,11 @@ static coh_status list_gradients(coh_verifier *v, share_book *book)
 static int32_t gradient_of(const coh_verifier *v, const share_book *book, int32_t index)
 {
     const coh_object *object = &v->layout->objects[index];
+    size_t place = gradient_index(book, object);
     if ((object->stream != COH_STREAM_ACTIVATION && object->stream != COH_STREAM_OUTPUT) ||
-        object->owner < 0 || (uint32_t)object->owner >= book->tensor_count)
+        place == SIZE_MAX)
         return -1;
-    return (int32_t)book->gradient_of[object->owner] - 1;
+    return (int32_t)book->gradient_of[place] - 1;
 }
 
 /* The chunk by which the share is told that a port's read of `chunk` calls for; UINT32_MAX:

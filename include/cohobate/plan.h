@@ -21,6 +21,19 @@ typedef enum coh_recompute {
     COH_RECOMPUTE_ALL
 } coh_recompute;
 
+/* The order of the calls of a step of several micro-batches. A part of the numeric plan: where a
+ * parameter is used by several operators, its gradient is summed in this order. */
+typedef enum coh_sweep_order {
+    COH_SWEEP_MICROBATCH, /* each micro-batch goes forward and back, then the next begins */
+    /* Each block takes all micro-batches, then the next does: weights that stream are fetched twice
+     * a step, however many micro-batches it has; activations of all of them live at once. */
+    COH_SWEEP_LAYER,
+    COH_SWEEP_AUTO /* the faster of the two */
+} coh_sweep_order;
+
+/* "micro-batch", "layer", "auto". */
+COH_API const char *coh_sweep_order_name(coh_sweep_order order);
+
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
     COH_PLAN_INFER  /* body = forward only; parameters are read, states of kinds kept */
@@ -70,6 +83,7 @@ typedef struct coh_plan_options {
     uint64_t chunk_bytes;         /* largest chunk; 0: the planner chooses */
     coh_recompute recompute;
     int32_t microbatch_count; /* per optimizer step, >= 1 */
+    coh_sweep_order sweep_order;
     /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward.
      * 0: clipping off, updates go out in backward. */
     int32_t deferred_update;
@@ -150,9 +164,10 @@ typedef struct coh_plan_summary {
     uint64_t numeric_fingerprint;       /* of the numeric plan */
     uint64_t program_hash;              /* of the body and its layout */
     uint64_t chunk_bytes;
-    int32_t recomputes; /* blocks that are recomputed */
-    int32_t caches;     /* operators that keep their optional cache for backward */
-    int32_t row_passes; /* passes over the rows of split parameters */
+    coh_sweep_order sweep_order; /* never AUTO */
+    int32_t recomputes;          /* blocks that are recomputed */
+    int32_t caches;              /* operators that keep their optional cache for backward */
+    int32_t row_passes;          /* passes over the rows of split parameters */
     int32_t verified_lines;
     double disk_bytes_written; /* per body */
     /* step_ns if no lane slowed another, and if every lane always slowed every other */

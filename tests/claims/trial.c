@@ -68,6 +68,7 @@ static coh_plan_options options_of(const trial_numbers *numbers, const trial_pla
     coh_plan_options options;
     coh_plan_options_init(&options);
     options.microbatch_count = numbers->microbatch_count;
+    options.sweep_order = numbers->order;
     options.deferred_update = numbers->clip > 0;
     options.thread_count = placement->thread_count;
     options.chunk_bytes = placement->chunk_bytes;

@@ -28,6 +28,7 @@ typedef struct trial_numbers {
     const char *name;
     int32_t microbatch_count;
     float clip; /* 0: updates go out in backward */
+    coh_sweep_order order;
 } trial_numbers;
 
 typedef struct trial_placement {

@@ -384,6 +384,33 @@ class Train(ProgramTest):
         done = self.resumed(self.path("run"), "--steps", 2, "--micro-batch", 1)
         self.assertIn("micro-batch 2 -> 1: other rounding", done.err)
 
+    def test_a_run_keeps_its_sweep_order_and_says_another(self):
+        flags = ["--micro-batch", 1, "--sweep-order", "layer"]
+        whole = self.train("--steps", 4, "--save", "none", *flags)
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *flags)
+        more = self.resumed(self.path("half"), "--steps", 3)
+        self.assertNotIn("other rounding", more.err)
+        self.succeeds("plan", *TINY, *flags, "-o", self.path("plan.json"))
+        last = self.resumed(self.path("half"), "--steps", 4, "--plan", self.path("plan.json"))
+        self.assertNotIn("other rounding", last.err)
+        self.assertEqual(self.says_hash(last), self.says_hash(whole))
+        usual = self.train("--steps", 4, "--save", "none", "--micro-batch", 1)
+        self.assertNotEqual(self.says_hash(usual), self.says_hash(whole))  # the table is tied
+        other = self.resumed(self.path("half"), "--steps", 5, "--sweep-order", "micro-batch")
+        self.assertIn("sweep order layer -> micro-batch: other rounding", other.err)
+        self.fails(2, "train", *TINY, "--micro-batch", 1, "--sweep-order", "micro-batch", "--data", self.corpus(), "--plan",
+                   self.path("plan.json"), says="give --sweep-order layer")
+
+    def test_a_sweep_order_that_is_chosen_is_said(self):
+        small = ["gpt2-nano", "--sequence", "16", "--batch", "8", "--micro-batch", "1", "--device-memory", "12MiB",
+                 "--disk", self.folder, "--recompute", "none"]
+        done = self.succeeds("plan", *small, "--sweep-order", "auto", "--json")
+        self.assertIn("sweep order micro-batch -> layer: other rounding", done.err)
+        usual = self.succeeds("plan", *small, "--json")
+        self.assertNotIn("sweep order", usual.err)
+        self.assertEqual((done.json["sweep_order"], usual.json["sweep_order"]), ("layer", "micro-batch"))
+        self.assertLess(done.json["step_seconds"], usual.json["step_seconds"])
+
     def test_a_budget_changes_the_micro_batch_only_where_it_may_and_says_so(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2", "--recompute", "none"]
         need = {n: self.succeeds("plan", *big, "--micro-batch", n, "--json").json["in_memory_bytes"] for n in (4, 2, 1)}
