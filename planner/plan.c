@@ -127,6 +127,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
         plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* with one, the same program */
     if (options->profile) {
         plan->profile = *options->profile; /* its lists stay the caller's */
+        coh_profile_share_cores(&plan->profile);
         coh_profile_throttle(&plan->profile, options->link_bytes_per_s);
     } else {
         coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,

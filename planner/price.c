@@ -265,6 +265,9 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *lin
     coh_price price =
         at_rate(line->flops, &profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32]);
     coh_price memory = at_rate((double)line->bytes, memory_rate(profile, line));
+    if (line->lane == COH_LANE_HOST && profile->device_kind == 0 && profile->threads > 1 &&
+        memory_rate(profile, line) == &profile->memory_bytes_per_s)
+        memory = scaled(memory, profile->threads); /* a rate of all threads; coh-host is one */
     if (memory.p50 > price.p50)
         price = memory;
     return with_line(price, &profile->line_ns);

@@ -58,12 +58,32 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
     out_profile->line_ns = coh_figure_of(5000); /* counters, waking the pool */
     link_set(out_profile, COH_LANE_H2D, COPY_BYTES_PER_S, 5000, COPY_CORES);
     link_set(out_profile, COH_LANE_D2H, COPY_BYTES_PER_S, 5000, COPY_CORES);
+    coh_profile_share_cores(out_profile);
     coh_profile_throttle(out_profile, link_bytes_per_s);
     link_set(out_profile, COH_LANE_READ, READ_BYTES_PER_S, 150000, DRIVE_CORES);
     link_set(out_profile, COH_LANE_WRITE, WRITE_BYTES_PER_S, 150000, DRIVE_CORES);
     double both = DRIVE_BYTES_PER_S / (READ_BYTES_PER_S + WRITE_BYTES_PER_S);
     out_profile->contention[COH_LANE_READ][COH_LANE_WRITE] = both;
     out_profile->contention[COH_LANE_WRITE][COH_LANE_READ] = both;
+}
+
+/* Both ways, where nothing is known. */
+static void share_with_host(coh_profile *profile, coh_lane lane, double part)
+{
+    double *slowed = &profile->contention[lane][COH_LANE_HOST];
+    double *slows = &profile->contention[COH_LANE_HOST][lane];
+    if (*slowed >= 1 && *slows >= 1 && part < 1)
+        *slowed = *slows = part;
+}
+
+void coh_profile_share_cores(coh_profile *profile)
+{
+    double threads = profile->threads < 1 ? 1 : profile->threads;
+    if (profile->device_kind != 0)
+        return;
+    share_with_host(profile, COH_LANE_COMPUTE, threads / (threads + 1));
+    share_with_host(profile, COH_LANE_H2D, threads / (1 + COPY_CORES));
+    share_with_host(profile, COH_LANE_D2H, threads / (1 + COPY_CORES));
 }
 
 static double least(double a, double b)

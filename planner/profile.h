@@ -150,6 +150,10 @@ static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
                          coh_profile *out_profile);
 
+/* A host device has no cores but those that compute: the lane host works on one of them, and what
+ * nobody measured of it beside another lane is their share of the cores. With a GPU: nothing. */
+void coh_profile_share_cores(coh_profile *profile);
+
 /* The emulated far tier's links, H2D and D2H, carry at most so many bytes a second (0: as many as
  * they can). A throttled copy sleeps the rest of the time and slows others by that much less. */
 void coh_profile_throttle(coh_profile *profile, double link_bytes_per_s);

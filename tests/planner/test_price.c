@@ -115,6 +115,32 @@ static void updates_on_the_host_lane_go_at_its_rate(void **state)
     assert_true(close_to(price(&profile, &line).p50, 4000));
 }
 
+/* On a host device coh-host is one of the threads that a rate is of, and takes its share of their
+ * cores; what was measured of either stays. */
+static void the_host_lane_of_a_host_device_is_one_thread(void **state)
+{
+    (void)state;
+    coh_profile profile = unit_profile();
+    coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
+    profile.threads = 4;
+    assert_true(close_to(price(&profile, &line).p50, 4000));
+    profile.host_update_bytes_per_s = coh_figure_of(0.5e9);
+    assert_true(close_to(price(&profile, &line).p50, 2000));
+    coh_profile_share_cores(&profile);
+    assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 0.8));
+    assert_true(close_to(profile.contention[COH_LANE_HOST][COH_LANE_COMPUTE], 0.8));
+    assert_true(close_to(profile.contention[COH_LANE_HOST][COH_LANE_D2H], 1));
+    profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST] = 0.7;
+    coh_profile_share_cores(&profile);
+    assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 0.7));
+    profile = unit_profile();
+    profile.device_kind = 1;
+    profile.threads = 4;
+    coh_profile_share_cores(&profile);
+    assert_true(close_to(price(&profile, &line).p50, 1000));
+    assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 1));
+}
+
 /* What earlier runs found multiplies the price of one opcode; a factor of no run does not count. */
 static void a_calibration_multiplies_one_opcode(void **state)
 {
@@ -353,6 +379,7 @@ int main(void)
         cmocka_unit_test(spreads_of_rates_turn_round),
         cmocka_unit_test(writes_go_at_the_rate_they_can_keep_up),
         cmocka_unit_test(updates_on_the_host_lane_go_at_its_rate),
+        cmocka_unit_test(the_host_lane_of_a_host_device_is_one_thread),
         cmocka_unit_test(a_calibration_multiplies_one_opcode),
         cmocka_unit_test(samples_are_met_and_joined),
         cmocka_unit_test(between_and_beyond_samples_prices_are_affine),
