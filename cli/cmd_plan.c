@@ -7,16 +7,17 @@
 static void print_operator(const coh_plan_operator *op)
 {
     char parameters[32], activations[32], saved[32];
-    printf("%-22s %-18s %5d  %11s  %-7s %-7s  %11s  %11s  %s\n", op->name, op->kind, op->block,
+    printf("%-22s %-18s %5d  %11s  %-7s %-7s %-7s  %11s  %11s  %s\n", op->name, op->kind, op->block,
            op->parameter_bytes ? coh_size_format(op->parameter_bytes, parameters, 32) : "-",
-           op->parameters, op->states, coh_size_format(op->activation_bytes, activations, 32),
+           op->parameters, op->states, op->updates,
+           coh_size_format(op->activation_bytes, activations, 32),
            coh_size_format(op->saved_bytes, saved, 32), op->activations);
 }
 
 static coh_status print_operators(const coh_plan *plan)
 {
-    printf("\n%-22s %-18s %5s  %11s  %-7s %-7s  %11s  %11s  %s\n", "operator", "kind", "block",
-           "parameters", "stand", "states", "activations", "saved", "kept how");
+    printf("\n%-22s %-18s %5s  %11s  %-7s %-7s %-7s  %11s  %11s  %s\n", "operator", "kind", "block",
+           "parameters", "stand", "states", "updated", "activations", "saved", "kept how");
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
         coh_plan_operator op;
         CLI_TRY(coh_plan_operator_at(plan, i, &op));

@@ -51,9 +51,9 @@ static coh_status print_operators_json(const coh_plan *plan)
                      ", \"block\": %d, \"parameter_bytes\": %" PRIu64
                      ", \"activation_bytes\": %" PRIu64 ", \"saved_bytes\": %" PRIu64
                      ", \"activations\": \"%s\", \"parameters\": \"%s\", \"states\": \"%s\", "
-                     "\"pattern\": \"%s\"}",
+                     "\"updates\": \"%s\", \"pattern\": \"%s\"}",
                      op.block, op.parameter_bytes, op.activation_bytes, op.saved_bytes,
-                     op.activations, op.parameters, op.states, op.pattern);
+                     op.activations, op.parameters, op.states, op.updates, op.pattern);
         printf("%s", line.text);
     }
     printf("]");
@@ -229,13 +229,14 @@ static void print_program(const coh_plan_summary *summary)
 {
     printf(", \"parameter_bytes\": %" PRIu64 ", \"stream_bytes\": %" PRIu64
            ", \"line_count\": %u, \"program_count\": %u, \"verified_lines\": %d"
-           ", \"chunk_bytes\": %" PRIu64
+           ", \"chunk_bytes\": %" PRIu64 ", \"host_update_bytes\": %" PRIu64
            ", \"sweep_order\": \"%s\", \"recomputes\": %d, \"caches\": %d, \"row_passes\": %d"
            ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",
            summary->parameter_bytes, summary->stream_bytes, summary->line_count,
            summary->program_count, summary->verified_lines, summary->chunk_bytes,
-           coh_sweep_order_name(summary->sweep_order), summary->recomputes, summary->caches,
-           summary->row_passes, summary->numeric_fingerprint, summary->program_hash);
+           summary->host_update_bytes, coh_sweep_order_name(summary->sweep_order),
+           summary->recomputes, summary->caches, summary->row_passes, summary->numeric_fingerprint,
+           summary->program_hash);
 }
 
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)

@@ -220,6 +220,18 @@ static coh_status add_memory(const cli_job *job, cli_line *line)
     return COH_OK;
 }
 
+/* What the host lane does, which moves nothing over a link. */
+static void add_updates(const coh_plan_summary *summary, cli_line *line)
+{
+    enum { HOST = 5 }; /* of the lanes, plan.h */
+    char bytes[32], busy[32], exposed[32];
+    cli_line_add(
+        line, "updates       %s of parameters on the host lane: busy %s, compute waits for it %s\n",
+        coh_size_format(summary->host_update_bytes, bytes, sizeof(bytes)),
+        cli_duration((double)summary->busy_ns[HOST] * 1e-9, busy),
+        cli_duration((double)summary->exposed_ns[HOST] * 1e-9, exposed));
+}
+
 static void add_links(const cli_job *job, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
@@ -239,6 +251,8 @@ static void add_links(const cli_job *job, cli_line *line)
     }
     if (!any)
         cli_line_add(line, "\nlinks         nothing moves\n");
+    if (summary->host_update_bytes)
+        add_updates(summary, line);
 }
 
 static void add_group(const cli_group *g, cli_line *line)

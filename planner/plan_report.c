@@ -65,6 +65,14 @@ static void count_link_bytes(const coh_plan *plan, coh_plan_summary *out)
     }
 }
 
+static void count_host_updates(const coh_plan *plan, coh_plan_summary *out)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->line_count; i++)
+        if (body->lines[i].opcode == COH_OP_UPDATE && body->lines[i].lane == COH_LANE_HOST)
+            out->host_update_bytes += body->operands[body->lines[i].operand_begin].bytes;
+}
+
 static void count_calls(const coh_plan *plan, coh_plan_summary *out)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -125,6 +133,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
     count_parameters(plan, &s);
     count_link_bytes(plan, &s);
     count_calls(plan, &s);
+    count_host_updates(plan, &s);
     *out_summary = s;
     return COH_OK;
 }
@@ -209,6 +218,17 @@ static int is_recomputed(const coh_plan *plan, int32_t op)
     return 0;
 }
 
+/* The lane on which the body updates a work object: "device", "host", or "-" for none. */
+static const char *update_name(const coh_plan *plan, int32_t work)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->line_count; i++)
+        if (body->lines[i].opcode == COH_OP_UPDATE &&
+            body->operands[body->lines[i].operand_begin].object == work)
+            return body->lines[i].lane == COH_LANE_HOST ? "host" : "device";
+    return "-";
+}
+
 coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                 coh_plan_operator *out_operator)
 {
@@ -223,6 +243,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                             .activations = "keep",
                             .parameters = "-",
                             .states = "-",
+                            .updates = "-",
                             .pattern = "replicate" };
     for (int32_t port = 0; port < op->kind.output_count; port++) {
         o.activation_bytes += coh_shape_bytes(&op->facts.output[port]);
@@ -242,6 +263,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
             if (op->parameter[port] == parameter->parameter) {
                 o.parameters = place_name(plan, plan->layout.groups[parameter->group].work);
                 o.states = place_name(plan, plan->layout.groups[parameter->group].state);
+                o.updates = update_name(plan, plan->layout.groups[parameter->group].work);
             }
     }
     *out_operator = o;

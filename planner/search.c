@@ -237,6 +237,23 @@ static void vary_places(const coh_market *market, neighbours *n)
             d->tie_break = tie_break;
 }
 
+/* Where a host tier stands beside the device: no, all, a quarter or half of the updates there, and
+ * a few more or fewer. */
+static void vary_updates(const coh_market *market, neighbours *n)
+{
+    const coh_plan *plan = market->plan;
+    int32_t blocks = coh_graph_block_count(plan->graph);
+    int32_t now = market->best.decisions.host_updates, few = (blocks + 7) / 8;
+    const int32_t counts[] = { 0,         blocks + 1, (blocks + 3) / 4, (blocks + 1) / 2,
+                               now - few, now + few,  now - 1,          now + 1 };
+    coh_decisions *d;
+    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.emulate_host_bytes == 0)
+        return;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, market)) != NULL)
+            d->host_updates = counts[i];
+}
+
 /* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
  * octaves that does not depend on this one, so that neighbours try the same. */
 static void vary_budget(const coh_market *market, neighbours *n)
@@ -258,8 +275,8 @@ static void vary_budget(const coh_market *market, neighbours *n)
 static coh_status improve(coh_market *market, uint64_t bound_ns)
 {
     static void (*const variations[])(const coh_market *,
-                                      neighbours *) = { vary_sizes, vary_recompute, vary_places,
-                                                        vary_budget };
+                                      neighbours *) = { vary_updates, vary_sizes, vary_recompute,
+                                                        vary_places, vary_budget };
     for (;;) {
         uint64_t before_ns = market->best.step_ns;
         for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
@@ -352,6 +369,21 @@ static coh_status list_starts(const coh_plan *plan, start *starts, int *out_coun
     return COH_OK;
 }
 
+/* What no set is known to be faster than: that of the most promising start, whose updates may all
+ * run in the host tier. */
+static coh_status least_bound(const coh_plan *plan, const start *starts, int count,
+                              uint64_t *out_bound_ns)
+{
+    start s = starts[0];
+    *out_bound_ns = count > 0 ? s.bound_ns : 0;
+    if (count == 0 || plan->options.emulate_host_bytes == 0)
+        return COH_OK;
+    s.decisions.host_updates = coh_graph_block_count(plan->graph) + 1;
+    COH_TRY(bound_start(plan, &s));
+    *out_bound_ns = s.bound_ns < *out_bound_ns ? s.bound_ns : *out_bound_ns;
+    return COH_OK;
+}
+
 /* Best first, a few at a time: what cannot beat the best is not built. */
 static coh_status try_starts(coh_market *market, const start *starts, int count)
 {
@@ -381,6 +413,7 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
 {
     start *starts = NULL;
     int count = 0;
+    uint64_t bound_ns = 0;
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(STARTS_MOST, &starts), done);
     COH_TRY_GOTO(status, list_starts(market->plan, starts, &count), done);
@@ -389,7 +422,8 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
         COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
     if (market->best.valid) {
         market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
-        status = improve(market, count > 0 ? starts[0].bound_ns : 0);
+        COH_TRY_GOTO(status, least_bound(market->plan, starts, count, &bound_ns), done);
+        status = improve(market, bound_ns);
     }
 done:
     coh_free(starts);

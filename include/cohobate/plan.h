@@ -164,6 +164,7 @@ typedef struct coh_plan_summary {
     uint64_t numeric_fingerprint;       /* of the numeric plan */
     uint64_t program_hash;              /* of the body and its layout */
     uint64_t chunk_bytes;
+    uint64_t host_update_bytes;  /* of parameters: updated on the host lane, not on the device */
     coh_sweep_order sweep_order; /* never AUTO */
     int32_t recomputes;          /* blocks that are recomputed */
     int32_t caches;              /* operators that keep their optional cache for backward */
@@ -214,6 +215,7 @@ typedef struct coh_plan_operator {
     const char *activations; /* "keep", "recompute", "move" (some of it leaves the device) */
     const char *parameters;  /* "device", "host", "disk": where they stand between steps; "-" */
     const char *states;
+    const char *updates; /* "device", "host": the lane that updates its parameters; "-" */
     const char *pattern; /* "replicate": whole, on every device */
 } coh_plan_operator;
 

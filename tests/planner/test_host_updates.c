@@ -137,10 +137,113 @@ static void the_last_blocks_are_updated_on_the_host_lane(void **state)
     each_setting(lanes_are_as_decided);
 }
 
+/* Bytes of a stream that the body moves over the link, by LOAD or STORE. */
+static uint64_t moved(const coh_plan *plan, coh_stream stream, coh_opcode opcode)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        int32_t object = body->operands[line->operand_begin].object;
+        if (line->opcode == opcode && plan->layout.objects[object].stream == stream)
+            bytes += line->bytes;
+    }
+    return bytes;
+}
+
+static uint64_t trained_bytes(const coh_plan *plan, coh_stream stream)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->layout.group_count; i++) {
+        const coh_group_layout *group = &plan->layout.groups[i];
+        if (group->grad >= 0)
+            bytes +=
+                plan->layout.objects[stream == COH_STREAM_WORK ? group->work : group->grad].bytes;
+    }
+    return bytes;
+}
+
+/* With all updates on the host: no state on any way, each gradient stored once, and nothing that
+ * was updated comes back; each parameter is loaded anew at least once. */
+static void links_carry_what_they_must(const setting *what, const coh_graph *graph)
+{
+    coh_plan *plan = make_plan(what, graph, ALL);
+    assert_int_equal(moved(plan, COH_STREAM_STATE, COH_OP_LOAD), 0);
+    assert_int_equal(moved(plan, COH_STREAM_STATE, COH_OP_STORE), 0);
+    assert_int_equal(moved(plan, COH_STREAM_WORK, COH_OP_STORE), 0);
+    assert_true(moved(plan, COH_STREAM_WORK, COH_OP_LOAD) >= trained_bytes(plan, COH_STREAM_WORK));
+    assert_true(moved(plan, COH_STREAM_GRAD, COH_OP_STORE) >= trained_bytes(plan, COH_STREAM_GRAD));
+    if (what->microbatches == 1)
+        assert_int_equal(moved(plan, COH_STREAM_GRAD, COH_OP_STORE),
+                         trained_bytes(plan, COH_STREAM_GRAD));
+    assert_int_equal(moved(plan, COH_STREAM_CELLS, COH_OP_STORE), 4096);
+    coh_plan_destroy(plan);
+}
+
+static void states_that_are_updated_on_the_host_never_cross_the_link(void **state)
+{
+    (void)state;
+    each_setting(links_carry_what_they_must);
+}
+
+/* Over a link so slow that states should not cross it. */
+static void a_search_takes_the_host_lane_where_it_is_faster(void **state)
+{
+    (void)state;
+    const setting what = { .toy = 0, .microbatches = 1, .deferred = 1, .percent = 50 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL, *without = NULL;
+    coh_plan_summary found, other;
+    assert_int_equal(toy_graph_make(&toys[0], &graph), COH_OK);
+    coh_plan_options options = options_of(&what, graph);
+    options.link_bytes_per_s = 50e6;
+    options.chunk_bytes = 65536;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_true(plan->decisions.host_updates > 0);
+    assert_int_equal(coh_plan_open(graph, &options, &without), COH_OK);
+    without->decisions = plan->decisions;
+    without->decisions.host_updates = 0;
+    assert_int_equal(coh_plan_finish(without), COH_OK);
+    assert_int_equal(coh_plan_summarize(plan, &found), COH_OK);
+    assert_int_equal(coh_plan_summarize(without, &other), COH_OK);
+    assert_true(found.step_ns < other.step_ns);
+    assert_true(found.step_ns >= found.bound_ns);
+    assert_true(found.host_update_bytes > 0 && other.host_update_bytes == 0);
+    coh_plan_destroy(without);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* What the file says rebuilds it. */
+static void a_plan_file_keeps_which_lane_updates(void **state)
+{
+    (void)state;
+    const setting what = { .toy = 2, .microbatches = 1, .deferred = 1, .percent = 60 };
+    coh_graph *graph = NULL;
+    coh_plan *again = NULL;
+    char path[64];
+    snprintf(path, sizeof(path), "host-updates-%d.json", (int)getpid());
+    assert_int_equal(toy_graph_make(&toys[2], &graph), COH_OK);
+    coh_plan *plan = make_plan(&what, graph, 2);
+    assert_int_equal(coh_plan_write(plan, path), COH_OK);
+    if (coh_plan_read(graph, &plan->options, path, &again) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(again->decisions.host_updates, 2);
+    assert_true(again->program_hash == plan->program_hash);
+    unlink(path);
+    coh_plan_destroy(again);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_blocks_are_updated_on_the_host_lane),
+        cmocka_unit_test(states_that_are_updated_on_the_host_never_cross_the_link),
+        cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
+        cmocka_unit_test(a_plan_file_keeps_which_lane_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
