@@ -138,7 +138,8 @@ static coh_status read_all(int fd, const char *path, uint64_t most, char **out_d
     if (fstat(fd, &facts) != 0)
         return coh_fail(COH_ERR_IO, "cannot read %s: %s", path, strerror(errno));
     if (!S_ISREG(facts.st_mode))
-        return coh_fail(COH_ERR_CORRUPT, "%s is not a file", path);
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s is not a regular file: put one in its place, or take it away", path);
     if ((uint64_t)facts.st_size > most)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s has %" PRIu64 " bytes, more than %" PRIu64 " make no sense here", path,
@@ -163,7 +164,8 @@ coh_status coh_file_read_whole(const char *path, uint64_t most, char **out_data,
 {
     *out_data = NULL;
     *out_bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* O_NONBLOCK: a pipe of that name must not hang us. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return coh_fail(COH_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     coh_status status = read_all(fd, path, most, out_data, out_bytes);

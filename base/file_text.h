@@ -36,7 +36,8 @@ void coh_text_fini(coh_text *text); /* accepts a zeroed struct */
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes);
 
 /* Reads a file of at most `most` bytes; NUL-terminated beyond *out_bytes; release with coh_free.
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT (too large), COH_ERR_MEMORY. */
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT (too large, or no regular file: a pipe is never waited for),
+ * COH_ERR_MEMORY. */
 coh_status coh_file_read_whole(const char *path, uint64_t most, char **out_data, size_t *out_bytes);
 
 #endif

@@ -11,6 +11,12 @@
 
 #include "cli/data.h"
 
+static coh_status cannot_read(const char *path)
+{
+    return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another", path,
+                    strerror(errno));
+}
+
 static int holds(const char *folder, const char *name)
 {
     char path[CLI_PATH_BYTES];
@@ -46,7 +52,9 @@ coh_status cli_artefact_refuse_adapters(const char *path)
     if (cli_artefact_is_folder(path) || !holds(path, name))
         return COH_OK;
     snprintf(file, sizeof(file), "%s/%s", path, name); /* it is there, so it fits */
-    json_t *config = json_load_file(file, 0, NULL);
+    struct stat facts;
+    const int is_file = stat(file, &facts) == 0 && S_ISREG(facts.st_mode);
+    json_t *config = is_file ? json_load_file(file, 0, NULL) : NULL;
     const char *of = json_string_value(json_object_get(config, "base_model_name_or_path"));
     if (of && of[0])
         snprintf(base, sizeof(base), " of %s", of);
@@ -66,17 +74,17 @@ static coh_status find(const char *path, cli_artefact *out_artefact)
     if (stat(path, &facts) != 0 && cli_artefact_is_shipped_profile(path))
         return COH_OK;
     if (stat(path, &facts) != 0)
-        return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
-                        path, strerror(errno));
+        return cannot_read(path);
     if (S_ISDIR(facts.st_mode)) {
         *out_artefact =
             cli_artefact_is_folder(path) ? CLI_ARTEFACT_FOLDER : CLI_ARTEFACT_CHECKPOINT;
         return COH_OK;
     }
+    if (!S_ISREG(facts.st_mode))
+        return cli_fail(COH_ERR_ARGUMENT, "%s is neither a file nor a folder: give one", path);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
-                        path, strerror(errno));
+        return cannot_read(path);
     ssize_t got = read(descriptor, head, sizeof(head) - 1);
     close(descriptor);
     head[got > 0 ? got : 0] = '\0';

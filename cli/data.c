@@ -80,6 +80,11 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
         return cannot_read(flag, path);
     if (S_ISDIR(facts.st_mode))
         return COH_OK;
+    if (!S_ISREG(facts.st_mode)) /* looked into and then read, a pipe would lose its begin */
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s %s is neither a file nor a folder: write what comes through it to a"
+                        " file, and give that",
+                        flag, path);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
         return cannot_read(flag, path);

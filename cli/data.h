@@ -45,7 +45,8 @@ typedef struct cli_data_source {
     int is_form_given;    /* by flags of this command: of no use for a token file, which is said */
 } cli_data_source;
 
-/* Whether a path is text (1) or ids already (0). `flag` is for sentences. Fails: COH_ERR_IO. */
+/* Whether a path is text (1) or ids already (0). `flag` is for sentences. Fails: COH_ERR_IO,
+ * COH_ERR_ARGUMENT (neither a file nor a folder). */
 coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text);
 
 /* What coh_token_file_make is to do with text `what`: all but where the tokens go and what is put

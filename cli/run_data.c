@@ -113,7 +113,7 @@ static coh_status open_held_out(cli_run *run, const char *data_path)
 static coh_status check_replaceable(const char *path)
 {
     char head[8] = { 0 };
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
         return COH_OK; /* nothing; or building says what is wrong */
     ssize_t got = read(descriptor, head, sizeof(head));

@@ -65,7 +65,7 @@ static coh_status copy_open(coh_folder_place *place, int from, const char *from_
 static coh_status copy_file(coh_folder_place *place, const char *from_path, const char *name)
 {
     char head[256] = { 0 };
-    const int from = open(from_path, O_RDONLY | O_CLOEXEC);
+    const int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0)
         return cannot_read(from_path);
     if (!name && pread(from, head, sizeof(head) - 1, 0) >= 0) /* told as it is where it is read */

@@ -9,7 +9,7 @@
 
 coh_status coh_lines_open(const char *path, coh_lines *out_lines)
 {
-    *out_lines = (coh_lines){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY),
+    *out_lines = (coh_lines){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
                               .path = path,
                               .most_bytes = COH_LINE_BYTES_MAX };
     if (out_lines->fd < 0)

@@ -79,7 +79,7 @@ static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, 
 
 static coh_status open_text(const char *path, int *out_fd)
 {
-    *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (*out_fd < 0)
         return coh_fail(COH_ERR_IO, "cannot open %s: %s: see to its rights, or leave it out", path,
                         strerror(errno));

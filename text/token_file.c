@@ -139,7 +139,7 @@ coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void 
 
 coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_bytes)
 {
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0)
         return coh_fail(COH_ERR_IO,
                         "cannot open token file %s: %s: see to its rights, or give another",

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import unittest
 
 import model_folder
@@ -249,6 +250,43 @@ class Folder(ProgramTest):
         self.assertEqual(self.succeeds("export", folder, "-o", self.path("whole"), "--json").json["tokenizer"], folder)
         os.remove(os.path.join(folder, "tokenizer.json"))
         self.assertIsNone(self.succeeds("export", folder, "-o", self.path("out"), "--json").json["tokenizer"])
+
+    def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(self):
+        def ends(code, *arguments):
+            process = start(*arguments)
+            try:
+                _, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                self.fail(f"{arguments} waits for a writer")
+            self.assertEqual(process.returncode, code, (arguments, err))
+            return err.decode().strip().split("\n")[-1]
+        folder, _ = self.model("opt")  # vocab.json with merges.txt, in shards
+        data = ["--data", self.corpus(60), *SHORT, *STILL, "--save", "none"]
+        for name in ("config.json", "tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "added_tokens.json",
+                     "tokenizer_config.json", "special_tokens_map.json", "model.safetensors.index.json",
+                     "model-00001-of-00004.safetensors"):
+            with self.subTest(name=name):
+                path, aside = os.path.join(folder, name), self.path("aside")
+                was = os.path.exists(path)
+                if was:
+                    os.rename(path, aside)
+                os.mkfifo(path)
+                self.assertIn(f"{name} is not a regular file", ends(4, "train", folder, *data))
+                os.remove(path)
+                if was:
+                    os.rename(aside, path)
+        self.train(folder, *STILL, "--save", "none")
+        os.mkdir(self.path("beside"))
+        os.mkfifo(self.path("beside", "adapter_config.json"))
+        self.assertIn("holds adapters", ends(4, "eval", self.path("beside"), *data[:2]))
+        os.mkfifo(self.path("pipe.txt"))
+        told = "is neither a file nor a folder"
+        self.assertIn(told, ends(2, "train", folder, "--data", self.path("pipe.txt"), *SHORT, *STILL, "--save", "none"))
+        self.assertIn(told, ends(2, "train", folder, *data, "--validation", self.path("pipe.txt")))
+        self.assertIn(told, ends(2, "tokenize", self.path("pipe.txt"), "-o", self.path("out")))
+        self.assertIn(told, ends(2, "inspect", self.path("pipe.txt")))
 
     def test_what_a_killed_export_left_goes_before_room_is_asked_for(self):
         rows = shutil.disk_usage(self.folder).free // 16384 * 2  # of 16 KiB: more than there is room for
