@@ -145,14 +145,25 @@ void coh_config_note(coh_config_reader *reader, const char *format, ...)
         memcpy(notes + length, "\n", 2);
 }
 
-/* One more name in a list for a note. */
-static void list_add(char list[200], const char *name)
+/* Room is kept for how many more there are; the first is cut rather than left out. */
+static void list_add(coh_config_names *names, const char *name)
 {
-    const size_t used = strlen(list);
-    if (used + strlen(name) + sizeof(", , ...") < 200)
-        snprintf(list + used, 200 - used, "%s%s", used ? ", " : "", name);
-    else if (used < 4 || strcmp(list + used - 3, "...") != 0)
-        snprintf(list + used, 200 - used, ", ...");
+    enum { ROOM = sizeof(names->text) - sizeof(" and 2147483647 more"), FIRST = 150 };
+    const size_t used = strlen(names->text), length = strlen(name);
+    if (used == 0)
+        snprintf(names->text, ROOM, "%.*s%s", FIRST, name, length > FIRST ? "..." : "");
+    else if (names->more_count == 0 && used + length + sizeof(", ") <= ROOM)
+        snprintf(names->text + used, sizeof(names->text) - used, ", %s", name);
+    else
+        names->more_count++;
+}
+
+static const char *list_end(coh_config_names *names)
+{
+    const size_t used = strlen(names->text);
+    if (names->more_count > 0)
+        snprintf(names->text + used, sizeof(names->text) - used, " and %d more", names->more_count);
+    return names->text;
 }
 
 /* ---- values ---- */
@@ -235,7 +246,7 @@ static coh_status read_dropout(coh_config_reader *reader, const coh_config_field
         return coh_config_refuse(field->name, value, "a number from 0 to 1");
     if (rate > 0) {
         snprintf(text, sizeof(text), "%s %g", field->name, rate);
-        list_add(reader->dropouts, text);
+        list_add(&reader->dropouts, text);
     }
     return COH_OK;
 }
@@ -274,7 +285,7 @@ static coh_status keep(coh_config_reader *reader, const char *name, const json_t
     if (text.bytes < room - used)
         memcpy(extras + used, text.data, text.bytes + 1);
     else
-        list_add(reader->left_out, name);
+        list_add(&reader->left_out, name);
 done:
     coh_text_fini(&text);
     return status;
@@ -358,7 +369,7 @@ static coh_status read_members(coh_config_reader *reader, const coh_family_table
         if (!field)
             field = field_find(common_fields, name, type_bit);
         if (!field) {
-            list_add(reader->unknown, name);
+            list_add(&reader->unknown, name);
             COH_TRY(keep(reader, name, value));
             continue;
         }
@@ -440,17 +451,17 @@ static coh_status read_dtypes(const coh_config_reader *reader, coh_dtype *out_st
 
 static void write_notes(coh_config_reader *reader)
 {
-    if (reader->dropouts[0])
+    if (reader->dropouts.text[0])
         coh_config_note(reader, "config.json asks for dropout (%s): trained with 0",
-                        reader->dropouts);
-    if (reader->unknown[0])
+                        list_end(&reader->dropouts));
+    if (reader->unknown.text[0])
         coh_config_note(reader,
                         "config.json has members that are not known here, and that nothing is "
                         "computed with: %s",
-                        reader->unknown);
-    if (reader->left_out[0])
+                        list_end(&reader->unknown));
+    if (reader->left_out.text[0])
         coh_config_note(reader, "config.json has members that are too long to be kept: %s",
-                        reader->left_out);
+                        list_end(&reader->left_out));
 }
 
 static coh_status read_all(coh_config_reader *reader)

@@ -52,11 +52,17 @@ typedef struct coh_config_type {
     const void *defaults;      /* the configuration where config.json says nothing */
 } coh_config_type;
 
+/* Names for a note: as many as there is room for, and how many more there are. */
+typedef struct coh_config_names {
+    char text[200]; /* with commas between */
+    int more_count;
+} coh_config_names;
+
 typedef struct coh_config_reader {
     json_t *root;
     int type; /* index in the family's types */
     coh_model *model;
-    char dropouts[200], unknown[200], left_out[200]; /* names, for notes */
+    coh_config_names dropouts, unknown, left_out;
 } coh_config_reader;
 
 /* One more line of the model's notes. */

@@ -121,7 +121,9 @@ typedef struct coh_model {
     char dtypes[2048];
     /* "__metadata__" of its files, as JSON without the braces: likewise kept. */
     char metadata[1024];
-    char notes[1024]; /* what the user should be told of what was read, a line each; "": nothing */
+    /* What the user should be told of what was read, a line each; "": nothing. All fit: there are
+     * six at most, each below 340 bytes, or the one of a checkpoint. */
+    char notes[2048];
 } coh_model;
 
 /* A model by a name: gpt2-nano (6 layers, 6 heads, 384 wide), and those that were published: gpt2,

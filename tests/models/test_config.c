@@ -322,8 +322,39 @@ static void a_thousand_unknown_members_make_one_note(void **state)
     coh_model model = taken(text);
     assert_true(strlen(model.notes) < sizeof(model.notes) - 1);
     assert_non_null(strstr(model.notes, "unheard_of_0, "));
-    assert_non_null(strstr(model.notes, ", ..."));
     assert_true(strlen(model.extras) < sizeof(model.extras));
+    /* all thousand are accounted for */
+    const char *line = strstr(model.notes, "unheard_of_0, ");
+    const size_t length = strcspn(line, "\n");
+    int named = 1, more = 0;
+    for (const char *comma = line; comma < line + length; comma++)
+        named += *comma == ',';
+    const char *end_of_line = strstr(line, " and ");
+    assert_true(end_of_line && end_of_line < line + length);
+    assert_int_equal(sscanf(end_of_line, " and %d more\n", &more), 1);
+    assert_int_equal(named + more, 1000);
+}
+
+/* Each as long as it can be: no line of them is cut, or left out. */
+static void all_that_is_to_be_told_of_a_config_has_room(void **state)
+{
+    (void)state;
+    static char text[80000];
+    char *end = text, name[181];
+    end += sprintf(end, "{\"model_type\": \"mistral\", \"sliding_window\": 7");
+    for (int i = 0; i < 60; i++) {
+        snprintf(name, sizeof(name), "%d%0*d", i, 170, 0);
+        end += sprintf(end, ", \"%s\": \"%0*d\"", name, 100, i);
+    }
+    sprintf(end, ", \"attention_dropout\": 0.123456789}");
+    coh_model model = taken(text);
+    assert_non_null(strstr(model.notes, "attention_dropout 0.123457): trained with 0\n"));
+    assert_non_null(strstr(model.notes, "nothing is computed with: 0000"));
+    assert_non_null(strstr(model.notes, " and 59 more\n"));
+    assert_non_null(strstr(model.notes, "too long to be kept: "));
+    assert_non_null(strstr(model.notes, "sliding window changes nothing within 7 tokens"));
+    assert_int_equal(model.notes[strlen(model.notes) - 1], '\n');
+    assert_true(strlen(model.notes) < sizeof(model.notes) - 2 * 340); /* a folder's come as well */
 }
 
 /* ---- refused ---- */
@@ -525,6 +556,7 @@ int main(void)
         cmocka_unit_test(other_names_of_a_field_and_ids_from_the_end_are_read),
         cmocka_unit_test(what_the_user_should_know_is_noted),
         cmocka_unit_test(a_thousand_unknown_members_make_one_note),
+        cmocka_unit_test(all_that_is_to_be_told_of_a_config_has_room),
         cmocka_unit_test(malformed_ones_are_refused_with_one_sentence_that_names_the_member),
         cmocka_unit_test(what_is_written_is_read_as_the_same_model),
         cmocka_unit_test(what_is_written_says_what_transformers_wrote),
