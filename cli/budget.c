@@ -281,7 +281,8 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
         add_size(" --device-memory ", options->device_memory_bytes, line);
     if (options->disk_folder[0]) {
         char *absolute = realpath(options->disk_folder, NULL);
-        cli_line_add(line, " --disk %s", absolute ? absolute : options->disk_folder);
+        cli_line_add(line, " --disk ");
+        cli_line_add_word(line, absolute ? absolute : options->disk_folder);
         free(absolute);
         if (options->disk_bytes != UINT64_MAX)
             add_size(":", options->disk_bytes, line);

@@ -253,11 +253,12 @@ static coh_status finish(cli_run *run)
                         "; nothing was kept (--save none): it cannot go on from here",
                         run->done_steps);
     cli_line_clear(&line);
+    cli_line_add_word(&line, run->folder.path);
     cli_budget_add_flags(run->options, &line);
     return cli_fail(COH_ERR_STOPPED,
                     "stopped after step %" PRIu64 " of %" PRIu64
-                    "; go on with: cohobate train --resume %s%s",
-                    run->done_steps, run->job.recipe.steps, run->folder.path, line.text);
+                    "; go on with: cohobate train --resume %s",
+                    run->done_steps, run->job.recipe.steps, line.text);
 }
 
 static void close_run(cli_run *run)

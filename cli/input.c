@@ -77,13 +77,16 @@ static coh_status check_has_config(const char *path)
 static coh_status check_resume(const char *path)
 {
     const content found = look_into(path);
+    cli_line word;
     CLI_TRY(check_has_config(path));
     if (!found.has_config || found.has_checkpoint)
         return COH_OK;
+    cli_line_clear(&word);
+    cli_line_add_word(&word, path);
     return cli_fail(COH_ERR_CORRUPT,
                     "--resume %s: a Hugging Face model's folder, and not that of a run: a run that "
                     "begins with its weights is cohobate train %s --data FILE",
-                    path, path);
+                    path, word.text);
 }
 
 /* A folder that the operand names as a model; NULL: none, or a preset of that name. */

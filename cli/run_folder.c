@@ -154,6 +154,17 @@ static coh_status check_nothing_foreign(const char *folder, const char *data)
     return COH_OK;
 }
 
+static coh_status refuse_later(const cli_run_folder *folder, uint64_t first_step)
+{
+    cli_line word;
+    cli_line_clear(&word);
+    cli_line_add_word(&word, folder->path);
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s already holds step-%" PRIu64 ", but this run begins at step %" PRIu64
+                    ": go on from there with --resume %s, remove it, or give another --save",
+                    folder->path, folder->steps[folder->step_count - 1], first_step, word.text);
+}
+
 coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder)
 {
@@ -173,11 +184,7 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     if (first_step > 0)
         CLI_TRY(set_broken_aside(folder, first_step));
     if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "%s already holds step-%" PRIu64 ", but this run begins at step %" PRIu64
-                        ": go on from there with --resume %s, remove it, or give another --save",
-                        folder->path, folder->steps[folder->step_count - 1], first_step,
-                        folder->path);
+        return refuse_later(folder, first_step);
     return COH_OK;
 }
 

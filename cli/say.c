@@ -54,6 +54,20 @@ void cli_line_add_json_string(cli_line *line, const char *text)
     cli_line_add(line, "\"");
 }
 
+void cli_line_add_word(cli_line *line, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_/.,:=@%+-";
+    if (text[0] && text[strspn(text, plain)] == '\0') {
+        cli_line_add(line, "%s", text);
+        return;
+    }
+    cli_line_add(line, "'");
+    for (const char *c = text; *c; c++)
+        cli_line_add(line, *c == '\'' ? "'\\''" : "%c", *c);
+    cli_line_add(line, "'");
+}
+
 void cli_line_add_json_number(cli_line *line, double number)
 {
     if (isfinite(number))

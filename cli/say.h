@@ -43,6 +43,8 @@ void cli_line_clear(cli_line *line);
 void cli_line_add(cli_line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "text" in quotes, escaped as JSON has it; bytes above 0x7e pass through. */
 void cli_line_add_json_string(cli_line *line, const char *text);
+/* `text` as one word of a command that is pasted into a shell: in quotes where it must be. */
+void cli_line_add_word(cli_line *line, const char *text);
 /* A double that reads back as the same bits; NaN and infinity become null. */
 void cli_line_add_json_number(cli_line *line, double number);
 

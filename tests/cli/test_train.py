@@ -4,8 +4,9 @@ import json
 import os
 import re
 import resource
-import signal
+import shlex
 import shutil
+import signal
 import subprocess
 import time
 import unittest
@@ -117,8 +118,10 @@ class Train(ProgramTest):
 
     def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
         whole = self.train("--steps", 8, "--save", "none")
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path("run"),
-                        "--test-delay-seed", 3, "--device-memory", "1000MiB")
+        odd = "a run's $HOME"  # what is printed is pasted into a shell
+        os.mkdir(self.path("a disk"))
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path(odd),
+                        "--test-delay-seed", 3, "--device-memory", "1000MiB", "--disk", self.path("a disk") + ":1GB")
         for line in process.stderr:
             if line.startswith(b"step "):
                 break
@@ -129,9 +132,11 @@ class Train(ProgramTest):
         self.assertEqual(process.returncode, 75, err)
         sentence = err.decode().strip().split("\n")[-1]
         self.assertIn("go on with: cohobate train --resume", sentence)
-        arguments = sentence.split("go on with: cohobate ")[1].split()
-        self.assertTrue(sentence.endswith(" --device-memory 1000MiB --threads 2"), sentence)
-        self.succeeds("check", self.path("run"))
+        arguments = shlex.split(sentence.split("go on with: cohobate ")[1])
+        self.assertEqual(arguments, ["train", "--resume", self.path(odd), "--device-memory", "1000MiB", "--disk",
+                                     self.path("a disk") + ":1GB", "--threads", "2"])
+        self.assertTrue(sentence.endswith(":1GB --threads 2"), sentence)
+        self.succeeds("check", self.path(odd))
         self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
 
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
