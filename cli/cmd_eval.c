@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/inference.h"
+#include "cli/stop.h"
 
 typedef struct evaluation {
     cli_inference inference;
@@ -93,7 +94,14 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
                                      .form = &form,
                                      .thread_count = cli_budget_thread_count(options),
                                      .is_form_given = cli_recipe_form_is_given(options) };
-    return cli_data_open(&source, "data", options->data, NULL, NULL, &run->data, NULL);
+    /* Text is tokenized into a folder under TMPDIR, which goes before a stop does its work. */
+    static const char at_once[] =
+        "\ncohobate eval: stopped at once; a folder cohobate-* may be left"
+        " under TMPDIR\n";
+    CLI_TRY(cli_stop_install(0, at_once, at_once));
+    CLI_TRY(cli_data_open(&source, "data", options->data, NULL, NULL, &run->data, NULL));
+    cli_stop_uninstall();
+    return cli_stop_check("before anything was measured");
 }
 
 static coh_status evaluate(evaluation *run)

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/output.h"
+#include "cli/stop.h"
 
 static coh_status print_file(const cli_options *options, const char *path, const char *key,
                              cli_line *json)
@@ -60,6 +61,9 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
     build_options.held_out = (int32_t)options->held_out;
     build_options.validation_split = options->validation_split;
     build_options.held_out_path = options->held_out_file;
+    static const char at_once[] = "\ncohobate tokenize: stopped at once; what was written has no "
+                                  "name yet: OUT.partial-* can go\n";
+    CLI_TRY(cli_stop_install(0, at_once, at_once));
     CLI_TRY(coh_token_file_make(tokenizer, &build_options, &facts));
     cli_data_say_build(options->operand, &facts);
     return COH_OK;

@@ -47,6 +47,8 @@ static coh_status open_folder(cli_run *run)
     }
     CLI_TRY(
         cli_run_folder_open(path, options->data, options->keep, run->job.first_step, &run->folder));
+    if (run->folder.step_count > 0)
+        cli_stop_kept();
     if (run->job.resumed && run->folder.step_count > 0 &&
         run->folder.steps[run->folder.step_count - 1] == run->job.first_step)
         run->saved_step = run->job.first_step;
@@ -99,6 +101,16 @@ static coh_status find_room(cli_run *run)
     return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes) : COH_OK;
 }
 
+static const char before_first_step[] = "before the first step: nothing was trained";
+
+/* A large model is read for minutes. */
+static coh_status weights_source(void *weights, coh_parameter parameter, const char *name,
+                                 uint64_t element_begin, uint64_t count, float *values)
+{
+    CLI_TRY(cli_stop_check(before_first_step));
+    return cli_weights_source(weights, parameter, name, element_begin, count, values);
+}
+
 static coh_status load_parameters(cli_run *run)
 {
     cli_job *job = &run->job;
@@ -106,8 +118,7 @@ static coh_status load_parameters(cli_run *run)
     if (!cli_weights_are_there(&job->weights))
         return coh_engine_init(run->engine, job->recipe.seed);
     if (!job->resumed)
-        return coh_engine_init_from(run->engine, job->recipe.seed, cli_weights_source,
-                                    &job->weights);
+        return coh_engine_init_from(run->engine, job->recipe.seed, weights_source, &job->weights);
     CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &numeric_changed));
     if (numeric_changed)
         cli_note(
@@ -261,6 +272,7 @@ static coh_status finish(cli_run *run)
                     run->done_steps, run->job.recipe.steps, line.text);
 }
 
+/* Files are closed before the folder that they are in goes: some file systems keep what is open. */
 static void close_run(cli_run *run)
 {
     cli_report_close(&run->report);
@@ -268,9 +280,21 @@ static void close_run(cli_run *run)
     free(run->tokens[0]);
     cli_data_close(&run->validation);
     cli_data_close(&run->data);
-    cli_run_folder_close(&run->folder);
+    if (run->has_begun)
+        cli_run_folder_close(&run->folder);
+    else
+        cli_run_folder_undo(&run->folder);
     cli_job_close(&run->job);
     free(run);
+}
+
+static coh_status write_plan(const cli_run *run)
+{
+    char path[CLI_PATH_BYTES + 16];
+    if (!run->folder.path[0])
+        return COH_OK;
+    snprintf(path, sizeof(path), "%s/plan.json", run->folder.path);
+    return coh_plan_write(run->job.plan, path);
 }
 
 static coh_status run_all(cli_run *run)
@@ -278,6 +302,8 @@ static coh_status run_all(cli_run *run)
     const cli_options *options = run->options;
     CLI_TRY(cli_job_open(options, &run->job));
     CLI_TRY(cli_job_check_writes(&run->job));
+    CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint stands\n",
+                             "\ncohobate train: stopped at once; nothing was saved yet\n"));
     CLI_TRY(open_folder(run));
     CLI_TRY(find_room(run)); /* tokenizing a large text takes minutes: it comes last */
     CLI_TRY(cli_train_open_data(run));
@@ -288,15 +314,9 @@ static coh_status run_all(cli_run *run)
                             run->job.recipe.batch * run->job.recipe.sequence,
                             (double)run->job.summary.step_ns * 1e-9, &run->report));
     CLI_TRY(open_engine(run));
-    if (run->folder.path[0]) {
-        char path[CLI_PATH_BYTES + 16];
-        snprintf(path, sizeof(path), "%s/plan.json", run->folder.path);
-        CLI_TRY(coh_plan_write(run->job.plan, path));
-    }
+    CLI_TRY(write_plan(run));
     describe_start(run);
-    CLI_TRY(cli_stop_install(run->folder.step_count > 0,
-                             "\ncohobate train: stopped at once; the last checkpoint stands\n",
-                             "\ncohobate train: stopped at once; nothing was saved yet\n"));
+    CLI_TRY(cli_stop_check(before_first_step));
     run->has_begun = 1;
     CLI_TRY(cli_train_loop(run));
     return finish(run);
@@ -317,8 +337,6 @@ coh_status cli_train(const cli_options *options)
     cli_run_folder_clear(&run->folder);
     run->report.log_descriptor = -1;
     coh_status status = run_all(run);
-    if (!run->has_begun)
-        cli_run_folder_undo(&run->folder);
     close_run(run);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/stop.h"
 
 /* Text holds no NUL byte; the header of a token file does (its version and counts are small numbers
  * in wide fields). So a damaged token file is never taken for text. */
@@ -128,6 +129,13 @@ coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text
 
 /* ---- tokenising ---- */
 
+static coh_status go_on(void *context)
+{
+    (void)context;
+    return cli_stop_check("while text was tokenized: nothing of it is kept; the same command begins"
+                          " anew");
+}
+
 void cli_data_build_options(const cli_data_source *source, const char *what,
                             coh_token_build_options *out_options)
 {
@@ -135,6 +143,7 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
     struct stat facts;
     int is_lines = is_named_lines(what) && stat(what, &facts) == 0 && S_ISREG(facts.st_mode);
     coh_token_build_options_init(out_options);
+    out_options->go_on = go_on;
     out_options->in_path = what;
     out_options->form = form->chat                   ? COH_DATA_CHAT
                         : form->field[0] || is_lines ? COH_DATA_JSONL

@@ -46,7 +46,9 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "budget.\n"
         "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
         "Where\n"
-        "nothing was kept (--save none, or no checkpoint yet) the exit code is 1.\n",
+        "nothing was kept (--save none, or no checkpoint yet) the exit code is 1. Before the first "
+        "step\n"
+        "a stop leaves nothing behind.\n",
     [CLI_PLAN] =
         "One screen: what fits, how fast it runs, what limits it, what stands and moves where\n"
         "(docs/planning.md explains each line; --json has the same).\n"

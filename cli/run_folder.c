@@ -171,6 +171,7 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     cli_run_folder *folder = out_folder;
     cli_run_folder_clear(folder);
     folder->keep_count = keep_count;
+    folder->first_step = first_step;
     CLI_TRY(make_folders(path, folder));
     char *absolute = realpath(path, NULL);
     if (!absolute)
@@ -209,18 +210,33 @@ static int made_itself(const cli_run_folder *folder, char *out_path)
     return is_it;
 }
 
-void cli_run_folder_undo(const cli_run_folder *folder)
+/* What a run writes before its first step: as run_data.c names it. */
+static void remove_ours(const cli_run_folder *folder)
 {
-    /* The lock goes last, so that no other run takes the folder meanwhile. */
-    static const char *const ours[] = { "data.tokens", "validation.tokens", "plan.json", "lock" };
+    char paths[5][CLI_PATH_BYTES + 64];
+    static const char *const ours[] = { "data.tokens", "validation.tokens", "plan.json" };
+    for (int i = 0; i < 3; i++)
+        snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder->path, ours[i]);
+    for (int i = 3; i < 5; i++)
+        snprintf(paths[i], sizeof(paths[i]), "%s/%s-%" PRIu64 ".tokens", folder->path,
+                 i == 3 ? "data" : "validation", folder->first_step);
+    for (int i = 0; i < 5; i++)
+        (void)unlink(paths[i]);
+}
+
+void cli_run_folder_undo(cli_run_folder *folder)
+{
     char path[CLI_PATH_BYTES + 32];
-    if (folder->made_count == 0)
-        return;
-    if (folder->lock.fd >= 0 && made_itself(folder, path))
-        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-            snprintf(path, sizeof(path), "%s/%s", folder->path, ours[i]);
-            (void)unlink(path);
-        }
+    coh_space_hold_release(&folder->room);
+    if (folder->made_count > 0 && folder->lock.fd >= 0 && made_itself(folder, path)) {
+        remove_ours(folder);
+        /* The lock goes last, so that no other run takes the folder meanwhile; and is let go of
+         * before the folder is removed, for NFS keeps a file that is open under another name. A
+         * run that comes in between makes a lock of its own, and the folder stays. */
+        snprintf(path, sizeof(path), "%s/lock", folder->path);
+        (void)unlink(path);
+    }
+    coh_run_lock_release(&folder->lock);
     for (int i = folder->made_count - 1; i >= 0; i--) {
         snprintf(path, sizeof(path), "%.*s", (int)folder->made_lengths[i], folder->given);
         (void)rmdir(path); /* of others' files there is nothing to say here: it stays */

@@ -28,6 +28,7 @@ typedef struct cli_run_folder {
     uint64_t checkpoint_bytes; /* of one, in `room` */
     int piece_is_out;          /* one checkpoint's room was given back, and no save has used it */
     int64_t keep_count;
+    uint64_t first_step; /* that the run begins at */
     int step_count;
     uint64_t steps[CLI_CHECKPOINTS_MOST]; /* of the checkpoints here, rising */
 } cli_run_folder;
@@ -46,9 +47,10 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
 /* Makes it one that is not open: nothing is kept. */
 void cli_run_folder_clear(cli_run_folder *folder);
 void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not open */
-/* Before it is closed, also where opening it failed: a run that was refused before its first step
- * leaves no folder that it made. What was there before stays, and what others put there since. */
-void cli_run_folder_undo(const cli_run_folder *folder);
+/* In place of closing it, also where opening it failed: a run that was refused before its first
+ * step leaves no folder that it made. What was there before stays, and what others put there since.
+ * The files that the run had open there are closed by now. */
+void cli_run_folder_undo(cli_run_folder *folder);
 
 /* Checkpoints for which room must still be found when `save_count` saves (>= 1) are to come:
  * keep_count + 1 stand at once, the new one beside the old, or as many as ever will, at least two;

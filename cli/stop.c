@@ -52,6 +52,17 @@ coh_status cli_stop_install(int kept, const char *left, const char *lost)
     return COH_OK;
 }
 
+void cli_stop_uninstall(void)
+{
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+}
+
+coh_status cli_stop_check(const char *when)
+{
+    return asked ? cli_fail(COH_ERR_STOPPED, "stopped on request %s", when) : COH_OK;
+}
+
 int cli_stop_asked(void)
 {
     return asked != 0;

@@ -10,8 +10,14 @@
  * that is being written over) and after; they live as long as the process. */
 coh_status cli_stop_install(int kept, const char *left, const char *lost);
 
+/* The system's way again: one ends the process. */
+void cli_stop_uninstall(void);
+
 /* Has there been one? */
 int cli_stop_asked(void);
+
+/* COH_ERR_STOPPED with "stopped on request <when>" where there has been one. Any thread. */
+coh_status cli_stop_check(const char *when);
 
 /* From now on something is kept. */
 void cli_stop_kept(void);

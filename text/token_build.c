@@ -35,6 +35,11 @@ static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t roo
     return COH_OK;
 }
 
+coh_status coh_token_builder_go_on(const coh_token_builder *b)
+{
+    return b->options->go_on ? b->options->go_on(b->options->go_on_context) : COH_OK;
+}
+
 coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *ids, size_t count,
                                    uint64_t before)
 {
@@ -59,6 +64,7 @@ static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, 
 {
     uint64_t before = 0;
     for (int is_first = 1, is_last = 0; !is_last; is_first = 0) {
+        COH_TRY(coh_token_builder_go_on(b));
         COH_TRY(read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
         is_last = filled < b->buffer_bytes;
         b->ids.count = 0;
@@ -132,6 +138,7 @@ static coh_status hash_file(const coh_token_builder *b, int fd, const char *path
     for (off_t at = 0;; at += HASH_BYTES) {
         size_t filled = 0;
         ssize_t got = 1;
+        COH_TRY(coh_token_builder_go_on(b));
         while (filled < HASH_BYTES && got != 0) {
             got = pread(fd, bytes + filled, HASH_BYTES - filled, at + (off_t)filled);
             if (got < 0 && errno != EINTR)

@@ -25,6 +25,9 @@ typedef struct coh_token_builder {
     uint64_t replaced_count; /* coh_lines */
 } coh_token_builder;
 
+/* Asked before each piece of text that is read. Fails: as options->go_on does. */
+coh_status coh_token_builder_go_on(const coh_token_builder *builder);
+
 /* Is each id below the model's vocabulary? `before`: ids of the same text that came before these.
  * Fails: COH_ERR_CORRUPT, with the token but without its file. */
 coh_status coh_token_builder_check(const coh_token_builder *builder, const int32_t *ids,

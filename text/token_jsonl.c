@@ -174,6 +174,7 @@ static coh_status add_lines(coh_token_builder *b, coh_lines *lines)
 {
     for (;;) {
         json_t *object;
+        COH_TRY(coh_token_builder_go_on(b));
         COH_TRY(coh_lines_next(lines, &object));
         if (!object)
             return COH_OK;

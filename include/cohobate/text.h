@@ -115,6 +115,10 @@ typedef struct coh_token_build_options {
     /* Of the model that is to read the ids: a text that holds a token beyond it is refused. 0: that
      * of the tokenizer. */
     int64_t vocabulary;
+    /* Asked before each block of text or line, by any thread that reads: what it fails with ends
+     * the build, which then leaves nothing. NULL: nobody is asked. */
+    coh_status (*go_on)(void *go_on_context);
+    void *go_on_context;
 } coh_token_build_options;
 /* Sets struct_bytes; all else is 0 or NULL: whole files of text, packed. */
 COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
@@ -142,7 +146,8 @@ typedef struct coh_token_build_facts {
  *
  * *out_facts may be NULL. Existing files are replaced when the new ones are whole, else left alone.
  * Fails: COH_ERR_ARGUMENT (nothing held out), COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:"
- * and what is wrong with a line; a token beyond options->vocabulary, with its place). */
+ * and what is wrong with a line; a token beyond options->vocabulary, with its place), or what
+ * options->go_on said. */
 COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,
                                        coh_token_build_facts *out_facts);

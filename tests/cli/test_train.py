@@ -1,5 +1,6 @@
 """Training from the outside: what is kept, how it goes on, what is said."""
 
+import glob
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import time
 import unittest
 
+import model_folder
 from program import COHOBATE, TINY, ProgramTest, environment, run, start
 
 
@@ -286,6 +288,35 @@ class Train(ProgramTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["bad.jsonl", "short.txt", "there"])
         self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path("there"))
         self.assertTrue(os.path.isdir(self.path("there")))
+
+    def test_a_run_that_is_stopped_while_it_tokenizes_leaves_nothing(self):
+        """A large text; the process stands still when it is signalled, so that it has surely not come further."""
+        tokenizer = self.path("tokenizer")
+        model_folder.make(tokenizer, "gpt2")
+        text = self.write("large.txt", "".join(f"{i * 7919 % 10007} of the many words, and {i}\n" for i in range(200000)))
+        os.mkdir(self.path("temporary"))
+        before = sorted(os.listdir(self.folder))
+        cases = (("train", *TINY, "--data", text, "--tokenizer", tokenizer, "--steps", 1, "--save", self.path("run")),
+                 ("train", *TINY, "--data", text, "--tokenizer", tokenizer, "--steps", 1, "--save", "none"),
+                 ("eval", tokenizer, "--data", text, "--threads", 1),
+                 ("tokenize", text, "--tokenizer", tokenizer, "-o", self.path("out")))
+        for case in cases:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with self.subTest(command=case[0], save=case[-1], number=number):
+                    process = start(*case, env=environment(TMPDIR=self.path("temporary")))
+                    partial = None
+                    while not partial and process.poll() is None:
+                        partial = glob.glob(self.path("**", "*.partial-*"), recursive=True)
+                        time.sleep(0.001)
+                    process.send_signal(signal.SIGSTOP)
+                    self.assertTrue(glob.glob(self.path("**", "*.partial-*"), recursive=True), "not caught tokenizing")
+                    process.send_signal(number)
+                    process.send_signal(signal.SIGCONT)
+                    _, err = process.communicate(timeout=120)
+                    self.assertEqual(process.returncode, 1, err)
+                    self.assertIn(b": stopped on request while text was tokenized: ", err)
+                    self.assertEqual(sorted(os.listdir(self.folder)), before)
+                    self.assertEqual(os.listdir(self.path("temporary")), [])
 
     def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
         for fault, says in (("16:5", "Input/output error"), ("9:28", "No space left on device")):
