@@ -16,16 +16,23 @@ typedef struct text_run {
     int32_t *order;
 } text_run;
 
-/* An added token that the model has no row for. */
-static coh_status refuse_token(const text_run *run, size_t at, int64_t rows)
+/* An added token that the model has no row for; `before_count` ids are the tokenizer's. */
+static coh_status refuse_token(const text_run *run, size_t at, size_t before_count, int64_t rows)
 {
     const char *text;
     size_t bytes;
     CLI_TRY(coh_tokenizer_piece(run->inference.tokenizer, run->ids[at], &text, &bytes));
+    const int shown = bytes < 100 ? (int)bytes : 100;
+    if (at < before_count)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "the tokenizer begins each text with \"%.*s\" (id %" PRId32
+                        "), and the model has a vocabulary of %" PRId64
+                        ": give the --tokenizer that it was trained with",
+                        shown, text, run->ids[at], rows);
     return cli_fail(COH_ERR_CORRUPT,
                     "--prompt: token %zu is \"%.*s\" (id %" PRId32
                     "), and the model has a vocabulary of %" PRId64 ": leave it out",
-                    at + 1, bytes < 100 ? (int)bytes : 100, text, run->ids[at], rows);
+                    at - before_count + 1, shown, text, run->ids[at], rows);
 }
 
 /* The prompt's ids behind those that the tokenizer puts before every text, which its models have
@@ -50,7 +57,7 @@ static coh_status encode_prompt(text_run *run)
     const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
     for (size_t i = 0; i < run->prompt_count; i++)
         if (run->ids[i] >= rows)
-            return refuse_token(run, i, rows);
+            return refuse_token(run, i, before_count, rows);
     return COH_OK;
 }
 

@@ -237,6 +237,19 @@ static coh_status check_facts(const cli_data_source *source, const char *flag, c
     return COH_OK;
 }
 
+/* Does the tokenizer itself put the id around documents? */
+static int is_around(const coh_tokenizer *tokenizer, int32_t id)
+{
+    const int32_t *ids[2];
+    size_t counts[2];
+    coh_tokenizer_around(tokenizer, &ids[0], &counts[0], &ids[1], &counts[1]);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < counts[k]; i++)
+            if (ids[k][i] == id)
+                return 1;
+    return id == coh_tokenizer_end_of_text(tokenizer);
+}
+
 /* A token file of the model's tokenizer, but made without the model: an added token may be beyond
  * it. */
 static coh_status check_below(const cli_data_source *source, const char *flag, const char *what,
@@ -257,9 +270,13 @@ static coh_status check_below(const cli_data_source *source, const char *flag, c
             return cli_fail(COH_ERR_CORRUPT,
                             "--%s %s: token %" PRIu64 " is \"%.*s\" (id %" PRId32
                             "), and the model has a vocabulary of %" PRId64
-                            ": take it out of the text, or give a model that has it",
+                            ": %s, or give a model that has it",
                             flag, what, begin + i + 1, bytes < 100 ? (int)bytes : 100, text, ids[i],
-                            source->vocabulary);
+                            source->vocabulary,
+                            is_around(source->tokenizer, ids[i])
+                                ? "the tokenizer puts it around documents, so tokenize the text "
+                                  "with the one that the model was trained with"
+                                : "take it out of the text");
         }
     }
     return COH_OK;

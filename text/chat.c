@@ -388,6 +388,12 @@ void coh_chat_close(coh_chat *chat)
     coh_free(chat);
 }
 
+int coh_chat_writes(const coh_chat *chat, int32_t id)
+{
+    return id >= 0 && (id == chat->begin_of_text || id == chat->open || id == chat->close ||
+                       id == chat->end_of_turn);
+}
+
 const char *coh_chat_form(const coh_chat *chat)
 {
     return chat->description;

@@ -42,6 +42,9 @@ void coh_chat_close(coh_chat *chat); /* accepts NULL */
 /* The form in a few words, for people. */
 const char *coh_chat_form(const coh_chat *chat);
 
+/* Is `id` a special token that the form itself writes? */
+int coh_chat_writes(const coh_chat *chat, int32_t id);
+
 /* Appends the ids of a whole conversation, and for each a byte: 1 where it is the assistant's, the
  * token that ends its turn included. Fails: COH_ERR_CORRUPT, the sentence without a place (roles
  * in an order that the form has no way to write), COH_ERR_MEMORY. */

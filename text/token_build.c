@@ -40,6 +40,18 @@ coh_status coh_token_builder_go_on(const coh_token_builder *b)
     return b->options->go_on ? b->options->go_on(b->options->go_on_context) : COH_OK;
 }
 
+/* `who`: puts it there, other than the text. */
+static coh_status refuse_added(const coh_token_builder *b, int32_t id, const char *who)
+{
+    size_t bytes;
+    const uint8_t *text = b->tokenizer->ops->token(b->tokenizer->state, id, &bytes);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s \"%.*s\" (id %" PRId32 "), and the model has a vocabulary of %" PRId64
+                    ": give the tokenizer that it was trained with, or a model that has it",
+                    who, bytes < 100 ? (int)bytes : 100, (const char *)text, id,
+                    b->options->vocabulary);
+}
+
 coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *ids, size_t count,
                                    uint64_t before)
 {
@@ -47,6 +59,8 @@ coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *id
     for (size_t i = 0; vocabulary > 0 && i < count; i++) {
         if (ids[i] < vocabulary)
             continue;
+        if (b->chat && coh_chat_writes(b->chat, ids[i]))
+            return refuse_added(b, ids[i], "the form of conversations writes");
         size_t bytes;
         const uint8_t *text = b->tokenizer->ops->token(b->tokenizer->state, ids[i], &bytes);
         return coh_fail(COH_ERR_CORRUPT,
@@ -56,6 +70,16 @@ coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *id
                         before + i + 1, bytes < 100 ? (int)bytes : 100, (const char *)text, ids[i],
                         vocabulary);
     }
+    return COH_OK;
+}
+
+/* Of what the tokenizer puts around a document: no text is to blame. */
+static coh_status check_around(const coh_token_builder *b, const int32_t *ids, size_t count,
+                               const char *who)
+{
+    for (size_t i = 0; b->options->vocabulary > 0 && i < count; i++)
+        if (ids[i] >= b->options->vocabulary)
+            return refuse_added(b, ids[i], who);
     return COH_OK;
 }
 
@@ -95,7 +119,7 @@ static coh_status open_text(const char *path, int *out_fd)
 coh_status coh_token_builder_begin(coh_token_builder *b, uint64_t hash)
 {
     const coh_id_list *before = &b->tokenizer->before;
-    COH_TRY(coh_token_builder_check(b, before->ids, before->count, 0));
+    COH_TRY(check_around(b, before->ids, before->count, "the tokenizer begins each document with"));
     COH_TRY(coh_documents_begin(&b->documents, hash));
     return coh_documents_add(&b->documents, before->ids, NULL, before->count);
 }
@@ -104,7 +128,7 @@ coh_status coh_token_builder_end(coh_token_builder *b)
 {
     const int32_t *end = &b->tokenizer->end_of_text;
     if (*end >= 0) {
-        COH_TRY(coh_token_builder_check(b, end, 1, 0));
+        COH_TRY(check_around(b, end, 1, "the tokenizer ends each document with"));
         COH_TRY(coh_documents_add(&b->documents, end, NULL, 1));
     }
     return coh_documents_end(&b->documents);

@@ -515,6 +515,36 @@ class Folder(ProgramTest):
                 small, _ = self.model(kind, "small-" + kind, V=own - 1)
                 self.fails(2, "eval", small, *data, says=f"has a vocabulary of {own - 1}")
 
+    def test_a_token_that_the_tokenizer_itself_adds_is_not_blamed_on_the_text(self):
+        rows = 420
+        end = f'"<extra>" (id {rows}), and the model has a vocabulary of {rows}'
+        lines = self.write("lines.jsonl", '{"text": "ab"}\n' * 40)
+        chats = self.write("chats.jsonl", '{"messages": [{"role": "user", "content": "a"}, '
+                                          '{"role": "assistant", "content": "b"}]}\n' * 40)
+        folder, _ = self.model("opt", "folder", V=rows)
+        config = json.loads(self.bytes_of("folder", "tokenizer_config.json"))
+
+        def told(more, added, code, *arguments, says):
+            self.write("folder/added_tokens.json", json.dumps({name: rows + i for i, name in enumerate(added)}))
+            self.write("folder/tokenizer_config.json", json.dumps({**config, **more}))
+            err = self.fails(code, *arguments, says=says).err
+            self.assertNotIn("take it out of the text", err)
+            self.assertNotIn(".jsonl:1", err)
+        train = ["train", folder, *SHORT, *STILL, "--save", "none"]
+        ends = {"eos_token": "<extra>"}
+        told(ends, ["<extra>"], 4, *train, "--data", lines, says="the tokenizer ends each document with " + end)
+        begins = {"bos_token": "<extra>", "add_bos_token": True}
+        told(begins, ["<extra>"], 4, *train, "--data", lines, says="the tokenizer begins each document with " + end)
+        told(begins, ["<extra>"], 4, "generate", folder, "--prompt", "ab",
+             says="the tokenizer begins each text with " + end)
+        told({}, ["<|im_start|>", "<|im_end|>"], 4, *train, "--data", chats, "--chat",
+             says=f'the form of conversations writes "<|im_start|>" (id {rows}), and the model has')
+        # of a token file that was made without the model
+        self.write("folder/added_tokens.json", json.dumps({"<extra>": rows}))
+        self.write("folder/tokenizer_config.json", json.dumps({**config, **ends}))
+        self.succeeds("tokenize", lines, "--tokenizer", folder, "-o", self.path("made"))
+        told(ends, ["<extra>"], 4, *train, "--data", self.path("made"), says="the tokenizer puts it around documents")
+
     def test_a_folder_without_a_tokenizer_asks_for_one(self):
         folder, _ = self.model("gpt2")
         os.remove(os.path.join(folder, "tokenizer.json"))
