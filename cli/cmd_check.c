@@ -1,18 +1,89 @@
+#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/weights.h"
 
+enum { WHY_BYTES = 512 }; /* two of them and a path fit a sentence */
+
+/* One that is named itself, from end to end. */
+static coh_status check_named(const char *path, uint64_t *out_hash)
+{
+    coh_checkpoint *checkpoint;
+    CLI_TRY(coh_checkpoint_open(path, &checkpoint));
+    const coh_status status = coh_checkpoint_check(checkpoint, out_hash);
+    coh_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* The newest checkpoint in `run` of a step below *step, into `out_path` and *step; 0: none. */
+static int find_older(const char *run, uint64_t *step, char out_path[CLI_PATH_BYTES])
+{
+    DIR *listing = opendir(run);
+    const struct dirent *entry;
+    int is_found = 0;
+    uint64_t newest = 0;
+    while (listing && (entry = readdir(listing))) {
+        char *end = NULL;
+        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
+            entry->d_name[5] > '9')
+            continue;
+        const uint64_t found = strtoull(entry->d_name + 5, &end, 10);
+        if (*end != '\0' || found >= *step || (is_found && found <= newest) ||
+            snprintf(out_path, CLI_PATH_BYTES, "%s/%s", run, entry->d_name) >= CLI_PATH_BYTES)
+            continue;
+        is_found = 1;
+        newest = found;
+    }
+    if (listing)
+        closedir(listing);
+    *step = newest;
+    return is_found;
+}
+
+/* What opening a run takes, and what is wrong with a newer one; "": nothing. */
+static coh_status find_newest(const char *path, char out_path[CLI_PATH_BYTES], uint64_t *out_step,
+                              char out_why[WHY_BYTES])
+{
+    coh_checkpoint *checkpoint;
+    coh_checkpoint_facts facts;
+    CLI_TRY(coh_checkpoint_open(path, &checkpoint));
+    const coh_status status = coh_checkpoint_facts_get(checkpoint, &facts);
+    if (status == COH_OK) {
+        snprintf(out_path, CLI_PATH_BYTES, "%s", facts.path);
+        snprintf(out_why, WHY_BYTES, "%s", facts.passed_over);
+        *out_step = facts.step;
+    }
+    coh_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* Of a run's folder the newest must be whole. Where it is not, the newest that is whole is named:
+ * opening finds files that are missing or cut, reading all of them finds the rest. */
 static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
 {
-    cli_weights weights;
-    CLI_TRY(cli_weights_open_checkpoint(path, &weights));
-    const coh_status status = coh_checkpoint_check(weights.checkpoint, out_hash);
-    cli_weights_close(&weights);
-    return status;
+    char at[CLI_PATH_BYTES], why[WHY_BYTES];
+    uint64_t step;
+    CLI_TRY(find_newest(path, at, &step, why));
+    const int is_run = strcmp(at, path) != 0;
+    coh_status status = check_named(at, out_hash);
+    while (is_run && status == COH_ERR_CORRUPT) {
+        if (!why[0])
+            snprintf(why, sizeof(why), "%s", coh_last_error());
+        if (!find_older(path, &step, at))
+            return cli_fail(COH_ERR_CORRUPT, "%s; no older one in %s is whole", why, path);
+        status = check_named(at, out_hash);
+    }
+    if (status != COH_OK || !why[0])
+        return status;
+    return cli_fail(COH_ERR_CORRUPT, "%s; the newest that is whole is %s, hash %016" PRIx64, why,
+                    at, *out_hash);
 }
 
 /* Every number, through a piece of 1 MiB. */

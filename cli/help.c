@@ -81,7 +81,10 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "them out.\n"
         "Of a run with --lora the adapters alone are written, as PEFT has them, and with them a\n"
         "tokenizer's files where --tokenizer says which; --merge-lora writes the whole model.\n",
-    [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place.\n",
+    [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place. Of a "
+                  "run\n"
+                  "the newest checkpoint counts: where it is damaged, the newest whole one is "
+                  "named.\n",
     [CLI_TUNE] =
         "Writes a table for --kernels of train, plan, eval and generate. It holds for the model,\n"
         "--micro-batch, --sequence and --dtype it was measured with; other shapes keep the\n"
