@@ -183,6 +183,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     CLI_TRY(cli_recipe_choose_tokenizer(options, recipe->tokenizer));
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);
+    recipe->validation_id_bytes = cli_data_id_bytes(options);
     return cli_data_form_from_options(options, &recipe->form);
 }
 
@@ -236,6 +237,7 @@ static const note_row note_rows[] = {
     LATER("id_bytes", NOTE_AMOUNT, form.id_bytes),
     LATER("validation", NOTE_PATH, validation),
     LATER("validation_hash", NOTE_HEX, validation_hash),
+    LATER("validation_id_bytes", NOTE_AMOUNT, validation_id_bytes),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
@@ -293,6 +295,8 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
                                   row->key),
                          done);
     }
+    if (!json_object_get(note, "validation_id_bytes")) /* notes of before had one for both */
+        out_recipe->validation_id_bytes = out_recipe->form.id_bytes;
     if (out_recipe->batch % out_recipe->micro_batch != 0 || out_recipe->beta1 >= 1 ||
         out_recipe->beta2 >= 1)
         status = cli_fail(COH_ERR_CORRUPT,
@@ -384,12 +388,14 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         if (recipe->form.validation_split > 0)
             recipe->validation[0] = '\0'; /* from now on what is put aside */
     }
-    if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->new_data)
+    if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->new_data && !options->validation)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--id-bytes comes from the checkpoint with --resume: leave"
                         " it out, or add --new-data");
     if (options->new_data)
         recipe->form.id_bytes = cli_data_id_bytes(options);
+    if (options->validation)
+        recipe->validation_id_bytes = cli_data_id_bytes(options);
     if (cli_given(options, CLI_FLAG_STEPS))
         recipe->steps = (uint64_t)options->steps;
     /* The folder may have moved; its identity is compared when it is opened. */

@@ -28,6 +28,7 @@ typedef struct cli_recipe {
      * data, if anything was. The hash is that of its ids, 0 if there are none. */
     char validation[CLI_PATH_BYTES];
     uint64_t validation_hash;
+    int64_t validation_id_bytes;  /* of a *.bin without a header; 0: by the vocabulary */
     cli_data_form form;           /* how that file was made of text */
     char kernels[CLI_PATH_BYTES]; /* the kernel table, absolute; "": none */
     uint64_t data_first_step;     /* the step that read window 0: > 0 after --new-data */

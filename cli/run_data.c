@@ -170,7 +170,10 @@ static coh_status open_validation(cli_run *run)
         cli_data_close(&run->validation);
     if (what && strcmp(what, "none") != 0) {
         cli_data_source source = source_of(run);
+        cli_data_form form = recipe->form;
         int is_text;
+        form.id_bytes = recipe->validation_id_bytes;
+        source.form = &form;
         if (access(what, F_OK) != 0)
             return cli_fail(COH_ERR_ARGUMENT,
                             "%s, which the run was validated with, is gone: " GIVE_VALIDATION,

@@ -323,6 +323,30 @@ class Data(ProgramTest):
                           [*train, "--save", "none", "--data", text, "--id-bytes", 2], ["inspect", wide, "--id-bytes", 3]):
             self.fails(2, *arguments, says="--id-bytes")
 
+    def test_the_width_of_validation_ids_is_kept_whatever_the_data_is(self):
+        text = self.corpus()
+        ids = self.tokenize(text).ids
+        # half as many ids of 4 bytes as they would be of 2, every second of which is 0
+        wide = self.write("wide.bin", struct.pack(f"<{len(ids)}I", *ids))
+        train = ["train", *TINY, "--steps", 1, "--schedule-steps", 3]
+        run, more = self.path("run"), self.write("more.txt", "another text than that before " * 20)
+
+        def losses(*arguments):
+            log = self.path("log")
+            self.succeeds(*arguments, "--log", log)
+            with open(log) as file:
+                found = [line["validation_loss"] for line in map(json.loads, file) if "validation_loss" in line]
+            os.remove(log)
+            return found
+        self.assertEqual(len(losses(*train, "--data", text, "--validation", wide, "--id-bytes", 4, "--save", run)), 1)
+        resume = ["train", "--resume", run]
+        same = losses(*resume, "--steps", 2, "--data", more, "--new-data")
+        self.assertEqual(len(same), 1)
+        # given anew it is the width of the new validation, and the data keeps its own
+        again = losses(*resume, "--steps", 3, "--validation", wide, "--id-bytes", 4)
+        self.assertEqual(len(again), 1)
+        self.fails(4, *resume, "--steps", 4, "--validation", wide, says="give --id-bytes 4")
+
 
 if __name__ == "__main__":
     unittest.main()
