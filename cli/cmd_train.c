@@ -31,22 +31,47 @@ static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
     return COH_OK;
 }
 
-static coh_status open_folder(cli_run *run)
+/* The run folder's path; "": nothing is kept. */
+static coh_status choose_folder(const cli_run *run, char out_path[CLI_PATH_BYTES])
 {
     const cli_options *options = run->options;
-    char path[CLI_PATH_BYTES];
-    run->saved_step = UINT64_MAX;
+    out_path[0] = '\0';
     if (options->save && strcmp(options->save, "none") == 0)
         return COH_OK;
-    if (options->save)
-        snprintf(path, sizeof(path), "%s", options->save);
-    else if (run->job.resumed) {
-        CLI_TRY(beside_checkpoint(run->job.weights.facts.path, path));
-    } else {
-        CLI_TRY(cli_run_folder_name(run->job.model.name, path));
-    }
-    CLI_TRY(
-        cli_run_folder_open(path, options->data, options->keep, run->job.first_step, &run->folder));
+    if (options->save && strlen(options->save) < CLI_PATH_BYTES)
+        snprintf(out_path, CLI_PATH_BYTES, "%s", options->save);
+    else if (options->save)
+        return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
+                        CLI_PATH_BYTES - 1, strlen(options->save));
+    else if (run->job.resumed)
+        return beside_checkpoint(run->job.weights.facts.path, out_path);
+    else
+        return cli_run_folder_name(run->job.model.name, out_path);
+    return COH_OK;
+}
+
+/* What checkpoints will say, before anything is made: paths may be too many bytes for it. */
+static coh_status check_note(cli_run *run, const char *folder)
+{
+    cli_recipe recipe = run->job.recipe;
+    char absolute[CLI_PATH_BYTES] = "";
+    if (!folder[0])
+        return COH_OK;
+    cli_run_folder_absolute(folder, absolute);
+    CLI_TRY(cli_train_name_data(run, absolute, &recipe));
+    return cli_recipe_to_note(&recipe, &run->job.model, &run->note);
+}
+
+static coh_status open_folder(cli_run *run)
+{
+    char path[CLI_PATH_BYTES];
+    run->saved_step = UINT64_MAX;
+    CLI_TRY(choose_folder(run, path));
+    CLI_TRY(check_note(run, path));
+    if (!path[0])
+        return COH_OK;
+    CLI_TRY(cli_run_folder_open(path, run->options->data, run->options->keep, run->job.first_step,
+                                &run->folder));
     if (run->folder.step_count > 0)
         cli_stop_kept();
     if (run->job.resumed && run->folder.step_count > 0 &&

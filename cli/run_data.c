@@ -50,10 +50,9 @@ static int name_held_out(const char *path, char *out_path)
 /* Where the tokens of new text go; "": nowhere. The tokens of the run so far are never written
  * over: other data gets a name of its own, and text that must prove to be the same goes into an
  * unnamed file. */
-static void name_cache(const cli_run *run, char *out_path)
+static void name_cache(const cli_run *run, const char *folder, char *out_path)
 {
     const cli_job *job = &run->job;
-    const char *folder = run->folder.path;
     out_path[0] = '\0';
     if (!folder[0] || (job->resumed && !run->options->new_data))
         return;
@@ -62,6 +61,22 @@ static void name_cache(const cli_run *run, char *out_path)
                  folder, job->first_step);
     else
         snprintf(out_path, CLI_PATH_BYTES, "%.*s/data.tokens", CLI_PATH_BYTES - 40, folder);
+}
+
+coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recipe *recipe)
+{
+    const cli_options *options = run->options;
+    int is_text;
+    if (options->data) {
+        CLI_TRY(cli_data_is_text("data", options->data, &is_text));
+        if (is_text)
+            name_cache(run, folder, recipe->data);
+        else
+            cli_recipe_keep_path(options->data, recipe->data);
+    }
+    if (options->validation)
+        cli_recipe_keep_path(options->validation, recipe->validation);
+    return COH_OK;
 }
 
 /* ---- opening ---- */
@@ -133,7 +148,7 @@ static coh_status open_training(cli_run *run, const char *what)
     int is_text, splits = recipe->form.validation_split > 0;
     const cli_data_source source = source_of(run);
     CLI_TRY(cli_data_is_text("data", what, &is_text));
-    name_cache(run, cache);
+    name_cache(run, run->folder.path, cache);
     if (cache[0] && splits && is_text) {
         (void)name_held_out(cache, held_out);
         CLI_TRY(check_replaceable(held_out));

@@ -165,6 +165,26 @@ static coh_status refuse_later(const cli_run_folder *folder, uint64_t first_step
                     folder->path, folder->steps[folder->step_count - 1], first_step, word.text);
 }
 
+void cli_run_folder_absolute(const char *path, char *out_path)
+{
+    char there[CLI_PATH_BYTES];
+    size_t length = strlen(path);
+    char *absolute = NULL;
+    /* the longest begin of the path that is a folder already */
+    while (!absolute && length > 0) {
+        snprintf(there, sizeof(there), "%.*s", (int)length, path);
+        absolute = realpath(there, NULL);
+        while (!absolute && length > 0 && path[--length] != '/')
+            ;
+    }
+    if (!absolute)
+        absolute = realpath(path[0] == '/' ? "/" : ".", NULL);
+    const char *rest = path + length + (path[length] == '/');
+    snprintf(out_path, CLI_PATH_BYTES, "%s%s%s", absolute ? absolute : "", rest[0] ? "/" : "",
+             rest);
+    free(absolute);
+}
+
 coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder)
 {

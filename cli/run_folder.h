@@ -44,6 +44,9 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
  * wrote), COH_ERR_IO, COH_ERR_CORRUPT (a later one is of a newer version). */
 coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);
+/* What cli_run_folder_open will make of a path: absolute, without links as far as it is there, into
+ * `out_path` of CLI_PATH_BYTES, cut where it is longer. */
+void cli_run_folder_absolute(const char *path, char *out_path);
 /* Makes it one that is not open: nothing is kept. */
 void cli_run_folder_clear(cli_run_folder *folder);
 void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not open */

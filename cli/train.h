@@ -41,6 +41,10 @@ typedef struct cli_run {
 /* Opens the data of the run, and what it is validated with: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
 
+/* The paths that a note of the run in folder `folder`, absolute, will have for data and validation,
+ * into *recipe, before either is opened. Fails: as looking at the data does. */
+coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recipe *recipe);
+
 /* Runs steps until the last one or a signal, saving and validating on the way and at the end.
  * Allocates nothing. A save on the way that fails is a warning; the last one, or that
  * of a stop, is a failure.

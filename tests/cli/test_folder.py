@@ -223,6 +223,23 @@ class Folder(ProgramTest):
         losses = self.succeeds("eval", os.fsdecode(odd), "--data", self.corpus(60), "--sequence", 16, "--json").json
         self.assertGreater(losses["loss"], 0)
 
+    def test_paths_that_are_too_long_for_a_note_are_said_before_anything_is_made(self):
+        """A note holds 12288 bytes, in which a quote takes two: two paths of 3.6 KB do not fit."""
+        deep = "/".join(['"' * 240] * 15)
+        folder, _ = self.model("gpt2")
+        os.makedirs(self.path("t", deep))
+        tokenizer = self.path("t", deep, "x")
+        os.rename(os.path.join(folder, "tokenizer.json"), tokenizer)
+        bad = self.write("bad.jsonl", "no object\n")  # what would be said of the text, were it read
+        before = self.entries()
+        for save in (self.path("s", deep), os.path.join("s", deep)):
+            self.fails(2, "train", folder, "--tokenizer", tokenizer, "--data", bad, *SHORT, *STILL, "--save", save,
+                       "--validation", self.corpus(60), says="too long for a checkpoint's note", cwd=self.folder)
+            self.assertEqual(self.entries(), sorted({*before, "corpus.txt"}))
+        # it is the run folder's name that makes it too long
+        self.fails(4, "train", folder, "--tokenizer", tokenizer, "--data", bad, *SHORT, *STILL, "--save",
+                   self.path("run"), says="bad.jsonl:1:")
+
     def test_linear_turns_are_written_as_every_version_reads_them(self):
         folder, _ = self.model("llama")
         config = json.loads(self.bytes_of("model", "config.json"))
