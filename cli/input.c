@@ -60,6 +60,11 @@ static content look_into(const char *path)
     return found;
 }
 
+int cli_input_has_tensors(const char *path)
+{
+    return look_into(path).tensors[0] != '\0';
+}
+
 /* Where a model may stand: adapters alone, tensors that nothing describes. */
 static coh_status check_has_config(const char *path)
 {

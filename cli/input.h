@@ -14,4 +14,7 @@
  * Fails: COH_ERR_ARGUMENT naming flag and path. */
 coh_status cli_input_check(const cli_options *options);
 
+/* Does folder `path` hold a *.safetensors? */
+int cli_input_has_tensors(const char *path);
+
 #endif

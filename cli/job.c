@@ -10,6 +10,8 @@
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
+#include "cli/frozen.h"
+#include "cli/input.h"
 
 /* Where no checkpoint was found: a run that has not saved yet holds the folder, and that is the
  * reason. Otherwise the sentence that is there stays. */
@@ -29,24 +31,18 @@ static coh_status check_not_in_use(const char *folder)
     return COH_OK;
 }
 
-/* What is frozen has no low half beside states of its own, so bf16 rounds it for good. A checkpoint
- * holds f32, however the folder of its run was stored; only what was frozen in bf16 is bf16. */
-static int freezes_more_than_bf16(const cli_job *job, coh_dtype trained)
+static int is_any_frozen(const coh_model *model)
 {
-    const coh_model *model = &job->model;
-    if (model->adapters.rank == 0 && !model->adapters.freeze[0])
-        return 0;
-    if (model->checkpoint[0])
-        return job->freezes_anew || trained != COH_DTYPE_BF16;
-    return model->folder[0] && (model->stored != COH_DTYPE_BF16 || job->weights.folder_facts.mixed);
+    return model->adapters.rank > 0 || model->adapters.freeze[0];
 }
 
 /* --freeze and --lora; what a checkpoint's run froze as well, is not frozen anew. */
 static coh_status set_adapters(cli_job *job)
 {
-    const coh_adapters before = job->model.adapters, *now = &job->model.adapters;
+    const coh_adapters *before = &job->adapters_before, *now = &job->model.adapters;
+    job->adapters_before = job->model.adapters;
     CLI_TRY(cli_adapters_set(job->options, &job->model));
-    job->freezes_anew = now->rank != before.rank || strcmp(now->freeze, before.freeze) != 0;
+    job->freezes_anew = now->rank != before->rank || strcmp(now->freeze, before->freeze) != 0;
     return COH_OK;
 }
 
@@ -77,8 +73,14 @@ static coh_status resume_recipe(cli_job *job)
     const coh_dtype trained = coh_model_size_get(&job->model).dtype,
                     dtype = cli_dtype_keep(options, trained);
     coh_model_dtype_set(&job->model, dtype);
-    if (dtype != trained && dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job, trained))
-        cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
+    job->adapters_before = job->model.adapters;
+    if (dtype != trained && dtype == COH_DTYPE_BF16 && is_any_frozen(&job->model)) {
+        int is_rounded;
+        CLI_TRY(cli_frozen_is_rounded(&job->model, &job->weights, trained, &job->adapters_before,
+                                      &is_rounded));
+        if (is_rounded)
+            cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
+    }
     if (dtype != trained)
         cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
                  cli_dtype_name(trained), cli_dtype_name(dtype));
@@ -100,14 +102,18 @@ static void say_other_tokenizer(const cli_job *job)
 
 /* --dtype; else what a checkpoint was trained in, or the machine computes fastest, unless that
  * rounds what is to stay as it is. */
-static void choose_dtype(cli_job *job)
+static coh_status choose_dtype(cli_job *job)
 {
+    int is_rounded = 0;
     const cli_options *options = job->options;
     const coh_dtype trained = coh_model_size_get(&job->model).dtype;
     coh_dtype dtype = job->model.checkpoint[0] ? cli_dtype_keep(options, trained)
                       : job->on_gpu            ? cli_dtype_keep(options, COH_DTYPE_BF16)
                                                : cli_dtype_choose(options);
-    if (dtype == COH_DTYPE_BF16 && freezes_more_than_bf16(job, trained)) {
+    if (dtype == COH_DTYPE_BF16 && is_any_frozen(&job->model))
+        CLI_TRY(cli_frozen_is_rounded(&job->model, &job->weights, trained, &job->adapters_before,
+                                      &is_rounded));
+    if (is_rounded) {
         if (cli_given(options, CLI_FLAG_DTYPE)) {
             cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports;"
                      " --dtype f32 keeps every bit");
@@ -118,6 +124,19 @@ static void choose_dtype(cli_job *job)
         }
     }
     coh_model_dtype_set(&job->model, dtype);
+    return COH_OK;
+}
+
+/* A plan needs no weights, a config.json is enough; but where something is frozen, how that is
+ * stored decides the dtype, and it decides alike for plan and train. */
+static coh_status open_weights(cli_job *job)
+{
+    const coh_model *model = &job->model;
+    const int are_there =
+        model->checkpoint[0] || (model->folder[0] && cli_input_has_tensors(model->folder));
+    if (job->options->command == CLI_TRAIN || (is_any_frozen(model) && are_there))
+        return cli_weights_open(&job->model, &job->weights);
+    return COH_OK;
 }
 
 /* How many rows the table has where --vocabulary says nothing: as many as the tokenizer has ids.
@@ -163,10 +182,8 @@ static coh_status fresh_recipe(cli_job *job)
         job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
     CLI_TRY(set_adapters(job));
-    /* A plan needs no weights: a config.json is enough. */
-    if (options->command == CLI_TRAIN)
-        CLI_TRY(cli_weights_open(&job->model, &job->weights));
-    choose_dtype(job);
+    CLI_TRY(open_weights(job));
+    CLI_TRY(choose_dtype(job));
     cli_weights_say(&job->model);
     say_other_tokenizer(job);
     return COH_OK;

@@ -14,7 +14,8 @@ typedef struct cli_job {
     int resumed;
     uint64_t first_step; /* steps done before */
     coh_model model;
-    int freezes_anew; /* what the checkpoint that the weights are from had trained */
+    coh_adapters adapters_before; /* of the checkpoint that the weights are from */
+    int freezes_anew;             /* what the checkpoint that the weights are from had trained */
     cli_recipe recipe;
     coh_graph *graph;
     coh_profile *profile; /* NULL: the built-in one */

@@ -81,8 +81,8 @@ static void add_model(const cli_job *job, cli_line *line)
     if (job->on_gpu)
         cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
     else
-        cli_dtype_describe(job->options, size.dtype,
-                           job->weights.checkpoint != NULL && !job->freezes_anew, line);
+        cli_dtype_describe(job->options, size.dtype, job->model.checkpoint[0] && !job->freezes_anew,
+                           line);
 }
 
 static void add_budget(const cli_job *job, cli_line *line)

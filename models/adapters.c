@@ -232,6 +232,17 @@ static int64_t adapter_elements(const coh_operator *op, int64_t rank)
     return rank * (op->inputs + op->outputs);
 }
 
+int coh_model_is_frozen(const coh_model *model, int64_t index)
+{
+    coh_model_tensor tensor;
+    char name[sizeof(((coh_operator *)0)->name)];
+    if (!model || coh_model_tensor_at(model, index, &tensor) != COH_OK)
+        return 0;
+    const char *dot = strrchr(tensor.name, '.');
+    cut(tensor.name, dot ? (size_t)(dot - tensor.name) : strlen(tensor.name), name, sizeof(name));
+    return coh_adapters_freeze(&model->adapters, name);
+}
+
 uint64_t coh_model_trained_count(const coh_model *model)
 {
     coh_operator op;

@@ -187,6 +187,8 @@ COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t 
  * nothing left to train. */
 COH_API coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters);
 
+/* Does tensor `index` (coh_model_tensor_at) stay as it is, by what the model's adapters say? */
+COH_API int coh_model_is_frozen(const coh_model *model, int64_t index);
 /* How many single numbers are trained: of operators that are not frozen and of adapters. */
 COH_API uint64_t coh_model_trained_count(const coh_model *model);
 

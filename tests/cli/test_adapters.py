@@ -206,6 +206,64 @@ class Adapters(ProgramTest):
             self.assertIn("dtype:  bf16", done.err)
             self.assertNotIn("round what is frozen", done.err)
 
+    def test_plan_and_train_choose_one_dtype_and_say_the_same_of_it(self):
+        def stored(name, config_dtype, frozen, trained):
+            """A folder whose config.json says one dtype, and whose tensors have others."""
+            folder, tensors = self.model("opt", name, dtype=config_dtype)
+            for file in os.listdir(folder):
+                if ".safetensors" in file:
+                    os.remove(os.path.join(folder, file))
+            changed = {}
+            for tensor, (was, shape, data) in tensors.items():
+                dtype = frozen if "fc1" in tensor else trained
+                changed[tensor] = (dtype, shape, model_folder.narrow(model_folder.widen(data, was), dtype))
+            order = {"F32": 0, "BF16": 1, "F16": 2}
+            names = sorted(changed, key=lambda name: (order[changed[name][0]], name))
+            model_folder.write_file(os.path.join(folder, "model.safetensors"), {name: changed[name] for name in names})
+            return folder
+
+        def told(*arguments):
+            done = self.succeeds(*arguments)
+            lines = (done.out + done.err).split("\n")
+            return sorted(line for line in lines if line.startswith(("dtype:", "note: in f32", "note: what is frozen")))
+        freeze, lora = ["--freeze", "fc1"], ["--lora", 2]
+        for config, frozen, trained, flags, rounds in (("BF16", "F32", "BF16", freeze, True), ("F32", "BF16", "F32", freeze, False),
+                                                       ("F32", "BF16", "BF16", lora, False), ("BF16", "F16", "BF16", lora, True),
+                                                       ("BF16", "BF16", "F32", freeze, False)):
+            folder = stored(f"{config}{frozen}{trained}{flags[0]}", config, frozen, trained)
+            for dtype in ([], ["--dtype", "bf16"]):
+                with self.subTest(config=config, frozen=frozen, trained=trained, flags=flags, dtype=dtype):
+                    planned = told("plan", folder, *SHORT, *flags, *dtype)
+                    self.assertEqual(planned, told("train", folder, "--data", self.corpus(60), *SHORT, *flags, *dtype,
+                                                   "--steps", 1, "--save", "none"))
+                    if dtype:
+                        self.assertEqual(any("rounded to bf16" in line for line in planned), rounds, planned)
+                    elif not rounds:
+                        self.assertFalse(any("note: in f32" in line for line in planned), planned)
+        # a config.json alone is enough
+        os.remove(os.path.join(folder, "model.safetensors"))
+        self.assertTrue(told("plan", folder, *SHORT, *flags))
+
+    def test_nothing_is_said_to_be_rounded_that_is_bf16_already(self):
+        for base, rounds in (("BF16", False), ("F32", True)):
+            folder, tensors = self.model("opt", "of-" + base, dtype=base)
+            run = self.path("run-" + base)
+            self.train(folder, "--freeze", "fc1", "--steps", 1, *MOVING, "--dtype", "f32", "--save", run)
+            done = self.succeeds("train", "--resume", run, "--steps", 2, "--dtype", "bf16")
+            self.assertEqual("what is frozen is rounded" in done.err, rounds, done.err)
+            self.assertIn("dtype f32 -> bf16", done.err)
+            self.succeeds("export", run, "-o", self.path("out-" + base))
+            name = "model.decoder.layers.0.fc1.weight"
+            kept = model_folder.read(self.path("out-" + base))[name] == tensors[name]
+            self.assertEqual(kept, not rounds)
+        # a run in bf16 that froze more than this one: what was frozen stands in bf16 in its checkpoint
+        self.train(self.path("of-BF16"), "--freeze", "fc1,fc2", "--steps", 1, *MOVING, "--dtype", "bf16", "--save",
+                   self.path("more"))
+        done = self.train(self.path("more"), "--freeze", "fc1", "--steps", 1, "--dtype", "bf16", "--save", "none")
+        self.assertNotIn("rounded", done.err)
+        done = self.train(self.path("more"), "--freeze", "out_proj", "--steps", 1, "--dtype", "bf16", "--save", "none")
+        self.assertIn("rounded", done.err)
+
     def test_adapters_name_a_folder_as_their_base_or_nothing(self):
         folder, _ = self.model("gpt2")
         self.train(folder, "--steps", 1, "--save", self.path("plain"))
