@@ -380,6 +380,8 @@ static coh_status choose_plan(cli_job *job)
 {
     int64_t wanted = job->recipe.micro_batch;
     const int may_change = cli_micro_batch_is_auto(job->options);
+    cli_budget_plan_options(job->options, job->profile, COH_PLAN_TRAIN, &job->plan_options);
+    CLI_TRY(coh_plan_check_budgets(&job->plan_options)); /* no smaller micro-batch helps */
     if (job->options->plan_file && !job->resumed && job->options->micro_batch == 0)
         CLI_TRY(use_planned_micro_batch(job));
     coh_status status = make_plan(job, 0);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
+#include "planner/limits.h"
 #include "planner/pins.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
@@ -16,6 +17,13 @@ static void plan_clear(coh_plan *plan)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_program_fini(&plan->programs[kind]);
     coh_layout_fini(&plan->layout);
+}
+
+coh_status coh_plan_check_budgets(const coh_plan_options *options)
+{
+    if (options == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "budgets to check need plan options");
+    return options->profile ? coh_limits_check_budgets(options->profile, options) : COH_OK;
 }
 
 static coh_status find_bounds(coh_plan *plan)
@@ -35,6 +43,7 @@ coh_status coh_plan_finish(coh_plan *plan)
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 1,
                                &plan->layout, plan->programs));
+    COH_TRY(coh_limits_check_arenas(&plan->profile, plan->layout.arena_bytes));
     const coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
                                                           plan->options.emulate_host_bytes,
                                                           plan->options.disk_bytes },
@@ -153,7 +162,9 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     coh_plan *plan = NULL;
     *out_plan = NULL;
     COH_TRY(coh_plan_open(graph, options, &plan));
-    coh_status status = coh_plan_search(plan);
+    coh_status status = coh_limits_check_budgets(&plan->profile, options);
+    if (status == COH_OK)
+        status = coh_plan_search(plan);
     if (status == COH_OK)
         status = coh_plan_finish(plan);
     if (status != COH_OK) {

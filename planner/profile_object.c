@@ -146,7 +146,10 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .read_bytes_per_s = p->link[COH_LANE_READ].bytes_per_s.p50,
         .write_bytes_per_s = p->link[COH_LANE_WRITE].bytes_per_s.p50,
         .device_bytes = p->memory_bytes[COH_TIER_DEVICE],
-        .host_bytes = p->memory_bytes[COH_TIER_HOST],
+        /* what a process may have of it */
+        .host_bytes = p->memory_bytes[COH_TIER_HOST] < p->cgroup_bytes
+                          ? p->memory_bytes[COH_TIER_HOST]
+                          : p->cgroup_bytes,
         .disk_bytes = p->memory_bytes[COH_TIER_DISK],
         .operator_count = p->operator_count,
         .origin_count = p->origin_count,

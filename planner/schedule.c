@@ -211,9 +211,12 @@ static coh_status place_host(builder *b)
         if (bytes > b->options->emulate_host_bytes)
             return coh_fail(
                 COH_ERR_FULL,
-                "the emulated host tier needs %llu bytes, --emulate-host gives %llu: raise "
-                "it to %llu MiB or add --disk",
-                (unsigned long long)bytes, (unsigned long long)b->options->emulate_host_bytes,
+                "host memory: the host tier needs %llu bytes, %s gives %llu: %llu bytes short; "
+                "raise it to %lluMiB or add --disk",
+                (unsigned long long)bytes,
+                b->profile->device_kind ? "--host-memory" : "--emulate-host",
+                (unsigned long long)b->options->emulate_host_bytes,
+                (unsigned long long)(bytes - b->options->emulate_host_bytes),
                 (unsigned long long)((bytes >> 20) + 1));
         level.home_offset = b->host_home;
         level.rules = NULL;
@@ -250,9 +253,10 @@ static coh_status assign_file_offsets(builder *b)
     if (offset > b->options->disk_bytes)
         return coh_fail(
             COH_ERR_FULL,
-            "the working store needs %llu bytes on disk, --disk allows %llu: raise it to "
-            "%llu MiB",
+            "disk: the working store needs %llu bytes, --disk allows %llu: %llu bytes short; raise "
+            "it to %lluMiB",
             (unsigned long long)offset, (unsigned long long)b->options->disk_bytes,
+            (unsigned long long)(offset - b->options->disk_bytes),
             (unsigned long long)((offset >> 20) + 1));
     return COH_OK;
 }

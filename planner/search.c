@@ -301,10 +301,15 @@ static coh_status check_far_room(const coh_plan *plan)
     uint64_t room = with_disk ? plan->options.disk_bytes : plan->options.emulate_host_bytes;
     if (bytes <= room)
         return COH_OK;
+    const int is_gpu = plan->profile.device_kind != 0;
     return coh_fail(COH_ERR_FULL,
-                    "parameters and optimizer states take %" PRIu64 " bytes, %s allows %" PRIu64
-                    ": raise it to at least %" PRIu64 "MiB",
-                    bytes, with_disk ? "--disk" : "--emulate-host", room, (bytes >> 20) + 1);
+                    "%s: parameters and optimizer states take %" PRIu64 " bytes, %s allows %" PRIu64
+                    ": %" PRIu64 " bytes short; raise it to at least %" PRIu64 "MiB",
+                    with_disk ? "disk" : "host memory", bytes,
+                    with_disk ? "--disk"
+                    : is_gpu  ? "--host-memory"
+                              : "--emulate-host",
+                    room, bytes - room, (bytes >> 20) + 1);
 }
 
 /* ---- where to begin ---- */
@@ -483,11 +488,12 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
     coh_size_format(plan->smallest_device_bytes, smallest, sizeof(smallest));
     if (!has_far(&plan->options))
         return coh_fail(COH_ERR_FULL,
-                        "device memory: %s (%" PRIu64
-                        " bytes) do not hold this step, which needs %s (%" PRIu64
-                        " bytes) without a far tier: raise --device-memory to that, or give "
-                        "--disk DIR",
-                        budget, plan->options.device_memory_bytes, memory, in_memory_bytes);
+                        "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
+                        " bytes short: this step needs %s without a far tier; raise "
+                        "--device-memory to %" PRIu64 "B, or give --disk DIR",
+                        budget, plan->options.device_memory_bytes,
+                        in_memory_bytes - plan->options.device_memory_bytes, memory,
+                        in_memory_bytes);
     if (plan->options.device_memory_bytes < plan->smallest_device_bytes)
         return coh_fail(COH_ERR_FULL,
                         "device memory: %s (%" PRIu64 " bytes) are %" PRIu64

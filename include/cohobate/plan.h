@@ -104,6 +104,11 @@ COH_API void coh_plan_options_init(coh_plan_options *out_options);
 
 typedef struct coh_plan coh_plan;
 
+/* Does the machine of options->profile let a process have budgets like these (the memory limit of
+ * its cgroup)? coh_plan_create asks as well; before it, no other plan has to be looked for.
+ * Fails: COH_ERR_FULL with the tier, the bytes short and what to do. */
+COH_API coh_status coh_plan_check_budgets(const coh_plan_options *options);
+
 /* Writes, verifies and prices all programs for `graph`. The graph must outlive the plan.
  * Deterministic: same graph and options, same plan.
  * Fails: COH_ERR_FULL: does not fit; the sentence names the tier, the bytes short and the smallest

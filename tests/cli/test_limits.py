@@ -1,0 +1,115 @@
+"""What does not fit is refused with its tier, the bytes short and what to do; and what it says to do, does."""
+
+import json
+import os
+import re
+import resource
+import unittest
+
+from program import TINY, ProgramTest
+
+MIB = 1 << 20
+PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles")
+
+
+class Limits(ProgramTest):
+    def short(self, says, *arguments):
+        """The last line of a refusal, and how many bytes it says are missing."""
+        said = self.fails(3, *arguments, says=says).err.strip().split("\n")[-1]
+        found = re.findall(r"(\d+) bytes short", said)
+        self.assertEqual(len(found), 1, said)
+        return said, int(found[0])
+
+    def gpu(self, **more):
+        with open(os.path.join(PROFILES, "a100-40g.json"), encoding="utf-8") as file:
+            profile = json.load(file)
+        profile["memory_bytes"]["disk"] = 0  # or it would be taken where the host tier is short
+        return self.write("gpu.json", json.dumps({**profile, **more}))
+
+    def test_too_little_device_memory(self):
+        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
+        said, short = self.short("device memory: ", *plan, "20MiB")
+        needed = 20 * MIB + short
+        self.assertIn(f"raise --device-memory to {needed}B, or give --disk DIR", said)
+        self.succeeds(*plan, f"{needed}B")
+        self.assertEqual(self.short("device memory: ", *plan, f"{needed - 4096}B")[1], 4096)
+        # with a far tier the bound is what is missing
+        disk = ["--disk", self.folder]
+        said, short = self.short("device memory: ", *plan, "1MiB", *disk)
+        self.assertIn(f"raise --device-memory to {MIB + short}B", said)
+        self.assertIn("proven", said)
+
+    def test_too_little_host_memory(self):
+        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
+        said, short = self.short("host memory: ", *plan, "40MiB", "--emulate-host", "10MiB")
+        self.assertGreater(short, 12 * 11e6 - 10 * MIB)  # parameters and two states in f32 are there at least
+        while True:  # one bound after the other, never more than there is
+            raised = re.search(r"raise it to (?:at least )?(\d+MiB)", said)[1]
+            self.assertLess(int(raised[:-3]), 400)
+            done = [*plan, "40MiB", "--emulate-host", raised]
+            try:
+                said, _ = self.short("host memory: ", *done)
+            except AssertionError:
+                self.succeeds(*done)
+                break
+
+    def test_too_little_disk(self):
+        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory", "40MiB", "--disk"]
+        said, short = self.short("disk: ", *plan, self.folder + ":10MiB")
+        self.assertGreater(short, 12 * 11e6 - 10 * MIB)
+        for _ in range(3):
+            raised = re.search(r"raise it to (?:at least )?(\d+MiB)", said)[1]
+            try:
+                said, _ = self.short("disk: ", *plan, f"{self.folder}:{raised}")
+            except AssertionError:
+                break
+        self.succeeds(*plan, f"{self.folder}:{raised}")
+
+    def test_a_host_tier_that_may_not_be_locked(self):
+        plan = ["plan", *TINY, "--device-memory", "40MiB", "--json", "--profile"]
+        peak = self.succeeds(*plan, self.gpu()).json["peak_bytes"]["host"]
+        self.assertGreater(peak, 8 * MIB)
+        said, short = self.short("host memory: the plan pins", *plan, self.gpu(memlock_bytes=8 * MIB))
+        self.assertIn("ulimit -l unlimited", said)
+        self.assertEqual(int(re.search(r"pins (\d+) bytes", said)[1]), 8 * MIB + short)
+        self.succeeds(*plan, self.gpu(memlock_bytes=peak))
+        self.fails(3, *plan, self.gpu(memlock_bytes=peak - 4096), "--micro-batch", 2, says="4096 bytes short")
+        # a host device pins nothing
+        with open(self.path("gpu.json"), encoding="utf-8") as file:
+            profile = json.load(file)
+        host = self.write("host.json", json.dumps({**profile, "device": "host", "memlock_bytes": 8 * MIB}))
+        self.succeeds(*plan, host, "--emulate-host", "400MiB")
+
+    def test_budgets_above_the_limit_of_the_cgroup(self):
+        with open(self.gpu(), encoding="utf-8") as file:
+            profile = json.load(file)
+        host = self.write("host.json", json.dumps({**profile, "device": "host", "cgroup_bytes": 100 * MIB}))
+        for command in ("plan", "train"):
+            run = [command, *TINY, "--profile", host]
+            if command == "train":
+                run += ["--data", self.corpus(), "--save", "none", "--steps", 1]
+            said, short = self.short("device memory: the budget is", *run, "--device-memory", "300MiB")
+            self.assertEqual(short, 200 * MIB)
+            self.assertIn(f"memory.max and measure again, or lower --device-memory to {100 * MIB}B", said)
+        run = ["plan", *TINY, "--profile", host, "--device-memory", "60MiB"]
+        _, short = self.short("--device-memory and --emulate-host together", *run, "--emulate-host", "300MiB")
+        self.assertEqual(short, 260 * MIB)
+        self.succeeds(*run, "--disk", self.folder)
+        # beside a GPU the host tier counts, and a budget that nobody gave keeps to the limit
+        gpu = self.gpu(cgroup_bytes=300 * MIB)
+        run = ["plan", *TINY, "--profile", gpu, "--device-memory", "40MiB"]
+        self.assertLessEqual(self.succeeds(*run, "--json").json["peak_bytes"]["host"], 300 * MIB)
+        said, short = self.short("host memory: the budget is", *run, "--host-memory", "1GiB")
+        self.assertEqual(short, 724 * MIB)
+        self.assertIn("lower --host-memory", said)
+
+    def test_a_measured_profile_has_the_limit_of_its_process(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 << 10, 64 << 10))
+        self.succeeds("profile", "--quick", "-o", self.path("here.json"), "--threads", 1, preexec_fn=lower)
+        with open(self.path("here.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["memlock_bytes"], 64 << 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
