@@ -41,11 +41,7 @@ struct coh_operator_list {
 
 static double work_of(const coh_profile *profile, coh_dtype dtype, double flops, double bytes)
 {
-    double rate = profile->flops_per_s[dtype == COH_DTYPE_BF16 ? COH_ROOF_BF16 : COH_ROOF_F32].p50;
-    double compute_s = rate > 0 ? flops / rate : 0;
-    double memory_s =
-        profile->memory_bytes_per_s.p50 > 0 ? bytes / profile->memory_bytes_per_s.p50 : 0;
-    return compute_s > memory_s ? compute_s : memory_s;
+    return coh_profile_work(profile, dtype == COH_DTYPE_BF16, flops, bytes);
 }
 
 static int is_same(const coh_operator_times *a, const coh_operator_times *b)

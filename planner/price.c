@@ -8,23 +8,9 @@
 
 /* ---- the curves of a profile ---- */
 
-static double larger(double a, double b)
+/* In the order of kind, phase, lane and dtype: what has samples of one kind of line. */
+static int compare_kinds(const coh_operator_times *a, const coh_operator_times *b)
 {
-    return a > b ? a : b;
-}
-
-/* Seconds at the roofs of a profile. */
-static double work_of(const coh_profile *profile, int is_bf16, double flops, double bytes)
-{
-    double rate = profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32].p50;
-    double memory = profile->memory_bytes_per_s.p50;
-    return larger(rate > 0 ? flops / rate : 0, memory > 0 ? bytes / memory : 0);
-}
-
-static int compare_curves(const void *left, const void *right)
-{
-    const coh_operator_times *a = ((const coh_price_curve *)left)->times;
-    const coh_operator_times *b = ((const coh_price_curve *)right)->times;
     int order = strcmp(a->kind, b->kind);
     if (order == 0)
         order = (a->phase > b->phase) - (a->phase < b->phase);
@@ -32,6 +18,14 @@ static int compare_curves(const void *left, const void *right)
         order = (a->lane > b->lane) - (a->lane < b->lane);
     if (order == 0)
         order = (a->dtype > b->dtype) - (a->dtype < b->dtype);
+    return order;
+}
+
+static int compare_curves(const void *left, const void *right)
+{
+    const coh_operator_times *a = ((const coh_price_curve *)left)->times;
+    const coh_operator_times *b = ((const coh_price_curve *)right)->times;
+    int order = compare_kinds(a, b);
     if (order == 0)
         order = (a->signature > b->signature) - (a->signature < b->signature);
     return order ? order : (a > b) - (a < b);
@@ -50,29 +44,39 @@ static coh_status make_curves(coh_pricer *p)
         const coh_operator_times *times = &profile->operators[i];
         p->curves[i] = (coh_price_curve){ .times = times, .work = work };
         for (uint32_t s = 0; s < times->sample_count; s++)
-            *work++ = work_of(profile, times->dtype == COH_DTYPE_BF16, times->samples[s].flops,
-                              times->samples[s].bytes);
+            *work++ = coh_profile_work(profile, times->dtype == COH_DTYPE_BF16,
+                                       times->samples[s].flops, times->samples[s].bytes);
     }
     p->curve_count = profile->operator_count;
     qsort(p->curves, p->curve_count, sizeof(*p->curves), compare_curves);
     return COH_OK;
 }
 
+/* The first curve that is not before `wanted`, whatever its signature. */
+static uint32_t first_curve(const coh_pricer *p, const coh_operator_times *wanted)
+{
+    uint32_t low = 0, high = p->curve_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (compare_kinds(p->curves[middle].times, wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* The curve of that signature, or all curves of its kind. */
 static coh_curve_range find_curves(const coh_pricer *p, const coh_operator_times *wanted)
 {
-    coh_curve_range range = { 0 };
-    for (uint32_t i = 0; i < p->curve_count; i++) {
-        const coh_operator_times *times = p->curves[i].times;
-        if (times->phase != wanted->phase || times->lane != wanted->lane ||
-            times->dtype != wanted->dtype || times->sample_count == 0 ||
-            strcmp(times->kind, wanted->kind) != 0)
-            continue;
+    const uint32_t begin = first_curve(p, wanted);
+    coh_curve_range range = { .begin = begin, .end = begin };
+    for (; range.end < p->curve_count; range.end++) {
+        const coh_operator_times *times = p->curves[range.end].times;
+        if (compare_kinds(times, wanted) != 0)
+            break;
         if (wanted->signature != 0 && times->signature == wanted->signature)
-            return (coh_curve_range){ .begin = i, .end = i + 1 };
-        if (range.end == range.begin)
-            range.begin = i;
-        range.end = i + 1;
+            return (coh_curve_range){ .begin = range.end, .end = range.end + 1 };
     }
     return range;
 }
@@ -317,8 +321,9 @@ coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
         int on_bf16 = is_bf16(layout, program, line);
         coh_curve_range range = line_curves(pricer, program, line, on_bf16);
         if (range.end > range.begin) {
-            price = curves_price(pricer, range,
-                                 work_of(profile, on_bf16, line->flops, (double)line->bytes));
+            price =
+                curves_price(pricer, range,
+                             coh_profile_work(profile, on_bf16, line->flops, (double)line->bytes));
         } else {
             price = roofline(profile, line, on_bf16);
             price.source = pricer->curve_count + COH_LANE_COUNT + line->opcode;

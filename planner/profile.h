@@ -112,6 +112,17 @@ struct coh_profile {
     uint32_t origin_count;
 };
 
+/* The work of a line: seconds at the profile's own roofs. */
+static inline double coh_profile_work(const coh_profile *profile, int is_bf16, double flops,
+                                      double bytes)
+{
+    const double rate = profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32].p50;
+    const double memory = profile->memory_bytes_per_s.p50;
+    const double compute_s = rate > 0 ? flops / rate : 0,
+                 memory_s = memory > 0 ? bytes / memory : 0;
+    return compute_s > memory_s ? compute_s : memory_s;
+}
+
 /* Compute time in ns that a transfer of so many bytes steals. */
 static inline double coh_link_steal_ns(const coh_link_profile *link, uint64_t bytes)
 {

@@ -216,9 +216,7 @@ static coh_status get_sample(const json_t *value, coh_operator_sample *sample)
 static double work_of(const coh_profile *p, const coh_operator_times *o, uint32_t index)
 {
     const coh_operator_sample *s = &o->samples[index];
-    double flops = s->flops / p->flops_per_s[o->dtype == COH_DTYPE_BF16].p50;
-    double bytes = s->bytes / p->memory_bytes_per_s.p50;
-    return flops > bytes ? flops : bytes;
+    return coh_profile_work(p, o->dtype == COH_DTYPE_BF16, s->flops, s->bytes);
 }
 
 static coh_status get_samples(const json_t *list, const coh_profile *p, coh_operator_times *o)
