@@ -208,6 +208,8 @@ coh_status cli_profile(const cli_options *options)
     CLI_TRY_GOTO(status, cli_output_check(options), done);
     CLI_TRY_GOTO(status, read_known(options, &known), done);
     CLI_TRY_GOTO(status, add_models(options, &s), done);
+    if (options->kernels)
+        CLI_TRY_GOTO(status, cli_budget_use_kernels(options->kernels, 0, COH_DTYPE_F32), done);
     status = measure(options, &s, known, &profile);
     if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
         status = cli_blame(status, "-o %s", options->output);

@@ -270,7 +270,9 @@ static coh_status measure_main(void *argument)
     coh_operator_list *list = NULL;
     coh_status status = COH_OK;
     coh_kernels_start();
-    if (j->known != NULL)
+    if (j->known != NULL && !m->options->quick && strstr(j->known->name, COH_MEASURE_QUICK) != NULL)
+        coh_measure_say(m, "what was known was measured with --quick: all of it is measured anew");
+    else if (j->known != NULL)
         COH_TRY_GOTO(status, copy_known(m, j->known), done);
     coh_measure_machine(m);
     COH_TRY_GOTO(status, coh_pool_create(m->options->thread_count, &m->pool), done);

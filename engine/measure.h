@@ -67,6 +67,10 @@ void coh_measure_say(const coh_measure *m, const char *format, ...)
 
 /* ---- measure_machine.c ---- */
 
+/* In the name of a profile some figures of which were measured in a hurry: warm, and few samples.
+ * One without --quick takes none of it over. */
+#define COH_MEASURE_QUICK ", quick"
+
 /* Of processor, cores, memory, kernels and build: what a measured figure holds for. Never 0. */
 uint64_t coh_machine_fingerprint(void);
 /* What the profile says of machine, build, limits and capacities. */

@@ -1,4 +1,5 @@
 /* The facts of this machine that a profile holds, and the number that tells machines apart. */
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -24,12 +25,32 @@ static void describe(char *text, size_t text_bytes)
              (unsigned long long)((bytes + (1u << 29)) >> 30));
 }
 
+/* The hash of the code that this function is part of, the library's and, where it is linked in, the
+ * program's: two builds of one version are not as fast. */
+static int hash_code(struct dl_phdr_info *object, size_t bytes, void *out_hash)
+{
+    (void)bytes;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        const uintptr_t begin = object->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0 ||
+            (uintptr_t)hash_code < begin || (uintptr_t)hash_code >= begin + part->p_filesz)
+            continue;
+        *(uint64_t *)out_hash = XXH3_64bits((const void *)begin, part->p_filesz);
+        return 1;
+    }
+    return 0;
+}
+
 uint64_t coh_machine_fingerprint(void)
 {
     char text[512];
+    uint64_t code = 0;
     describe(text, sizeof(text));
     const size_t used = strlen(text);
-    snprintf(text + used, sizeof(text) - used, ", %s, %s", coh_kernel_path(), coh_version());
+    (void)dl_iterate_phdr(hash_code, &code);
+    snprintf(text + used, sizeof(text) - used, ", %s, %s, %016llx", coh_kernel_path(),
+             coh_version(), (unsigned long long)code);
     const uint64_t hash = XXH3_64bits(text, strlen(text));
     return hash != 0 ? hash : 1;
 }
@@ -56,8 +77,12 @@ void coh_measure_machine(coh_measure *m)
     localtime_r(&now, &local);
     strftime(profile->date, sizeof(profile->date), "%Y-%m-%d", &local);
     if (profile->name[0] == '\0') /* else what is known says how steady the machine was */
-        snprintf(profile->name, sizeof(profile->name), "measured, %d thread%s",
-                 (int)m->options->thread_count, m->options->thread_count == 1 ? "" : "s");
+        snprintf(profile->name, sizeof(profile->name), "measured, %d thread%s%s",
+                 (int)m->options->thread_count, m->options->thread_count == 1 ? "" : "s",
+                 m->options->quick ? COH_MEASURE_QUICK : "");
+    else if (m->options->quick && strstr(profile->name, COH_MEASURE_QUICK) == NULL)
+        snprintf(profile->name + strlen(profile->name),
+                 sizeof(profile->name) - strlen(profile->name), COH_MEASURE_QUICK);
     profile->source = COH_PROFILE_MEASURED;
     profile->threads = m->options->thread_count;
     describe(profile->machine, sizeof(profile->machine));
