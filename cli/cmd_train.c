@@ -235,6 +235,7 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
     cli_line_add_json_string(line, run->folder.path);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
     cli_report_ledger_json(run->engine, line);
+    cli_calibration_add_json(run->classes, run->class_count, line);
     cli_line_add(line, "}\n");
 }
 
@@ -270,8 +271,10 @@ static coh_status finish(cli_run *run)
 {
     uint64_t hash;
     cli_line line;
-    CLI_TRY(coh_engine_hash(run->engine, &hash));
     cli_report_break(&run->report);
+    cli_calibration_keep(run->options, &run->job.calibration, run->engine, run->classes,
+                         &run->class_count);
+    CLI_TRY(coh_engine_hash(run->engine, &hash));
     cli_line_clear(&line);
     if (run->options->json) {
         add_result_json(run, hash, &line);

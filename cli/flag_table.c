@@ -120,8 +120,12 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                            0, "--profile a100-40g,pcie=2x", RUNS, 0, 0,
                            "what prices the plan: a shipped datasheet (of a GPU: plan only) or a "
                            "measured file, with entries replaced" },
+    [CLI_FLAG_CALIBRATION] = { "calibration", "FILE|none", CLI_VALUE_TEXT, AT(calibration), 0, 0,
+                               "--calibration none", RUNS, 0, 0,
+                               "what earlier runs found, for the plan's prices; train adds to it "
+                               "(default: a file of this machine and profile in the user's cache)" },
     [CLI_FLAG_KERNELS] = { "kernels", "FILE", CLI_VALUE_TEXT, AT(kernels), 0, 0,
-                           "--kernels kernels.json", BUDGET, 0, 0,
+                           "--kernels kernels.json", BUDGET | PROFILE, 0, 0,
                            "which matrix product each shape takes: a table by cohobate tune" },
     [CLI_FLAG_STEPS] = { "steps", "N", CLI_VALUE_INTEGER, AT(steps), 1, 1e12, "--steps 100", RUNS,
                          0, 0, "optimizer steps of the whole run (default 100)" },

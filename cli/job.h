@@ -3,6 +3,7 @@
 #ifndef COH_CLI_JOB_H
 #define COH_CLI_JOB_H
 
+#include "cli/calibration.h"
 #include "cli/options.h"
 #include "cli/recipe.h"
 #include "cli/weights.h"
@@ -19,6 +20,7 @@ typedef struct cli_job {
     cli_recipe recipe;
     coh_graph *graph;
     coh_profile *profile; /* NULL: the built-in one */
+    cli_calibration calibration;
     coh_pin *pins;
     int32_t pin_count;
     int on_gpu; /* the profile's: a what-if that nothing here runs */

@@ -55,6 +55,7 @@ typedef enum cli_flag {
     CLI_FLAG_PINS,
     CLI_FLAG_PLAN,
     CLI_FLAG_PROFILE,
+    CLI_FLAG_CALIBRATION,
     CLI_FLAG_KERNELS,
     CLI_FLAG_STEPS,
     CLI_FLAG_SCHEDULE_STEPS,
@@ -111,7 +112,7 @@ typedef struct cli_options {
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
-    const char *freeze, *lora, *lora_targets, *profile, *pins;
+    const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */

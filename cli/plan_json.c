@@ -69,9 +69,10 @@ static coh_status print_profile_json(const cli_job *job)
     cli_line_clear(&line);
     cli_line_add_json_string(&line, facts.name);
     printf(", \"profile\": {\"name\": %s, \"source\": \"%s\", \"device\": \"%s\", \"what_if\": %s"
-           ", \"hash\": \"%016" PRIx64 "\"}",
+           ", \"hash\": \"%016" PRIx64 "\", \"calibrated_runs\": %" PRIu32 "}",
            line.text, facts.source, facts.is_gpu ? "gpu" : "host",
-           cli_budget_is_what_if(job->options, profile) ? "true" : "false", facts.hash);
+           cli_budget_is_what_if(job->options, profile) ? "true" : "false", facts.hash,
+           job->calibration.runs);
     return COH_OK;
 }
 

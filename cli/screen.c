@@ -120,16 +120,27 @@ static void add_fit(const cli_job *job, cli_line *line)
     cli_line_add(line, " at most, to the byte\n");
 }
 
+static const char *describe_calibration(const cli_job *job, char text[48])
+{
+    text[0] = '\0';
+    if (job->calibration.runs > 0)
+        snprintf(text, 48, ", calibrated by %" PRIu32 " run%s", job->calibration.runs,
+                 job->calibration.runs == 1 ? "" : "s");
+    return text;
+}
+
 /* Which profile the times are by, and what they are worth. */
 static void add_profile(const cli_job *job, cli_line *line)
 {
     coh_profile_summary facts;
+    char calibrated[48];
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;
-    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s\n",
+    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s%s\n",
                  cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
                                                                                   : "",
                  facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
+                 describe_calibration(job, calibrated),
                  job->on_gpu ? ": peaks, no run is as fast" : "");
 }
 

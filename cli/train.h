@@ -33,6 +33,8 @@ typedef struct cli_run {
     int32_t *validation_tokens, *validation_targets;     /* one micro-batch */
     uint64_t done_steps, submitted_steps;                /* counted from the run's beginning */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
+    coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
+    uint32_t class_count;
     int skipped_in_row;
     int has_begun; /* its first step was due: what fails before that leaves no folder behind */
     int stopped;   /* by a signal, after `done_steps` */

@@ -155,6 +155,10 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .origin_count = p->origin_count,
         .endurance_bytes = p->drive_endurance_bytes,
     };
+    if (p->uncalibrated_hash != 0) { /* the file's, whatever runs have found since */
+        out_summary->hash = p->uncalibrated_hash;
+        return COH_OK;
+    }
     return coh_profile_hash(p, &out_summary->hash);
 }
 

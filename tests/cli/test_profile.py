@@ -32,7 +32,7 @@ class Profile(ProgramTest):
                 self.assertEqual(self.succeeds("check", name, "--json").json["hash"], found["hash"])
                 planned = self.plan(name)
                 self.assertEqual(planned["profile"], {"name": name, "source": "datasheet", "device": "gpu",
-                                                      "what_if": True, "hash": found["hash"]})
+                                                      "what_if": True, "hash": found["hash"], "calibrated_runs": 0})
                 self.assertEqual(planned["budget_bytes"], given["memory_bytes"]["device"])
                 self.assertEqual(planned["dtype"], "bf16")
                 self.assertFalse(planned["emulated"])

@@ -1,0 +1,109 @@
+#include "cli/calibration.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/budget.h"
+
+/* A class that differs by more is told, where it has more than a tenth of its lane's time. */
+#define DRIFT_MOST 0.05
+#define PART_LEAST 0.1
+
+/* --calibration, else COH_CALIBRATION, else NULL: the usual place. */
+static const char *wanted(const cli_options *options)
+{
+    const char *here = getenv("COH_CALIBRATION");
+    if (options->calibration)
+        return options->calibration;
+    return here && here[0] ? here : NULL;
+}
+
+/* A what-if is not of runs; a test mode's lines are not as fast as others. */
+static int has_none(const cli_options *options, const coh_profile *profile)
+{
+    const char *name = wanted(options);
+    return (options->command != CLI_TRAIN && options->command != CLI_PLAN) ||
+           (name && strcmp(name, "none") == 0) || cli_budget_is_gpu(profile) ||
+           cli_budget_is_what_if(options, profile) || options->test_poison ||
+           options->test_delay_seed || options->test_store;
+}
+
+static coh_status find_path(const cli_options *options, const coh_profile *profile,
+                            cli_calibration *calibration)
+{
+    const char *name = wanted(options);
+    if (!name)
+        return coh_calibration_path(profile, calibration->path);
+    if (snprintf(calibration->path, sizeof(calibration->path), "%s", name) <
+        (int)sizeof(calibration->path))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT, "the path of the calibration is too long");
+}
+
+coh_status cli_calibration_open(const cli_options *options, coh_profile **profile,
+                                cli_calibration *out_calibration)
+{
+    out_calibration->path[0] = '\0';
+    out_calibration->runs = 0;
+    if (has_none(options, *profile))
+        return COH_OK;
+    if (!*profile)
+        CLI_TRY(coh_profile_builtin_create(cli_budget_thread_count(options), profile));
+    if (find_path(options, *profile, out_calibration) != COH_OK) {
+        cli_note("note: plans are not calibrated: %s (--calibration none says so on purpose)",
+                 coh_last_error());
+        out_calibration->path[0] = '\0';
+        return COH_OK;
+    }
+    coh_status status =
+        coh_profile_calibrate(*profile, out_calibration->path, &out_calibration->runs);
+    if (status == COH_ERR_MEMORY)
+        return status;
+    if (status != COH_OK)
+        cli_note("note: the calibration is left out, and written anew by the next run: %s",
+                 coh_last_error());
+    return COH_OK;
+}
+
+/* "forward 1.09, read 0.80": measured over what the profile says. */
+static int add_drift(const coh_calibration_class *classes, uint32_t count, cli_line *line)
+{
+    int found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (classes[i].part > PART_LEAST && fabs(classes[i].factor - 1) > DRIFT_MOST)
+            cli_line_add(line, "%s%s %.2f", found++ ? ", " : "", classes[i].opcode,
+                         classes[i].factor);
+    return found;
+}
+
+void cli_calibration_keep(const cli_options *options, const cli_calibration *calibration,
+                          coh_engine *engine,
+                          coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
+                          uint32_t *out_count)
+{
+    cli_line line;
+    *out_count = 0;
+    if (!calibration->path[0])
+        return;
+    if (coh_engine_calibrate(engine, calibration->path, out_classes, out_count) != COH_OK) {
+        cli_note("note: this run calibrates no plans: %s", coh_last_error());
+        return;
+    }
+    cli_line_clear(&line);
+    if (options->profile && add_drift(out_classes, *out_count, &line))
+        cli_note("note: lines differ from --profile %s by more than 5 %% (measured over profile: "
+                 "%s); the next plan takes it into account, cohobate profile measures anew",
+                 options->profile, line.text);
+}
+
+void cli_calibration_add_json(const coh_calibration_class *classes, uint32_t count, cli_line *line)
+{
+    cli_line_add(line, ", \"lines\": [");
+    for (uint32_t i = 0; i < count; i++)
+        cli_line_add(
+            line, "%s{\"opcode\": \"%s\", \"part\": %.4f, \"factor\": %.4f, \"error\": %.4f}",
+            i ? ", " : "", classes[i].opcode, classes[i].part, classes[i].factor, classes[i].error);
+    cli_line_add(line, "]");
+}

@@ -1,0 +1,79 @@
+"""What a run finds prices the next plan: kept by train, used and said by plan, never changing a bit. Oracles: the
+figures that train prints of its own lines, and the hash of the same run without a calibration."""
+
+import json
+import os
+import unittest
+
+from program import TINY, ProgramTest, environment
+
+
+class Calibration(ProgramTest):
+    def train(self, *more, **keywords):
+        return self.succeeds("train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 8, "--json", *more,
+                             **keywords).json
+
+    def plan(self, *more):
+        return self.succeeds("plan", *TINY, "--json", *more).json
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_a_run_is_kept_and_the_next_plan_is_by_it(self):
+        path = self.path("calibration.json")
+        before = self.plan("--calibration", path)
+        self.assertFalse(os.path.exists(path))  # planning keeps nothing
+        first = self.train("--calibration", path)
+        factors = {line["opcode"]: line["factor"] for line in first["lines"]}
+        self.assertLessEqual({"forward", "backward", "update", "norm"}, set(factors))
+        kept = self.read(path)
+        self.assertEqual(kept["runs"], 1)
+        for opcode, factor in factors.items():
+            self.assertAlmostEqual(kept["opcodes"][opcode.upper()]["factor"], min(max(factor, 0.2), 5), places=3)
+        after = self.plan("--calibration", path)
+        self.assertEqual(after["profile"]["calibrated_runs"], 1)
+        self.assertEqual(after["profile"]["hash"], before["profile"]["hash"])
+        self.assertNotEqual(after["step_seconds"], before["step_seconds"])
+        self.assertIn("calibrated by 1 run,", self.succeeds("plan", *TINY, "--calibration", path).out.replace("\n", ","))
+        # the factors are those without the calibration that priced the second run
+        second = self.train("--calibration", path)
+        self.assertEqual(self.read(path)["runs"], 2)
+        both = self.read(path)["opcodes"]
+        for line in second["lines"]:
+            mean = (min(max(factors[line["opcode"]], 0.2), 5) + min(max(line["factor"], 0.2), 5)) / 2
+            self.assertAlmostEqual(both[line["opcode"].upper()]["factor"], mean, places=3)
+        self.assertEqual(first["hash"], second["hash"])
+
+    def test_none_keeps_nothing_and_has_the_same_bits(self):
+        cache = self.path("cache")
+        os.mkdir(cache)
+        named = environment(XDG_CACHE_HOME=cache)
+        usual = environment(XDG_CACHE_HOME=cache, COH_CALIBRATION="")
+        without = self.train("--calibration", "none", env=usual)
+        self.assertEqual(self.train(env=named)["lines"], [])  # COH_CALIBRATION=none
+        self.assertEqual(os.listdir(cache), [])
+        kept = self.train(env=usual)
+        self.assertEqual(without["hash"], kept["hash"])
+        files = os.listdir(os.path.join(cache, "cohobate"))
+        self.assertEqual(len(files), 1)
+        self.assertRegex(files[0], r"^calibration-[0-9a-f]{16}-[0-9a-f]{16}\.json$")
+
+    def test_a_damaged_file_is_left_out_said_and_written_anew(self):
+        path = self.write("calibration.json", "{\"format\": \"cohobate calibration\", \"version\": 1}\n")
+        done = self.succeeds("plan", *TINY, "--calibration", path)
+        self.assertIn("the calibration is left out", done.err)
+        self.assertNotIn("calibrated by", done.out)
+        self.train("--calibration", path)
+        self.assertEqual(self.read(path)["runs"], 1)
+
+    def test_few_steps_say_nothing(self):
+        path = self.path("calibration.json")
+        done = self.succeeds("train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 2, "--json",
+                             "--calibration", path)
+        self.assertEqual(done.json["lines"], [])
+        self.assertFalse(os.path.exists(path))
+
+
+if __name__ == "__main__":
+    unittest.main()

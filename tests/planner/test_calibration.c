@@ -1,0 +1,136 @@
+/* The file of what runs found: canonical, strict, and joined as a mean that forgets. Oracles: sums by
+ * hand, and every byte of a file changed once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cohobate/calibration.h"
+#include "planner/calibration.h"
+#include "planner/profile_file.h"
+
+static coh_calibrations some(void)
+{
+    coh_calibrations c = { .profile_hash = UINT64_C(0xfedcba9876543210), .runs = 3 };
+    c.opcodes[COH_OP_FORWARD] = (coh_calibration){ .factor = 1.0625, .runs = 3 };
+    c.opcodes[COH_OP_READ] = (coh_calibration){ .factor = 1.0 / 3.0, .runs = 1 };
+    return c;
+}
+
+static void what_is_written_is_read_and_written_as_the_same_bytes(void **state)
+{
+    (void)state;
+    coh_text first = { 0 }, second = { 0 };
+    const coh_calibrations c = some();
+    coh_calibrations again;
+    assert_int_equal(coh_calibrations_add_text(&c, &first), COH_OK);
+    assert_int_equal(coh_calibrations_parse(first.data, first.bytes, &again), COH_OK);
+    assert_true(again.profile_hash == c.profile_hash && again.runs == c.runs);
+    for (int op = 0; op < COH_OP_COUNT; op++)
+        assert_true(again.opcodes[op].factor == c.opcodes[op].factor &&
+                    again.opcodes[op].runs == c.opcodes[op].runs);
+    assert_int_equal(coh_calibrations_add_text(&again, &second), COH_OK);
+    assert_string_equal(first.data, second.data);
+    coh_text_fini(&first);
+    coh_text_fini(&second);
+}
+
+/* Or the newline at the end goes: nothing is said there. */
+static void any_other_byte_is_refused(void **state)
+{
+    (void)state;
+    coh_text text = { 0 };
+    const coh_calibrations c = some();
+    coh_calibrations read;
+    assert_int_equal(coh_calibrations_add_text(&c, &text), COH_OK);
+    for (size_t i = 0; i + 1 < text.bytes; i++) {
+        const char was = text.data[i];
+        text.data[i] = was == '7' ? '8' : '7';
+        if (coh_calibrations_parse(text.data, text.bytes, &read) == COH_OK)
+            fail_msg("byte %zu of %zu may be another:\n%s", i, text.bytes, text.data);
+        assert_int_equal(read.runs, 0);
+        text.data[i] = was;
+    }
+    for (size_t bytes = 0; bytes + 2 < text.bytes; bytes++) {
+        const char was = text.data[bytes];
+        text.data[bytes] = '\0';
+        assert_int_equal(coh_calibrations_parse(text.data, bytes, &read), COH_ERR_CORRUPT);
+        text.data[bytes] = was;
+    }
+    coh_text_fini(&text);
+}
+
+static void eight_runs_are_their_mean_and_later_ones_forget(void **state)
+{
+    (void)state;
+    coh_calibration c = { 0 };
+    double sum = 0;
+    for (int run = 1; run <= 8; run++) {
+        const double factor = 1 + 0.01 * run * run;
+        sum += factor;
+        coh_calibration_join(&c, factor);
+        assert_true(fabs(c.factor - sum / run) < 1e-12);
+    }
+    for (int run = 0; run < 60; run++)
+        coh_calibration_join(&c, 2);
+    assert_true(fabs(c.factor - 2) < 1e-3);
+    assert_int_equal(c.runs, 68);
+    for (int run = 0; run < 100; run++)
+        coh_calibration_join(&c, 1e9); /* a stopped machine is no drift */
+    assert_true(c.factor <= COH_CALIBRATION_MOST);
+}
+
+/* By its hash; and forward's factor is that of what is recomputed. */
+static void a_calibration_is_of_one_profile(void **state)
+{
+    (void)state;
+    static const char path[] = "calibration.json";
+    coh_profile mine, other;
+    uint32_t runs = 7;
+    coh_calibrations c = some();
+    coh_profile_builtin(2, 0, 0, &mine);
+    coh_profile_builtin(3, 0, 0, &other);
+    assert_int_equal(coh_profile_hash(&mine, &c.profile_hash), COH_OK);
+    assert_int_equal(coh_calibrations_write(&c, path), COH_OK);
+    assert_int_equal(coh_profile_calibrate(&other, path, &runs), COH_OK);
+    assert_int_equal(runs, 0);
+    assert_int_equal(other.calibration[COH_OP_FORWARD].runs, 0);
+    assert_int_equal(coh_profile_calibrate(&mine, path, &runs), COH_OK);
+    assert_int_equal(runs, 3);
+    assert_true(mine.calibration[COH_OP_FORWARD].factor == 1.0625);
+    assert_true(mine.calibration[COH_OP_RECOMPUTE].factor == 1.0625);
+    assert_int_equal(mine.calibration[COH_OP_BACKWARD].runs, 0);
+    assert_int_equal(coh_profile_calibrate(&mine, path, &runs), COH_ERR_ARGUMENT); /* once */
+    unlink(path);
+}
+
+static void a_file_that_is_not_there_has_no_runs_a_damaged_one_is_named(void **state)
+{
+    (void)state;
+    static const char path[] = "calibration-damaged.json";
+    coh_calibrations read;
+    assert_int_equal(coh_calibrations_read("no-such-file", &read), COH_OK);
+    assert_int_equal(read.runs, 0);
+    assert_int_equal(coh_file_write_whole(path, "{", 1), COH_OK);
+    assert_int_equal(coh_calibrations_read(path, &read), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), path));
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read_and_written_as_the_same_bytes),
+        cmocka_unit_test(any_other_byte_is_refused),
+        cmocka_unit_test(eight_runs_are_their_mean_and_later_ones_forget),
+        cmocka_unit_test(a_calibration_is_of_one_profile),
+        cmocka_unit_test(a_file_that_is_not_there_has_no_runs_a_damaged_one_is_named),
+    };
+    return cmocka_run_group_tests_name("calibration", tests, NULL, NULL);
+}
