@@ -1,5 +1,5 @@
-/* calibration.h - what runs on this machine found, used by the plans of train and plan, and added to
- * by train: --calibration, or the environment's COH_CALIBRATION. */
+/* calibration.h - what runs on this machine found: the plans of train and plan use it, and train
+ * adds to it. --calibration, or the environment's COH_CALIBRATION. */
 #ifndef COH_CLI_CALIBRATION_H
 #define COH_CLI_CALIBRATION_H
 
@@ -10,7 +10,7 @@ typedef struct cli_calibration {
     uint32_t runs;                         /* that the plan is calibrated by */
 } cli_calibration;
 
-/* Before anything is planned. *profile NULL becomes the built-in one, so that it can be calibrated.
+/* Before anything is planned. *profile NULL becomes the built-in one, which can be calibrated, too.
  * What-ifs, GPUs and other machines' profiles are not. A file that is damaged is left out, and said;
  * so is a cache that has no place. Fails: COH_ERR_MEMORY. */
 coh_status cli_calibration_open(const cli_options *options, coh_profile **profile,

@@ -32,8 +32,8 @@ coh_status coh_calibrations_write(const coh_calibrations *calibrations, const ch
 /* One more run found that factor: the mean over all runs, from the eighth on one that forgets. */
 void coh_calibration_join(coh_calibration *calibration, double factor);
 
-/* The opcode by whose factor lines of `opcode` are priced: a block that is recomputed runs forward's
- * kernels; COH_OP_COUNT: they are not calibrated. */
+/* The opcode by whose factor lines of `opcode` are priced: a recomputed block runs the kernels of
+ * forward; COH_OP_COUNT: they are not calibrated. */
 coh_opcode coh_calibration_of(coh_opcode opcode);
 
 #endif

@@ -264,11 +264,25 @@ static const coh_figure *memory_rate(const coh_profile *profile, const coh_instr
     return &profile->memory_bytes_per_s;
 }
 
+static coh_lane drive_lane(const coh_instruction *line)
+{
+    return line->opcode == COH_OP_SAVE ? COH_LANE_WRITE : COH_LANE_READ;
+}
+
+/* A checkpoint of which the profile does not say what it goes to. */
+static int lacks_drive(const coh_profile *profile, const coh_instruction *line)
+{
+    return (line->opcode == COH_OP_SAVE || line->opcode == COH_OP_IMPORT) &&
+           !coh_profile_is_link(profile, drive_lane(line));
+}
+
 static coh_price roofline(const coh_profile *profile, const coh_instruction *line, int is_bf16)
 {
     coh_price price =
         at_rate(line->flops, &profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32]);
-    coh_price memory = at_rate((double)line->bytes, memory_rate(profile, line));
+    const coh_figure drive = coh_profile_usual_drive(drive_lane(line));
+    coh_price memory = at_rate((double)line->bytes,
+                               lacks_drive(profile, line) ? &drive : memory_rate(profile, line));
     if (line->lane == COH_LANE_HOST && profile->device_kind == 0 && profile->threads > 1 &&
         memory_rate(profile, line) == &profile->memory_bytes_per_s)
         memory = scaled(memory, profile->threads); /* a rate of all threads; coh-host is one */

@@ -41,6 +41,11 @@ static void link_set(coh_profile *profile, coh_lane lane, double bytes_per_s, do
     profile->contention[lane][COH_LANE_COMPUTE] = part;
 }
 
+coh_figure coh_profile_usual_drive(coh_lane lane)
+{
+    return coh_figure_of(lane == COH_LANE_WRITE ? WRITE_BYTES_PER_S : READ_BYTES_PER_S);
+}
+
 void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
                          coh_profile *out_profile)
 {

@@ -39,8 +39,8 @@ typedef struct coh_link_profile {
     /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
     uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
-    /* What one transfer takes from those who compute, since cores copy, hash and submit: the work of
-     * the compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
+    /* What one transfer takes from those who compute, since cores copy, hash and submit: work of the
+     * compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
     double steal_ns, steal_ns_per_byte;
 } coh_link_profile;
 
@@ -153,6 +153,10 @@ static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 {
     return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;
 }
+
+/* What a drive of which nothing is known is taken to carry: that of the built-in profile. Checkpoints
+ * go to one, whether the profile has a drive or not. */
+coh_figure coh_profile_usual_drive(coh_lane lane);
 
 /* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
  * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s: see

@@ -1,4 +1,4 @@
-/* The file of what runs found: canonical, strict, and joined as a mean that forgets. Oracles: sums by
+/* The file of what runs found: canonical, strict, joined as a mean that forgets. Oracles: sums by
  * hand, and every byte of a file changed once. */
 #include <setjmp.h>
 #include <stdarg.h>
