@@ -138,6 +138,11 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
                  " are not its own; cohobate profile --threads %d measures them",
                  options->profile, (int)facts.threads, facts.threads == 1 ? "" : "s",
                  (int)cli_budget_thread_count(options), (int)cli_budget_thread_count(options));
+    if (!facts.is_what_if && facts.fingerprint != 0 && options->disk_folder[0] &&
+        !coh_profile_is_of_drive(profile, options->disk_folder))
+        cli_note("note: --profile %s measured another drive than that of --disk %s: predicted times"
+                 " of it are not its own; cohobate profile --disk %s -o FILE measures it",
+                 options->profile, options->disk_folder, options->disk_folder);
     *out_profile = profile;
     return COH_OK;
 }

@@ -172,7 +172,7 @@ void coh_examine_direct(coh_finding_list *list, const char *folder)
     COH_FINDING_SAY(finding->remedy, "--disk on a local ext4, xfs or btrfs file system");
 }
 
-static const char *file_system_name(long magic)
+const char *coh_file_system_name(long magic)
 {
     switch (magic) {
     case 0xef53:
@@ -208,7 +208,7 @@ void coh_examine_disk(coh_finding_list *list, const char *folder)
         COH_FINDING_SAY(finding->remedy, "name a folder that exists");
         return;
     }
-    const char *name = file_system_name((long)facts.f_type);
+    const char *name = coh_file_system_name((long)facts.f_type);
     COH_FINDING_SAY(finding->found, "%s free on %s of %.150s",
                     coh_size_format(free_bytes, text, sizeof(text)), name, folder);
     if (strcmp(name, "tmpfs") == 0) {

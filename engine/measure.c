@@ -250,6 +250,10 @@ static coh_status check(const coh_measure_options *options, const coh_profile *k
                         "figures of it were given, not measured (\"%s\" %s): name the file "
                         "without entries",
                         known->origins[0].of, known->origins[0].text);
+    if (options->disk_folder != NULL && !coh_profile_is_of_drive(known, options->disk_folder))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "its drive is another (%s) than that of %s: name another file",
+                        known->drive, options->disk_folder);
     if (known->threads != options->thread_count)
         return coh_fail(COH_ERR_ARGUMENT,
                         "it was measured for %d threads, not %d: name another file, or ask for as "

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -12,6 +15,7 @@
 #include "cohobate/machine.h"
 #include "cohobate/run.h"
 #include "engine/kernel_table.h"
+#include "engine/machine_findings.h"
 #include "engine/measure.h"
 #include "memory/available.h"
 
@@ -61,6 +65,26 @@ int coh_profile_is_of_here(const coh_profile *profile)
            profile->fingerprint == coh_machine_fingerprint();
 }
 
+/* "ext4, device 254:0, 252 GiB"; "" where the folder cannot be looked at. */
+static void describe_drive(const char *folder, char *text, size_t text_bytes)
+{
+    struct stat place;
+    struct statfs system;
+    text[0] = '\0';
+    if (stat(folder, &place) != 0 || statfs(folder, &system) != 0)
+        return;
+    snprintf(text, text_bytes, "%s, device %u:%u, %llu GiB",
+             coh_file_system_name((long)system.f_type), major(place.st_dev), minor(place.st_dev),
+             (unsigned long long)(((uint64_t)system.f_blocks * (uint64_t)system.f_bsize) >> 30));
+}
+
+int coh_profile_is_of_drive(const coh_profile *profile, const char *folder)
+{
+    char here[sizeof(profile->drive)];
+    describe_drive(folder, here, sizeof(here));
+    return profile->drive[0] == '\0' || strcmp(profile->drive, here) == 0;
+}
+
 static uint64_t memlock_bytes(void)
 {
     struct rlimit limit;
@@ -88,6 +112,8 @@ void coh_measure_machine(coh_measure *m)
     describe(profile->machine, sizeof(profile->machine));
     profile->fingerprint = coh_machine_fingerprint();
     profile->memory_bytes[COH_TIER_DEVICE] = coh_machine_free_bytes();
+    if (m->options->disk_folder != NULL)
+        describe_drive(m->options->disk_folder, profile->drive, sizeof(profile->drive));
     if (m->options->disk_folder != NULL)
         (void)coh_space_free_bytes(m->options->disk_folder, &profile->memory_bytes[COH_TIER_DISK]);
     profile->memlock_bytes = memlock_bytes();

@@ -39,7 +39,7 @@ typedef struct coh_link_profile {
     /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
     uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
-    /* What one transfer takes from those who compute, since cores copy, hash and submit: work of the
+    /* What a transfer takes from those who compute, since cores copy, hash and submit: work of the
      * compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
     double steal_ns, steal_ns_per_byte;
 } coh_link_profile;
@@ -101,6 +101,7 @@ struct coh_profile {
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: not known */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */
     uint64_t drive_endurance_bytes;        /* 0: not known */
+    char drive[96]; /* that was measured: file system, device, size; "": none, or not known */
     coh_operator_times *operators;
     uint32_t operator_count;
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
@@ -154,8 +155,8 @@ static inline uint32_t coh_profile_usual_depth(coh_lane lane)
     return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;
 }
 
-/* What a drive of which nothing is known is taken to carry: that of the built-in profile. Checkpoints
- * go to one, whether the profile has a drive or not. */
+/* What a drive of which nothing is known is taken to carry, as the built-in profile has it.
+ * Checkpoints go to one, whether the profile has a drive or not. */
 coh_figure coh_profile_usual_drive(coh_lane lane);
 
 /* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in

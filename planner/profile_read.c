@@ -199,7 +199,10 @@ static coh_status get_room(const json_t *root, coh_profile *p)
         COH_TRY(get_bytes(memory, known[tier], &p->memory_bytes[tier]));
     COH_TRY(get_limit(root, "memlock_bytes", &p->memlock_bytes));
     COH_TRY(get_limit(root, "cgroup_bytes", &p->cgroup_bytes));
-    return get_bytes(root, "drive_endurance_bytes", &p->drive_endurance_bytes);
+    COH_TRY(get_bytes(root, "drive_endurance_bytes", &p->drive_endurance_bytes));
+    if (json_object_get(root, "drive") == NULL)
+        return COH_OK;
+    return coh_json_get_text(root, "drive", p->drive, sizeof(p->drive));
 }
 
 /* ---- operators ---- */
@@ -384,6 +387,7 @@ static coh_status get_head(const json_t *root, coh_profile *p)
                                          "memlock_bytes",
                                          "cgroup_bytes",
                                          "drive_endurance_bytes",
+                                         "drive",
                                          "operators",
                                          "calibration",
                                          "origins",

@@ -145,8 +145,13 @@ static coh_status add_room(coh_text *text, const coh_profile *p)
                          p->memory_bytes[COH_TIER_DISK]));
     COH_TRY(add_limit(text, "memlock_bytes", p->memlock_bytes));
     COH_TRY(add_limit(text, "cgroup_bytes", p->cgroup_bytes));
-    return coh_text_add(text, "  \"drive_endurance_bytes\": %" PRIu64 ",\n",
-                        p->drive_endurance_bytes);
+    COH_TRY(coh_text_add(text, "  \"drive_endurance_bytes\": %" PRIu64 ",\n",
+                         p->drive_endurance_bytes));
+    if (p->drive[0] == '\0')
+        return COH_OK;
+    COH_TRY(coh_text_add(text, "  \"drive\": "));
+    COH_TRY(coh_text_add_quoted(text, p->drive));
+    return coh_text_add(text, ",\n");
 }
 
 /* ---- operators ---- */

@@ -48,6 +48,9 @@ COH_API void coh_measure_options_init(coh_measure_options *out_options);
 COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                        coh_profile **out_profile);
 
+/* Is the drive that it measured the one that `folder` is on? 1 where it names none. */
+COH_API int coh_profile_is_of_drive(const coh_profile *profile, const char *folder);
+
 /* Was it measured on this machine, by this build? 0 for what was not measured. */
 COH_API int coh_profile_is_of_here(const coh_profile *profile);
 

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "cohobate/cohobate.h"
+#include "cohobate/machine.h"
 #include "planner/fingerprint.h"
 #include "planner/plan.h"
 #include "planner/profile_file.h"
@@ -223,6 +224,32 @@ static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtyp
     return 0;
 }
 
+/* Where all cores compute, copies, hashes and requests take something from those who do; parts of
+ * speed are parts. */
+static void check_steals(const coh_profile *profile)
+{
+    double stolen_ns = 0;
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
+        assert_true(profile->link[lane].steal_ns >= 0 &&
+                    profile->link[lane].steal_ns_per_byte >= 0);
+        assert_true(profile->contention[COH_LANE_COMPUTE][lane] == 1);
+        stolen_ns += coh_link_steal_ns(&profile->link[lane], 1 << 20);
+    }
+    if (coh_machine_core_count() <= profile->threads)
+        assert_true(stolen_ns > 0);
+    for (int i = 0; i < COH_LANE_COUNT; i++)
+        for (int j = 0; j < COH_LANE_COUNT; j++)
+            assert_true(profile->contention[i][j] > 0 && profile->contention[i][j] <= 1);
+}
+
+static void refuse_other_drive(coh_measure_options options, const coh_profile *known)
+{
+    coh_profile *profile;
+    options.disk_folder = "/proc";
+    assert_int_equal(coh_profile_measure(&options, known, &profile), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), known->drive));
+}
+
 static void roofs_links_updates_and_limits_are_there(void **state)
 {
     (void)state;
@@ -240,13 +267,14 @@ static void roofs_links_updates_and_limits_are_there(void **state)
         check_figure(&profile->link[lane].latency_ns);
         assert_true(profile->link[lane].depth >= 1);
     }
-    for (int i = 0; i < COH_LANE_COUNT; i++)
-        for (int j = 0; j < COH_LANE_COUNT; j++)
-            assert_true(profile->contention[i][j] > 0 && profile->contention[i][j] <= 1);
+    check_steals(profile);
     assert_true(has_kind(profile, "update", COH_DTYPE_F32));
     assert_true(has_kind(profile, "norm", COH_DTYPE_F32));
     assert_true(profile->memory_bytes[COH_TIER_DEVICE] > 0);
     assert_true(profile->memory_bytes[COH_TIER_DISK] > 0);
+    assert_true(coh_profile_is_of_drive(profile, "."));
+    assert_false(coh_profile_is_of_drive(profile, "/proc"));
+    refuse_other_drive(options, profile);
     assert_int_equal(profile->threads, 2);
     assert_true(coh_profile_is_of_here(profile));
     profile->fingerprint ^= 1;

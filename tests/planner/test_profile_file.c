@@ -96,6 +96,7 @@ static coh_profile some_profile(uint64_t seed)
     p.memory_bytes[COH_TIER_DISK] = INT64_MAX;
     p.cgroup_bytes = 5;
     p.drive_endurance_bytes = 7;
+    snprintf(p.drive, sizeof(p.drive), "ext4, device %d:1, 5 GiB", (int)seed);
     p.calibration[COH_OP_UPDATE] =
         (coh_calibration){ .factor = 1 + 0.1 * uniform(&rng), .runs = 3 };
     assert_int_equal(COH_ALLOC(OPERATORS, &p.operators), COH_OK);
@@ -155,6 +156,7 @@ static void assert_profile(const coh_profile *a, const coh_profile *b)
     assert_memory_equal(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes));
     assert_true(a->memlock_bytes == b->memlock_bytes && a->cgroup_bytes == b->cgroup_bytes);
     assert_true(a->drive_endurance_bytes == b->drive_endurance_bytes);
+    assert_string_equal(a->drive, b->drive);
     for (int op = 0; op < COH_OP_COUNT; op++)
         assert_true(a->calibration[op].factor == b->calibration[op].factor &&
                     a->calibration[op].runs == b->calibration[op].runs);
