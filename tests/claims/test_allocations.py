@@ -58,6 +58,18 @@ class Allocations(ProgramTest):
                                      "--disk", self.folder)
         self.assertGreater(result["link_bytes"]["h2d"], 0)
 
+    def updates_on_the_host_lane(self, name, *flags):
+        flags += ("--device-memory", "48MiB", "--emulate-host", "400MiB")
+        planned = self.succeeds("plan", *TINY, "--micro-batch", 1, *flags, "--json").json
+        self.assertGreater(planned["host_update_bytes"], 0)
+        self.counts_nothing(name, *flags)
+
+    def test_updates_on_the_host_lane(self):
+        self.updates_on_the_host_lane("updates on the host lane")
+
+    def test_updates_on_the_host_lane_in_backward(self):
+        self.updates_on_the_host_lane("updates on the host lane, in backward", "--clip", "0")
+
     def test_in_memory_updates_in_backward(self):
         self.counts_nothing("in memory", "--clip", "0")
 

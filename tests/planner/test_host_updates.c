@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "planner/plan_make.h"
+#include "planner/verify.h"
 #include "tests/planner/toy_graph.h"
 
 enum { LAYERS = 3, ALL = LAYERS + 1 };
@@ -43,6 +44,8 @@ static coh_plan_options options_of(const setting *what, const coh_graph *graph)
                                  .thread_count = 2,
                                  .microbatch_count = what->microbatches,
                                  .deferred_update = what->deferred,
+                                 .sweep_order =
+                                     what->boundary == 1 ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH,
                                  .kernel_path = "toy" };
     uint64_t memory = in_memory(graph, &options);
     options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
@@ -215,6 +218,108 @@ static void a_search_takes_the_host_lane_where_it_is_faster(void **state)
     coh_graph_destroy(graph);
 }
 
+/* ---- bad programs, each a good one with one change ---- */
+
+/* The body is refused by READ, with a sentence that says `first` and `second`. */
+static void assert_unread(coh_plan *plan, const char *first, const char *second)
+{
+    const coh_layout *layout = &plan->layout;
+    const coh_verify_options options = { .budget_bytes = { layout->arena_bytes[COH_TIER_DEVICE],
+                                                           layout->arena_bytes[COH_TIER_HOST],
+                                                           layout->file_bytes } };
+    coh_verify_result result;
+    assert_int_equal(coh_verify(layout, &plan->programs[COH_PROGRAM_BODY], &options, &result),
+                     COH_ERR_CORRUPT);
+    if (result.rule != COH_RULE_READ || strstr(coh_last_error(), first) == NULL ||
+        strstr(coh_last_error(), second) == NULL)
+        fail_msg("%s", coh_last_error());
+}
+
+static coh_instruction *first_update(coh_plan *plan)
+{
+    coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    uint32_t i = 0;
+    while (body->lines[i].lane != COH_LANE_HOST)
+        assert_true(++i < body->line_count);
+    return &body->lines[i];
+}
+
+/* The wait of a line for a lane's line in the same run. */
+static coh_wait *wait_for(coh_plan *plan, const coh_instruction *line, coh_lane lane)
+{
+    coh_wait *waits = &plan->programs[COH_PROGRAM_BODY].waits[line->wait_begin];
+    for (uint32_t i = 0; i < line->wait_count; i++)
+        if (waits[i].lane == lane && !waits[i].carry)
+            return &waits[i];
+    fail();
+    return NULL;
+}
+
+static coh_plan *direct_or_deferred(int deferred, coh_graph **out_graph)
+{
+    const setting what = { .toy = 0, .microbatches = 1, .deferred = deferred, .percent = 60 };
+    assert_int_equal(toy_graph_make(&toys[0], out_graph), COH_OK);
+    return make_plan(&what, *out_graph, ALL);
+}
+
+/* The copy on the device is that of before the update: no LOAD, or its bytes as they were. */
+static void a_stale_copy_on_the_device_is_refused(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = direct_or_deferred(1, &graph);
+    coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    const coh_instruction *update = first_update(plan);
+    uint32_t chunk = body->touches[body->operands[update->operand_begin].touch_begin].chunk;
+    coh_instruction *load = &body->lines[update - body->lines];
+    while (load->opcode != COH_OP_LOAD ||
+           body->touches[body->operands[load->operand_begin].touch_begin].chunk != chunk)
+        assert_true(++load < body->lines + body->line_count);
+    coh_wait *wait = wait_for(plan, load, COH_LANE_HOST);
+    const coh_wait kept = *wait;
+    *wait = (coh_wait){ .ordinal = body->lane_length[COH_LANE_HOST],
+                        .lane = COH_LANE_HOST,
+                        .carry = 1 }; /* the run before */
+    assert_unread(plan, "LOAD", "(UPDATE)");
+    *wait = kept;
+    for (uint32_t o = 0; o < 2; o++)
+        body->touches[body->operands[load->operand_begin + o].touch_begin].version--;
+    assert_unread(plan, "LOAD", "it names version 0, 1 lines have written the chunk");
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* It waits for the BACKWARD that made its gradient, not for the STORE that brings it. */
+static void an_update_before_its_gradient_arrived_is_refused(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = direct_or_deferred(0, &graph);
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    coh_wait *wait = wait_for(plan, first_update(plan), COH_LANE_D2H);
+    const coh_instruction *store = body->lines;
+    while (store->lane != COH_LANE_D2H || store->ordinal != wait->ordinal)
+        store++;
+    *wait = *wait_for(plan, store, COH_LANE_COMPUTE);
+    assert_unread(plan, "UPDATE", "on grad of group");
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* All gradients of the step before are there, but not the scale that CLIP latched for them. */
+static void an_update_before_its_scale_arrived_is_refused(void **state)
+{
+    (void)state;
+    coh_graph *graph = NULL;
+    coh_plan *plan = direct_or_deferred(1, &graph);
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    *wait_for(plan, first_update(plan), COH_LANE_D2H) =
+        (coh_wait){ .ordinal = body->lane_length[COH_LANE_D2H], .lane = COH_LANE_D2H, .carry = 1 };
+    assert_unread(plan, "UPDATE", "cells");
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 /* What the file says rebuilds it. */
 static void a_plan_file_keeps_which_lane_updates(void **state)
 {
@@ -244,6 +349,9 @@ int main(void)
         cmocka_unit_test(states_that_are_updated_on_the_host_never_cross_the_link),
         cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
         cmocka_unit_test(a_plan_file_keeps_which_lane_updates),
+        cmocka_unit_test(a_stale_copy_on_the_device_is_refused),
+        cmocka_unit_test(an_update_before_its_gradient_arrived_is_refused),
+        cmocka_unit_test(an_update_before_its_scale_arrived_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
