@@ -153,13 +153,16 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
     int count = recompute_choices(plan, choices);
     plan->smallest_device_bytes = UINT64_MAX;
     plan->smallest_is_proven = 1;
-    for (int i = 0; i < count; i++) {
-        coh_decisions decisions = { .chunk_bytes =
-                                        plan->options.chunk_bytes
-                                            ? plan->options.chunk_bytes
-                                            : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
-                                    .recompute = coh_block_set_first(choices[i]),
-                                    .row_passes = ROW_PASSES_MOST };
+    /* An update on the host lane takes no room on the device. */
+    int lanes = plan->options.emulate_host_bytes > 0 ? 2 : 1;
+    for (int i = 0; i < count * lanes; i++) {
+        coh_decisions decisions = {
+            .chunk_bytes = plan->options.chunk_bytes ? plan->options.chunk_bytes
+                                                     : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
+            .recompute = coh_block_set_first(choices[i % count]),
+            .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
+            .row_passes = ROW_PASSES_MOST
+        };
         uint64_t bytes = 0;
         COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &decisions, &bytes));
         if (bytes < plan->smallest_device_bytes) {
