@@ -2,7 +2,9 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/replay.h"
 #include "cli/screen.h"
+#include "cli/variants.h"
 
 static void print_operator(const coh_plan_operator *op)
 {
@@ -39,17 +41,43 @@ static coh_status plan_out(const cli_job *job)
 {
     const cli_options *options = job->options;
     uint64_t in_memory_bytes;
-    if (options->output)
-        CLI_TRY(coh_plan_write(job->plan, options->output));
+    if (options->output) {
+        cli_line note;
+        CLI_TRY(cli_replay_note(job, &note));
+        CLI_TRY(coh_plan_write_noted(job->plan, note.text, options->output));
+    }
     if (options->program)
         CLI_TRY(coh_plan_write_program(job->plan, options->program));
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
     return options->json ? cli_plan_json(job, in_memory_bytes) : print_text(job, in_memory_bytes);
 }
 
+/* Tables are of several plans, and write none. */
+static coh_status check_table(const cli_options *options)
+{
+    const char *flag = options->max ? "--max" : options->sweep ? "--sweep" : "--what-if";
+    if (options->output || options->program || options->plan_file || options->operators ||
+        options->memory_curve > 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s compares plans: leave -o, --plan, --program, --operators and "
+                        "--memory-curve to the one that you take",
+                        flag);
+    if (options->max &&
+        (options->operand || options->resume || options->what_if[0] || options->sweep))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--max %s chooses the model: leave MODEL, --resume, --what-if and --sweep "
+                        "out",
+                        options->max);
+    return COH_OK;
+}
+
 coh_status cli_plan(const cli_options *options)
 {
     cli_job job;
+    if (options->max || options->sweep || options->what_if[0]) {
+        CLI_TRY(check_table(options));
+        return options->max ? cli_plan_largest(options) : cli_plan_variants(options);
+    }
     CLI_TRY(cli_output_check(options));
     if (options->memory_curve > 0 && !options->json)
         return cli_fail(COH_ERR_ARGUMENT, "--memory-curve is written as JSON: add --json");

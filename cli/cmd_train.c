@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/dtype.h"
 #include "cli/output.h"
+#include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/stop.h"
 #include "cli/train.h"
@@ -319,10 +320,12 @@ static void close_run(cli_run *run)
 static coh_status write_plan(const cli_run *run)
 {
     char path[CLI_PATH_BYTES + 16];
+    cli_line note;
     if (!run->folder.path[0])
         return COH_OK;
+    CLI_TRY(cli_replay_note(&run->job, &note));
     snprintf(path, sizeof(path), "%s/plan.json", run->folder.path);
-    return coh_plan_write(run->job.plan, path);
+    return coh_plan_write_noted(run->job.plan, note.text, path);
 }
 
 static coh_status run_all(cli_run *run)

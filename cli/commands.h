@@ -15,6 +15,8 @@ coh_status cli_export(const cli_options *options);
 coh_status cli_check(const cli_options *options);
 coh_status cli_tune(const cli_options *options);
 coh_status cli_profile(const cli_options *options);
+coh_status cli_simulate(const cli_options *options);
+coh_status cli_explain(const cli_options *options);
 coh_status cli_doctor(const cli_options *options);
 
 #endif

@@ -15,9 +15,10 @@ enum {
     TUNE = 1 << CLI_TUNE,
     PROFILE = 1 << CLI_PROFILE,
     DOCTOR = 1 << CLI_DOCTOR,
-    RUNS = TRAIN | PLAN,             /* the flags of a training run */
-    BUDGET = RUNS | GENERATE | EVAL, /* those that say where things stand */
-    DATA = RUNS | EVAL | TOKENIZE,   /* those that say how text becomes documents */
+    REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* what asks of a plan file */
+    RUNS = TRAIN | PLAN,                           /* the flags of a training run */
+    BUDGET = RUNS | GENERATE | EVAL,               /* those that say where things stand */
+    DATA = RUNS | EVAL | TOKENIZE,                 /* those that say how text becomes documents */
 };
 
 /* 2^53: every integer up to here is exact in JSON readers too. */
@@ -79,7 +80,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_DEVICE] = { "device", "host", CLI_VALUE_TEXT, AT(device), 0, 0, "--device host",
                           BUDGET, 0, 0, "where to compute; this build has the host" },
     [CLI_FLAG_DEVICE_MEMORY] = { "device-memory", "SIZE", CLI_VALUE_SIZE, AT(device_memory_bytes),
-                                 0, 0, "--device-memory 64MiB", BUDGET, 0, 0,
+                                 0, 0, "--device-memory 64MiB", BUDGET | REPLAY, 0, 0,
                                  "the RAM budget (default: what is free, less a reserve)" },
     [CLI_FLAG_DISK] = { "disk", "DIR[:SIZE]", CLI_VALUE_DISK, AT(disk_folder), 0, 0,
                         "--disk /var/tmp:40GB", BUDGET | PROFILE, 0, 0,
@@ -93,13 +94,13 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                 0, "--emulate-host 1GiB", BUDGET, 0, 0,
                                 "an emulated far tier in RAM: a test-bed, not a speed-up" },
     [CLI_FLAG_HOST_MEMORY] = { "host-memory", "SIZE", CLI_VALUE_SIZE, AT(host_memory_bytes), 0, 0,
-                               "--device-memory 64MiB", BUDGET, 1, 0,
+                               "--device-memory 64MiB", BUDGET | REPLAY, 1, 0,
                                "pinned memory beside a GPU; refused on the host device" },
     [CLI_FLAG_LINK_RATE] = { "link-rate", "RATE", CLI_VALUE_RATE, AT(link_bytes_per_s), 0, 0,
                              "--link-rate 16GB/s", BUDGET, 0, 0,
                              "throttle of the emulated far tier" },
     [CLI_FLAG_THREADS] = { "threads", "N", CLI_VALUE_INTEGER, AT(threads), 1, 1024, "--threads 2",
-                           BUDGET | TUNE | PROFILE | TOKENIZE, 0, 0,
+                           BUDGET | TUNE | PROFILE | TOKENIZE | REPLAY, 0, 0,
                            "threads that compute, and files read at a time (default: the cores "
                            "this process has)" },
     [CLI_FLAG_CHUNK] = { "chunk", "SIZE", CLI_VALUE_SIZE, AT(chunk_bytes), 0, 0, "--chunk 1MiB",
@@ -117,7 +118,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_PLAN] = { "plan", "FILE", CLI_VALUE_TEXT, AT(plan_file), 0, 0, "--plan plan.json",
                         RUNS, 0, 0, "replay a plan written by cohobate plan -o" },
     [CLI_FLAG_PROFILE] = { "profile", "NAME|FILE[,ENTRY=VALUE...]", CLI_VALUE_TEXT, AT(profile), 0,
-                           0, "--profile a100-40g,pcie=2x", RUNS, 0, 0,
+                           0, "--profile a100-40g,pcie=2x", RUNS | REPLAY, 0, 0,
                            "what prices the plan: a shipped datasheet (of a GPU: plan only) or a "
                            "measured file, with entries replaced" },
     [CLI_FLAG_CALIBRATION] = { "calibration", "FILE|none", CLI_VALUE_TEXT, AT(calibration), 0, 0,
@@ -212,6 +213,15 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                            "write the step program itself, a line an instruction" },
     [CLI_FLAG_OPERATORS] = { "operators", NULL, CLI_VALUE_NONE, AT(operators), 0, 0, "--operators",
                              PLAN, 0, 0, "and a line an operator: where its things stand" },
+    [CLI_FLAG_WHAT_IF] = { "what-if", "ENTRY=VALUE[,...]", CLI_VALUE_LIST, AT(what_if), 0, 0,
+                           "--what-if pcie=2x,host-memory=256GB", PLAN, 0, 0,
+                           "a table: as it is, and with other entries of the profile (again: a "
+                           "row more)" },
+    [CLI_FLAG_SWEEP] = { "sweep", "ENTRY=FROM:TO[:STEP]", CLI_VALUE_TEXT, AT(sweep), 0, 0,
+                         "--sweep device-memory=8GB:40GB", PLAN, 0, 0,
+                         "a table over the values of an entry: 9, so many, or by a step" },
+    [CLI_FLAG_MAX] = { "max", "FAMILY", CLI_VALUE_TEXT, AT(max), 0, 0, "--max opt", PLAN, 0, 0,
+                       "in place of MODEL: the largest preset of a family that trains here" },
     [CLI_FLAG_MEMORY_CURVE] = { "memory-curve", "N", CLI_VALUE_INTEGER, AT(memory_curve), 1, 1e5,
                                 "--memory-curve 100", PLAN, 0, 0,
                                 "with --json: bytes in each tier over N parts of a step" },
@@ -229,7 +239,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                          "seconds instead of minutes: fewer sizes, samples and bytes" },
     [CLI_FLAG_JSON] = { "json", NULL, CLI_VALUE_NONE, AT(json), 0, 0, "--json",
                         TRAIN | PLAN | EVAL | TOKENIZE | INSPECT | EXPORT | CHECK | TUNE | PROFILE |
-                            DOCTOR,
+                            DOCTOR | REPLAY,
                         0, 0, "the result as one JSON object on standard output" },
     [CLI_FLAG_TEST_POISON] = { "test-poison", NULL, CLI_VALUE_NONE, AT(test_poison), 0, 0,
                                "--test-poison", TRAIN | GENERATE | EVAL, 1, 0,

@@ -16,13 +16,20 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
                   "valid?",
     [CLI_TUNE] = "measure which matrix product is fastest for each shape of a model",
     [CLI_PROFILE] = "measure how fast this machine is, for plans to be priced by",
+    [CLI_SIMULATE] = "what a plan takes by another profile: its very program, priced again",
+    [CLI_EXPLAIN] = "why an operator's things stand where they stand in a plan",
     [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
 };
 
 static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = ("cohobate train MODEL --data FILE|DIR [flags]\n"
                    "       cohobate train --resume DIR [flags]"),
-    [CLI_PLAN] = "cohobate plan MODEL [flags of train] [-o plan.json] [--json]",
+    [CLI_PLAN] =
+        ("cohobate plan MODEL [flags of train] [-o plan.json] [--json]\n"
+         "       cohobate plan MODEL --what-if ENTRY=VALUE | --sweep ENTRY=FROM:TO [flags]\n"
+         "       cohobate plan --max FAMILY [flags]"),
+    [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--json]",
+    [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
     [CLI_GENERATE] = "cohobate generate CHECKPOINT|FOLDER --prompt TEXT [flags]",
     [CLI_EVAL] = "cohobate eval CHECKPOINT|FOLDER --data FILE [flags]",
     [CLI_TOKENIZE] = "cohobate tokenize --tokenizer DIR|bytes IN -o OUT",
@@ -101,6 +108,20 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "scratch file of up to 1 GiB stands in the --disk folder meanwhile, and up to 4 GiB more "
         "are\n"
         "written to it. Let the machine do nothing else.\n",
+    [CLI_SIMULATE] =
+        "PLAN is a plan.json of cohobate plan -o, or that of a run's folder. The program is built "
+        "anew,\n"
+        "compared with the file's hash, verified and priced by --profile; without, by the profile "
+        "it was\n"
+        "made with. Nothing is searched: cohobate plan --what-if plans anew. Exit 3 when the plan "
+        "needs\n"
+        "more memory than that profile has.\n",
+    [CLI_EXPLAIN] =
+        "Each alternative is the plan with one decision made otherwise (the operator's parameters "
+        "held on\n"
+        "the device, or out in a far tier; its block kept, recomputed, or moved out), built, "
+        "verified and\n"
+        "simulated. All other decisions stay.\n",
     [CLI_DOCTOR] = "Nothing is changed.\n",
 };
 
@@ -115,7 +136,10 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_PLAN] = "  cohobate plan gpt2 --vocabulary 50257 --device-memory 500MiB --disk /var/tmp\n"
                  "  cohobate plan opt-30b --device-memory 40GB --disk /var/tmp --sequence 2048\n"
                  "  cohobate plan gpt2-nano --device-memory 64MiB --disk . -o plan.json\n"
-                 "  cohobate plan gpt2-xl --profile rtx-4090,pcie=gen3,host-memory=32GB\n",
+                 "  cohobate plan gpt2-xl --profile rtx-4090,pcie=gen3,host-memory=32GB\n"
+                 "  cohobate plan gpt2 --device-memory 500MiB --disk . --what-if disk-read=2x\n"
+                 "  cohobate plan opt-6.7b --profile a100-40g --sweep device-memory=8GB:40GB:8GB\n"
+                 "  cohobate plan --max opt --profile a100-40g\n",
     [CLI_GENERATE] =
         "  cohobate generate ./run --prompt 'int main(' --tokens 100 --temperature 0.8\n"
         "  cohobate generate ./run/step-100 --prompt Once --top-k 40 --seed 7\n",
@@ -137,6 +161,9 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                  "  cohobate train gpt2-nano --data corpus.txt --kernels kernels.json\n",
     [CLI_PROFILE] = "  cohobate profile gpt2 --vocabulary 50257 --disk /var/tmp -o machine.json\n"
                     "  cohobate profile --quick\n",
+    [CLI_SIMULATE] = "  cohobate simulate plan.json --profile machine.json\n"
+                     "  cohobate simulate ./run/plan.json --profile built-in-8,disk-read=7GB/s\n",
+    [CLI_EXPLAIN] = "  cohobate explain plan.json h.3.mlp.c_fc\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };

@@ -112,6 +112,8 @@ static const char *operand_model(const cli_options *options)
     case CLI_EXPORT:
     case CLI_CHECK:
         return options->operand;
+    case CLI_SIMULATE:
+    case CLI_EXPLAIN:
     case CLI_TOKENIZE:
     case CLI_DOCTOR:
     case CLI_COMMAND_COUNT:
@@ -129,6 +131,8 @@ static const char *operand_path(const cli_options *options)
     case CLI_EVAL:
     case CLI_TOKENIZE:
     case CLI_EXPORT:
+    case CLI_SIMULATE:
+    case CLI_EXPLAIN:
         return options->operand;
     case CLI_INSPECT:
     case CLI_CHECK:

@@ -28,6 +28,7 @@ typedef struct cli_job {
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;
     coh_plan_summary summary;
+    const coh_plan_file *made; /* what the plan's file says, where it is replayed; or NULL */
 } cli_job;
 
 /* Resolves everything and makes the plan. With --micro-batch auto a run that does not go on gets

@@ -12,7 +12,8 @@ static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *option
     [CLI_TRAIN] = cli_train,     [CLI_PLAN] = cli_plan,         [CLI_GENERATE] = cli_generate,
     [CLI_EVAL] = cli_eval,       [CLI_TOKENIZE] = cli_tokenize, [CLI_INSPECT] = cli_inspect,
     [CLI_EXPORT] = cli_export,   [CLI_CHECK] = cli_check,       [CLI_TUNE] = cli_tune,
-    [CLI_PROFILE] = cli_profile, [CLI_DOCTOR] = cli_doctor,
+    [CLI_PROFILE] = cli_profile, [CLI_DOCTOR] = cli_doctor,     [CLI_SIMULATE] = cli_simulate,
+    [CLI_EXPLAIN] = cli_explain,
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

@@ -11,7 +11,8 @@ static const char *const command_names[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = "train",     [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
     [CLI_EVAL] = "eval",       [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
     [CLI_EXPORT] = "export",   [CLI_CHECK] = "check",       [CLI_TUNE] = "tune",
-    [CLI_PROFILE] = "profile", [CLI_DOCTOR] = "doctor",
+    [CLI_PROFILE] = "profile", [CLI_DOCTOR] = "doctor",     [CLI_SIMULATE] = "simulate",
+    [CLI_EXPLAIN] = "explain",
 };
 
 cli_command cli_command_find(const char *name)
@@ -156,6 +157,19 @@ static coh_status add_pin(const cli_flag_row *row, const char *text, cli_options
     return COH_OK;
 }
 
+static coh_status append(const cli_flag_row *row, const char *text, const char **list)
+{
+    int count = 0;
+    while (list[count])
+        count++;
+    if (text[0] == '\0' || count == CLI_WHAT_IFS)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes %s, at most %d times, not '%s': for example %s", row->name,
+                        row->takes, CLI_WHAT_IFS, text, row->example);
+    list[count] = text;
+    return COH_OK;
+}
+
 static coh_status parse_value(const cli_flag_row *row, const char *text, cli_options *options)
 {
     void *field = (char *)options + row->offset;
@@ -169,6 +183,8 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
                             row->name, row->takes, row->example);
         *(const char **)field = text;
         return COH_OK;
+    case CLI_VALUE_LIST:
+        return append(row, text, field);
     case CLI_VALUE_INTEGER:
         return parse_integer(row, text, field);
     case CLI_VALUE_COUNT:
@@ -266,6 +282,9 @@ static const char *operand_name(cli_command command)
     case CLI_INSPECT:
     case CLI_CHECK:
         return "PATH";
+    case CLI_SIMULATE:
+    case CLI_EXPLAIN:
+        return "PLAN";
     case CLI_DOCTOR:
     case CLI_COMMAND_COUNT:
         return NULL;
@@ -273,20 +292,33 @@ static const char *operand_name(cli_command command)
     return NULL;
 }
 
+static coh_status check_second(cli_options *options, int operand_count, char **arguments)
+{
+    if (operand_count == 2)
+        options->second_operand = arguments[optind + 1];
+    else if (operand_count < 2)
+        return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate explain --help",
+                        operand_count ? "OPERATOR" : "PLAN");
+    return COH_OK;
+}
+
 static coh_status check_operand(cli_options *options, int argument_count, char **arguments)
 {
     const char *name = operand_name(options->command);
     const char *command = cli_command_name(options->command);
     int operand_count = argument_count - optind;
-    if (operand_count > (name ? 1 : 0))
+    const int most = options->command == CLI_EXPLAIN ? 2 : name ? 1 : 0;
+    if (operand_count > most)
         return cli_fail(COH_ERR_ARGUMENT,
                         "'%s' is one operand too many: cohobate %s takes %s (see cohobate %s"
                         " --help)",
-                        arguments[optind + (name ? 1 : 0)], command, name ? name : "flags only",
-                        command);
-    if (operand_count == 1)
+                        arguments[optind + most], command, name ? name : "flags only", command);
+    if (operand_count >= 1)
         options->operand = arguments[optind];
-    else if (name && !options->resume && options->command != CLI_PROFILE)
+    if (options->command == CLI_EXPLAIN)
+        return check_second(options, operand_count, arguments);
+    if (operand_count == 0 && name && !options->resume && !options->max &&
+        options->command != CLI_PROFILE)
         return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate %s --help", name, command);
     return COH_OK;
 }

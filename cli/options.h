@@ -24,6 +24,8 @@ typedef enum cli_command {
     CLI_TUNE,
     CLI_PROFILE,
     CLI_DOCTOR,
+    CLI_SIMULATE,
+    CLI_EXPLAIN,
     CLI_COMMAND_COUNT
 } cli_command;
 
@@ -90,6 +92,9 @@ typedef enum cli_flag {
     CLI_FLAG_MERGE_LORA,
     CLI_FLAG_PROGRAM,
     CLI_FLAG_OPERATORS,
+    CLI_FLAG_WHAT_IF,
+    CLI_FLAG_SWEEP,
+    CLI_FLAG_MAX,
     CLI_FLAG_MEMORY_CURVE,
     CLI_FLAG_HELD_OUT,
     CLI_FLAG_HELD_OUT_FILE,
@@ -104,15 +109,20 @@ typedef enum cli_flag {
 } cli_flag;
 
 enum { CLI_PINS_MOST = 64 }; /* on the command line */
+/* The most flags of a kind that may be given more than once. */
+enum { CLI_WHAT_IFS = 16 };
 
 typedef struct cli_options {
     cli_command command;
-    const char *operand;           /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
-    uint8_t given[CLI_FLAG_COUNT]; /* 1: the flag is there */
+    const char *operand;                   /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
+    const char *second_operand;            /* OPERATOR */
+    uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag is there */
+    const char *what_if[CLI_WHAT_IFS + 1]; /* as often as given; NULL behind the last */
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
+    const char *sweep, *max;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
@@ -161,6 +171,7 @@ void cli_help(cli_command command);
 typedef enum cli_value {
     CLI_VALUE_NONE, /* the flag alone; sets 1 */
     CLI_VALUE_TEXT,
+    CLI_VALUE_LIST, /* a text; may be given again */
     CLI_VALUE_INTEGER,
     CLI_VALUE_COUNT, /* a whole number, or "auto": stored as 0 */
     CLI_VALUE_PIN,   /* appended */

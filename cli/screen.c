@@ -97,6 +97,8 @@ static void add_budget(const cli_job *job, cli_line *line)
     if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
         cli_line_add(line, ", disk %s",
                      coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));
+    if (job->made && !job->on_gpu && job->plan_options.disk_bytes)
+        cli_line_add(line, ", a disk");
     if (options->emulate_host_bytes)
         cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
                      coh_size_format(options->emulate_host_bytes, text, sizeof(text)));
@@ -169,7 +171,8 @@ static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
     char text[32];
-    cli_line_add(line, "limit:  %s: no schedule is below %s (this one is %.1f %% above)",
+    cli_line_add(line,
+                 "limit:  %s: no schedule of these decisions is below %s (this one: %.1f %% above)",
                  coh_plan_bound_name(summary->binding),
                  cli_duration((double)summary->bound_ns * 1e-9, text), 100 * s->gap);
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
@@ -304,6 +307,11 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
 static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
     char memory[32], smallest[32];
+    if (job->made) { /* nothing was searched */
+        cli_line_add(line, "        in memory %s\n",
+                     coh_size_format(in_memory_bytes, memory, sizeof(memory)));
+        return;
+    }
     cli_line_add(line,
                  "        in memory %s; the smallest device budget is %s (%" PRIu64 " bytes, %s)\n",
                  coh_size_format(in_memory_bytes, memory, sizeof(memory)),

@@ -1,6 +1,7 @@
 /* plan.json: the decisions that a plan can be rebuilt from, and what it promised. Written in one
  * canonical form; read strictly; the rebuilt program must have the hash that the file names. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -101,6 +102,24 @@ static coh_status write_predictions(coh_text *text, const coh_plan *plan)
     return coh_text_add(text, "  ],\n");
 }
 
+/* Lines in flight on the links: the program is another with other depths, so a plan keeps its own,
+ * whatever profile prices it later. */
+static const coh_lane link_lanes[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
+enum { LINK_COUNT = sizeof(link_lanes) / sizeof(link_lanes[0]) };
+
+static coh_status write_links(coh_text *text, const coh_plan *plan, const char *note)
+{
+    COH_TRY(coh_text_add(text, "  \"depths\": ["));
+    for (int i = 0; i < LINK_COUNT; i++)
+        COH_TRY(coh_text_add(text, "%s%u", i ? ", " : "", plan->profile.link[link_lanes[i]].depth));
+    COH_TRY(coh_text_add(text, "],\n"));
+    if (note[0] == '\0')
+        return COH_OK;
+    COH_TRY(coh_text_add(text, "  \"note\": "));
+    COH_TRY(coh_text_add_quoted(text, note));
+    return coh_text_add(text, ",\n");
+}
+
 /* The boundary map: chunk, tier, offset of what stands in an arena between programs. */
 static coh_status write_slots(coh_text *text, const coh_plan *plan)
 {
@@ -116,10 +135,30 @@ static coh_status write_slots(coh_text *text, const coh_plan *plan)
 
 coh_status coh_plan_write(const coh_plan *plan, const char *path)
 {
+    return coh_plan_write_noted(plan, "", path);
+}
+
+static coh_status check_note(const char *note)
+{
+    size_t bytes = 0;
+    for (; note[bytes] && bytes < COH_PLAN_NOTE_BYTES; bytes++)
+        if ((unsigned char)note[bytes] < ' ' || note[bytes] == 0x7f)
+            return coh_fail(COH_ERR_ARGUMENT, "a plan's note has a control character at byte %zu",
+                            bytes);
+    if (bytes < COH_PLAN_NOTE_BYTES)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "a plan's note is longer than %d bytes",
+                    COH_PLAN_NOTE_BYTES - 1);
+}
+
+coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const char *path)
+{
+    COH_TRY(check_note(note));
     coh_text text = { 0 };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, write_decisions(&text, plan), done);
     COH_TRY_GOTO(status, write_profile(&text, &plan->profile), done);
+    COH_TRY_GOTO(status, write_links(&text, plan, note), done);
     COH_TRY_GOTO(status, write_predictions(&text, plan), done);
     COH_TRY_GOTO(status, write_slots(&text, plan), done);
     status = coh_file_write_whole(path, text.data, text.bytes);
@@ -187,7 +226,9 @@ typedef struct plan_file {
     coh_plan_options options;
     coh_decisions decisions;
     uint64_t numeric_fingerprint, program_hash, peak_device_bytes;
-    uint64_t slots_hash, profile_hash;
+    uint64_t slots_hash, profile_hash, step_ns;
+    uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not said */
+    char note[COH_PLAN_NOTE_BYTES];
     char profile_name[64];
     int32_t device_kind;
     int builder;
@@ -310,14 +351,34 @@ static coh_status parse_operators(const json_t *operators)
     return COH_OK;
 }
 
+/* What files of other programs may leave out. */
+static coh_status parse_extras(const json_t *root, plan_file *out)
+{
+    const json_t *depths = json_object_get(root, "depths");
+    if (json_object_get(root, "note"))
+        COH_TRY(coh_json_get_text(root, "note", out->note, sizeof(out->note)));
+    if (depths == NULL)
+        return COH_OK;
+    for (size_t i = 0; i < LINK_COUNT; i++) {
+        const json_t *depth = json_array_get(depths, i);
+        if (json_array_size(depths) != LINK_COUNT || !json_is_integer(depth) ||
+            json_integer_value(depth) < 0 || json_integer_value(depth) > 64)
+            return coh_fail(COH_ERR_CORRUPT, "\"depths\" is not a list of %d numbers from 0 to 64",
+                            LINK_COUNT);
+        out->depths[link_lanes[i]] = (uint32_t)json_integer_value(depth);
+    }
+    return COH_OK;
+}
+
 static coh_status parse(const json_t *root, plan_file *out)
 {
     static const char *const known[] = {
-        "format",    "version", "builder",     "numeric_fingerprint", "program_hash", "options",
-        "decisions", "profile", "predictions", "operators",           "slots",        "pins",
-        "file_hash", NULL
+        "format",       "version",   "builder",   "numeric_fingerprint",
+        "program_hash", "options",   "decisions", "profile",
+        "predictions",  "operators", "slots",     "pins",
+        "depths",       "note",      "file_hash", NULL
     };
-    int64_t builder = 0, peak = 0;
+    int64_t builder = 0, peak = 0, step_ns = 0;
     COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
     COH_TRY(coh_json_only_known(root, "the file", known));
     COH_TRY(coh_json_get_integer(root, "builder", 1, INT32_MAX, &builder));
@@ -331,6 +392,10 @@ static coh_status parse(const json_t *root, plan_file *out)
     COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1,
                                  INT64_MAX, &peak));
     out->peak_device_bytes = (uint64_t)peak;
+    COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "step_ns", 0, INT64_MAX,
+                                 &step_ns));
+    out->step_ns = (uint64_t)step_ns;
+    COH_TRY(parse_extras(root, out));
     COH_TRY(parse_operators(json_object_get(root, "operators")));
     return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
 }
@@ -379,6 +444,25 @@ coh_status coh_plan_check_file(const char *path)
 {
     plan_file file;
     COH_TRY(load(path, &file));
+    close_file(&file);
+    return COH_OK;
+}
+
+coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
+{
+    plan_file file;
+    *out_file = (coh_plan_file){ 0 };
+    COH_TRY(load(path, &file));
+    *out_file = (coh_plan_file){ .profile_hash = file.profile_hash,
+                                 .program_hash = file.program_hash,
+                                 .peak_device_bytes = file.peak_device_bytes,
+                                 .step_ns = file.step_ns,
+                                 .emulate_host_bytes = file.options.emulate_host_bytes,
+                                 .disk_bytes = file.options.disk_bytes,
+                                 .is_gpu = file.device_kind != 0,
+                                 .microbatch_count = file.options.microbatch_count };
+    snprintf(out_file->note, sizeof(out_file->note), "%s", file.note);
+    snprintf(out_file->profile_name, sizeof(out_file->profile_name), "%s", file.profile_name);
     close_file(&file);
     return COH_OK;
 }
@@ -460,6 +544,9 @@ static coh_status rebuild(const coh_graph *graph, const coh_plan_options *option
     COH_TRY(coh_plan_open(graph, &merged, out_plan));
     coh_plan *plan = *out_plan;
     plan->decisions = file->decisions;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (file->depths[lane] > 0)
+            plan->profile.link[lane].depth = file->depths[lane];
     coh_status status = coh_plan_finish(plan);
     if (status == COH_ERR_FULL && plan->numeric_fingerprint != file->numeric_fingerprint)
         status =

@@ -2,10 +2,13 @@
 #include "cohobate/profile.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "cohobate/machine.h"
+#include "cohobate/plan.h"
 #include "planner/profile_file.h"
 
 void coh_profile_drop_operators(coh_profile *profile)
@@ -67,14 +70,36 @@ static coh_status no_such(const char *name)
     for (const coh_shipped_profile *s = coh_shipped_profiles; s->name && used < sizeof(known); s++)
         used +=
             (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", s->name);
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "'%.200s' is neither a file nor a shipped profile: give a path, or one of %s",
-                    name, known);
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "'%.200s' is neither a file nor a shipped profile: give a path, built-in, or one of %s",
+        name, known);
+}
+
+/* "built-in", "built-in-4": the constants, of so many threads. */
+static int read_builtin(const char *name, coh_profile *profile)
+{
+    static const char built_in[] = "built-in";
+    const size_t length = sizeof(built_in) - 1;
+    coh_plan_options machine;
+    char *end = NULL;
+    if (strncmp(name, built_in, length) != 0)
+        return 0;
+    long threads =
+        name[length] == '-' ? strtol(name + length + 1, &end, 10) : (long)coh_machine_core_count();
+    if ((name[length] == '-' && (end == name + length + 1 || *end != '\0')) ||
+        (name[length] != '-' && name[length] != '\0') || threads < 1 || threads > 1024)
+        return 0;
+    coh_plan_options_init(&machine);
+    coh_profile_builtin((int)threads, machine.bf16_is_fast, 0, profile);
+    return 1;
 }
 
 /* What ends at `entries` is a name or a path. */
 static coh_status read_named(const char *name, coh_profile *profile)
 {
+    if (read_builtin(name, profile))
+        return COH_OK;
     const char *text = shipped_text(name);
     if (text)
         return coh_profile_parse(text, strlen(text), profile);

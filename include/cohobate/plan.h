@@ -230,6 +230,28 @@ COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
 COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
 
+/* One decision made otherwise, all others as they are: what the step comes to. */
+typedef struct coh_plan_trial {
+    int32_t fits;
+    uint64_t step_ns;
+    uint64_t peak_bytes[COH_PLAN_TIERS], link_bytes[COH_PLAN_LANES], busy_ns[COH_PLAN_LANES],
+        exposed_ns[COH_PLAN_LANES];
+    uint64_t program_hash; /* that of the plan: the pin changes nothing */
+    char why[512];         /* where it does not fit */
+} coh_plan_trial;
+
+/* Builds, verifies and simulates the step of this plan's decisions with `pin` beside its own pins;
+ * nothing is searched, so a search may find better around it. Not to fit is no failure.
+ * Fails: COH_ERR_ARGUMENT: the pin names nothing, contradicts one of the plan's, or needs a tier
+ * that is not there; COH_ERR_MEMORY. */
+COH_API coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin,
+                                coh_plan_trial *out_trial);
+/* The same with the parameters of operator `index` updated on the host lane, and with them those of
+ * all blocks behind it, or on the device, and with them those of all before it: so updates are
+ * divided. Nothing changes where it is so. Fails: as above, also without a host tier. */
+COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
+                                       coh_plan_trial *out_trial);
+
 /* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". */
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
@@ -237,6 +259,22 @@ COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_pl
 /* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan,
  * same bytes. Written to `path` whole or not at all. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
+
+enum { COH_PLAN_NOTE_BYTES = 16384 };
+/* The same, with what its caller wants to know of it later: a text of at most
+ * COH_PLAN_NOTE_BYTES - 1 bytes without control characters. Fails: COH_ERR_ARGUMENT, COH_ERR_IO,
+ * COH_ERR_MEMORY. */
+COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const char *path);
+
+/* What a plan file says of itself, before anything is rebuilt. */
+typedef struct coh_plan_file {
+    char note[COH_PLAN_NOTE_BYTES]; /* "": none */
+    char profile_name[64];          /* what priced it */
+    uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, emulate_host_bytes, disk_bytes;
+    int32_t is_gpu, microbatch_count;
+} coh_plan_file;
+/* Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
+COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);
 
 /* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options`
  * gives budgets to hold it to (the plan's own peaks must fit), thread count and profile; pins are

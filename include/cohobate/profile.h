@@ -22,8 +22,9 @@ extern "C" {
 
 typedef struct coh_profile coh_profile;
 
-/* `what`: the name of a shipped datasheet or the path of a file, and after it entries with commas
- * between that take the place of what stands there:
+/* `what`: the name of a shipped datasheet or the path of a file, or "built-in", or "built-in-4" (of
+ * 4 threads instead of as many as the process has cores); after it entries with commas between that
+ * take the place of what stands there:
  *
  *     a100-40g,pcie=2x,host-memory=256GiB        machine.json,disk-read=7GB/s
  *

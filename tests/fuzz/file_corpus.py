@@ -74,6 +74,8 @@ PLANS = {
     "newer": plan(version=6),
     "pins": plan(pins=["blocks.0-3=device", "h.*.mlp=offload", "wte=disk"]),
     "pin": plan(pins=["blocks.3-0=keep"]),
+    "noted": plan(depths=[4, 4, 8, 8], note='{"version": 1, "batch": 8}'),
+    "depths": plan(depths=[4, 4, 65, 8]),
     "blocks": plan(decisions={"recompute": "3-1,1024"}),
 }
 

@@ -1,0 +1,286 @@
+/* cohobate explain: why an operator's things stand where they stand. Every alternative is a program
+ * of its own, built, verified and simulated: this plan with one decision made otherwise. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/replay.h"
+#include "cli/screen.h"
+
+enum { ALTERNATIVES = 10 };
+
+typedef struct alternative {
+    coh_plan_trial trial;
+    char name[COH_PIN_TARGET_BYTES + 16];
+} alternative;
+
+typedef struct explanation {
+    coh_plan_operator op;
+    int32_t index; /* in the order of the graph */
+    int32_t block; /* likewise; -1: outside of blocks */
+    alternative alternatives[ALTERNATIVES];
+    int count, same_count; /* same: the pin is what the plan does already */
+    char same[ALTERNATIVES][COH_PIN_TARGET_BYTES + 16];
+    char why[512];
+} explanation;
+
+/* ---- finding ---- */
+
+static coh_status find_operator(const cli_replay *replay, explanation *e)
+{
+    const coh_plan *plan = replay->job.plan;
+    const char *wanted = replay->options.second_operand;
+    int32_t before = -1, last_block = -1;
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        CLI_TRY(coh_plan_operator_at(plan, i, &e->op));
+        if (e->op.block >= 0 && e->op.block != last_block)
+            before++;
+        last_block = e->op.block;
+        e->block = e->op.block >= 0 ? before : -1;
+        e->index = i;
+        if (strcmp(e->op.name, wanted) == 0)
+            return COH_OK;
+    }
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "'%.100s' is no operator of %s: cohobate plan MODEL --operators lists them",
+                    wanted, replay->options.operand);
+}
+
+/* ---- trying ---- */
+
+/* Takes up what was tried as the last alternative, or as what is planned already. */
+static void take_trial(const cli_replay *replay, explanation *e)
+{
+    const alternative *a = &e->alternatives[e->count];
+    if (a->trial.fits && a->trial.program_hash == replay->job.summary.program_hash)
+        memcpy(e->same[e->same_count++], a->name, sizeof(a->name));
+    else
+        e->count++;
+}
+
+static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_place place,
+                          explanation *e)
+{
+    coh_pin pin = { .place = place };
+    alternative *a = &e->alternatives[e->count];
+    *a = (alternative){ 0 };
+    snprintf(pin.target, sizeof(pin.target), "%.127s", target);
+    snprintf(a->name, sizeof(a->name), "%.127s=%s", target, coh_pin_place_name(place));
+    coh_status status = coh_plan_try(replay->job.plan, &pin, &a->trial);
+    if (status == COH_ERR_ARGUMENT) { /* it contradicts a pin of another target: that was asked */
+        a->trial = (coh_plan_trial){ 0 };
+        snprintf(a->trial.why, sizeof(a->trial.why), "%s", coh_last_error());
+        status = COH_OK;
+    }
+    CLI_TRY(status);
+    take_trial(replay, e);
+    return COH_OK;
+}
+
+static coh_status try_updates(const cli_replay *replay, explanation *e)
+{
+    for (int on_host = 0; on_host < 2; on_host++) {
+        alternative *a = &e->alternatives[e->count];
+        *a = (alternative){ 0 };
+        snprintf(a->name, sizeof(a->name), "%s",
+                 on_host ? "update on the host lane" : "update on the device");
+        CLI_TRY(coh_plan_try_update(replay->job.plan, e->index, on_host, &a->trial));
+        take_trial(replay, e);
+    }
+    return COH_OK;
+}
+
+static coh_status try_all(const cli_replay *replay, explanation *e)
+{
+    const int has_host = replay->file.emulate_host_bytes > 0,
+              has_disk = replay->file.disk_bytes > 0;
+    char block[32];
+    if (e->op.parameter_bytes > 0 && (has_host || has_disk)) {
+        CLI_TRY(try_pin(replay, e->op.name, COH_PIN_DEVICE, e));
+        if (has_host)
+            CLI_TRY(try_pin(replay, e->op.name, COH_PIN_HOST, e));
+        if (has_disk)
+            CLI_TRY(try_pin(replay, e->op.name, COH_PIN_DISK, e));
+        if (has_host && strcmp(e->op.states, "-") != 0)
+            CLI_TRY(try_updates(replay, e));
+    }
+    if (e->block < 0)
+        return COH_OK;
+    snprintf(block, sizeof(block), "blocks.%d", (int)e->block);
+    CLI_TRY(try_pin(replay, block, COH_PIN_RECOMPUTE, e));
+    CLI_TRY(try_pin(replay, block, COH_PIN_KEEP, e));
+    if (has_host || has_disk)
+        CLI_TRY(try_pin(replay, block, COH_PIN_OFFLOAD, e));
+    return COH_OK;
+}
+
+/* ---- saying ---- */
+
+static double change_of(const cli_replay *replay, const alternative *a)
+{
+    return (double)a->trial.step_ns / (double)replay->job.summary.step_ns - 1;
+}
+
+static void say_better(const alternative *better, double change, explanation *e)
+{
+    const int is_pin = strchr(better->name, '=') != NULL;
+    snprintf(e->why, sizeof(e->why),
+             "%s alone would be %.2f %% faster: the search did not get there%s%s%s", better->name,
+             -100 * change, is_pin ? "; plan with --pin '" : "", is_pin ? better->name : "",
+             is_pin ? "'" : "");
+}
+
+static void say_why(const cli_replay *replay, explanation *e)
+{
+    const alternative *best = NULL;
+    for (int i = 0; i < e->count; i++)
+        if (e->alternatives[i].trial.fits &&
+            (!best || e->alternatives[i].trial.step_ns < best->trial.step_ns))
+            best = &e->alternatives[i];
+    if (e->count == 0)
+        snprintf(e->why, sizeof(e->why), "there is no other place for it within these tiers");
+    else if (!best)
+        snprintf(e->why, sizeof(e->why), "no alternative fits these budgets");
+    else if (best->trial.step_ns > replay->job.summary.step_ns)
+        snprintf(e->why, sizeof(e->why),
+                 "as planned the step is fastest: of the alternatives that fit, %s costs least, "
+                 "%.2f %% more",
+                 best->name, 100 * change_of(replay, best));
+    else if (best->trial.step_ns == replay->job.summary.step_ns)
+        snprintf(e->why, sizeof(e->why), "as planned the step is fastest; with %s it is as fast",
+                 best->name);
+    else
+        say_better(best, change_of(replay, best), e);
+}
+
+static uint64_t sum_lanes(const uint64_t *values)
+{
+    uint64_t sum = 0;
+    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+        sum += values[lane];
+    return sum;
+}
+
+static void print_trial(const char *name, uint64_t step_ns, double change, uint64_t busy_ns,
+                        const uint64_t *link_bytes, const uint64_t *exposed_ns, uint64_t peak)
+{
+    char step[32], compute[32], waits[32], moved[32], device[32], percent[32] = "-";
+    if (change != 0)
+        snprintf(percent, sizeof(percent), "%+.2f %%", 100 * change);
+    printf("%-32.32s %9s %9s %9s %9s %12s %12s\n", name, cli_duration((double)step_ns * 1e-9, step),
+           percent, cli_duration((double)busy_ns * 1e-9, compute),
+           cli_duration((double)sum_lanes(exposed_ns) * 1e-9, waits),
+           coh_size_format(sum_lanes(link_bytes), moved, sizeof(moved)),
+           coh_size_format(peak, device, sizeof(device)));
+}
+
+static void print_text(const cli_replay *replay, const explanation *e)
+{
+    const coh_plan_summary *s = &replay->job.summary;
+    char parameters[32], activations[32];
+    printf("%s: %s", e->op.name, e->op.kind);
+    if (e->block >= 0)
+        printf(", block %d of the graph", (int)e->block);
+    printf("\n  parameters   %s, stand on %s between steps, their states on %s; updated on %s\n"
+           "  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
+           e->op.parameter_bytes ? coh_size_format(e->op.parameter_bytes, parameters, 32) : "none",
+           e->op.parameters, e->op.states, e->op.updates,
+           coh_size_format(e->op.activation_bytes + e->op.saved_bytes, activations, 32),
+           e->op.activations, "with one decision otherwise", "a step", "change", "compute", "waits",
+           "moved", "device");
+    print_trial("as planned", s->step_ns, 0, s->busy_ns[0], s->link_bytes, s->exposed_ns,
+                s->peak_bytes[0]);
+    for (int i = 0; i < e->count; i++) {
+        const alternative *a = &e->alternatives[i];
+        if (a->trial.fits)
+            print_trial(a->name, a->trial.step_ns, change_of(replay, a), a->trial.busy_ns[0],
+                        a->trial.link_bytes, a->trial.exposed_ns, a->trial.peak_bytes[0]);
+        else
+            printf("%-32.32s does not fit: %s\n", a->name, a->trial.why);
+    }
+    for (int i = 0; i < e->same_count; i++)
+        printf("%-32.32s is what is planned\n", e->same[i]);
+    printf("\n%s\n", e->why);
+}
+
+static void add_trial_json(const cli_replay *replay, const alternative *a, cli_line *line)
+{
+    cli_line_add(line, "{\"pin\": ");
+    cli_line_add_json_string(line, a->name);
+    if (!a->trial.fits) {
+        cli_line_add(line, ", \"fits\": false, \"why\": ");
+        cli_line_add_json_string(line, a->trial.why);
+        cli_line_add(line, "}");
+        return;
+    }
+    cli_line_add(line, ", \"fits\": true, \"step_seconds\": %.9f, \"change\": %.9g",
+                 (double)a->trial.step_ns * 1e-9, change_of(replay, a));
+    cli_line_add(line,
+                 ", \"compute_seconds\": %.9f, \"waits_seconds\": %.9f, \"moved_bytes\": %" PRIu64
+                 ", \"peak_bytes\": {",
+                 (double)a->trial.busy_ns[0] * 1e-9, (double)sum_lanes(a->trial.exposed_ns) * 1e-9,
+                 sum_lanes(a->trial.link_bytes));
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
+                     a->trial.peak_bytes[tier]);
+    cli_line_add(line, "}}");
+}
+
+static void print_json(const cli_replay *replay, const explanation *e)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add(&line, "{\"operator\": ");
+    cli_line_add_json_string(&line, e->op.name);
+    cli_line_add(
+        &line,
+        ", \"kind\": \"%s\", \"block\": %d, \"parameter_bytes\": %" PRIu64
+        ", \"parameters\": \"%s\", \"states\": \"%s\", \"updates\": \"%s\", \"activations\": \"%s\""
+        ", \"step_seconds\": %.9f, \"alternatives\": [",
+        e->op.kind, (int)e->block, e->op.parameter_bytes, e->op.parameters, e->op.states,
+        e->op.updates, e->op.activations, (double)replay->job.summary.step_ns * 1e-9);
+    for (int i = 0; i < e->count; i++) {
+        cli_line_add(&line, "%s", i ? ", " : "");
+        add_trial_json(replay, &e->alternatives[i], &line);
+    }
+    cli_line_add(&line, "], \"as_planned\": [");
+    for (int i = 0; i < e->same_count; i++) {
+        cli_line_add(&line, "%s", i ? ", " : "");
+        cli_line_add_json_string(&line, e->same[i]);
+    }
+    cli_line_add(&line, "], \"why\": ");
+    cli_line_add_json_string(&line, e->why);
+    printf("%s}\n", line.text);
+}
+
+static coh_status explain(const cli_replay *replay, explanation *e)
+{
+    CLI_TRY(find_operator(replay, e));
+    CLI_TRY(try_all(replay, e));
+    say_why(replay, e);
+    if (replay->options.json)
+        print_json(replay, e);
+    else
+        print_text(replay, e);
+    return COH_OK;
+}
+
+coh_status cli_explain(const cli_options *options)
+{
+    cli_replay *replay = calloc(1, sizeof(*replay));
+    explanation *e = calloc(1, sizeof(*e));
+    coh_status status = replay && e ? COH_OK : COH_ERR_MEMORY;
+    if (status != COH_OK)
+        (void)cli_fail(status, "no memory for a plan's alternatives");
+    else
+        status = cli_replay_open(options, replay);
+    if (status == COH_OK) {
+        status = explain(replay, e);
+        cli_replay_close(replay);
+    }
+    free(e);
+    free(replay);
+    return status;
+}

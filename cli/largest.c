@@ -1,0 +1,113 @@
+/* The largest model of a family that trains here. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/variants.h"
+
+enum { FAMILY_MOST = 32 };
+
+typedef struct member {
+    const char *name;
+    uint64_t parameter_count;
+} member;
+
+/* Is `name` of the family: called so, or so and a dash? */
+static int is_of(const char *name, const char *family)
+{
+    const size_t length = strlen(family);
+    return strncmp(name, family, length) == 0 && (name[length] == '\0' || name[length] == '-');
+}
+
+static int compare(const void *left, const void *right)
+{
+    const member *a = left, *b = right;
+    return (a->parameter_count < b->parameter_count) - (a->parameter_count > b->parameter_count);
+}
+
+/* The largest first. */
+static coh_status list_family(const char *family, member *members, int *out_count)
+{
+    const char *name;
+    int count = 0;
+    for (int32_t i = 0; (name = coh_model_preset_name(i)) != NULL && count < FAMILY_MOST; i++) {
+        coh_model model;
+        if (!is_of(name, family))
+            continue;
+        CLI_TRY(coh_model_preset(name, 0, &model));
+        members[count++] = (member){ name, coh_model_trained_count(&model) };
+    }
+    qsort(members, (size_t)count, sizeof(members[0]), compare);
+    *out_count = count;
+    if (count > 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--max %.40s: no preset is called so: give gpt2, opt, llama-2 or llama-3.1",
+                    family);
+}
+
+static void print_largest(const cli_options *options, const cli_variant *found,
+                          const cli_variant *next)
+{
+    cli_line line;
+    if (!options->json) {
+        char step[32];
+        printf("%s is the largest of %s that trains within these budgets: %.0f tokens/s, %s a step,"
+               " micro-batch %" PRId64 ", limit %s\n",
+               found->label, options->max, found->speed.tokens_per_s,
+               cli_duration(found->speed.step_s, step), found->micro_batch, found->limit);
+        if (next)
+            printf("%s does not: %s\n", next->label, next->why);
+        else
+            printf("no preset of the family is larger\n");
+        return;
+    }
+    cli_line_clear(&line);
+    cli_line_add(&line, "{\"family\": ");
+    cli_line_add_json_string(&line, options->max);
+    cli_line_add(&line, ", \"largest\": {");
+    cli_variant_add_json(found, &line);
+    cli_line_add(&line, "}, \"next\": ");
+    if (next) {
+        cli_line_add(&line, "{");
+        cli_variant_add_json(next, &line);
+        cli_line_add(&line, "}");
+    } else {
+        cli_line_add(&line, "null");
+    }
+    printf("%s}\n", line.text);
+}
+
+/* From the largest down: that one does not fit is proven in no time as a rule, while a plan of one
+ * that does takes seconds; so one is planned, and the one before it says why not. */
+coh_status cli_plan_largest(const cli_options *options)
+{
+    member members[FAMILY_MOST];
+    int count;
+    CLI_TRY(list_family(options->max, members, &count));
+    cli_variant *tried = calloc((size_t)count, sizeof(*tried));
+    if (!tried)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a list of models");
+    coh_status status = COH_OK;
+    int i = 0;
+    for (; i < count && status == COH_OK; i++) {
+        cli_options one = *options;
+        one.operand = members[i].name;
+        if (!cli_given(options, CLI_FLAG_MICRO_BATCH)) { /* what trains, not at what micro-batch */
+            one.micro_batch = 0;
+            one.given[CLI_FLAG_MICRO_BATCH] = 1;
+        }
+        status = cli_variant_plan(&one, "", &tried[i]);
+        snprintf(tried[i].label, sizeof(tried[i].label), "%s", members[i].name);
+        if (status == COH_OK && tried[i].fits)
+            break;
+    }
+    if (status == COH_OK && i < count)
+        print_largest(options, &tried[i], i > 0 ? &tried[i - 1] : NULL);
+    else if (status == COH_OK)
+        status = cli_fail(COH_ERR_FULL, "no model of %s fits, not even %s: %s", options->max,
+                          tried[count - 1].label, tried[count - 1].why);
+    free(tried);
+    return status;
+}

@@ -1,0 +1,198 @@
+#include "cli/replay.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/budget.h"
+
+enum { NOTE_VERSION = 1 };
+
+/* ---- writing ---- */
+
+coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
+{
+    char model[COH_MODEL_JSON_BYTES];
+    const cli_recipe *recipe = &job->recipe;
+    CLI_TRY(coh_model_to_json(&job->model, model, sizeof(model)));
+    cli_line_clear(out_note);
+    cli_line_add(out_note,
+                 "{\"version\": %d, \"batch\": %" PRId64 ", \"micro_batch\": %" PRId64
+                 ", \"sequence\": %" PRId64 ", \"steps\": %" PRIu64 ", \"clip\": ",
+                 NOTE_VERSION, recipe->batch, recipe->micro_batch, recipe->sequence, recipe->steps);
+    cli_line_add_json_number(out_note, recipe->clip);
+    cli_line_add(out_note,
+                 ", \"threads\": %d, \"device_memory_bytes\": \"%" PRIu64 "\", \"profile\": ",
+                 (int)job->plan_options.thread_count, job->plan_options.device_memory_bytes);
+    cli_line_add_json_string(out_note, job->options->profile ? job->options->profile : "");
+    cli_line_add(out_note, ", \"model\": %s}", model);
+    if (out_note->cut)
+        return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");
+    return COH_OK;
+}
+
+/* ---- reading ---- */
+
+typedef struct note {
+    int64_t batch, micro_batch, sequence, steps, threads;
+    double clip;
+    uint64_t device_bytes;
+    char profile[CLI_PATH_BYTES];
+} note;
+
+static coh_status corrupt(const cli_options *options, const char *what)
+{
+    return cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
+                    options->operand, what);
+}
+
+static coh_status read_members(const cli_options *options, json_t *root, note *out,
+                               coh_model *out_model)
+{
+    json_error_t error;
+    const char *device = NULL, *profile = NULL;
+    json_t *model = NULL;
+    json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
+    if (json_unpack_ex(root, &error, JSON_STRICT,
+                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s:o}", "version", &version,
+                       "batch", &batch, "micro_batch", &micro, "sequence", &sequence, "steps",
+                       &steps, "clip", &out->clip, "threads", &threads, "device_memory_bytes",
+                       &device, "profile", &profile, "model", &model) != 0)
+        return corrupt(options, error.text);
+    if (version != NOTE_VERSION)
+        return corrupt(options, "is of another version");
+    if (batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
+        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024)
+        return corrupt(options, "has a number out of its range");
+    *out = (note){ .batch = batch,
+                   .micro_batch = micro,
+                   .sequence = sequence,
+                   .steps = steps,
+                   .threads = threads,
+                   .clip = out->clip,
+                   .device_bytes = strtoull(device, NULL, 10) };
+    snprintf(out->profile, sizeof(out->profile), "%s", profile);
+    char *text = json_dumps(model, JSON_COMPACT);
+    if (!text)
+        return cli_fail(COH_ERR_MEMORY, "no memory to read %s", options->operand);
+    coh_status status = coh_model_from_json(text, out_model);
+    free(text);
+    return status == COH_OK ? COH_OK : cli_blame(status, "%s", options->operand);
+}
+
+static coh_status read_note(const cli_options *options, const coh_plan_file *file, note *out,
+                            coh_model *out_model)
+{
+    json_error_t error;
+    if (!file->note[0])
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s does not say which model it is for: write one with cohobate plan -o",
+                        options->operand);
+    json_t *root = json_loads(file->note, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return corrupt(options, error.text);
+    coh_status status = read_members(options, root, out, out_model);
+    json_decref(root);
+    return status;
+}
+
+/* ---- the job ---- */
+
+/* The room: flags, else that of the profile where another than the plan's is asked about, else what
+ * it was planned for. */
+static void set_budgets(const cli_replay *replay, const note *said, int is_other_profile,
+                        coh_plan_options *plan_options)
+{
+    const cli_options *options = &replay->options;
+    cli_budget_plan_options(options, replay->job.profile, COH_PLAN_TRAIN, plan_options);
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) && !(is_other_profile && replay->job.on_gpu))
+        plan_options->device_memory_bytes = said->device_bytes;
+    plan_options->thread_count = (int32_t)said->threads;
+    if (cli_given(options, CLI_FLAG_THREADS))
+        plan_options->thread_count = (int32_t)options->threads;
+    plan_options->microbatch_count = (int32_t)(said->batch / said->micro_batch);
+    plan_options->deferred_update = said->clip > 0;
+    plan_options->sweep_order = COH_SWEEP_AUTO; /* the file's */
+}
+
+/* Reading takes the far tiers as they were: are they there? */
+static coh_status check_far_room(const cli_replay *replay, const coh_plan_options *asked)
+{
+    const coh_plan_summary *summary = &replay->job.summary;
+    char need[32], have[32];
+    if (!replay->job.on_gpu || summary->peak_bytes[1] <= asked->emulate_host_bytes)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "%s needs %s of host memory, there are %s: raise --host-memory, or plan for "
+                    "that profile",
+                    replay->options.operand,
+                    coh_size_format(summary->peak_bytes[1], need, sizeof(need)),
+                    coh_size_format(asked->emulate_host_bytes, have, sizeof(have)));
+}
+
+static coh_status rebuild(cli_replay *replay, const note *said, int is_other_profile)
+{
+    cli_job *job = &replay->job;
+    CLI_TRY(cli_budget_check(&replay->options));
+    CLI_TRY(cli_budget_open_profile(&replay->options, &job->profile));
+    job->on_gpu = cli_budget_is_gpu(job->profile);
+    set_budgets(replay, said, is_other_profile, &job->plan_options);
+    CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));
+    CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));
+    CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
+    CLI_TRY(check_far_room(replay, &job->plan_options));
+    job->plan_options.emulate_host_bytes = replay->file.emulate_host_bytes;
+    if (!job->on_gpu)
+        replay->options.emulate_host_bytes = replay->file.emulate_host_bytes;
+    job->plan_options.disk_bytes = replay->file.disk_bytes;
+    return COH_OK;
+}
+
+/* Entries are one profile with what they change: its hash says whether it is the plan's. */
+static void say_other_profile(const cli_replay *replay)
+{
+    coh_profile_summary facts;
+    if (coh_profile_summarize(coh_plan_profile(replay->job.plan), &facts) == COH_OK &&
+        facts.hash != replay->file.profile_hash)
+        cli_note("note: the profile %s is not as it was when %s was made: other times", facts.name,
+                 replay->options.operand);
+}
+
+coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
+{
+    note said;
+    coh_status status;
+    *out_replay = (cli_replay){ .options = *options };
+    cli_job *job = &out_replay->job;
+    job->options = &out_replay->options;
+    job->made = &out_replay->file;
+    CLI_TRY_GOTO(status, coh_plan_file_read(options->operand, &out_replay->file), fail);
+    CLI_TRY_GOTO(status, read_note(options, &out_replay->file, &said, &job->model), fail);
+    job->recipe = (cli_recipe){ .batch = said.batch,
+                                .micro_batch = said.micro_batch,
+                                .sequence = said.sequence,
+                                .steps = (uint64_t)said.steps,
+                                .clip = said.clip };
+    const int is_other_profile = options->profile != NULL;
+    snprintf(out_replay->profile, sizeof(out_replay->profile), "%s", said.profile);
+    if (!is_other_profile && said.profile[0])
+        out_replay->options.profile = out_replay->profile;
+    if (!cli_given(options, CLI_FLAG_THREADS)) {
+        out_replay->options.threads = said.threads;
+        out_replay->options.given[CLI_FLAG_THREADS] = 1;
+    }
+    CLI_TRY_GOTO(status, rebuild(out_replay, &said, is_other_profile), fail);
+    if (!is_other_profile)
+        say_other_profile(out_replay);
+    return COH_OK;
+fail:
+    cli_job_close(job);
+    return status;
+}
+
+void cli_replay_close(cli_replay *replay)
+{
+    cli_job_close(&replay->job);
+}

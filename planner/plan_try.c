@@ -1,0 +1,141 @@
+/* What a finished plan's decisions would come to, were some of them made otherwise by hand. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/pins.h"
+#include "planner/plan.h"
+#include "planner/schedule.h"
+#include "planner/verify.h"
+
+/* The plan's own pins, less those for the same target and the same kind of thing, and the new
+ * one. */
+static coh_status join_pins(const coh_plan *plan, const coh_pin *pin, coh_pin **out_pins,
+                            int32_t *out_count)
+{
+    const int is_of_activations = pin->place >= COH_PIN_KEEP;
+    int32_t count = 0;
+    COH_TRY(COH_ALLOC(plan->options.pin_count + 1, out_pins));
+    for (int32_t i = 0; i < plan->options.pin_count; i++) {
+        const coh_pin *own = &plan->options.pins[i];
+        if (strcmp(own->target, pin->target) != 0 ||
+            (own->place >= COH_PIN_KEEP) != is_of_activations)
+            (*out_pins)[count++] = *own;
+    }
+    (*out_pins)[count++] = *pin;
+    *out_count = count;
+    return COH_OK;
+}
+
+static void take_sums(const coh_layout *layout, const coh_program *body,
+                      const coh_simulation *simulation, coh_plan_trial *out)
+{
+    out->fits = 1;
+    out->step_ns = simulation->period_ns;
+    out->program_hash = coh_program_hash(layout, body);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        out->peak_bytes[tier] = layout->arena_bytes[tier];
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        out->link_bytes[lane] = simulation->link_bytes[lane];
+        out->exposed_ns[lane] = simulation->exposed_ns[lane];
+        out->busy_ns[lane] = simulation->busy_ns[lane];
+    }
+}
+
+/* Every program, as in the plan itself: what evaluation or a save needs counts. */
+static coh_status build(const coh_plan *plan, const coh_plan_options *options,
+                        const coh_decisions *decisions, coh_plan_trial *out)
+{
+    const coh_verify_options limits = { .budget_bytes = { options->device_memory_bytes,
+                                                          options->emulate_host_bytes,
+                                                          options->disk_bytes } };
+    coh_layout layout;
+    coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_simulation simulation = { 0 };
+    COH_TRY(
+        coh_schedule_build(plan->graph, options, &plan->profile, decisions, 1, &layout, programs));
+    const coh_program *body = &programs[COH_PROGRAM_BODY];
+    coh_status status = coh_verify(&layout, body, &limits, NULL);
+    if (status == COH_ERR_CORRUPT)
+        status = coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its verifier "
+                                                   "refuses (please report this)");
+    if (status == COH_OK)
+        status = coh_simulate_priced(&layout, body, &plan->pricer, &simulation);
+    if (status == COH_OK)
+        take_sums(&layout, body, &simulation, out);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&programs[kind]);
+    coh_layout_fini(&layout);
+    return status;
+}
+
+/* Not to fit is no failure. */
+static coh_status forgive(coh_status status, coh_plan_trial *out_trial)
+{
+    if (status != COH_ERR_FULL)
+        return status;
+    snprintf(out_trial->why, sizeof(out_trial->why), "%s", coh_last_error());
+    return COH_OK;
+}
+
+coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin, coh_plan_trial *out_trial)
+{
+    coh_plan_options options = plan->options;
+    coh_decisions decisions = plan->decisions;
+    coh_pin *pins = NULL;
+    *out_trial = (coh_plan_trial){ 0 };
+    COH_TRY(join_pins(plan, pin, &pins, &options.pin_count));
+    options.pins = pins;
+    coh_status status = coh_pins_check(plan->graph, &options);
+    if (status == COH_OK)
+        status = coh_pins_blocks(plan->graph, &options, &decisions.recompute);
+    if (status == COH_OK && decisions.in_memory && coh_pins_need_far(&options)) {
+        decisions.in_memory = 0;
+        decisions.device_bytes = options.device_memory_bytes;
+    }
+    if (status == COH_OK)
+        status = build(plan, &options, &decisions, out_trial);
+    coh_free(pins);
+    return forgive(status, out_trial);
+}
+
+/* A shared parameter goes by the first operator that takes it. */
+static size_t first_user(const coh_graph *graph, size_t op)
+{
+    for (size_t i = 0; i < op; i++)
+        for (int32_t a = 0; a < graph->ops[i].kind.parameter_count; a++)
+            for (int32_t b = 0; b < graph->ops[op].kind.parameter_count; b++)
+                if (graph->ops[i].parameter[a] >= 0 &&
+                    graph->ops[i].parameter[a] == graph->ops[op].parameter[b])
+                    return i;
+    return op;
+}
+
+/* How many of the last blocks are updated on the host lane for `op` to be, or not to be (lower.c
+ * says who is); as planned, if it is so already. What comes before the first block is needed first:
+ * it goes there last. */
+static int32_t count_updates(const coh_plan *plan, size_t op, int on_host)
+{
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t before = coh_graph_blocks_before(plan->graph, op);
+    const int32_t now = plan->decisions.host_updates;
+    const int is_first = plan->graph->ops[op].block < 0 && before == 0;
+    const int32_t least = is_first ? blocks + 1 : before < blocks ? blocks - before : 1;
+    if (on_host)
+        return now < least ? least : now;
+    return now < least ? now : least - 1;
+}
+
+coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
+                               coh_plan_trial *out_trial)
+{
+    coh_decisions decisions = plan->decisions;
+    *out_trial = (coh_plan_trial){ 0 };
+    if (index < 0 || index >= coh_plan_operator_count(plan))
+        return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
+                        coh_plan_operator_count(plan));
+    if (plan->options.emulate_host_bytes == 0 || decisions.in_memory)
+        return coh_fail(COH_ERR_ARGUMENT, "without a host tier all updates are the device's");
+    decisions.host_updates = count_updates(plan, first_user(plan->graph, (size_t)index), on_host);
+    return forgive(build(plan, &plan->options, &decisions, out_trial), out_trial);
+}

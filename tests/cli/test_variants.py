@@ -1,0 +1,205 @@
+"""What would change a plan: --what-if, --sweep, --max; plan files priced by another profile and explained."""
+
+import json
+import os
+import re
+import unittest
+
+from program import TINY, ProgramTest
+
+TIGHT = ["--device-memory", "40MiB"]
+
+
+class Variants(ProgramTest):
+    def plan(self, *flags):
+        return self.succeeds("plan", *TINY, "--json", *flags).json
+
+    def disk(self):
+        return [*TIGHT, "--disk", self.folder]
+
+    def test_a_what_if_is_the_plan_of_that_profile(self):
+        rows = self.plan(*TIGHT, "--profile", "h100,pcie=100MB/s", "--what-if", "pcie=2x", "--what-if",
+                         "pcie=200MB/s,device-memory=2x")["rows"]
+        self.assertEqual([row["what"] for row in rows], ["", "pcie=2x", "pcie=200MB/s,device-memory=2x"])
+        for row, flags in zip(rows, ([*TIGHT, "--profile", "h100,pcie=100MB/s"], [*TIGHT, "--profile", "h100,pcie=200MB/s"],
+                                     ["--device-memory", "80MiB", "--profile", "h100,pcie=200MB/s"])):
+            alone = self.plan(*flags)
+            self.assertTrue(row["fits"])
+            self.assertEqual(row["step_seconds"], alone["step_seconds"])
+            self.assertEqual(row["peak_bytes"], alone["peak_bytes"])
+            self.assertEqual(row["limit"], alone["binding"])
+        self.assertGreater(rows[1]["tokens_per_second"], rows[0]["tokens_per_second"])
+
+    def test_the_built_in_profile_takes_entries_too(self):
+        rows = self.plan(*self.disk(), "--what-if", "disk-read=0.1x,disk-write=0.1x")["rows"]
+        self.assertEqual(rows[0]["step_seconds"], self.plan(*self.disk())["step_seconds"])
+        self.assertGreater(rows[1]["step_seconds"], 2 * rows[0]["step_seconds"])
+        told = self.plan(*self.disk(), "--profile", "built-in-2,disk-read=0.1x,disk-write=0.1x")
+        self.assertEqual(told["step_seconds"], rows[1]["step_seconds"])
+        self.assertTrue(told["profile"]["what_if"])
+        self.assertFalse(self.plan("--profile", "built-in-2")["profile"]["what_if"])
+
+    def test_what_does_not_fit_is_a_row_that_says_why(self):
+        done = self.succeeds("plan", *TINY, *self.disk(), "--what-if", "device-memory=1MiB")
+        self.assertRegex(done.out, r"(?m)^device-memory=1MiB does not fit: .*raise --device-memory")
+        rows = self.plan(*self.disk(), "--what-if", "device-memory=1MiB")["rows"]
+        self.assertEqual([row["fits"] for row in rows], [True, False])
+        self.assertIn("short", rows[1]["why"])
+
+    def test_a_sweep_plans_each_point(self):
+        rows = self.plan(*self.disk(), "--sweep", "device-memory=20MiB:40MiB:3")["rows"]
+        self.assertEqual([row["what"] for row in rows],
+                         ["", "device-memory=20MiB", "device-memory=30MiB", "device-memory=40MiB"])
+        self.assertEqual(rows[3]["step_seconds"], rows[0]["step_seconds"])
+        self.assertEqual(rows[1]["step_seconds"],
+                         self.plan("--device-memory", "20MiB", "--disk", self.folder)["step_seconds"])
+        for row, most in zip(rows[1:], (20, 30, 40)):
+            self.assertLessEqual(row["peak_bytes"]["device"], most << 20)
+        stepped = self.plan(*self.disk(), "--sweep", "disk-read=1GB/s:2GB/s:500MB/s")["rows"]
+        self.assertEqual([row["what"] for row in stepped[1:]],
+                         ["disk-read=1GB/s", "disk-read=1500MB/s", "disk-read=2GB/s"])
+        table = self.succeeds("plan", *TINY, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
+        self.assertEqual(len(table), 5)
+        self.assertLessEqual(max(map(len, table)), 100)
+
+    def test_entries_and_ranges_that_mean_nothing_are_refused(self):
+        plan = ["plan", *TINY, *TIGHT]
+        for flags, says in [
+            (["--what-if", "warp=9"], "'warp' is no entry"),
+            (["--what-if", "pcie=fast"], "pcie=16GB/s"),
+            (["--what-if", ""], "--what-if takes"),
+            (["--what-if", "host-memory=1GB"], "device-memory="),
+            (["--what-if", "disk=1TB"], "--disk DIR:SIZE"),
+            (["--sweep", "device-memory"], "names no entry"),
+            (["--sweep", "device-memory=8GB"], "no FROM:TO"),
+            (["--sweep", "device-memory=8GB:8GB"], "no points"),
+            (["--sweep", "device-memory=9GB:8GB"], "no points"),
+            (["--sweep", "device-memory=8:9"], "sizes with their unit"),
+            (["--sweep", "device-memory=8GB:2x"], "not of one kind"),
+            (["--sweep", "device-memory=8GB:9GB:1"], "from 2 to 64 points"),
+            (["--sweep", "device-memory=8GB:9GB:65"], "from 2 to 64 points"),
+            (["--sweep", "device-memory=8GB:9GB:0MB"], "from 2 to 64 points"),
+            (["--sweep", "device-memory=8GB:9GB:1MB"], "more than 64 points"),
+            (["--sweep", "warp=1x:2x"], "'warp' is no entry"),
+            (["--sweep", "device-memory=1GB:2GB", "-o", self.path("plan.json")], "leave -o"),
+            (["--what-if", "pcie=2x", "--operators"], "leave -o"),
+        ]:
+            with self.subTest(flags=flags):
+                self.fails(2, *plan, *flags, says=says)
+        self.fails(2, "plan", "--max", "bert", says="llama-3.1")
+        self.fails(2, "plan", "gpt2", "--max", "opt", says="leave MODEL")
+
+    def test_max_is_the_last_of_the_family_that_fits(self):
+        flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1200MB", "--dtype", "f32", "--json"]
+        found = self.succeeds("plan", "--max", "gpt2", *flags).json
+        largest, following = found["largest"]["what"], found["next"]["what"]
+        names = ["gpt2-nano", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+        self.assertEqual(names.index(following), names.index(largest) + 1)
+        self.assertFalse(found["next"]["fits"])
+        alone = self.succeeds("plan", largest, *flags).json
+        self.assertEqual(alone["step_seconds"], found["largest"]["step_seconds"])
+        self.fails(3, "plan", following, *flags)
+        self.fails(3, "plan", "--max", "gpt2", "--device-memory", "1MiB", says="not even gpt2-nano")
+        all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
+        self.assertIn("no preset of the family is larger", all_fit)
+
+
+class Replays(ProgramTest):
+    def made(self, *flags):
+        path = self.path("plan.json")
+        return path, self.succeeds("plan", *TINY, "--json", "-o", path, *flags).json
+
+    def test_simulate_prices_the_very_program_by_another_profile(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder)
+        same = self.succeeds("simulate", path, "--json").json
+        for key in ("program_hash", "step_seconds", "bound_seconds", "peak_bytes", "numeric_fingerprint", "limits"):
+            self.assertEqual(same[key], made[key], key)
+        slow = self.succeeds("simulate", path, "--profile", "built-in-2,disk-read=0.1x,disk-write=0.1x", "--json").json
+        self.assertEqual(slow["program_hash"], made["program_hash"])
+        self.assertGreater(slow["step_seconds"], 2 * made["step_seconds"])
+        self.assertTrue(slow["profile"]["what_if"])
+        self.assertEqual(slow["made"]["step_seconds"], made["step_seconds"])
+        self.assertEqual(slow["made"]["profile"], "built-in, 2 threads")
+        said = self.succeeds("simulate", path).out
+        self.assertRegex(said, rf"^made:   program {made['program_hash']}, ")
+        self.assertLessEqual(len(said.split("\n")), 42)
+
+    def test_a_gpus_plan_is_simulated_on_another_card_or_refused(self):
+        path, made = self.made("--profile", "rtx-4090,pcie=gen3", *TIGHT)
+        self.assertEqual(self.succeeds("simulate", path, "--json").json["step_seconds"], made["step_seconds"])
+        other = self.succeeds("simulate", path, "--profile", "h100", "--json").json
+        self.assertEqual(other["program_hash"], made["program_hash"])
+        self.assertLess(other["step_seconds"], made["step_seconds"])
+        self.fails(3, "simulate", path, "--profile", "h100,device-memory=20MiB", says="--device-memory")
+        self.fails(3, "simulate", path, "--profile", "h100,host-memory=20MiB", says="host memory")
+        self.fails(2, "simulate", path, "--profile", "built-in", says="GPU")
+        self.fails(2, "simulate", path, "--profile", "v100", says="rtx-4090")
+
+    def test_train_runs_exactly_the_plan_of_the_file_and_keeps_one_that_is_simulated(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder)
+        run = self.path("run")
+        done = self.succeeds("train", *TINY, *TIGHT, "--disk", self.folder, "--data", self.corpus(), "--steps", "1",
+                             "--plan", path, "--save", run, "--json").json
+        self.assertEqual(done["program_hash"], made["program_hash"])
+        self.assertEqual(done["peak_bytes"], made["peak_bytes"])
+        kept = self.succeeds("simulate", os.path.join(run, "plan.json"), "--json").json
+        self.assertEqual(kept["program_hash"], made["program_hash"])
+
+    def test_files_that_are_no_plans_of_ours_are_refused(self):
+        path, _ = self.made(*TIGHT, "--disk", self.folder)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for changed, says in [("{}", "not a plan"), (text.replace('"depths"', '"deaths"'), "deaths"),
+                              (text.replace("gpt2-nano", "gpt2-nana"), "path")]:
+            other = self.write("other.json", changed)
+            for command in (["simulate", other], ["explain", other, "wte"]):
+                done = self.fails(4, *command)
+                self.assertIn(says if says != "path" else other, done.err)
+        self.fails(2, "simulate", self.path("gone"), says="is not there")
+        self.fails(2, "explain", path, says="OPERATOR is missing")
+        self.fails(2, "explain", path, "h.9.attn", says="'h.9.attn' is no operator")
+        self.fails(2, "explain", path, "wte", "wpe", says="one operand too many")
+
+    def test_explain_costs_each_alternative_by_its_own_program(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder, "--recompute", "none")
+        found = self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json
+        tried = {one["pin"]: one for one in found["alternatives"]}
+        every = set(tried) | set(found["as_planned"])
+        self.assertEqual(every, {"h.3.mlp.c_fc=device", "h.3.mlp.c_fc=disk", "blocks.3=recompute", "blocks.3=keep",
+                                 "blocks.3=offload"})
+        self.assertEqual(found["step_seconds"], made["step_seconds"])
+        again = tried["blocks.3=recompute"]
+        self.assertTrue(again["fits"])
+        self.assertAlmostEqual(again["change"], again["step_seconds"] / made["step_seconds"] - 1, delta=1e-6)
+        # running the block again is compute that the plan does not have
+        self.assertGreater(again["compute_seconds"], made["busy_seconds"]["compute"])
+        for one in tried.values():
+            if one["fits"]:
+                self.assertLessEqual(one["peak_bytes"]["device"], 40 << 20)
+        said = self.succeeds("explain", path, "h.3.mlp.c_fc").out
+        self.assertIn(found["why"], said)
+        self.assertLessEqual(max(map(len, said.split("\n")[:-2])), 120)
+
+    def test_explain_says_what_updates_on_the_host_lane_would_cost(self):
+        path, made = self.made("--profile", "h100,pcie=2GB/s", *TIGHT)
+        found = self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json
+        tried = {one["pin"]: one for one in found["alternatives"]}
+        there = {"update on the device", "update on the host lane"}
+        self.assertEqual(len(there & set(tried)), 1)
+        self.assertEqual(len(there & set(found["as_planned"])), 1)
+        self.assertIn("h.3.mlp.c_fc=host", set(tried) | set(found["as_planned"]))
+        best = min((one for one in tried.values() if one["fits"]), key=lambda one: one["step_seconds"])
+        if best["step_seconds"] < made["step_seconds"]:
+            self.assertTrue(found["why"].startswith(f"{best['pin']} alone would be "), found["why"])
+        else:
+            self.assertTrue(found["why"].startswith("as planned the step is fastest"), found["why"])
+
+    def test_explain_of_a_run_in_memory_has_no_far_places(self):
+        path, _ = self.made()
+        found = self.succeeds("explain", path, "wte", "--json").json
+        self.assertEqual((found["alternatives"], found["as_planned"]), ([], []))
+        self.assertIn("no other place", found["why"])
+
+
+if __name__ == "__main__":
+    unittest.main()
