@@ -24,8 +24,9 @@ static const char *wanted(const cli_options *options)
 static int has_none(const cli_options *options, const coh_profile *profile)
 {
     const char *name = wanted(options);
-    return (options->command != CLI_TRAIN && options->command != CLI_PLAN) ||
-           (name && strcmp(name, "none") == 0) || cli_budget_is_gpu(profile) ||
+    const int is_priced = options->command == CLI_TRAIN || options->command == CLI_PLAN ||
+                          options->command == CLI_SIMULATE || options->command == CLI_EXPLAIN;
+    return !is_priced || (name && strcmp(name, "none") == 0) || cli_budget_is_gpu(profile) ||
            cli_budget_is_what_if(options, profile) || options->test_poison ||
            options->test_delay_seed || options->test_store;
 }

@@ -137,6 +137,7 @@ static coh_status rebuild(cli_replay *replay, const note *said, int is_other_pro
     cli_job *job = &replay->job;
     CLI_TRY(cli_budget_check(&replay->options));
     CLI_TRY(cli_budget_open_profile(&replay->options, &job->profile));
+    CLI_TRY(cli_calibration_open(&replay->options, &job->profile, &job->calibration));
     job->on_gpu = cli_budget_is_gpu(job->profile);
     set_budgets(replay, said, is_other_profile, &job->plan_options);
     CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));

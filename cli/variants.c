@@ -185,10 +185,14 @@ static void print_json(const cli_options *options, const cli_variant *rows, int 
     printf("]}\n");
 }
 
-static coh_status plan_rows(const cli_options *options, const cli_sweep *sweep, cli_variant *rows,
+/* What earlier runs found is of one machine as it is: no row has it, so that rows compare. */
+static coh_status plan_rows(const cli_options *as_given, const cli_sweep *sweep, cli_variant *rows,
                             int *out_count)
 {
+    cli_options plain = *as_given;
+    const cli_options *options = &plain;
     int count = 0;
+    plain.calibration = "none";
     CLI_TRY(cli_variant_plan(options, "", &rows[count++]));
     for (int i = 0; options->what_if[i]; i++)
         CLI_TRY(cli_variant_plan(options, options->what_if[i], &rows[count++]));

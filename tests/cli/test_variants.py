@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import TINY, ProgramTest
+from program import TINY, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -123,6 +123,18 @@ class Replays(ProgramTest):
         said = self.succeeds("simulate", path).out
         self.assertRegex(said, rf"^made:   program {made['program_hash']}, ")
         self.assertLessEqual(len(said.split("\n")), 42)
+
+    def test_what_runs_found_prices_a_replay_as_it_priced_the_plan(self):
+        found = {"env": environment(COH_CALIBRATION=self.path("found.json"))}
+        self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", "6", "--save", "none", **found)
+        self.assertTrue(os.path.exists(self.path("found.json")))
+        path = self.path("plan.json")
+        made = self.succeeds("plan", *TINY, "--json", "-o", path, **found).json
+        plain = self.succeeds("plan", *TINY, "--json").json
+        self.assertNotEqual(made["step_seconds"], plain["step_seconds"])
+        self.assertEqual(self.succeeds("simulate", path, "--json", **found).json["step_seconds"], made["step_seconds"])
+        rows = self.succeeds("plan", *TINY, "--json", "--what-if", "flops=2x", **found).json["rows"]
+        self.assertEqual(rows[0]["step_seconds"], plain["step_seconds"])
 
     def test_a_gpus_plan_is_simulated_on_another_card_or_refused(self):
         path, made = self.made("--profile", "rtx-4090,pcie=gen3", *TIGHT)
