@@ -72,50 +72,76 @@ static void add_unit(const unit *u, cli_group *group)
         snprintf(group->last, sizeof(group->last), "%.95s", u->last.name);
 }
 
-static void say_mixed(char *text, size_t bytes, const char *other)
+/* Both lists, in their one order. */
+static void join_sets(char *text, size_t bytes, const char *other)
 {
-    if (strcmp(text, other) != 0)
-        snprintf(text, bytes, "mixed");
+    static const char *const names[] = { "device", "host", "disk", "keep", "recompute", "move" };
+    unsigned set = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strstr(text, names[i]) || strstr(other, names[i]))
+            set |= 1u << i;
+    write_set(set, text, bytes);
 }
 
-static int stand_alike(const cli_group *a, const cli_group *b)
+static void join(cli_group *group, const cli_group *other)
 {
-    return (a->first_block < 0) == (b->first_block < 0) && strcmp(a->pattern, b->pattern) == 0 &&
-           strcmp(a->parameters, b->parameters) == 0 && strcmp(a->states, b->states) == 0 &&
-           strcmp(a->activations, b->activations) == 0;
+    if (strcmp(group->pattern, other->pattern) != 0)
+        snprintf(group->pattern, sizeof(group->pattern), "mixed");
+    join_sets(group->parameters, sizeof(group->parameters), other->parameters);
+    join_sets(group->states, sizeof(group->states), other->states);
+    join_sets(group->activations, sizeof(group->activations), other->activations);
 }
 
-/* Takes the unit into the last group, or begins another. */
-static void put(const unit *u, cli_group *groups, int32_t *count)
+/* `loosely`: wherever things stand between steps. */
+static int stand_alike(const cli_group *a, const cli_group *b, int loosely)
+{
+    if ((a->first_block < 0) != (b->first_block < 0) || strcmp(a->pattern, b->pattern) != 0 ||
+        strcmp(a->activations, b->activations) != 0)
+        return 0;
+    return loosely ||
+           (strcmp(a->parameters, b->parameters) == 0 && strcmp(a->states, b->states) == 0);
+}
+
+/* Takes the unit into the last group, or begins another. *count goes beyond CLI_GROUPS where there
+ * are too many: the last then holds the rest. */
+static void put(const unit *u, int loosely, cli_group *groups, int32_t *count)
 {
     cli_group own;
-    cli_group *last = *count ? &groups[*count - 1] : NULL;
     open_group(u, &own);
-    if (!last || (!stand_alike(last, &own) && *count < CLI_GROUPS)) {
-        groups[(*count)++] = own;
-        last = &groups[*count - 1];
+    int32_t at = *count < CLI_GROUPS ? *count : CLI_GROUPS;
+    if (at == 0 || !stand_alike(&groups[at - 1], &own, loosely)) {
+        ++*count;
+        if (at < CLI_GROUPS)
+            groups[at++] = own;
     }
-    say_mixed(last->pattern, sizeof(last->pattern), own.pattern);
-    say_mixed(last->parameters, sizeof(last->parameters), own.parameters);
-    say_mixed(last->states, sizeof(last->states), own.states);
-    say_mixed(last->activations, sizeof(last->activations), own.activations);
-    add_unit(u, last);
+    join(&groups[at - 1], &own);
+    add_unit(u, &groups[at - 1]);
 }
 
-coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], int32_t *out_count)
+static coh_status list_groups(const coh_plan *plan, int loosely, cli_group *groups, int32_t *count)
 {
     unit u = { 0 };
-    *out_count = 0;
+    *count = 0;
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
         coh_plan_operator op;
         CLI_TRY(coh_plan_operator_at(plan, i, &op));
         if (u.operator_count && (op.block < 0 || op.block != u.first.block)) {
-            put(&u, out_groups, out_count);
+            put(&u, loosely, groups, count);
             u = (unit){ 0 };
         }
         add_operator(&u, &op);
     }
     if (u.operator_count)
-        put(&u, out_groups, out_count);
+        put(&u, loosely, groups, count);
+    return COH_OK;
+}
+
+coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], int32_t *out_count)
+{
+    CLI_TRY(list_groups(plan, 0, out_groups, out_count));
+    if (*out_count > CLI_GROUPS)
+        CLI_TRY(list_groups(plan, 1, out_groups, out_count));
+    if (*out_count > CLI_GROUPS)
+        *out_count = CLI_GROUPS;
     return COH_OK;
 }

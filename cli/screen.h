@@ -37,9 +37,9 @@ typedef struct cli_group {
     char pattern[16], parameters[20], states[20], activations[24];
 } cli_group;
 
-enum { CLI_GROUPS = 10 };
-/* At most CLI_GROUPS: where there would be more, the last holds all that is left, and says "mixed"
- * of what differs there. Fails: COH_ERR_ARGUMENT. */
+enum { CLI_GROUPS = 8 };
+/* At most CLI_GROUPS: where there would be more, blocks are put together wherever their parameters
+ * and states stand, and in the end all that is left. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], int32_t *out_count);
 
 /* The plan as one JSON object (docs/planning.md has the keys), to standard output. */

@@ -30,6 +30,14 @@ class Plan(ProgramTest):
                              "operators ", "plan:"):
                     self.assertEqual(sum(line.startswith(word) for line in lines), 1, word)
 
+    def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
+        done = self.succeeds("plan", "opt-2.7b", "--profile", "rtx-4090,host-memory=16GB", "--device-memory", "4GiB",
+                             "--sequence", "64", "--batch", "1")
+        lines = done.out.rstrip("\n").split("\n")
+        self.assertLessEqual(len(lines), 40)
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertIn("blocks ", done.out)
+
     def test_the_screen_says_what_the_object_says(self):
         flags = self.disk()
         said, planned = self.succeeds("plan", *TINY, *flags).out, self.plan(*flags)
