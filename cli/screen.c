@@ -138,12 +138,11 @@ static void add_profile(const cli_job *job, cli_line *line)
     char calibrated[48];
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;
-    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s%s\n",
-                 cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
-                                                                                  : "",
-                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
-                 describe_calibration(job, calibrated),
-                 job->on_gpu ? ": peaks, no run is as fast" : "");
+    cli_line_add(
+        line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s%s\n",
+        cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, " : "",
+        facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
+        describe_calibration(job, calibrated), job->on_gpu ? ": peaks, no run is as fast" : "");
 }
 
 static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)
@@ -269,6 +268,13 @@ static void add_links(const cli_job *job, cli_line *line)
         add_updates(summary, line);
 }
 
+/* Without what it is a part of. */
+static const char *own_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
 static void add_group(const cli_group *g, cli_line *line)
 {
     char name[64], bytes[32];
@@ -281,7 +287,7 @@ static void add_group(const cli_group *g, cli_line *line)
     else if (g->first_block >= 0)
         snprintf(name, sizeof(name), "from block %d on", (int)g->first_block);
     else if (g->count > 1)
-        snprintf(name, sizeof(name), "%.13s .. %.13s", g->first, g->last);
+        snprintf(name, sizeof(name), "%.13s .. %.13s", own_name(g->first), own_name(g->last));
     else
         snprintf(name, sizeof(name), "%.30s", g->first);
     cli_line_add(line, "%-30.30s %-9.9s %10.10s %-16.16s %-16.16s %.14s\n", name, g->pattern,
