@@ -441,7 +441,7 @@ class Folder(ProgramTest):
     def test_the_sequence_is_that_of_a_shorter_model_by_default(self):
         folder, _ = self.model("gpt2")  # of 64 positions
         done = self.succeeds("plan", folder, "--batch", 2, "--threads", 2)
-        self.assertIn("2 sequences of 64 tokens", done.out)
+        self.assertIn("a step of 2 x 64 tokens", done.out)
         self.fails(2, "plan", folder, "--sequence", 65, says="--sequence 65 is longer than the 64 positions")
 
     def test_folders_that_lack_what_makes_them_a_model_or_a_run_are_told_apart(self):
