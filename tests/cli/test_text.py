@@ -81,7 +81,7 @@ class Text(ProgramTest):
             self.fails(4, *command, "--tokenizer", self.folder, says="leave --tokenizer out")
 
     def test_a_moved_tokenizer_is_named_with_its_remedy_and_remembered_where_it_is(self):
-        run, text = self.path("run"), self.corpus()
+        run, text = self.path("run"), self.corpus(lines=20)
         self.byte_vocabulary(self.path("tok"))
         self.succeeds("train", *TINY, "--tokenizer", self.path("tok"), "--data", text, "--steps", 2, "--save", run)
         os.rename(self.path("tok"), self.path("moved"))
@@ -192,7 +192,7 @@ class Text(ProgramTest):
         with open(table, "w", encoding="utf-8") as file:
             json.dump(written, file)
         note = f"note: the kernel table {table} takes oneDNN, which allocates inside each of its calls"
-        flags = ["--data", self.corpus(), "--kernels", table]
+        flags = ["--data", self.corpus(lines=20), "--kernels", table]  # of eval's work nothing but the note is looked at
         self.assertIn(note, self.succeeds("train", *TINY, *flags, "--dtype", "f32", "--steps", 1, "--save", run).err)
         self.assertIn(note, self.succeeds("eval", run, *flags).err)
         # the path names oneDNN here too, but nothing of bf16 is multiplied by it for the table

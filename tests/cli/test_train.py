@@ -13,7 +13,7 @@ import time
 import unittest
 
 import model_folder
-from program import COHOBATE, TINY, ProgramTest, environment, run, start
+from program import COHOBATE, SANITIZED, TINY, ProgramTest, environment, pairs, run, start
 
 
 class Train(ProgramTest):
@@ -48,7 +48,7 @@ class Train(ProgramTest):
         self.assertEqual(more.json["peak_bytes"]["device"], more.json["predicted_peak_bytes"]["device"])
 
     def test_either_dtype_is_kept_by_resumes_and_gives_the_same_bits_in_a_quarter_of_the_memory(self):
-        for dtype in ("f32", "bf16"):
+        for dtype in pairs("f32", "bf16"):
             in_memory = self.succeeds("plan", *TINY, "--dtype", dtype, "--json").json["in_memory_bytes"]
             quarter = ["--disk", self.folder, "--device-memory", f"{in_memory // 4096}KiB"]
             whole = self.train("--steps", 4, "--save", "none", "--dtype", dtype)
@@ -63,8 +63,8 @@ class Train(ProgramTest):
             self.assertEqual(self.succeeds("inspect", self.path(dtype), "--json").json["note"]["model"]["dtype"], dtype)
 
     def test_another_dtype_is_said_at_a_resume_and_for_eval_differs_by_rounding(self):
-        held_out = self.write("held-out.txt", "line 5: the 7th of many\n" * 40)
-        for dtype, other in (("f32", "bf16"), ("bf16", "f32")):
+        held_out = self.write("held-out.txt", "line 5: the 7th of many\n" * 10)
+        for dtype, other in pairs(("f32", "bf16"), ("bf16", "f32")):
             self.train("--steps", 2, "--save", self.path(dtype), "--dtype", dtype)
             losses = {name: self.succeeds("eval", self.path(dtype), "--data", held_out, "--json", *flags).json["loss"]
                       for name, flags in ((dtype, []), (other, ["--dtype", other]))}
@@ -76,7 +76,7 @@ class Train(ProgramTest):
             self.assertNotIn("other rounding", self.resumed(self.path(dtype), "--steps", 4).err)
 
     def test_a_new_run_from_a_checkpoint_takes_its_dtype_unless_told_another(self):
-        for dtype, other in (("f32", "bf16"), ("bf16", "f32")):
+        for dtype, other in pairs(("f32", "bf16"), ("bf16", "f32")):
             self.train("--steps", 1, "--save", self.path(dtype), "--dtype", dtype)
             model = [self.path(dtype), *TINY[1:]]
             self.assertEqual(self.succeeds("plan", *model, "--json").json["dtype"], dtype)
@@ -592,7 +592,7 @@ class Train(ProgramTest):
     def test_the_peak_and_the_overhead_are_what_was_said(self):
         done = self.train("--steps", 3, "--save", "none", "--json").json
         self.assertEqual(done["peak_bytes"], done["predicted_peak_bytes"])
-        if os.environ.get("COH_SANITIZER", "none") == "none":  # a sanitizer's shadow is no part of the program
+        if not SANITIZED:  # a sanitizer's shadow is no part of the program
             self.assertLessEqual(done["overhead_bytes"], 128 << 20)
 
     def test_every_byte_has_a_holder_and_the_start_says_what_the_arena_got(self):
