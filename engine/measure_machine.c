@@ -93,6 +93,16 @@ static uint64_t memlock_bytes(void)
     return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit.rlim_cur;
 }
 
+/* Where all cores compute, the thread of the host lane and theirs get a part in proportion. */
+static void share_cores(coh_profile *profile)
+{
+    const double threads = profile->threads;
+    if (coh_machine_core_count() > profile->threads)
+        return;
+    profile->contention[COH_LANE_COMPUTE][COH_LANE_HOST] = threads / (threads + 1);
+    profile->contention[COH_LANE_HOST][COH_LANE_COMPUTE] = threads / (threads + 1);
+}
+
 void coh_measure_machine(coh_measure *m)
 {
     coh_profile *profile = m->profile;
@@ -109,6 +119,7 @@ void coh_measure_machine(coh_measure *m)
                  sizeof(profile->name) - strlen(profile->name), COH_MEASURE_QUICK);
     profile->source = COH_PROFILE_MEASURED;
     profile->threads = m->options->thread_count;
+    share_cores(profile);
     describe(profile->machine, sizeof(profile->machine));
     profile->fingerprint = coh_machine_fingerprint();
     profile->memory_bytes[COH_TIER_DEVICE] = coh_machine_free_bytes();
