@@ -62,7 +62,7 @@ coh_status coh_market_open(coh_market *market, const coh_plan *plan, uint32_t ev
 void coh_market_close(coh_market *market)
 {
     coh_pool_destroy(market->pool);
-    coh_free(market->seen);
+    coh_free(market->offers);
     *market = (coh_market){ 0 };
 }
 
@@ -88,9 +88,12 @@ static void make_piece(void *argument, int64_t index)
 static coh_status run_batch(coh_market *market, batch *b)
 {
     coh_pool_run(market->pool, b->count, make_piece, b);
+    COH_TRY(
+        COH_GROW(&market->offers, &market->offer_capacity, market->offer_count + (size_t)b->count));
     for (int i = 0; i < b->count; i++) {
         if (b->status[i] != COH_OK)
             return coh_fail(b->status[i], "%s", b->sentence[i]);
+        market->offers[market->offer_count++] = b->offers[i];
         if (coh_offer_is_better(&b->offers[i], &market->best))
             market->best = b->offers[i];
     }
@@ -105,31 +108,28 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
            a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
            a->tie_break == b->tie_break && a->patient == b->patient && a->boundary == b->boundary &&
            a->horizon == b->horizon && a->host_updates == b->host_updates &&
+           a->resident == b->resident &&
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
-/* Was it tried? If not, it is now. */
-static coh_status note_seen(coh_market *market, const coh_decisions *decisions, int *out_was)
+static int was_tried(const coh_market *market, const batch *b, const coh_decisions *decisions)
 {
-    *out_was = 0;
-    for (size_t i = 0; i < market->seen_count && !*out_was; i++)
-        *out_was = same_decisions(&market->seen[i], decisions);
-    if (*out_was)
-        return COH_OK;
-    COH_TRY(COH_GROW(&market->seen, &market->seen_capacity, market->seen_count + 1));
-    market->seen[market->seen_count++] = *decisions;
-    return COH_OK;
+    for (size_t i = 0; i < market->offer_count; i++)
+        if (same_decisions(&market->offers[i].decisions, decisions))
+            return 1;
+    for (int i = 0; i < b->count; i++)
+        if (same_decisions(b->decisions[i], decisions))
+            return 1;
+    return 0;
 }
 
 coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
 {
     batch b = { .plan = market->plan };
     for (int i = 0; i < count; i++) {
-        int was = 0;
         if (market->evaluations + (uint32_t)b.count >= market->evaluations_most)
             break;
-        COH_TRY(note_seen(market, &list[i], &was));
-        if (was)
+        if (was_tried(market, &b, &list[i]))
             continue;
         b.decisions[b.count++] = &list[i];
         if (b.count == COH_OFFERS_AT_ONCE)

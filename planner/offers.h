@@ -27,8 +27,8 @@ typedef struct coh_market {
     const coh_plan *plan;
     coh_pool *pool; /* NULL: the caller alone */
     coh_offer best;
-    coh_decisions *seen; /* nothing is tried twice */
-    size_t seen_count, seen_capacity;
+    coh_offer *offers; /* all that were made, in that order: nothing is tried twice */
+    size_t offer_count, offer_capacity;
     uint32_t evaluations, evaluations_most;
 } coh_market;
 

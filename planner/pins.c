@@ -348,9 +348,19 @@ static void pin_outputs(coh_pin_map *map, const coh_graph *graph, const coh_layo
     set_object(layout, objects->cache[op], map->device_rules, rule);
 }
 
+/* Where the weights of an operator are to stand; COH_PIN_PLACE_COUNT: wherever there is room. */
+static coh_pin_place place_of_weights(const coh_pin_map *map, const coh_graph *graph, size_t op,
+                                      int32_t resident)
+{
+    if (map->of_parameters[op] >= 0)
+        return map->pins[map->of_parameters[op]].place;
+    int is_resident = graph->ops[op].block >= 0 && coh_graph_blocks_before(graph, op) < resident;
+    return is_resident ? COH_PIN_DEVICE : COH_PIN_PLACE_COUNT;
+}
+
 coh_status coh_pin_map_make(const coh_graph *graph, const coh_plan_options *options,
-                            const coh_layout *layout, const coh_object_map *objects,
-                            coh_pin_map *out_map)
+                            int32_t resident, const coh_layout *layout,
+                            const coh_object_map *objects, coh_pin_map *out_map)
 {
     coh_status status = COH_OK;
     coh_pin_map *map = out_map;
@@ -362,12 +372,13 @@ coh_status coh_pin_map_make(const coh_graph *graph, const coh_plan_options *opti
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &map->host_rules), fail);
     for (size_t op = 0; op < graph->op_count; op++) {
         const coh_graph_op_entry *entry = &graph->ops[op];
+        const coh_pin_place place = place_of_weights(map, graph, op, resident);
         for (int32_t port = 0; port < entry->kind.parameter_count; port++)
-            if (map->of_parameters[op] >= 0 && entry->parameter[port] >= 0)
+            if (place != COH_PIN_PLACE_COUNT && entry->parameter[port] >= 0)
                 pin_weights(
                     map, layout,
                     layout->groups[objects->group_of_parameter[entry->parameter[port]]].work,
-                    map->pins[map->of_parameters[op]].place);
+                    place);
         if (map->of_outputs[op] >= 0)
             pin_outputs(map, graph, layout, objects, op);
     }

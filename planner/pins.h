@@ -24,10 +24,11 @@ typedef struct coh_pin_map {
  * not? Fails: COH_ERR_ARGUMENT with the pin, COH_ERR_MEMORY. */
 coh_status coh_pins_check(const coh_graph *graph, const coh_plan_options *options);
 
-/* Fails: as coh_pins_check. */
+/* `resident`: weights of the first so many blocks are pinned to the device, where no pin of their
+ * own says otherwise. Fails: as coh_pins_check. */
 coh_status coh_pin_map_make(const coh_graph *graph, const coh_plan_options *options,
-                            const coh_layout *layout, const coh_object_map *objects,
-                            coh_pin_map *out_map);
+                            int32_t resident, const coh_layout *layout,
+                            const coh_object_map *objects, coh_pin_map *out_map);
 void coh_pin_map_fini(coh_pin_map *map); /* accepts a zeroed struct */
 
 /* Adds the blocks that are to be recomputed, takes away those of which something is to be kept or

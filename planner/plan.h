@@ -25,6 +25,7 @@ typedef struct coh_decisions {
     /* With a host tier: parameters of the last so many blocks, and of what follows them, are
      * updated on the host lane, the others on the device; more than there are blocks: all. */
     int32_t host_updates;
+    int32_t resident;        /* the first so many blocks' weights stay on the device */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 

@@ -63,14 +63,14 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
                          o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
                          coh_sweep_order_name(o->sweep_order), o->deferred_update,
                          o->emulate_host_bytes, o->disk_bytes, o->link_bytes_per_s));
-    COH_TRY(coh_text_add(text,
-                         "  \"decisions\": {\"device_bytes\": \"%" PRIu64
-                         "\", \"chunk_bytes\": %" PRIu64
-                         ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, "
-                         "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d, "
-                         "\"host_updates\": %d, \"recompute\": \"",
-                         d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes,
-                         d->tie_break, d->patient, d->boundary, d->horizon, d->host_updates));
+    COH_TRY(coh_text_add(
+        text,
+        "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
+        ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, "
+        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d, "
+        "\"host_updates\": %d, \"resident\": %d, \"recompute\": \"",
+        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->tie_break,
+        d->patient, d->boundary, d->horizon, d->host_updates, d->resident));
     COH_TRY(coh_block_set_write(&d->recompute, text));
     COH_TRY(coh_text_add(text, "\"},\n"));
     return write_pins(text, plan);
@@ -237,9 +237,11 @@ typedef struct plan_file {
 
 static coh_status parse_decisions(const json_t *object, coh_decisions *d)
 {
-    static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory",    "cache",
-                                         "recompute",    "row_passes",  "tie_break",    "patient",
-                                         "boundary",     "horizon",     "host_updates", NULL };
+    static const char *const known[] = {
+        "device_bytes", "chunk_bytes", "in_memory", "cache",    "recompute",
+        "row_passes",   "tie_break",   "patient",   "boundary", "horizon",
+        "host_updates", "resident",    NULL
+    };
     char blocks[4 * COH_BLOCK_SET_MOST]; /* every other one, each with a comma, takes less */
     int64_t chunk_bytes = 0;
     COH_TRY(coh_json_only_known(object, "\"decisions\"", known));
@@ -254,6 +256,7 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(coh_json_get_int(object, "boundary", COH_BOUNDARY_COUNT - 1, &d->boundary));
     COH_TRY(coh_json_get_int(object, "horizon", 1 << 20, &d->horizon));
     COH_TRY(coh_json_get_int(object, "host_updates", INT32_MAX, &d->host_updates));
+    COH_TRY(coh_json_get_int(object, "resident", INT32_MAX, &d->resident));
     COH_TRY(coh_json_get_text(object, "recompute", blocks, sizeof(blocks)));
     return coh_block_set_read(blocks, &d->recompute);
 }

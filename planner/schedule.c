@@ -336,9 +336,10 @@ static coh_status take_pins(builder *b)
 {
     const uint32_t chunks = b->layout->chunk_count;
     b->recompute = b->decisions->recompute;
-    if (b->options->pin_count == 0)
+    if (b->options->pin_count == 0 && b->decisions->resident == 0)
         return COH_OK;
-    COH_TRY(coh_pin_map_make(b->graph, b->options, b->layout, &b->map, &b->pins));
+    COH_TRY(coh_pin_map_make(b->graph, b->options, b->decisions->resident, b->layout, &b->map,
+                             &b->pins));
     coh_pin_map_blocks(&b->pins, b->graph, &b->recompute);
     if (b->pins.on_device != NULL && (has_host(b) || has_disk(b))) {
         COH_TRY(COH_ALLOC(chunks, &b->device_home));

@@ -23,8 +23,12 @@ enum { ROW_PASSES_MOST = 1024 };
 #define CHUNK_LEAST (256 * KIB)
 #define CHUNK_MOST  (1024 * MIB)
 
-/* Schedules that are built to better the first ones: of usual length, and of the longest. */
-enum { EVALUATIONS_MOST = 64, EVALUATIONS_LEAST = 16, LINES_USUAL = 6000 };
+/* Schedules that are built to better the first ones: so many that they have about so many lines
+ * together. */
+enum { EVALUATIONS_MOST = 400, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
+
+/* Starts that are bettered, best first. */
+enum { VALLEYS = 4 };
 
 /* First sets that are built at a time. */
 enum { STARTS_AT_ONCE = 4 };
@@ -32,8 +36,8 @@ enum { STARTS_AT_ONCE = 4 };
 /* Within 1/500 of what no schedule can be faster than is as good. */
 enum { CLOSE_ENOUGH = 500 };
 
-/* A budget so many times what a line needs at once has no use for shorter ranges of rows. */
-enum { ROOMY = 8 };
+/* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
+enum { ROOMY = 16 };
 
 /* Steps for which room should have stood idle before something is fetched into it: as many lines as
  * the disk lanes have in flight, together. */
@@ -257,6 +261,21 @@ static void vary_updates(const coh_market *market, neighbours *n)
             d->host_updates = counts[i];
 }
 
+/* The first blocks are the last of backward to be updated and the first that the next forward wants:
+ * what is gained by keeping weights is gained most there. */
+static void vary_resident(const coh_market *market, neighbours *n)
+{
+    const coh_plan *plan = market->plan;
+    int32_t blocks = coh_graph_block_count(plan->graph);
+    int32_t now = market->best.decisions.resident, few = (blocks + 7) / 8;
+    const int32_t counts[] = { 0,         blocks / 4, blocks / 2, blocks * 3 / 4,
+                               now - few, now + few,  now - 1,    now + 1 };
+    coh_decisions *d;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if (counts[i] >= 0 && counts[i] < blocks && (d = add_neighbour(n, market)) != NULL)
+            d->resident = counts[i];
+}
+
 /* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
  * octaves that does not depend on this one, so that neighbours try the same. */
 static void vary_budget(const coh_market *market, neighbours *n)
@@ -278,8 +297,8 @@ static void vary_budget(const coh_market *market, neighbours *n)
 static coh_status improve(coh_market *market, uint64_t bound_ns)
 {
     static void (*const variations[])(const coh_market *,
-                                      neighbours *) = { vary_updates, vary_sizes, vary_recompute,
-                                                        vary_places, vary_budget };
+                                      neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
+                                                        vary_resident, vary_places, vary_budget };
     for (;;) {
         uint64_t before_ns = market->best.step_ns;
         for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
@@ -344,6 +363,18 @@ static coh_status bound_start(const coh_plan *plan, start *s)
     return status;
 }
 
+/* Of the largest parameter that may come by ranges of its rows. */
+static uint64_t largest_split_bytes(const coh_graph *graph)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        const coh_parameter_facts *facts = &graph->parameters[i].facts;
+        if (facts->row_block > 0 && coh_shape_bytes(&facts->shape) > most)
+            most = coh_shape_bytes(&facts->shape);
+    }
+    return most;
+}
+
 /* Every way to recompute, with caches and without, that fits; the most promising first. */
 static coh_status list_starts(const coh_plan *plan, start *starts, int *out_count)
 {
@@ -351,6 +382,7 @@ static coh_status list_starts(const coh_plan *plan, start *starts, int *out_coun
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices), caches = has_caches(plan);
     uint64_t budget = whole_pages(plan->options.device_memory_bytes);
+    uint64_t split_bytes = largest_split_bytes(plan->graph);
     *out_count = 0;
     for (int i = 0; i < count * (1 + caches); i++)
         for (size_t k = 0; k < sizeof(row_passes) / sizeof(row_passes[0]); k++) {
@@ -369,7 +401,7 @@ static coh_status list_starts(const coh_plan *plan, start *starts, int *out_coun
                 continue;
             COH_TRY(bound_start(plan, s));
             (*out_count)++;
-            if (least_bytes <= budget / ROOMY)
+            if (split_bytes <= budget / ROOMY)
                 break; /* more passes would only cost time */
         }
     if (*out_count > 1)
@@ -409,12 +441,39 @@ static coh_status try_starts(coh_market *market, const start *starts, int count)
 /* Fewer schedules of a model whose schedules are long: planning takes about as long. */
 static uint32_t evaluations_for(uint32_t line_count)
 {
-    uint32_t most = EVALUATIONS_MOST;
-    while (line_count > LINES_USUAL && most > EVALUATIONS_LEAST) {
-        line_count /= 2;
-        most -= most / 3;
+    uint64_t count = EVALUATED_LINES / (line_count > 0 ? line_count : 1);
+    if (count < EVALUATIONS_LEAST)
+        return EVALUATIONS_LEAST;
+    return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
+}
+
+static int compare_offers(const void *x, const void *y)
+{
+    const coh_offer *a = x, *b = y;
+    if (coh_offer_is_better(a, b))
+        return -1;
+    return coh_offer_is_better(b, a);
+}
+
+/* From the best of what was tried, then from the next best: they may lie in other valleys. */
+static coh_status improve_several(coh_market *market, uint64_t bound_ns)
+{
+    coh_offer *from = NULL, best = market->best;
+    size_t count = market->offer_count < VALLEYS ? market->offer_count : VALLEYS;
+    COH_TRY(COH_ALLOC(market->offer_count, &from));
+    for (size_t i = 0; i < market->offer_count; i++)
+        from[i] = market->offers[i];
+    qsort(from, market->offer_count, sizeof(*from), compare_offers);
+    coh_status status = COH_OK;
+    for (size_t i = 0; i < count && from[i].valid && status == COH_OK; i++) {
+        market->best = from[i];
+        status = improve(market, bound_ns);
+        if (coh_offer_is_better(&market->best, &best))
+            best = market->best;
     }
-    return most;
+    market->best = best;
+    coh_free(from);
+    return status;
 }
 
 static coh_status search_market(coh_market *market, const coh_decisions *smallest)
@@ -431,7 +490,7 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
     if (market->best.valid) {
         market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
         COH_TRY_GOTO(status, least_bound(market->plan, starts, count, &bound_ns), done);
-        status = improve(market, bound_ns);
+        status = improve_several(market, bound_ns);
     }
 done:
     coh_free(starts);
