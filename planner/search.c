@@ -25,7 +25,7 @@ enum { ROW_PASSES_MOST = 1024 };
 
 /* Schedules that are built to better the first ones: so many that they have about so many lines
  * together. */
-enum { EVALUATIONS_MOST = 400, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
+enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
 
 /* Starts that are bettered, best first. */
 enum { VALLEYS = 4 };

@@ -431,7 +431,7 @@ static void a_failing_allocation_is_a_clean_refusal(void **state)
     options.disk_bytes = UINT64_MAX;
     options.device_memory_bytes = in_memory(graph, &options) / 4 * 3;
     uint64_t sites = 0;
-    for (uint64_t n = 1;; n += 1 + n / 64) {
+    for (uint64_t n = 1;; n += 1 + n / 8) {
         coh_plan *plan = NULL;
         coh_alloc_fail_nth(n);
         coh_status status = coh_plan_create(graph, &options, &plan);
