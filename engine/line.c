@@ -180,18 +180,20 @@ void coh_call_set_port(coh_call *call, const coh_bound_port *bound)
     }
 }
 
-static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_line_call *line_call,
+static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instruction *line,
                       coh_call *call)
 {
     const coh_bound *bound = ticket->bound;
-    coh_cells *cells = coh_step_cells(step);
+    const coh_line_call *line_call = &bound->program->calls[line->call];
     memset(call, 0, sizeof(*call));
     for (uint32_t i = 0; i < line_call->binding_count; i++)
         coh_call_set_port(call, &bound->ports[line_call->binding_begin + i]);
     call->attributes = step->plan->graph->ops[line_call->operator_index].attributes;
     call->input_grad_adds = line_call->input_grad_adds;
     call->parameter_grad_adds = line_call->parameter_grad_adds;
-    call->seed_cell = cells != NULL ? &cells->seed : NULL;
+    call->operator_index = line_call->operator_index;
+    if (coh_line_operand(bound->program, line, COH_ROLE_CELLS) != NULL)
+        call->random_cell = &coh_step_cells(step)->random;
     call->loss_scale =
         1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
     call->row_begin = line_call->row_begin;
@@ -239,7 +241,7 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
 {
     const coh_line_call *line_call = &ticket->bound->program->calls[line->call];
     const coh_graph_op_entry *op = &step->plan->graph->ops[line_call->operator_index];
-    fill_call(step, ticket, line_call, &step->call);
+    fill_call(step, ticket, line, &step->call);
     coh_status status = line->opcode == COH_OP_BACKWARD ? op->kind.backward(&step->call)
                                                         : op->kind.forward(&step->call);
     if (status != COH_OK)

@@ -33,8 +33,7 @@ coh_status coh_line_feed(coh_step *step, coh_ticket *ticket)
 {
     const coh_layout *layout = step->layout;
     coh_cells *cells = coh_step_cells(step);
-    cells->step = ticket->input.step;
-    cells->seed = ticket->input.seed;
+    cells->random = (coh_random_cell){ .seed = ticket->input.seed, .step = ticket->input.step };
     cells->learning_rate = ticket->input.learning_rate;
     cells->clip = ticket->input.clip;
     if (!step->plan->options.deferred_update)
@@ -141,7 +140,7 @@ coh_status coh_line_clip(coh_step *step, coh_ticket *ticket)
         cells->pending = cells->finite;
         latch_update(step, cells, cells->applied_count, scale);
     }
-    ticket->result.step = cells->step;
+    ticket->result.step = cells->random.step;
     ticket->result.loss = loss;
     ticket->result.grad_norm = norm;
     ticket->result.finite = cells->finite;

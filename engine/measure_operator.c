@@ -239,7 +239,7 @@ typedef struct bench {
     const coh_operator_list *list;
     const point *p;
     coh_cold cold;
-    uint64_t seed;
+    coh_random_cell random;
     uint32_t window_count;
 } bench;
 
@@ -257,8 +257,9 @@ static void make_call(bench *b, int phase, char *base, coh_call *call)
     const coh_measure_sheet *sheet = &b->list->sheets[b->p->sheet];
     const coh_sheet_line *line = line_of(b->list, b->p, phase);
     const coh_line_call *line_call = &sheet->sheet.calls[line->call];
-    *call = (coh_call){ .attributes = sheet->graph->ops[b->p->op].attributes,
-                        .seed_cell = &b->seed,
+    const coh_graph_op_entry *op = &sheet->graph->ops[b->p->op];
+    *call = (coh_call){ .attributes = op->attributes,
+                        .random_cell = op->kind.draws ? &b->random : NULL,
                         .loss_scale = 1,
                         .row_begin = line_call->row_begin,
                         .row_end = line_call->row_end,

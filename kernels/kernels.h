@@ -24,6 +24,7 @@
 
 #include "cohobate/kinds.h"
 #include "kernels/product.h"
+#include "kernels/random.h"
 
 /* Chooses instruction set and BLAS, once; further calls do nothing. Any thread. The kernels call it
  * themselves; call it at start-up so that the choice and its memory come then. */
@@ -192,6 +193,20 @@ typedef struct coh_scale {
 } coh_scale;
 void coh_kernel_scale(void *queue, const coh_scale *scale);
 
+/* y (= or +=) scale x + residual (NULL: none), x where its word keeps it, else 0
+ * (kernels/random.h); x's first element has number `first`. y may be x or residual when it does not
+ * add. Where nothing is dropped, y = x + residual. */
+typedef struct coh_dropout {
+    coh_dtype dtype;
+    int64_t count;
+    uint64_t first;
+    coh_drop drop;
+    const void *x, *residual; /* with `adds` there is none */
+    void *y;
+    int adds;
+} coh_dropout;
+void coh_kernel_dropout(void *queue, const coh_dropout *dropout);
+
 /* y = gate / (1 + e^-gate) * up; y may be either. Backward: what is NULL is not wanted; dgate or
  * dup may be dy when it does not add. */
 typedef struct coh_swiglu {
@@ -227,7 +242,12 @@ int64_t coh_kernel_activation_partials(int64_t N, int64_t O);
 /* Causal attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]; head h of q attends over head
  * h / (H / G) of k and v. D <= COH_HEAD_WIDTH_MOST. A row of q, k, v (and of their gradients) is
  * q_stride or kv_stride elements from the next, so that they may stand side by side in one tensor;
- * y and dy are contiguous. Blocks live on the stack: up to 640 KiB. */
+ * y and dy are contiguous. Blocks live on the stack: up to 640 KiB.
+ *
+ * With `drop`, weights become zero or are scaled after the softmax, by words of `drop`'s stream:
+ * that of query i and key j of head n = first_head + b H + h is word j % 4 of the block whose
+ * counter has i and n ceil(T / 4) + floor(j / 4) as its lowest words, so that a register of queries
+ * and four keys take one register of blocks. The second must be below 2^32. */
 typedef struct coh_attention {
     int64_t B, T, H, G, D;
     coh_dtype dtype;
@@ -240,6 +260,8 @@ typedef struct coh_attention {
     void *dq, *dk, *dv;
     int dq_adds, dk_adds, dv_adds;
     float *scratch; /* coh_kernel_attention_scratch elements */
+    coh_drop drop;  /* threshold 0 (all zero will do): nothing is dropped */
+    int64_t first_head;
 } coh_attention;
 void coh_kernel_attention(void *queue, const coh_attention *attention);
 void coh_kernel_attention_backward(void *queue, const coh_attention *attention);

@@ -92,9 +92,8 @@ static coh_status forward(const coh_call *call)
     return COH_OK;
 }
 
-static coh_status backward(const coh_call *call)
+static void run_backward(const coh_call *call, coh_attention attention)
 {
-    coh_attention attention = attention_of(call);
     attention.dy = call->output_grad[0].data;
     attention.dq = call->input_grad[0].data;
     attention.dk = call->input_grad[1].data;
@@ -105,6 +104,11 @@ static coh_status backward(const coh_call *call)
     attention.scratch = call->workspace;
     if (attention.dq != NULL || attention.dk != NULL || attention.dv != NULL)
         coh_kernel_attention_backward(call->queue, &attention);
+}
+
+static coh_status backward(const coh_call *call)
+{
+    run_backward(call, attention_of(call));
     return COH_OK;
 }
 
@@ -126,6 +130,61 @@ const coh_op_kind coh_kind_attention_grouped = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+};
+
+/* ---- with dropout: its attributes begin with those of the plain one ---- */
+
+static coh_status infer_dropout(const void *attributes, const coh_shape *inputs,
+                                coh_op_facts *facts)
+{
+    const coh_attention_grouped_dropout_attributes *a = attributes;
+    coh_status status = infer(&a->attention, inputs, facts);
+    if (status == COH_OK)
+        status = coh_check_attention_dropout(inputs[0].dim[0] * a->attention.heads,
+                                             inputs[0].dim[1], a->probability, facts);
+    return status;
+}
+
+static coh_attention dropout_of(const coh_call *call)
+{
+    const coh_attention_grouped_dropout_attributes *a = call->attributes;
+    coh_attention attention = attention_of(call);
+    attention.drop = coh_drop_of(call, a->probability);
+    attention.first_head = call->input[0].origin[0] * attention.H;
+    return attention;
+}
+
+static coh_status forward_dropout(const coh_call *call)
+{
+    const coh_attention attention = dropout_of(call);
+    coh_kernel_attention(call->queue, &attention);
+    return COH_OK;
+}
+
+static coh_status backward_dropout(const coh_call *call)
+{
+    run_backward(call, dropout_of(call));
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_attention_grouped_dropout = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.attention_grouped_dropout",
+    .revision = 1,
+    .input_count = 3,
+    .output_count = 1,
+    .backward_reads = { .inputs = 7u, .outputs = 1u },
+    .can_add_grad = { .inputs = 7u },
+    .can_skip_grad = { .inputs = 7u },
+    .forward_in_place = { { 0, 0 } },
+    .backward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 1 },
+    .split_axes = 1u,
+    .draws = 1,
+    .infer = infer_dropout,
+    .forward = forward_dropout,
+    .backward = backward_dropout,
 };
 
 /* ---- one step of a decoder ---- */

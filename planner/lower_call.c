@@ -222,6 +222,15 @@ static int32_t saved_object(const coh_lower_writer *w, int32_t index, int32_t mi
     return w->map->saved[coh_op_index(w->map, index, microbatch)];
 }
 
+/* Only a step of training draws: in other programs the line names no cell, and dropout is none. */
+static coh_status random_cell(coh_lower_writer *w, int32_t index)
+{
+    if (!w->graph->ops[index].kind.draws || w->sheet->kind != COH_PROGRAM_BODY ||
+        w->options->mode != COH_PLAN_TRAIN)
+        return COH_OK;
+    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
+}
+
 static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
                                int32_t microbatch, row_range rows)
 {
@@ -248,6 +257,7 @@ static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t i
     COH_TRY(bytes_port(w, saved_object(w, index, microbatch), writes_or_adds(rows, 0),
                        COH_ROLE_SAVED, op->facts.saved_bytes));
     COH_TRY(cache_port(w, index, microbatch, writes_or_adds(rows, 0)));
+    COH_TRY(random_cell(w, index));
     return bytes_port(w, w->map->workspace[COH_PHASE_FORWARD][index], COH_ACCESS_WRITE,
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_FORWARD]);
 }
@@ -391,6 +401,7 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
     COH_TRY(bytes_port(w, saved_object(w, index, microbatch), saved_access, COH_ROLE_SAVED,
                        op->facts.saved_bytes));
     COH_TRY(cache_port(w, index, microbatch, COH_ACCESS_BOTH));
+    COH_TRY(random_cell(w, index));
     COH_TRY(input_grad_ports(w, index, microbatch, rows));
     COH_TRY(parameter_grad_ports(w, index, rows));
     return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index], COH_ACCESS_WRITE,

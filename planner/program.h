@@ -149,8 +149,7 @@ static inline int coh_chunk_is_read_only(const coh_layout *layout, uint32_t chun
  * is state, kept here: a masked step must not count, and the host learns of it too late to say
  * so. */
 typedef struct coh_cells {
-    uint64_t step;          /* FEED */
-    uint64_t seed;          /* FEED */
+    coh_random_cell random; /* FEED: seed and number of the step */
     float learning_rate;    /* FEED */
     float clip;             /* FEED; 0: off */
     int32_t pending;        /* CLIP: 1 if finite; SETTLE: 0. Predicate of every deferred UPDATE */

@@ -108,11 +108,14 @@ static int has_role(const coh_verifier *v, uint32_t line, coh_role role)
     return 0;
 }
 
-/* What forward leaves for backward: all lines of a call and of its counterpart have it, or none.
- * An operator without a backward may save something all the same; a cache would be for nobody. */
+/* What forward leaves for backward, and the cells that both draw from: all lines of a call and of
+ * its counterpart have it, or none. An operator without a backward may save something all the same,
+ * or draw; a cache would be for nobody. */
 static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_role role)
 {
-    const char *what = role == COH_ROLE_CACHE ? "a cache" : "a saved object";
+    const char *what = role == COH_ROLE_CACHE   ? "a cache"
+                       : role == COH_ROLE_CELLS ? "a cell to draw from"
+                                                : "a saved object";
     uint32_t first = 0, last = 0;
     int has = has_role(v, v->calls[begin].line, role);
     uint8_t other = v->calls[begin].opcode == COH_OP_BACKWARD ? COH_OP_FORWARD : COH_OP_BACKWARD;
@@ -123,7 +126,7 @@ static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_
     if (v->calls[begin].opcode == COH_OP_RECOMPUTE)
         return COH_OK; /* FORM refuses its cache */
     coh_verify_find_calls(v, other, v->calls[begin].op, v->calls[begin].microbatch, &first, &last);
-    if (first == last && role == COH_ROLE_SAVED)
+    if (first == last && role != COH_ROLE_CACHE)
         return COH_OK;
     int other_has = first < last && has_role(v, v->calls[first].line, role);
     if (has != other_has)
@@ -157,6 +160,7 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
         COH_TRY(check_rows(v, i, next));
         COH_TRY(check_left(v, i, next, COH_ROLE_SAVED));
         COH_TRY(check_left(v, i, next, COH_ROLE_CACHE));
+        COH_TRY(check_left(v, i, next, COH_ROLE_CELLS));
         coh_verify_find_calls(v, COH_OP_FORWARD, v->calls[i].op, v->calls[i].microbatch, &forward,
                               &forward_end);
         if (opcode != COH_OP_FORWARD &&
@@ -265,7 +269,8 @@ static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t
 }
 
 /* What a BACKWARD reads of its forward is what the forward saw, or left; what it finds in its cache
- * and among what was saved is what the forward, or its own rows before, left there. */
+ * and among what was saved is what the forward, or its own rows before, left there; what it draws
+ * from is what the forward drew from. */
 static coh_status compare_backward(coh_verifier *v, const value_table *values, uint32_t index)
 {
     const coh_instruction *line = &v->program->lines[index];
@@ -273,7 +278,8 @@ static coh_status compare_backward(coh_verifier *v, const value_table *values, u
     for (uint32_t o = 0; o < line->operand_count; o++) {
         uint8_t role = operands[o].role;
         int leaves = role == COH_ROLE_CACHE || role == COH_ROLE_SAVED;
-        int reads = role == COH_ROLE_INPUT || role == COH_ROLE_PARAMETER || role == COH_ROLE_OUTPUT;
+        int reads = role == COH_ROLE_INPUT || role == COH_ROLE_PARAMETER ||
+                    role == COH_ROLE_OUTPUT || role == COH_ROLE_CELLS;
         if (!leaves && (!reads || operands[o].access != COH_ACCESS_READ))
             continue;
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {

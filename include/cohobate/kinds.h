@@ -91,6 +91,18 @@ typedef struct coh_scale_attributes {
 } coh_scale_attributes;
 extern COH_API const coh_op_kind coh_kind_scale;
 
+/* x -> y = 0 for a share `probability` of its elements, x / (1 - probability) for the others
+ * (Srivastava et al. 2014, scaled in training). Element i is dropped where word i of the call
+ * (coh_random_words) is below floor(probability 2^32); backward makes it again. Outside of training
+ * y = x. 0 <= probability < 1. */
+typedef struct coh_dropout_attributes {
+    double probability;
+} coh_dropout_attributes;
+extern COH_API const coh_op_kind coh_kind_dropout;
+
+/* x, residual -> y = residual + dropout(x), in one pass. */
+extern COH_API const coh_op_kind coh_kind_dropout_residual;
+
 /* x -> y = max(x, 0). Backward reads y, so that y may take x's bytes. */
 extern COH_API const coh_op_kind coh_kind_relu;
 
@@ -153,6 +165,22 @@ typedef struct coh_attention_grouped_attributes {
     int64_t heads, kv_heads;
 } coh_attention_grouped_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped;
+
+/* The two of them with dropout of the weights after the softmax, in training: y = (m * softmax) v,
+ * m being 0 for a share `probability` of all pairs of a query and a key, 1 / (1 - probability) for
+ * the others. Which pair has which word of the call: kernels/kernels.h. B H ceil(T / 4) is below
+ * 2^32. With the attributes of the plain kind in front. */
+typedef struct coh_attention_dropout_attributes {
+    coh_attention_attributes attention;
+    double probability;
+} coh_attention_dropout_attributes;
+extern COH_API const coh_op_kind coh_kind_attention_dropout;
+
+typedef struct coh_attention_grouped_dropout_attributes {
+    coh_attention_grouped_attributes attention;
+    double probability;
+} coh_attention_grouped_dropout_attributes;
+extern COH_API const coh_op_kind coh_kind_attention_grouped_dropout;
 
 /* q [B,1,H*D], k and v [B,1,G*D], position i32 [1] -> y [B,1,H*D], with states keys and values
  * [B,positions,G*D]: writes row `position` of both, attends over rows 0..position. Forward only. */

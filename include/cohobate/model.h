@@ -86,6 +86,12 @@ typedef struct coh_op_facts {
     double cache_saves_flops;      /* of backward's flops: not done where it is given the cache */
 } coh_op_facts;
 
+/* What the random numbers of a step come from. It stands in the device's memory and is written by
+ * the step alone, so that no number of it is an argument. */
+typedef struct coh_random_cell {
+    uint64_t seed, step;
+} coh_random_cell;
+
 /* One execution of one operator on one micro-batch (or on one range of rows of a parameter). Valid
  * only during the call. */
 typedef struct coh_call {
@@ -107,8 +113,9 @@ typedef struct coh_call {
      * find that in the next range's call */
     void *saved;
     void *workspace;
-    /* counter-based RNG: mix with origin; equal in recompute */
-    const uint64_t *seed_cell;
+    /* Kinds with `draws`, in training: coh_random_words. NULL: this call draws nothing, and dropout
+     * passes everything on (evaluation, a decoder). */
+    const coh_random_cell *random_cell;
     const int64_t *count_cell; /* NULL, or how many leading rows are real (experts) */
     /* loss kinds only: 1 / micro-batches, so that the sum is the mean, times the step's
      * loss_factor */
@@ -124,6 +131,7 @@ typedef struct coh_call {
     /* cache_bytes that forward wrote, or NULL: the same bits either way. Forward and backward of
      * one micro-batch are both given it, or neither; backward may overwrite what it has read. */
     void *cache;
+    int32_t operator_index; /* in the graph: no two operators draw the same */
 } coh_call;
 
 typedef struct coh_port_mask {
@@ -187,6 +195,8 @@ typedef struct coh_op_kind {
     /* Of backward_reads, what serves the gradients of parameters alone: where all parameters are
      * frozen it is neither kept nor given (a linear layer's input). `.parameters` is unused. */
     coh_port_mask reads_for_parameters;
+    /* 1: forward and backward draw random numbers, and get a random_cell to draw them from. */
+    int32_t draws;
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are
@@ -194,6 +204,14 @@ typedef struct coh_op_kind {
  * index order. */
 COH_API void coh_parallel(void *queue, int64_t piece_count,
                           void (*piece)(void *argument, int64_t index), void *argument);
+
+/* words[i] = random word number `first` + i of this call, uniform in 0..2^32 - 1. A pure function
+ * of seed, step, operator, micro-batch and number, made by a counter-based generator (Philox
+ * 4x32-10, Salmon et al. 2011): forward, recompute and backward of one micro-batch find the same
+ * word under the same number, and nothing is kept for it. What is numbered is the kind's affair; a
+ * tensor's elements are best counted in the whole tensor (view.origin), so that a piece draws what
+ * the whole would. Any thread; call->random_cell must not be NULL. */
+COH_API void coh_random_words(const coh_call *call, uint64_t first, int64_t count, uint32_t *words);
 
 /* Set the sentence of a failure from inside a kind and return `status`. printf-like. */
 COH_API coh_status coh_kind_fail(coh_status status, const char *format, ...)

@@ -28,6 +28,10 @@ typedef void coh_row_scale(float *x, float factor, int64_t count);
 typedef void coh_row_turns(float *cosine, float *sine, const float *frequencies, float position,
                            int64_t count);
 
+/* `groups` groups of random words from number `group` on (kernels/random.h). */
+typedef void coh_row_random(uint32_t *words, const coh_random *random, uint64_t group,
+                            int64_t groups);
+
 /* Running softmax (Milakov and Gimelshein 2018, alg. 3): takes a row's next `count` scores into
  * *max and *sum (start: -infinity and 0). Puts exp(score - new max) in its place and returns
  * exp(old max - new max), by which what was accumulated before must shrink. */
@@ -67,6 +71,18 @@ typedef void coh_row_relu_backward(void *dx, const void *dy, const void *y, int6
 /* As gelu_gradient, with relu's y. */
 typedef void coh_row_relu_gradient(void *dh, const void *dy, const void *y, float *sums,
                                    int64_t count);
+
+/* to = base + scale * from where the word is at least `threshold`, base where it is below; base
+ * NULL counts as zeros. `to` may be `from` or `base`. */
+typedef struct coh_drop_row {
+    void *to;
+    const void *from, *base;
+    const uint32_t *words; /* one per element */
+    uint32_t threshold;
+    float scale;
+    int64_t count;
+} coh_drop_row;
+typedef void coh_row_drop(const coh_drop_row *row);
 
 /* y = gate / (1 + e^-gate) * up; y may be either */
 typedef void coh_row_swiglu(void *y, const void *gate, const void *up, int64_t count);
@@ -120,6 +136,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(adamw)                                                                                       \
     X(adamw_split)                                                                                 \
     X(join)                                                                                        \
+    X(random)                                                                                      \
     X(split)                                                                                       \
     X(scale)                                                                                       \
     X(softmax_exp)                                                                                 \
@@ -140,6 +157,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(relu)                                                                                        \
     X(relu_backward)                                                                               \
     X(relu_gradient)                                                                               \
+    X(drop)                                                                                        \
     X(swiglu)                                                                                      \
     X(swiglu_backward)                                                                             \
     X(rope)                                                                                        \

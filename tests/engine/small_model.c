@@ -53,7 +53,8 @@ static coh_status layer_forward(const coh_call *call)
 {
     const coh_view *x = &call->input[0], *w = &call->parameter[0], *b = &call->parameter[1];
     const coh_view *y = &call->output[0];
-    int is_broken = *call->seed_cell == SMALL_BROKEN_SEED && *(const int *)call->attributes == 2;
+    int is_broken = call->random_cell != NULL && call->random_cell->seed == SMALL_BROKEN_SEED &&
+                    *(const int *)call->attributes == 2;
     for (int i = 0; i < SMALL_ELEMENTS; i++)
         put(y, i, get(x, i) * get(w, i) + get(b, i), 0);
     if (is_broken && call->microbatch == 1)
@@ -88,6 +89,7 @@ static const coh_op_kind layer_kind = {
     .backward_reads = { .inputs = 1, .parameters = 1 },
     .can_add_grad = { .inputs = 1, .parameters = 3 },
     .can_skip_grad = { .inputs = 1 },
+    .draws = 1,
     .infer = layer_infer,
     .forward = layer_forward,
     .backward = layer_backward,

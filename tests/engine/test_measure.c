@@ -58,7 +58,7 @@ static coh_status strict_forward(const coh_call *call)
     if (refuses)
         return coh_kind_fail(COH_ERR_NUMBER, "it will not");
     if (ids == NULL || table == NULL || saved == NULL || call->output[0].data == NULL ||
-        call->workspace == NULL || call->seed_cell == NULL)
+        call->workspace == NULL || call->random_cell == NULL)
         return coh_kind_fail(COH_ERR_INTERNAL, "forward lacks a port");
     for (int i = 0; i < TOKENS; i++)
         if (ids[i] < 0 || ids[i] >= ROWS)
@@ -96,6 +96,7 @@ static const coh_op_kind strict_kind = {
     .parameter_count = 1,
     .backward_reads = { .parameters = 1 },
     .is_loss = 1,
+    .draws = 1,
     .infer = strict_infer,
     .forward = strict_forward,
     .backward = strict_backward,

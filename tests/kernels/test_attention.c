@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/rows.h"
+#include "tests/reference/reference.h"
 
 #define EPS      0x1p-24
 #define BF16_EPS 0x1p-8
@@ -26,7 +27,8 @@ static const char *const isa_names[] = { "plain", "avx2", "avx512", "avx512bf16"
 typedef struct shape {
     const char *why;
     int64_t B, T, H, D;
-    int64_t G; /* heads of keys and values; 0: H */
+    int64_t G;      /* heads of keys and values; 0: H */
+    double dropped; /* share of weights */
 } shape;
 
 static const shape shapes[] = {
@@ -55,6 +57,10 @@ static const shape shapes[] = {
     { "one part a head and its dq on the stack, shared keys", 5, 33, 8, 16, 2 },
     { "one part a head of several blocks, shared keys", 2, 259, 16, 33, 4 },
     { "the widest heads share", 1, 40, 2, 512, 1 },
+    { "dropout, one vector and a lane", 2, 17, 2, 5, 0, 0.4 },
+    { "dropout, blocks of odd rest", 1, 211, 2, 80, 0, 0.1 },
+    { "dropout, parts of a head, two blocks of keys", 1, 259, 1, 32, 0, 0.9 },
+    { "dropout, one part a head and shared keys", 5, 33, 8, 16, 2, 0.2 },
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -91,6 +97,7 @@ typedef struct problem {
     void *qkv, *dqkv;
     void *before; /* what dqkv holds when backward adds */
     int64_t wide, count, out_count, scratch_count;
+    double dropped;
     double *y, *y_bound, *d, *d_bound; /* d: of dqkv; bounds without storing */
 } problem;
 
@@ -125,6 +132,12 @@ static void problem_create(problem *p, const shape *s, coh_dtype dtype)
     p->count = s->B * s->T * p->wide;
     p->scratch_count = coh_kernel_attention_scratch(s->B, s->T, s->H, G, s->D);
     p->a = (coh_attention){ s->B, s->T, s->H, G, s->D, .dtype = dtype };
+    p->dropped = s->dropped;
+    if (s->dropped > 0)
+        p->a.drop = (coh_drop){ .random = { { 11, 12 }, { 13, 14 } },
+                                .threshold = (uint32_t)(s->dropped * 0x1p32),
+                                .scale = (float)(1.0 / (1.0 - s->dropped)) };
+    p->a.first_head = 5;
     p->qkv = random_tensor(dtype, p->count, 1);
     p->a.dy = random_tensor(dtype, p->out_count, 2);
     p->before = random_tensor(dtype, p->count, 3);
@@ -160,7 +173,7 @@ static void problem_destroy(problem *p)
 /* One query of one head; element d of token j's q, k or v is at place[part] + j * wide + d. */
 typedef struct query {
     int64_t place[3], out, i;   /* out: of y's row */
-    double *p, *dp, *dp_size;   /* by key */
+    double *p, *kept;           /* by key: weight, and by what dropout multiplies it */
     double p_error, scale;      /* relative error of a weight as an operand */
     double weight_eps, out_eps; /* of operands; of what is stored */
 } query;
@@ -194,12 +207,21 @@ static void weigh(const problem *p, query *one)
         EPS * (2.0 * (double)(p->a.D + 16) * size + (double)one->i + 32.0) + one->weight_eps;
 }
 
+static void draw(const problem *p, query *one, int64_t head)
+{
+    const coh_random *random = &p->a.drop.random;
+    const uint32_t stream[4] = { random->key[0], random->key[1], random->high[0], random->high[1] };
+    for (int64_t j = 0; j <= one->i; j++)
+        one->kept[j] = coh_reference_kept(
+            coh_reference_pair_word(stream, p->a.first_head + head, p->a.T, one->i, j), p->dropped);
+}
+
 static void expect_y(problem *p, const query *one)
 {
     for (int64_t d = 0; d < p->a.D; d++) {
         double y = 0.0, size = 0.0;
         for (int64_t j = 0; j <= one->i; j++) {
-            const double term = one->p[j] * qkv_at(p, one, j, 2, d);
+            const double term = one->kept[j] * one->p[j] * qkv_at(p, one, j, 2, d);
             y += term;
             size += fabs(term);
         }
@@ -224,7 +246,8 @@ static void expect_gradients(problem *p, const query *one)
     for (int64_t j = 0; j <= one->i; j++) {
         double dp = 0.0, dp_size = 0.0;
         for (int64_t d = 0; d < D; d++) {
-            const double term = stored(p->a.dtype, p->a.dy, one->out + d) * qkv_at(p, one, j, 2, d);
+            const double term =
+                one->kept[j] * stored(p->a.dtype, p->a.dy, one->out + d) * qkv_at(p, one, j, 2, d);
             dp += term;
             dp_size += fabs(term);
         }
@@ -243,8 +266,8 @@ static void expect_gradients(problem *p, const query *one)
             p->d_bound[q + d] += ds_error * fabs(qkv_at(p, one, j, 1, d));
             p->d[k + d] += ds * qkv_at(p, one, one->i, 0, d);
             p->d_bound[k + d] += ds_error * fabs(qkv_at(p, one, one->i, 0, d));
-            p->d[v + d] += weight * dy;
-            p->d_bound[v + d] += (2.0 * one->p_error + sums) * weight * fabs(dy);
+            p->d[v + d] += one->kept[j] * weight * dy;
+            p->d_bound[v + d] += (2.0 * one->p_error + sums) * one->kept[j] * weight * fabs(dy);
         }
     }
 }
@@ -252,7 +275,7 @@ static void expect_gradients(problem *p, const query *one)
 static void expect(problem *p, int pairs)
 {
     const int64_t D = p->a.D, H = p->a.H, T = p->a.T;
-    double *weights = doubles(T);
+    double *weights = doubles(2 * T);
     memset(p->d, 0, (size_t)p->count * sizeof(double));
     memset(p->d_bound, 0, (size_t)p->count * sizeof(double));
     for (int64_t head = 0; head < p->a.B * H; head++)
@@ -264,10 +287,12 @@ static void expect(problem *p, int pairs)
                           .out = ((b * T + i) * H + h) * D,
                           .i = i,
                           .p = weights,
+                          .kept = weights + T,
                           .scale = 1.0 / sqrt((double)D),
                           .weight_eps = pairs ? BF16_EPS : 0.0,
                           .out_eps = p->a.dtype == COH_DTYPE_BF16 ? BF16_EPS : EPS };
             weigh(p, &one);
+            draw(p, &one, head);
             expect_y(p, &one);
             expect_gradients(p, &one);
         }

@@ -64,6 +64,9 @@ static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
     }
 }
 
+/* Beyond 32 bits each, so that no half of them may be left out. */
+static const coh_random_cell random_cell = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u };
+
 void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
                      const coh_shape *inputs, uint64_t seed)
 {
@@ -77,6 +80,10 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
     coh_call *call = &one->call;
     call->attributes = attributes;
     call->loss_scale = 1.0f;
+    call->operator_index = 7;
+    call->microbatch = 3;
+    if (kind->draws)
+        call->random_cell = &random_cell;
     for (int i = 0; i < kind->input_count; i++) {
         call->input[i] = take_view(one, &inputs[i]);
         if (inputs[i].dtype == COH_DTYPE_I32) {

@@ -24,7 +24,7 @@ typedef struct coh_case {
 } coh_case;
 
 /* inputs: kind->input_count shapes. f32 and bf16 values are normal; i32 values are 0 until the test
- * writes them; parameters normal, states 0. */
+ * writes them; parameters normal, states 0. Kinds that draw random numbers draw always the same. */
 void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
                      const coh_shape *inputs, uint64_t seed);
 void coh_case_destroy(coh_case *one);

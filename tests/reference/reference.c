@@ -113,6 +113,10 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_rope, coh_reference_rope },
         { &coh_kind_attention, coh_reference_attention },
         { &coh_kind_attention_grouped, coh_reference_attention_grouped },
+        { &coh_kind_attention_dropout, coh_reference_attention_dropout },
+        { &coh_kind_attention_grouped_dropout, coh_reference_attention_grouped_dropout },
+        { &coh_kind_dropout, coh_reference_dropout },
+        { &coh_kind_dropout_residual, coh_reference_dropout },
         { &coh_kind_classifier, coh_reference_classifier },
     };
     for (size_t i = 0; i < sizeof(references) / sizeof(references[0]); i++)

@@ -62,7 +62,22 @@ void coh_reference_position(coh_reference *r, int backward);
 void coh_reference_rope(coh_reference *r, int backward);
 void coh_reference_attention(coh_reference *r, int backward);
 void coh_reference_attention_grouped(coh_reference *r, int backward);
+void coh_reference_attention_dropout(coh_reference *r, int backward);
+void coh_reference_attention_grouped_dropout(coh_reference *r, int backward);
+void coh_reference_dropout(coh_reference *r, int backward);
 void coh_reference_classifier(coh_reference *r, int backward);
+
+/* ---- random words, as kernels/random.h numbers them (reference_dropout.c) ---- */
+
+void coh_reference_philox(uint32_t block[4], const uint32_t counter[4], const uint32_t key[2]);
+/* Of a call: the key of its words, then the upper half of their counters. */
+void coh_reference_stream(const coh_call *call, uint32_t out_stream[4]);
+/* By number, and of query i and key j of one head of all sequences. */
+uint32_t coh_reference_word(const uint32_t stream[4], uint64_t number);
+uint32_t coh_reference_pair_word(const uint32_t stream[4], int64_t head, int64_t T, int64_t i,
+                                 int64_t j);
+/* By what an element with that word is multiplied. */
+double coh_reference_kept(uint32_t word, double probability);
 
 #define COH_EPS 0x1p-24
 

@@ -12,8 +12,9 @@ typedef struct query {
     int64_t seen, D, stride;
     double scale;
     double *p;
-    double error; /* relative, in eps */
-    double store; /* relative, of what is kept in bf16 */
+    const double *kept; /* by what dropout multiplies p */
+    double error;       /* relative, in eps */
+    double store;       /* relative, of what is kept in bf16 */
 } query;
 
 static void attend(query *one)
@@ -44,8 +45,8 @@ static void forward_query(const query *one, double *y, double *bound)
     for (int64_t d = 0; d < one->D; d++) {
         double size = 0.0;
         for (int64_t j = 0; j < one->seen; j++) {
-            y[d] += one->p[j] * one->v[j * one->stride + d];
-            size += one->p[j] * fabs(one->v[j * one->stride + d]);
+            y[d] += one->kept[j] * one->p[j] * one->v[j * one->stride + d];
+            size += one->kept[j] * one->p[j] * fabs(one->v[j * one->stride + d]);
         }
         /* p becomes an operand of the product: in bf16 it is rounded */
         bound[d] = (COH_EPS * (one->error + (double)one->seen + 8.0) + one->store) * size;
@@ -62,8 +63,8 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
     double *dp = calloc((size_t)one->seen * 2, sizeof(double)), *dp_size = dp + one->seen;
     for (int64_t j = 0; j < one->seen; j++) {
         for (int64_t d = 0; d < one->D; d++) {
-            dp[j] += dy[d] * one->v[j * one->stride + d];
-            dp_size[j] += fabs(dy[d] * one->v[j * one->stride + d]);
+            dp[j] += one->kept[j] * dy[d] * one->v[j * one->stride + d];
+            dp_size[j] += one->kept[j] * fabs(dy[d] * one->v[j * one->stride + d]);
         }
         mean += one->p[j] * dp[j];
         mean_size += one->p[j] * dp_size[j];
@@ -81,8 +82,8 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
             to->q_bound[d] += error * size * fabs(one->k[at]);
             to->k[at] += ds * one->q[d];
             to->k_bound[at] += error * size * fabs(one->q[d]);
-            to->v[at] += one->p[j] * dy[d];
-            to->v_bound[at] += error * one->p[j] * fabs(dy[d]);
+            to->v[at] += one->kept[j] * one->p[j] * dy[d];
+            to->v_bound[at] += error * one->kept[j] * one->p[j] * fabs(dy[d]);
         }
     }
     free(dp);
@@ -94,11 +95,21 @@ typedef struct layout {
     int64_t B, T, H, group, D;
     int input[3]; /* q, k, v: of which input */
     int64_t begin[3], stride[3];
+    double probability; /* of dropout */
 } layout;
 
-static void run_query(coh_reference *r, const layout *at, double *p, int64_t b, int64_t h,
-                      int64_t i, int backward)
+static void run_query(coh_reference *r, const layout *at, double *p, double *kept, int64_t b,
+                      int64_t h, int64_t i, int backward)
 {
+    uint32_t stream[4];
+    if (at->probability > 0)
+        coh_reference_stream(&r->of->call, stream);
+    for (int64_t j = 0; j <= i; j++)
+        kept[j] =
+            at->probability > 0
+                ? coh_reference_kept(coh_reference_pair_word(stream, b * at->H + h, at->T, i, j),
+                                     at->probability)
+                : 1.0;
     const int64_t T = at->T, D = at->D;
     int64_t place[3]; /* of the head's row 0 */
     for (int part = 0; part < 3; part++)
@@ -113,6 +124,7 @@ static void run_query(coh_reference *r, const layout *at, double *p, int64_t b, 
                   .stride = at->stride[1],
                   .scale = 1.0 / sqrt((double)D),
                   .p = p,
+                  .kept = kept,
                   .store = r->store };
     const int64_t out = ((b * T + i) * at->H + h) * D;
     attend(&one);
@@ -131,15 +143,15 @@ static void run_query(coh_reference *r, const layout *at, double *p, int64_t b, 
 
 static void run_all(coh_reference *r, const layout *at, int backward)
 {
-    double *p = calloc((size_t)at->T, sizeof(double));
+    double *p = calloc((size_t)at->T, 2 * sizeof(double));
     for (int64_t b = 0; b < at->B; b++)
         for (int64_t h = 0; h < at->H; h++)
             for (int64_t i = 0; i < at->T; i++)
-                run_query(r, at, p, b, h, i, backward);
+                run_query(r, at, p, p + at->T, b, h, i, backward);
     free(p);
 }
 
-void coh_reference_attention(coh_reference *r, int backward)
+static void attend_side_by_side(coh_reference *r, int backward, double probability)
 {
     const coh_attention_attributes *a = r->of->attributes;
     const int64_t *dim = r->of->call.input[0].shape.dim, C = dim[2] / 3;
@@ -149,11 +161,12 @@ void coh_reference_attention(coh_reference *r, int backward)
                         .group = 1,
                         .D = C / a->heads,
                         .begin = { 0, C, 2 * C },
-                        .stride = { 3 * C, 3 * C, 3 * C } };
+                        .stride = { 3 * C, 3 * C, 3 * C },
+                        .probability = probability };
     run_all(r, &at, backward);
 }
 
-void coh_reference_attention_grouped(coh_reference *r, int backward)
+static void attend_grouped(coh_reference *r, int backward, double probability)
 {
     const coh_attention_grouped_attributes *a = r->of->attributes;
     const int64_t *dim = r->of->call.input[0].shape.dim;
@@ -164,6 +177,29 @@ void coh_reference_attention_grouped(coh_reference *r, int backward)
                         .group = a->heads / a->kv_heads,
                         .D = D,
                         .input = { 0, 1, 2 },
-                        .stride = { dim[2], wide, wide } };
+                        .stride = { dim[2], wide, wide },
+                        .probability = probability };
     run_all(r, &at, backward);
+}
+
+void coh_reference_attention(coh_reference *r, int backward)
+{
+    attend_side_by_side(r, backward, 0);
+}
+
+void coh_reference_attention_dropout(coh_reference *r, int backward)
+{
+    const coh_attention_dropout_attributes *a = r->of->attributes;
+    attend_side_by_side(r, backward, a->probability);
+}
+
+void coh_reference_attention_grouped(coh_reference *r, int backward)
+{
+    attend_grouped(r, backward, 0);
+}
+
+void coh_reference_attention_grouped_dropout(coh_reference *r, int backward)
+{
+    const coh_attention_grouped_dropout_attributes *a = r->of->attributes;
+    attend_grouped(r, backward, a->probability);
 }

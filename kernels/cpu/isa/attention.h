@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/isa/block.h"
+#include "kernels/cpu/isa/philox.h"
 #include "kernels/cpu/smaller.h"
 
 #define attention_forward  COH_ISA_EXPAND(coh_attention_forward, COH_ISA)
@@ -34,6 +35,9 @@ typedef struct head {
     const void *dy;
     void *dq, *dk, *dv; /* NULL where it is not wanted */
     float scale;
+    const coh_drop *drop;
+    uint32_t first_row; /* of four keys: in the counters of the words that drop weights */
+    float kept;         /* by what weights that are not dropped are multiplied, in the end */
 } head;
 
 LANES_INLINE void *gradient_at(coh_dtype dtype, void *tensor, int64_t index)
@@ -68,6 +72,9 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .dk = gradient_at(a->dtype, a->dk, kv),
         .dv = gradient_at(a->dtype, a->dv, kv),
         .scale = 1.0f / sqrtf((float)a->D),
+        .drop = &a->drop,
+        .first_row = (uint32_t)((a->first_head + index) * ((a->T + 3) / 4)),
+        .kept = a->drop.threshold > 0 ? a->drop.scale : 1.0f,
     };
     one.words = block_round(one.depth, 16);
     return one;
@@ -85,6 +92,19 @@ LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const vo
 LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
+}
+
+/* Which weights of keys j to j + 3, j a multiple of four, are kept in the queries from i on. */
+LANES_INLINE void head_kept(const head *one, int64_t j, int64_t i, vector_bits kept[4])
+{
+    const coh_random *random = &one->drop->random;
+    kept[0] = bits_all((uint32_t)i) + bits_order();
+    kept[1] = bits_all(one->first_row + (uint32_t)(j / 4));
+    kept[2] = bits_all(random->high[0]);
+    kept[3] = bits_all(random->high[1]);
+    philox_blocks(kept, random->key);
+    for (int e = 0; e < 4; e++)
+        kept[e] = bits_kept(kept[e], one->drop->threshold);
 }
 
 LANES_INLINE vector vector_multiply_add(vector a, vector b, vector c)

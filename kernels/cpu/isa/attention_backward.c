@@ -4,6 +4,9 @@
  *   p_ij = exp(s_ij - lse_i);  ds_ij = p_ij (dy_i . v_j - D_i);
  *   dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
  *
+ * Where weights are dropped, m_ij being 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and
+ * ds_ij = p_ij (m_ij dy_i . v_j - D_i), while D_i is dy_i . y_i still.
+ *
  * A piece takes blocks of keys in turn, each passing over the blocks of queries from the diagonal
  * on: dk and dv of the block stay in cache, dq of the head is summed in f32 in scratch, and so are
  * dk and dv where other heads share the keys. */
@@ -22,6 +25,7 @@ typedef struct backward_block {
     float lse[COH_ATTENTION_QUERIES];                       /* in powers of two */
     float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
     float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, likewise */
+    uint32_t kept[STRIP * COH_ATTENTION_QUERIES];           /* masks of weights, likewise */
     float dq_here[COH_ATTENTION_WORDS];                     /* dq of heads that fit */
     float dk[COH_ATTENTION_WORDS], dv[COH_ATTENTION_WORDS]; /* [key][width] */
     float k_rows[COH_ATTENTION_WORDS], v_rows[COH_ATTENTION_WORDS];
@@ -63,7 +67,7 @@ typedef struct weights {
 
 /* Of keys j and, in pairs, j + 1, `at` and `at` + 1 of the strip, and the queries from c on. */
 LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, int64_t c,
-                                int masked)
+                                int masked, int drops)
 {
     const vector scale = vector_all(t->one.scale * LOG2_E), lse = vector_load(t->lse + c);
     const vector mean = vector_load(t->mean_gradients + t->q0 + c);
@@ -72,7 +76,15 @@ LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, 
         const int64_t from = (at + e) * t->one.queries + c;
         w.p[e] = vector_exp2(
             vector_multiply_add(vector_load(t->scores + from), scale, vector_all(0.0f) - lse));
-        w.ds[e] = w.p[e] * (vector_load(t->gradients + from) - mean);
+        vector gradient = vector_load(t->gradients + from);
+        vector_bits kept;
+        if (drops) {
+            memcpy(&kept, t->kept + from, sizeof(kept));
+            gradient = (vector)(kept & (vector_bits)(gradient * vector_all(t->one.kept)));
+        }
+        w.ds[e] = w.p[e] * (gradient - mean);
+        if (drops)
+            w.p[e] = (vector)(kept & (vector_bits)w.p[e]);
         const int64_t first = j + e < t->seen ? t->k0 + j + e - t->q0 - c : COH_VECTOR_FLOATS;
         if (masked && first > 0) {
             w.p[e] = lanes_from(smaller(first, COH_VECTOR_FLOATS), w.p[e], vector_all(0.0f));
@@ -100,9 +112,21 @@ LANES_INLINE void put_weights(backward_block *t, int64_t j, int64_t c, const wei
 #endif
 }
 
+/* The strip's masks. */
+static void draw(backward_block *t, int64_t j)
+{
+    for (int64_t at = 0; at < smaller(STRIP, t->keys - j); at += 4)
+        for (int64_t c = first_query(t, j); c < t->lanes; c += COH_VECTOR_FLOATS) {
+            vector_bits kept[4];
+            head_kept(&t->one, t->k0 + j + at, t->q0 + c, kept);
+            for (int e = 0; e < 4; e++)
+                memcpy(t->kept + (at + e) * t->one.queries + c, &kept[e], sizeof(kept[e]));
+        }
+}
+
 /* p and ds of a strip of keys. The sixteen lanes before the first query are zeros: products of
  * twelve queries may begin there. */
-static void weigh(backward_block *t, int64_t j)
+LANES_INLINE void weigh_strip(backward_block *t, int64_t j, int drops)
 {
     const int64_t first = first_query(t, j), keys = smaller(STRIP, t->keys - j);
     const int64_t whole = within(t->k0 + j + keys - 1 - t->q0, 0, t->lanes);
@@ -112,11 +136,21 @@ static void weigh(backward_block *t, int64_t j)
             put_weights(t, j + at, c, &zeros);
         for (int64_t c = first; c < t->lanes; c += COH_VECTOR_FLOATS) {
             const int masked = c < whole || j + at + WORD_ELEMENTS > t->seen;
-            const weights w =
-                masked ? weights_at(t, j + at, at, c, 1) : weights_at(t, j + at, at, c, 0);
+            const weights w = masked ? weights_at(t, j + at, at, c, 1, drops)
+                                     : weights_at(t, j + at, at, c, 0, drops);
             put_weights(t, j + at, c, &w);
         }
     }
+}
+
+static void weigh(backward_block *t, int64_t j)
+{
+    if (t->one.drop->threshold == 0) {
+        weigh_strip(t, j, 0);
+        return;
+    }
+    draw(t, j);
+    weigh_strip(t, j, 1);
 }
 
 /* dk or dv += weights^T b over the queries of the tile that may see the strip's keys. */
@@ -209,7 +243,7 @@ static void put_keys(const backward_block *t)
                       one->scale, one->D, a->dk_adds);
         if (one->dv != NULL)
             block_put(one->dtype, coh_element(one->dtype, one->dv, at), t->dv + j * one->width,
-                      1.0f, one->D, a->dv_adds);
+                      one->kept, one->D, a->dv_adds);
     }
 }
 
@@ -305,7 +339,7 @@ void attention_group(const coh_attention *attention, int64_t index)
         }
         if (one.dv != NULL) {
             sum_heads(sum, dv + j * one.width, heads, cut.head_scratch, one.D);
-            block_put(one.dtype, coh_element(one.dtype, one.dv, at), sum, 1.0f, one.D,
+            block_put(one.dtype, coh_element(one.dtype, one.dv, at), sum, one.kept, one.D,
                       attention->dv_adds);
         }
     }

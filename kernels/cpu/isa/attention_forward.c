@@ -120,6 +120,25 @@ static void weigh(forward_block *f)
     }
 }
 
+/* Zeros in place of the weights that are dropped; their sums know nothing of it. */
+static void drop_weights(forward_block *f)
+{
+    for (int64_t j = 0; j < f->keys; j += 4) {
+        const int64_t first = within(f->k0 + j - f->q0, 0, f->lanes) / 16 * 16;
+        for (int64_t c = first; c < f->lanes; c += COH_VECTOR_FLOATS) {
+            vector_bits kept[4];
+            head_kept(&f->one, f->k0 + j, f->q0 + c, kept);
+            for (int w = 0; w < 4 / WORD_ELEMENTS; w++) {
+                float *weights = f->weights + (j / WORD_ELEMENTS + w) * f->one.queries + c;
+                vector_bits mask = kept[w * WORD_ELEMENTS];
+                if (WORD_ELEMENTS == 2)
+                    mask = (mask & 0xffffu) | (kept[2 * w + 1] & 0xffff0000u);
+                vector_store(weights, (vector)(mask & (vector_bits)vector_load(weights)));
+            }
+        }
+    }
+}
+
 /* y = shrink * y + weights v, twelve queries at a time, up to the last key that they see. */
 static void gather(forward_block *f, const float *v_deep)
 {
@@ -150,7 +169,7 @@ static void finish(const forward_block *f)
     for (int64_t r = 0; r < f->rows; r++) {
         const int64_t i = f->q0 + r;
         block_put(one->dtype, coh_element(one->dtype, one->y, i * one->y_stride),
-                  f->y + r * one->width, 1.0f / f->sum[r], one->D, 0);
+                  f->y + r * one->width, one->kept / f->sum[r], one->D, 0);
         one->lse[i] = f->max[r] * one->scale + logf(f->sum[r]);
     }
 }
@@ -176,6 +195,8 @@ void attention_forward(const coh_attention *attention, int64_t index)
         head_rows(&f.one, f.k_rows, f.keys, f.one.k, f.one.kv_stride, f.k0, f.seen);
         score(&f);
         weigh(&f);
+        if (attention->drop.threshold > 0)
+            drop_weights(&f);
         head_rows(&f.one, f.rows_of, f.keys, f.one.v, f.one.kv_stride, f.k0, f.seen);
         gather(&f, block_deep(f.v_deep, f.rows_of, f.keys, f.one.words, f.one.width));
     }

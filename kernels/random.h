@@ -1,0 +1,65 @@
+/* random.h - random words by Philox 4x32-10, a counter-based generator (Salmon, Moraes, Dror and
+ * Shaw 2011): ten rounds of two multiplications each turn a counter of 128 bits into four words of
+ * 32, under a key of 64. A word is a function of its number alone: nothing is stored, and the order
+ * in which words are asked for changes none.
+ *
+ *     counter (step, operator, micro-batch), key seed  ->  block A, of the call
+ *     counter (number, A[2], A[3]), key (A[0], A[1])   ->  words, of elements
+ *
+ * Under one key Philox takes no two counters to one block, so two calls of a run never share a
+ * stream.
+ *
+ * Numbers go in groups of 64, so that a group is four registers of sixteen lanes: word 64 g + 16 w
+ * + l is word w of the block with counter 16 g + l. Attention counts otherwise (kernels.h). */
+#ifndef COH_KERNELS_RANDOM_H
+#define COH_KERNELS_RANDOM_H
+
+#include <stdint.h>
+
+#include "cohobate/model.h"
+
+/* A call's stream: the key of its blocks and the upper half of their counters. */
+typedef struct coh_random {
+    uint32_t key[2], high[2];
+} coh_random;
+
+#define COH_RANDOM_GROUP 64 /* words that are made at a time */
+
+#define COH_PHILOX_ROUNDS 10
+#define COH_PHILOX_M0     0xd2511f53u
+#define COH_PHILOX_M1     0xcd9e8d57u
+#define COH_PHILOX_W0     0x9e3779b9u /* added to the key from round to round */
+#define COH_PHILOX_W1     0xbb67ae85u
+
+/* One block: block[4] = Philox of counter[4] under key[2]. */
+void coh_philox(uint32_t block[4], const uint32_t counter[4], const uint32_t key[2]);
+
+/* The stream of a call that draws (call->random_cell is not NULL). */
+coh_random coh_random_of(const coh_call *call);
+
+/* Making a word, in operations as kinds count them: ten rounds of two products of 64 bits make four
+ * words at a time. */
+#define COH_RANDOM_FLOPS 40.0
+
+/* What dropout asks of a word (Srivastava et al. 2014): an element whose word is below `threshold`
+ * becomes zero, the others are multiplied by `scale`, 1 / (1 - probability). Threshold 0: nothing
+ * is dropped, and `scale` is 1. */
+typedef struct coh_drop {
+    coh_random random;
+    uint32_t threshold;
+    float scale;
+} coh_drop;
+
+/* Of a call with this probability, 0 <= probability < 1, rounded down to a multiple of 2^-32; in a
+ * call that draws nothing (evaluation) nothing is dropped. */
+coh_drop coh_drop_of(const coh_call *call, double probability);
+
+/* Fails: COH_ERR_SHAPE where the attribute is no such probability. */
+coh_status coh_check_probability(double probability);
+
+/* The same for attention over T tokens in `heads` heads of all sequences, whose words must have
+ * numbers; adds what making them costs to the facts. */
+coh_status coh_check_attention_dropout(int64_t heads, int64_t T, double probability,
+                                       coh_op_facts *facts);
+
+#endif
