@@ -164,8 +164,10 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                 "decoupled decay of matrices and embeddings (default 0.1)" },
     [CLI_FLAG_CLIP] = { "clip", "X", CLI_VALUE_REAL, AT(clip), 0, 1e30, "--clip 1.0", RUNS, 0, 0,
                         "global gradient norm, 0: off (default 1.0)" },
-    [CLI_FLAG_DROPOUT] = { "dropout", "X", CLI_VALUE_REAL, AT(dropout), 0, 0.999999, "--dropout 0",
-                           RUNS, 0, 0, "share of activations set to zero: only 0 (the default)" },
+    [CLI_FLAG_DROPOUT] = { "dropout", "X", CLI_VALUE_REAL, AT(dropout), 0, 0.999999,
+                           "--dropout 0.1", RUNS | PROFILE, 0, 0,
+                           "share that dropout sets to zero, wherever the model's family has it;"
+                           " never in validation (default 0)" },
     [CLI_FLAG_SEED] = { "seed", "N", CLI_VALUE_INTEGER, AT(seed), 0, MOST_INTEGER, "--seed 1",
                         RUNS | GENERATE | TOKENIZE, 0, 0,
                         "of initialisation, data order, sampling, validation split (default 1)" },

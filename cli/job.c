@@ -474,6 +474,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
+    out_job->model.dropout = out_job->recipe.dropout;
     return COH_OK;
 fail:
     cli_job_close(out_job);

@@ -151,6 +151,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .beta2 = options->beta2,
                             .weight_decay = options->weight_decay,
                             .clip = options->clip,
+                            .dropout = options->dropout,
                             .seed = (uint64_t)options->seed };
     recipe->micro_batch =
         options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
@@ -176,10 +177,6 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                         "--warmup %" PRIu64 " is longer than the schedule of %" PRIu64
                         " steps: lower it or raise --schedule-steps",
                         schedule->warmup_steps, schedule->schedule_steps);
-    if (options->dropout > 0)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--dropout %g: this version trains with dropout 0 only: leave it out",
-                        options->dropout);
     CLI_TRY(cli_recipe_choose_tokenizer(options, recipe->tokenizer));
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);
@@ -227,6 +224,7 @@ static const note_row note_rows[] = {
     ROW("data", NOTE_PATH, data, 0),
     ROW("data_hash", NOTE_HEX, data_hash, 0),
     ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
+    LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("field", NOTE_PATH, form.field),
@@ -298,7 +296,7 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
     if (!json_object_get(note, "validation_id_bytes")) /* notes of before had one for both */
         out_recipe->validation_id_bytes = out_recipe->form.id_bytes;
     if (out_recipe->batch % out_recipe->micro_batch != 0 || out_recipe->beta1 >= 1 ||
-        out_recipe->beta2 >= 1)
+        out_recipe->beta2 >= 1 || out_recipe->dropout >= 1)
         status = cli_fail(COH_ERR_CORRUPT,
                           "the checkpoint's note contradicts itself (batch %" PRId64
                           ", micro-batch %" PRId64 "): use another checkpoint",
@@ -369,7 +367,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         CLI_FLAG_SEQUENCE,       CLI_FLAG_LR,     CLI_FLAG_MIN_LR,
         CLI_FLAG_BETA1,          CLI_FLAG_BETA2,  CLI_FLAG_WEIGHT_DECAY,
         CLI_FLAG_CLIP,           CLI_FLAG_SEED,   CLI_FLAG_VOCABULARY,
-        CLI_FLAG_FREEZE,         CLI_FLAG_LORA,   CLI_FLAG_LORA_TARGETS
+        CLI_FLAG_FREEZE,         CLI_FLAG_LORA,   CLI_FLAG_LORA_TARGETS,
+        CLI_FLAG_DROPOUT
     };
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (cli_given(options, fixed[i]))

@@ -17,7 +17,7 @@ typedef struct cli_recipe {
     cli_schedule schedule;
     int64_t batch, micro_batch, sequence;
     uint64_t by_layers; /* 1: sweeps by layers; see coh_sweep_order */
-    double beta1, beta2, weight_decay, clip;
+    double beta1, beta2, weight_decay, clip, dropout;
     uint64_t seed;
     char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file */
     uint64_t tokenizer_identity;

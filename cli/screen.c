@@ -78,6 +78,8 @@ static void add_model(const cli_job *job, cli_line *line)
                  job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
                  size.heads, size.channels, size.vocabulary);
     cli_adapters_describe(&job->model, job->summary.parameter_count, line);
+    if (job->recipe.dropout > 0)
+        cli_line_add(line, "dropout: %g in training, none in validation\n", job->recipe.dropout);
     if (job->on_gpu)
         cli_line_add(line, "dtype:  %s (--dtype takes the other)\n", cli_dtype_name(size.dtype));
     else

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "models/adapters.h"
+#include "models/family.h"
 
 const coh_builder_activation coh_builder_gelu = { &coh_kind_linear_gelu, &coh_kind_gelu };
 const coh_builder_activation coh_builder_relu = { &coh_kind_linear_relu, &coh_kind_relu };
@@ -55,6 +56,29 @@ coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear
     COH_TRY(coh_builder_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
                            sizeof(*linear), inputs, out_y));
     return add_adapter(b, name, linear->outputs, x, out_y);
+}
+
+coh_status coh_builder_branch(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+                              coh_tensor x, coh_tensor residual, coh_tensor *out_y)
+{
+    const coh_dropout_attributes dropout = { .probability = b->dropout };
+    char behind[COH_BUILDER_NAME_BYTES];
+    coh_tensor inputs[2] = { x, residual };
+    if (b->dropout == 0)
+        return coh_builder_linear(b, name, linear, x, &residual, out_y);
+    snprintf(behind, sizeof(behind), "%s.dropout", name);
+    COH_TRY(coh_builder_linear(b, name, linear, x, NULL, &inputs[0]));
+    return coh_builder_op(b, &coh_kind_dropout_residual, behind, &dropout, sizeof(dropout), inputs,
+                          out_y);
+}
+
+coh_status coh_builder_dropout(coh_builder *b, const char *name, coh_tensor x, coh_tensor *out_y)
+{
+    const coh_dropout_attributes dropout = { .probability = b->dropout };
+    *out_y = x;
+    if (b->dropout == 0)
+        return COH_OK;
+    return coh_builder_op(b, &coh_kind_dropout, name, &dropout, sizeof(dropout), &x, out_y);
 }
 
 coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
@@ -110,6 +134,11 @@ coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads
                               sizeof(attributes), inputs, out_y);
     }
     coh_attention_grouped_attributes attributes = { .heads = heads, .kv_heads = kv_heads };
+    if (b->dropout > 0) {
+        coh_attention_grouped_dropout_attributes dropped = { attributes, b->dropout };
+        return coh_builder_op(b, &coh_kind_attention_grouped_dropout, name, &dropped,
+                              sizeof(dropped), inputs, out_y);
+    }
     return coh_builder_op(b, &coh_kind_attention_grouped, name, &attributes, sizeof(attributes),
                           inputs, out_y);
 }
@@ -142,33 +171,33 @@ static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_grap
     return status;
 }
 
-coh_status coh_builder_train(coh_builder_body body, const void *config,
-                             const coh_adapters *adapters, int64_t sequences, int64_t tokens,
-                             coh_graph **out_graph)
+coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
+                             int64_t tokens, coh_graph **out_graph)
 {
     *out_graph = NULL;
     if (sequences < 1)
         return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
                         sequences);
-    coh_builder b = { .tokens = tokens, .block = -1, .adapters = adapters };
+    coh_builder b = {
+        .tokens = tokens, .block = -1, .adapters = &model->adapters, .dropout = model->dropout
+    };
     coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, tokens } };
     coh_tensor ids, targets, loss;
     coh_status status;
     COH_TRY_GOTO(status, coh_graph_create(&b.graph), done);
     COH_TRY_GOTO(status, coh_graph_input(b.graph, "tokens", &shape, &ids), done);
     COH_TRY_GOTO(status, coh_graph_input(b.graph, "targets", &shape, &targets), done);
-    COH_TRY_GOTO(status, body(&b, config, ids, targets, &loss), done);
+    COH_TRY_GOTO(status, body(&b, coh_family_config(model), ids, targets, &loss), done);
     COH_TRY_GOTO(status, coh_graph_loss(b.graph, loss), done);
 done:
     return finish(&b, status, out_graph);
 }
 
-coh_status coh_builder_decode(coh_builder_body body, const void *config,
-                              const coh_adapters *adapters, int64_t tokens, coh_graph **out_graph,
-                              coh_tensor *out_logits)
+coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,
+                              coh_graph **out_graph, coh_tensor *out_logits)
 {
     *out_graph = NULL;
-    coh_builder b = { .decode = 1, .tokens = tokens, .block = -1, .adapters = adapters };
+    coh_builder b = { .decode = 1, .tokens = tokens, .block = -1, .adapters = &model->adapters };
     coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
     coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };
     coh_tensor id, logits;
@@ -176,7 +205,7 @@ coh_status coh_builder_decode(coh_builder_body body, const void *config,
     COH_TRY_GOTO(status, coh_graph_create(&b.graph), done);
     COH_TRY_GOTO(status, coh_graph_input(b.graph, "token", &token_shape, &id), done);
     COH_TRY_GOTO(status, coh_graph_input(b.graph, "position", &position_shape, &b.position), done);
-    COH_TRY_GOTO(status, body(&b, config, id, id, &logits), done);
+    COH_TRY_GOTO(status, body(&b, coh_family_config(model), id, id, &logits), done);
     COH_TRY_GOTO(status, coh_graph_output(b.graph, logits), done);
     *out_logits = logits;
 done:

@@ -23,6 +23,7 @@ typedef struct coh_builder {
     coh_parameter table; /* of the tokens: the head of a tied model */
     int32_t block;       /* of the operators that are added: the layer's number, -1 outside */
     const coh_adapters *adapters; /* what is frozen, and which linears get one; NULL: none */
+    double dropout;               /* wherever the family has it; 0: no operator knows of it */
 } coh_builder;
 
 /* From ids to *out_last: logits where b->decode, else the loss. */
@@ -31,12 +32,10 @@ typedef coh_status (*coh_builder_body)(coh_builder *b, const void *config, coh_t
 
 /* Builds a graph around `body`. Fails: as the body does, COH_ERR_SHAPE, COH_ERR_MEMORY; *out_graph
  * is NULL then. */
-coh_status coh_builder_train(coh_builder_body body, const void *config,
-                             const coh_adapters *adapters, int64_t sequences, int64_t tokens,
-                             coh_graph **out_graph);
-coh_status coh_builder_decode(coh_builder_body body, const void *config,
-                              const coh_adapters *adapters, int64_t tokens, coh_graph **out_graph,
-                              coh_tensor *out_logits);
+coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
+                             int64_t tokens, coh_graph **out_graph);
+coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,
+                              coh_graph **out_graph, coh_tensor *out_logits);
 
 /* One operator; inputs as many as the kind has. */
 coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
@@ -47,6 +46,13 @@ coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *n
  * where it has one. All linears are added here or by the next. */
 coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y);
+
+/* y = residual + dropout(x weightᵀ + bias): the end of a branch, where the family drops there. */
+coh_status coh_builder_branch(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+                              coh_tensor x, coh_tensor residual, coh_tensor *out_y);
+
+/* y = dropout(x), or x itself where there is none. */
+coh_status coh_builder_dropout(coh_builder *b, const char *name, coh_tensor x, coh_tensor *out_y);
 
 /* A function of single elements behind a linear: one kind for both, or one alone where an adapter
  * stands between. */
@@ -71,7 +77,7 @@ coh_status coh_builder_positions(coh_builder *b, const char *name,
                                  const coh_position_attributes *positions, coh_tensor x,
                                  coh_tensor *out_y);
 
-/* Attention of separate queries, keys and values. */
+/* Attention of separate queries, keys and values; with dropout of its weights. */
 coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
                                  const coh_tensor qkv[3], coh_tensor *out_y);
 

@@ -452,8 +452,9 @@ static coh_status read_dtypes(const coh_config_reader *reader, coh_dtype *out_st
 static void write_notes(coh_config_reader *reader)
 {
     if (reader->dropouts.text[0])
-        coh_config_note(reader, "config.json asks for dropout (%s): trained with 0",
-                        list_end(&reader->dropouts));
+        coh_config_note(
+            reader, "config.json asks for dropout (%s): trained with 0 unless --dropout says more",
+            list_end(&reader->dropouts));
     if (reader->unknown.text[0])
         coh_config_note(reader,
                         "config.json has members that are not known here, and that nothing is "

@@ -4,6 +4,8 @@
  *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc
  *                             -> c_proj(+) ] x layers -> ln_f -> lm_head (table of wte)
  *
+ * Dropout, in training: behind wpe, of attn's weights, behind both c_proj.
+ *
  * The embedding decides the dtype: every other kind follows what it is given (kinds.h).
  */
 #include "models/gpt2.h"
@@ -68,7 +70,7 @@ static coh_status add_branch(coh_builder *b, const coh_gpt2_config *config, cons
     const coh_linear_attributes linear = { .outputs = config->channels,
                                            .has_bias = 1,
                                            .init_std = (float)std };
-    return coh_builder_linear(b, name, &linear, x, &residual, out_y);
+    return coh_builder_branch(b, name, &linear, x, residual, out_y);
 }
 
 /* y = gelu(x weightᵀ + bias) */
@@ -100,6 +102,11 @@ static coh_status add_attention(coh_builder *b, const coh_gpt2_config *config, c
                               inputs, out_y);
     }
     const coh_attention_attributes attributes = { .heads = config->heads };
+    if (b->dropout > 0) {
+        const coh_attention_dropout_attributes dropped = { attributes, b->dropout };
+        return coh_builder_op(b, &coh_kind_attention_dropout, name, &dropped, sizeof(dropped), &qkv,
+                              out_y);
+    }
     return coh_builder_op(b, &coh_kind_attention, name, &attributes, sizeof(attributes), &qkv,
                           out_y);
 }
@@ -140,6 +147,7 @@ coh_status coh_gpt2_body(coh_builder *b, const void *config, coh_tensor tokens, 
     coh_tensor x;
     COH_TRY(coh_builder_tokens(b, "wte", &wte, -1, tokens, &x));
     COH_TRY(coh_builder_positions(b, "wpe", &wpe, x, &x));
+    COH_TRY(coh_builder_dropout(b, "drop", x, &x));
     for (b->block = 0; b->block < c->layers; b->block++)
         COH_TRY(add_layer(b, c, x, &x));
     b->block = -1;

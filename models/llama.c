@@ -5,6 +5,8 @@
  *
  *   input_layernorm -> q k v -> rope of q and k -> self_attn -> o_proj(+)
  *   -> post_attention_layernorm -> gate up -> gate / (1 + e^-gate) * up -> down_proj(+)
+ *
+ * Dropout, in training: of self_attn's weights.
  */
 #include "models/llama.h"
 

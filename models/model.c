@@ -46,8 +46,10 @@ coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int6
     COH_TRY(check_model(model, &family));
     const coh_model_size size = coh_model_size_get(model);
     COH_TRY(coh_family_check_tokens(&size, tokens));
-    return coh_builder_train(family->body, coh_family_config(model), &model->adapters, sequences,
-                             tokens, out_graph);
+    if (!(model->dropout >= 0 && model->dropout < 1))
+        return coh_fail(COH_ERR_ARGUMENT, "a dropout of %g: from 0 to below 1 is possible",
+                        model->dropout);
+    return coh_builder_train(family->body, model, sequences, tokens, out_graph);
 }
 
 coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_graph **out_graph,
@@ -61,8 +63,7 @@ coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_gr
     COH_TRY(check_model(model, &family));
     const coh_model_size size = coh_model_size_get(model);
     COH_TRY(coh_family_check_tokens(&size, tokens));
-    return coh_builder_decode(family->body, coh_family_config(model), &model->adapters, tokens,
-                              out_graph, out_logits);
+    return coh_builder_decode(family->body, model, tokens, out_graph, out_logits);
 }
 
 /* ---- checks that all have ---- */

@@ -10,6 +10,8 @@
  *
  *   q k v -> self_attn -> out_proj(+) -> self_attn_layer_norm
  *   -> fc1 and relu -> fc2(+) -> final_layer_norm
+ *
+ * Dropout, in training: of self_attn's weights, behind out_proj and fc2.
  */
 #include "models/opt.h"
 
@@ -63,6 +65,7 @@ static void layer_name(const coh_builder *b, const char *what, char name[COH_BUI
     snprintf(name, COH_BUILDER_NAME_BYTES, "model.decoder.layers.%" PRId32 ".%s", b->block, what);
 }
 
+/* With a residual: the end of a branch. */
 static coh_status add_linear(coh_builder *b, const coh_opt_config *c, const char *what,
                              int64_t outputs, coh_tensor x, const coh_tensor *residual,
                              coh_tensor *out_y)
@@ -72,7 +75,8 @@ static coh_status add_linear(coh_builder *b, const coh_opt_config *c, const char
                                            .init_std = c->init_std };
     char name[COH_BUILDER_NAME_BYTES];
     layer_name(b, what, name);
-    return coh_builder_linear(b, name, &linear, x, residual, out_y);
+    return residual ? coh_builder_branch(b, name, &linear, x, *residual, out_y)
+                    : coh_builder_linear(b, name, &linear, x, NULL, out_y);
 }
 
 static coh_status add_norm(coh_builder *b, const char *name, coh_tensor x, coh_tensor *out_y)

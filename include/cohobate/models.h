@@ -124,6 +124,9 @@ typedef struct coh_model {
     /* What the user should be told of what was read, a line each; "": nothing. All fit: there are
      * six at most, each below 340 bytes, or the one of a checkpoint. */
     char notes[2048];
+    /* Share of activations that training graphs drop wherever the family does (docs/models.md), 0
+     * to below 1; 0, as models are read: none. No note of a model has it: it is a run's. */
+    double dropout;
 } coh_model;
 
 /* A model by a name: gpt2-nano (6 layers, 6 heads, 384 wide), and those that were published: gpt2,

@@ -335,10 +335,16 @@ class Folder(ProgramTest):
 
     # ---- what is said ----
 
-    def test_dropout_of_a_config_is_told_and_only_zero_can_be_asked_for(self):
+    def test_dropout_of_a_config_is_told_and_only_the_flag_asks_for_it(self):
         folder, _ = self.model("gpt2")
-        self.assertRegex(self.train(folder, *STILL, "--save", "none", "--dropout", 0).err, r"dropout.*resid_pdrop.*with 0")
-        self.fails(2, "train", folder, "--data", self.corpus(), "--dropout", "0.1", says="--dropout 0.1")
+        self.assertRegex(self.succeeds("inspect", folder).out, r"dropout.*resid_pdrop.*with 0 unless --dropout")
+        none = self.train(folder, *STILL, "--save", "none")
+        self.assertRegex(none.err, r"dropout.*resid_pdrop.*with 0 unless --dropout")
+        self.assertNotRegex(none.err, r"(?m)^dropout:")
+        some = self.train(folder, *STILL, "--save", "none", "--dropout", 0.25)
+        self.assertRegex(some.err, r"(?m)^dropout: 0.25 in training, none in validation$")
+        for share in ("1", "-0.1", "nan", "half"):
+            self.fails(2, "train", folder, "--data", self.corpus(), f"--dropout={share}", says="--dropout takes a number")
 
     def test_inspect_tells_both_names_shapes_and_dtypes(self):
         for kind in KINDS:

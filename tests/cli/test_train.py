@@ -36,6 +36,23 @@ class Train(ProgramTest):
         self.assertEqual(sorted(os.listdir(self.path("half"))),
                          ["data.tokens", "lock", "plan.json", "step-3", "step-6"])
 
+    def test_dropout_is_kept_by_resumes_and_changes_no_bit_from_tier_to_tier(self):
+        numbers = ["--dropout", 0.2, "--micro-batch", 1]
+        in_memory = self.succeeds("plan", *TINY, *numbers, "--json").json["in_memory_bytes"]
+        quarter = ["--disk", self.folder, "--device-memory", f"{in_memory // 4096}KiB", "--json"]
+        whole = self.train("--steps", 4, "--save", "none", *numbers)
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *numbers)
+        self.fails(2, "train", "--resume", self.path("half"), "--dropout", 0.2, says="comes from the checkpoint")
+        more = self.resumed(self.path("half"), "--steps", 4, *quarter)
+        self.assertRegex(more.err, r"(?m)^dropout: 0.2 ")
+        self.assertNotIn("other rounding", more.err)
+        self.assertGreater(more.json["link_bytes"]["read"], 0)
+        self.assertEqual(more.json["hash"], self.says_hash(whole))
+        plain = self.train("--steps", 4, "--save", "none", "--micro-batch", 1)
+        self.assertNotEqual(self.says_hash(plain), self.says_hash(whole))
+        self.assertEqual(self.says_hash(self.train("--steps", 4, "--save", "none", "--micro-batch", 1, "--dropout", 0)),
+                         self.says_hash(plain))
+
     def test_resuming_within_a_quarter_of_the_memory_continues_bit_for_bit(self):
         whole = self.train("--steps", 4, "--save", "none")
         self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"))

@@ -201,6 +201,7 @@ static void make_model(dump *d)
                               .alpha = (float)number(d, "alpha") };
     snprintf(adapters.targets, sizeof(adapters.targets), "%s", text_or(d, "targets", ""));
     check(coh_model_adapters_set(&d->model, &adapters), "adapters");
+    d->model.dropout = number(d, "dropout");
 }
 
 static void make_graph(dump *d)

@@ -20,17 +20,23 @@ def norm(x, weight, bias, epsilon=1e-5):
     return centred / torch.sqrt((centred ** 2).mean(-1, keepdim=True) + epsilon) * weight + bias
 
 
-def attention(qkv, heads):
+def kept(x, _place):
+    """Without dropout."""
+    return x
+
+
+def attention(qkv, heads, drop=lambda shares: shares):
     sequences, tokens, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
     q, k, v = (part.reshape(sequences, tokens, heads, width // heads).transpose(1, 2) for part in qkv.split(width, -1))
     scores = q @ k.transpose(-1, -2) / math.sqrt(width // heads)
     later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
     shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
-    return (shares @ v).transpose(1, 2).reshape(sequences, tokens, width)
+    return (drop(shares) @ v).transpose(1, 2).reshape(sequences, tokens, width)
 
 
-def loss_of(weights, config, tokens, targets):
-    """Mean over all items of one micro-batch; an item whose target is -1 counts as 0."""
+def loss_of(weights, config, tokens, targets, drop=kept):
+    """Mean over all items of one micro-batch; an item whose target is -1 counts as 0. drop(x, place): what dropout
+    makes of x at "drop", "h.N.attn", "h.N.attn.c_proj" and "h.N.mlp.c_proj", where the class of `transformers` has it."""
 
     def linear(x, name):
         return x @ weights[name + ".weight"].T + weights[name + ".bias"]
@@ -38,13 +44,14 @@ def loss_of(weights, config, tokens, targets):
     def normed(x, name):
         return norm(x, weights[name + ".weight"], weights[name + ".bias"])
 
-    x = weights["wte.weight"][tokens] + weights["wpe.weight"][: tokens.shape[1]]
+    x = drop(weights["wte.weight"][tokens] + weights["wpe.weight"][: tokens.shape[1]], "drop")
     for n in range(config["layers"]):
         layer = f"h.{n}."
         qkv = linear(normed(x, layer + "ln_1"), layer + "attn.c_attn")
-        x = x + linear(attention(qkv, config["heads"]), layer + "attn.c_proj")
+        attended = attention(qkv, config["heads"], lambda shares, place=layer + "attn": drop(shares, place))
+        x = x + drop(linear(attended, layer + "attn.c_proj"), layer + "attn.c_proj")
         wide = linear(normed(x, layer + "ln_2"), layer + "mlp.c_fc")
-        x = x + linear(gelu(wide), layer + "mlp.c_proj")
+        x = x + drop(linear(gelu(wide), layer + "mlp.c_proj"), layer + "mlp.c_proj")
     shares = torch.log_softmax(normed(x, "ln_f") @ weights["wte.weight"].T, -1)
     counted = targets >= 0
     picked = shares.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
