@@ -124,7 +124,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_CALIBRATION] = { "calibration", "FILE|none", CLI_VALUE_TEXT, AT(calibration), 0, 0,
                                "--calibration none", RUNS, 0, 0,
                                "what earlier runs found, for the plan's prices; train adds to it "
-                               "(default: a file of this machine and profile in the user's cache)" },
+                               "(default: a file of machine and profile in the user's cache)" },
     [CLI_FLAG_KERNELS] = { "kernels", "FILE", CLI_VALUE_TEXT, AT(kernels), 0, 0,
                            "--kernels kernels.json", BUDGET | PROFILE, 0, 0,
                            "which matrix product each shape takes: a table by cohobate tune" },

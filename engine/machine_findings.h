@@ -25,7 +25,7 @@ coh_finding *coh_finding_next(coh_finding_list *list, const char *subject);
 void coh_finding_print(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* machine_disk.c: "ext4", "tmpfs", ... by statfs's f_type; "a file system" where it is not known. */
+/* machine_disk.c: "ext4", "tmpfs", ... by statfs's f_type; "a file system" where not known. */
 const char *coh_file_system_name(long magic);
 /* What moves bytes to and from the disk that holds `folder`. */
 void coh_examine_memlock(coh_finding_list *list);

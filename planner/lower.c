@@ -168,7 +168,7 @@ static int32_t layer_begin(const coh_graph *graph, int32_t end)
     return begin;
 }
 
-/* Each layer takes all micro-batches, there and back. The last one turns each of them round at once:
+/* Each layer takes all micro-batches, there and back. The last one turns each round at once:
  * what the loss leaves for its backward is the largest of all. */
 static coh_status sweep_layers(coh_lower_writer *w)
 {

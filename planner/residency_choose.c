@@ -56,7 +56,7 @@ static int is_own(const search *s, const coh_segment *segment)
            (uint32_t)segment->chunk <= s->window_last;
 }
 
-/* When what stands there is wanted again. What would have to be written out as well costs twice: with
+/* When what stands there is wanted again. What must be written out as well costs twice: with
  * COH_TIE_CLEAN it counts as wanted in half the steps. */
 static uint64_t wanted_at(const coh_runner *r, const coh_segment *segment)
 {

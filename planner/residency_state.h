@@ -60,8 +60,8 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step);
 /* Is this tier where the chunk's value is between programs, or would be? */
 int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 
-/* The best place for a window that is not in one piece (r->queue has room); 0 if there is none beside what the present
- * step holds. Changes nothing. */
+/* The best place for a window that is not in one piece (r->queue has room); 0 if there is none
+ * beside what the present step holds. Changes nothing. */
 int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
 
 #endif

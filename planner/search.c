@@ -261,7 +261,7 @@ static void vary_updates(const coh_market *market, neighbours *n)
             d->host_updates = counts[i];
 }
 
-/* The first blocks are the last of backward to be updated and the first that the next forward wants:
+/* The first blocks are the last that backward updates and the first that the next forward wants:
  * what is gained by keeping weights is gained most there. */
 static void vary_resident(const coh_market *market, neighbours *n)
 {

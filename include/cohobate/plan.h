@@ -68,7 +68,8 @@ COH_API const char *coh_pin_place_name(coh_pin_place place);
 /* The pins of a file (docs/planning.md has its form). *out_pins is the caller's: coh_pins_free.
  * Fails: COH_ERR_IO, COH_ERR_CORRUPT with the entry, COH_ERR_MEMORY. */
 COH_API coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *out_count);
-COH_API void coh_pins_free(coh_pin *pins); /* accepts NULL */
+/* Accepts NULL. */
+COH_API void coh_pins_free(coh_pin *pins);
 
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */

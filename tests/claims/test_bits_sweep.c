@@ -1,4 +1,4 @@
-/* A sweep by layers: what each parameter alone is given is summed in the same order as in a sweep by
+/* A sweep by layers: what a parameter alone is given is summed in the same order as in a sweep by
  * micro-batches, so a model without tied parameters has the same bits in both; in every model
  * placement changes none; and weights that stream cross the link fewer times. */
 #include <setjmp.h>

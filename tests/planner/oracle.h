@@ -1,5 +1,5 @@
-/* oracle.h - the shortest period of a tiny step, found by trying all there is: any item fetched at any
- * time, any victim. It knows nothing of the planner: items, lines, one link in each direction.
+/* oracle.h - the shortest period of a tiny step, found by trying all there is: any item fetched at
+ * any time, any victim. It knows nothing of the planner: items, lines, one link in each direction.
  *
  * A state is what a clock would see: the next line, how long the present one still runs, what is
  * there and where, what of it is changed, what is on its way and for how long. From every state in

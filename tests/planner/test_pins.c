@@ -1,4 +1,4 @@
-/* Pins: what was asked for by hand is in the program (looked up there, not in the planner's tables),
+/* Pins: what was asked for by hand is in the program (looked up there, not in planner's tables),
  * the rest is searched, and what cannot hold is refused by name. Every plan here went through the
  * verifier. */
 #include <setjmp.h>
