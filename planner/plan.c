@@ -165,6 +165,8 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     coh_status status = coh_limits_check_budgets(&plan->profile, options);
     if (status == COH_OK)
         status = coh_plan_search(plan);
+    plan->options.earlier = NULL;
+    plan->options.earlier_count = 0;
     if (status == COH_OK)
         status = coh_plan_finish(plan);
     if (status != COH_OK) {

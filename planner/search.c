@@ -276,6 +276,22 @@ static void vary_resident(const coh_market *market, neighbours *n)
             d->resident = counts[i];
 }
 
+/* What only helps together: a map that is filled, room that is taken in turns, what is changed
+ * spared. */
+static void vary_together(const coh_market *market, neighbours *n)
+{
+    static const int32_t maps[] = { COH_BOUNDARY_FULL, COH_BOUNDARY_WANTED };
+    static const int32_t horizons[] = { HORIZON / 8, HORIZON };
+    static const int32_t tie_breaks[] = { COH_TIE_LOWEST, COH_TIE_CLEAN };
+    for (int i = 0; i < COH_OFFERS_AT_ONCE; i++) {
+        coh_decisions *d = add_neighbour(n, market);
+        d->boundary = maps[i & 1];
+        d->horizon = horizons[i >> 1 & 1];
+        d->tie_break = tie_breaks[i >> 2 & 1];
+        d->patient = i >> 3 & 1;
+    }
+}
+
 /* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
  * octaves that does not depend on this one, so that neighbours try the same. */
 static void vary_budget(const coh_market *market, neighbours *n)
@@ -298,7 +314,8 @@ static coh_status improve(coh_market *market, uint64_t bound_ns)
 {
     static void (*const variations[])(const coh_market *,
                                       neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
-                                                        vary_resident, vary_places, vary_budget };
+                                                        vary_resident, vary_places, vary_budget,
+                                                        vary_together };
     for (;;) {
         uint64_t before_ns = market->best.step_ns;
         for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
@@ -568,6 +585,19 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
     return refuse_far(plan);
 }
 
+/* A program that fits less memory fits more; in a fixed program shorter lines never take longer. */
+static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
+{
+    for (int32_t i = 0; i < plan->options.earlier_count; i++) {
+        const coh_decisions *decisions = &plan->options.earlier[i]->decisions;
+        coh_offer offer;
+        COH_TRY(coh_offer_make(plan, decisions, &offer));
+        if (coh_offer_is_better(&offer, best))
+            *best = offer;
+    }
+    return COH_OK;
+}
+
 coh_status coh_plan_search(coh_plan *plan)
 {
     coh_offer best = { 0 };
@@ -588,6 +618,7 @@ coh_status coh_plan_search(coh_plan *plan)
     if (has_far(&plan->options) &&
         (!best.valid || coh_block_set_count(&best.decisions.recompute) > 0))
         COH_TRY(search_streamed(plan, &best));
+    COH_TRY(try_earlier(plan, &best));
     if (!best.valid)
         return refuse(plan, in_memory_bytes);
     plan->decisions = best.decisions;

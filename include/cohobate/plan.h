@@ -97,6 +97,11 @@ typedef struct coh_plan_options {
      * one that names nothing, are refused. */
     const coh_pin *pins;
     int32_t pin_count;
+    /* Plans of the same graph whose decisions are tried as well, where they fit: with those of less
+     * memory or slower links among them, more memory or faster links do not make a step slower.
+     * Borrowed while the plan is made. */
+    const struct coh_plan *const *earlier;
+    int32_t earlier_count;
 } coh_plan_options;
 
 /* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path

@@ -10,17 +10,20 @@ typedef struct state {
     uint8_t position, running; /* the line that is next, or runs for so long yet; 0: it waits */
     uint8_t there, changed;
     uint8_t in, in_left, out, out_left; /* on its way; NONE */
-    uint8_t slot[ORACLE_ITEMS_MOST];    /* of what is there or comes in */
+    uint8_t slot[ORACLE_ITEMS_MOST];    /* of what is there */
+    uint8_t in_slot;
+    uint8_t left_behind; /* slots: of copies that the line still reads, though a new one is there */
 } state;
 
 static uint64_t pack(const state *s)
 {
-    uint64_t key = (uint64_t)s->position | (uint64_t)s->running << 5 | (uint64_t)s->there << 9 |
-                   (uint64_t)s->changed << 15 | (uint64_t)s->in << 21 | (uint64_t)s->in_left << 25 |
-                   (uint64_t)s->out << 30 | (uint64_t)s->out_left << 34;
+    uint64_t key = (uint64_t)s->position | (uint64_t)s->running << 5 | (uint64_t)s->there << 8 |
+                   (uint64_t)s->changed << 14 | (uint64_t)s->in << 20 | (uint64_t)s->in_left << 24 |
+                   (uint64_t)s->out << 27 | (uint64_t)s->out_left << 31 |
+                   (uint64_t)s->left_behind << 52 | (uint64_t)(s->in_slot & 7u) << 57;
     for (int item = 0; item < ORACLE_ITEMS_MOST; item++)
-        if ((s->there >> item & 1) || s->in == item)
-            key |= (uint64_t)s->slot[item] << (39 + 3 * item);
+        if (s->there >> item & 1)
+            key |= (uint64_t)s->slot[item] << (34 + 3 * item);
     return key;
 }
 
@@ -119,15 +122,22 @@ static int advance(frontier *f, state s, int time)
     if (step == 0)
         return 0;
     if (s.in != NONE && (s.in_left = (uint8_t)(s.in_left - step)) == 0) {
+        if ((s.there >> s.in & 1) && s.running > 0 &&
+            (f->instance->line[s.position].reads >> s.in & 1))
+            s.left_behind |= (uint8_t)(1u << s.slot[s.in]);
         s.there |= (uint8_t)(1u << s.in);
+        s.slot[s.in] = s.in_slot;
         s.in = NONE;
+        s.in_slot = 0;
     }
     if (s.out != NONE && (s.out_left = (uint8_t)(s.out_left - step)) == 0) {
         s.changed &= (uint8_t) ~(1u << s.out);
         s.out = NONE;
     }
-    if (s.running > 0 && (s.running = (uint8_t)(s.running - step)) == 0)
+    if (s.running > 0 && (s.running = (uint8_t)(s.running - step)) == 0) {
         s.position++;
+        s.left_behind = 0;
+    }
     push(f, &s, time + step);
     return 1;
 }
@@ -162,11 +172,12 @@ static void fetch(frontier *f, state s, int time, int item, unsigned victims, in
     s.there &= (uint8_t)~victims;
     s.in = (uint8_t)item;
     s.in_left = (uint8_t)(f->instance->size[item] * f->instance->unit_time);
-    s.slot[item] = (uint8_t)slot;
+    s.in_slot = (uint8_t)slot;
     choose_out(f, s, time);
 }
 
-/* Items of one unit have places: one that is free, or that of a victim. */
+/* Items of one unit have places: one that is free, or that of a victim. What is there may be fetched
+ * to another place, too. */
 static void fetch_to_slots(frontier *f, const state *s, int time, int item, unsigned may_leave)
 {
     int tenant[8];
@@ -175,7 +186,9 @@ static void fetch_to_slots(frontier *f, const state *s, int time, int item, unsi
         if (s->there >> other & 1)
             tenant[s->slot[other]] = other;
     for (int slot = 0; slot < f->instance->room; slot++)
-        if (tenant[slot] < 0)
+        if ((s->left_behind >> slot & 1) || tenant[slot] == item)
+            continue;
+        else if (tenant[slot] < 0)
             fetch(f, *s, time, item, 0, slot);
         else if (may_leave >> tenant[slot] & 1)
             fetch(f, *s, time, item, 1u << tenant[slot], slot);
@@ -199,7 +212,7 @@ static void choose_in(frontier *f, const state *s, int time)
     unsigned may_leave = s->there & ~s->changed & ~held;
     choose_out(f, *s, time);
     for (int item = 0; s->in == NONE && item < f->instance->item_count; item++) {
-        if (s->there >> item & 1)
+        if ((s->there >> item & 1) && (!f->has_slots || (s->changed >> item & 1)))
             continue;
         if (f->has_slots)
             fetch_to_slots(f, s, time, item, may_leave);
@@ -226,7 +239,7 @@ static void expand(frontier *f, state s, int time)
 static int closes(const state *s, const state *goal)
 {
     for (int item = 0; item < ORACLE_ITEMS_MOST; item++)
-        if (((goal->there >> item & 1) || goal->in == item) && s->slot[item] != goal->slot[item])
+        if ((goal->there >> item & 1) && s->slot[item] != goal->slot[item])
             return 0;
     if ((goal->there & ~s->there) != 0 || (s->changed & goal->there & ~goal->changed) != 0)
         return 0;
@@ -238,8 +251,10 @@ static int closes(const state *s, const state *goal)
     if (goal->in == NONE)
         return s->in == NONE && (s->changed & extra) == 0;
     if (s->in == NONE)
-        return (extra >> goal->in & 1) && (s->changed & extra) == 0;
-    return s->in == goal->in && s->in_left <= goal->in_left && (s->changed & extra) == 0;
+        return (extra >> goal->in & 1) && (s->changed & extra) == 0 &&
+               s->slot[goal->in] == goal->in_slot;
+    return s->in == goal->in && s->in_slot == goal->in_slot && s->in_left <= goal->in_left &&
+           (s->changed & extra) == 0;
 }
 
 /* The least time back to `goal` where it is below the horizon, else the horizon. */
@@ -264,13 +279,14 @@ static int shortest(frontier *f)
     return f->horizon;
 }
 
-static int is_possible(const oracle_instance *instance, const state *s)
+static int is_possible(const oracle_instance *instance, int has_slots, const state *s)
 {
     unsigned can_change = 0;
     for (int line = 0; line < instance->line_count; line++)
         can_change |= instance->line[line].changes;
     return (s->changed & ~s->there) == 0 && (s->changed & ~can_change) == 0 &&
-           used(instance, s) <= instance->room && (s->in == NONE || !(s->there >> s->in & 1)) &&
+           used(instance, s) <= instance->room &&
+           (s->in == NONE || !((has_slots ? s->changed : s->there) >> s->in & 1)) &&
            (s->out == NONE || (s->changed >> s->out & 1));
 }
 
@@ -279,8 +295,10 @@ static void number_slots(const frontier *f, state *s)
 {
     uint8_t slot = 0;
     for (int item = 0; f->has_slots && item < ORACLE_ITEMS_MOST; item++)
-        if ((s->there >> item & 1) || s->in == item)
+        if (s->there >> item & 1)
             s->slot[item] = slot++;
+    if (f->has_slots && s->in != NONE)
+        s->in_slot = slot;
 }
 
 /* Every way in which something is under way, for one set of what is there. */
@@ -300,7 +318,7 @@ static int try_beginnings(frontier *f, unsigned there, unsigned changed, int bes
                                 .in_left = (uint8_t)(in < 0 ? 0 : in_left),
                                 .out = (uint8_t)(out < 0 ? NONE : out),
                                 .out_left = (uint8_t)(out < 0 ? 0 : out_left) };
-                    if (!is_possible(instance, &s) || best == f->after[0])
+                    if (!is_possible(instance, f->has_slots, &s) || best == f->after[0])
                         continue;
                     number_slots(f, &s);
                     f->goal = s;
