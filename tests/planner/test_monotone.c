@@ -17,7 +17,7 @@
 
 enum { BUDGETS = 7, RATES = 4 };
 
-static uint64_t seed_count = 2;
+static uint64_t seed_count = 1;
 
 /* ---- made machines ---- */
 
