@@ -1,6 +1,7 @@
 #include "planner/bounds.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,9 +10,16 @@
 #include "planner/lower.h"
 #include "planner/pins.h"
 
-/* Windows begin at so many steps, spread evenly, and where the step turns from forward to backward
- * and back. */
+/* Windows begin at so many steps, spread evenly, and where the step turns from
+ * forward to backward and back. */
 enum { EVEN_STARTS = 8, TURNS_MOST = 8 };
+
+/* A line of the host lane: from the end of compute line `release` on, before
+ * line `use` of the next step (steps of the base's sheet). */
+typedef struct host_line {
+    uint64_t service_ns, work_bytes, grad_bytes;
+    uint32_t release, use;
+} host_line;
 
 struct coh_bound_base {
     const coh_plan_options *options;
@@ -20,7 +28,11 @@ struct coh_bound_base {
     coh_layout layout;
     coh_sheet sheet;
     uint32_t *need_begin;
-    coh_traffic traffic;
+    coh_traffic traffic; /* of the compute lane's lines */
+    coh_traffic whole;   /* of the host lane's as well; empty where it has none */
+    host_line *host_lines;
+    uint32_t host_line_count;
+    uint64_t host_ns;
     uint64_t *before_ns;  /* by step: compute of all steps before it; one more: of all */
     uint32_t updates_end; /* the step after the last deferred update */
     uint32_t starts[EVEN_STARTS + TURNS_MOST];
@@ -57,7 +69,8 @@ static const coh_lane links[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH
 static const coh_opcode movers[] = { COH_OP_LOAD, COH_OP_STORE, COH_OP_READ, COH_OP_WRITE };
 enum { LINK_COUNT = 4 };
 
-/* As the assembled program's line will be priced: by opcode, work, and whom it works for. */
+/* As the assembled program's line will be priced: by opcode, work, and whom it
+ * works for. */
 static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
                         const coh_sheet_line *line)
 {
@@ -71,7 +84,7 @@ static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
                                   .bindings = base->sheet.bindings,
                                   .binding_count = (uint32_t)base->sheet.binding_count };
     const coh_instruction instruction = { .opcode = (uint8_t)line->opcode,
-                                          .lane = COH_LANE_COMPUTE,
+                                          .lane = (uint8_t)line->lane,
                                           .operand_count = line->need_count,
                                           .call = line->call,
                                           .bytes = line->bytes,
@@ -128,8 +141,86 @@ static void find_starts(coh_bound_base *base)
     }
 }
 
-/* Lines of the host lane are left out: without what they do at the host, and without the bytes that
- * they make stale on the device, no step is slower. */
+/* ---- the host lane ---- */
+
+static int touches(const coh_sheet *sheet, const coh_sheet_line *line, const coh_need *of,
+                   int access)
+{
+    for (uint32_t i = 0; i < line->need_count; i++) {
+        const coh_need *need = &sheet->needs[line->need_begin + i];
+        if (need->object == of->object && (need->access & access) &&
+            need->touch_begin < of->touch_end && of->touch_begin < need->touch_end)
+            return 1;
+    }
+    return 0;
+}
+
+static uint64_t need_bytes(const coh_layout *layout, const coh_need *need)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
+        bytes += layout->chunks[layout->objects[need->object].chunk_begin + k].bytes;
+    return bytes;
+}
+
+/* When an update of the host lane may begin, and when its parameters are
+ * wanted. A deferred one begins after its step's CLIP, the last line of
+ * compute; one in backward after its gradient's last writer. 0: nobody reads
+ * the parameters. `at`: its place in the sheet. */
+static int find_times(const coh_bound_base *base, size_t at, const uint32_t *compute_before,
+                      host_line *out)
+{
+    const coh_sheet *sheet = &base->sheet;
+    const coh_need *work = &sheet->needs[sheet->lines[at].need_begin], *grad = work + 1;
+    int is_deferred = base->options->deferred_update;
+    size_t release = is_deferred ? sheet->line_count - 1 : at, use = is_deferred ? at : 0;
+    while (!is_deferred && release > 0 &&
+           (sheet->lines[release].lane == COH_LANE_HOST ||
+            !touches(sheet, &sheet->lines[release], grad, COH_ACCESS_WRITE)))
+        release--;
+    while (use < sheet->line_count && (sheet->lines[use].lane == COH_LANE_HOST ||
+                                       !touches(sheet, &sheet->lines[use], work, COH_ACCESS_READ)))
+        use++;
+    out->release = compute_before[release];
+    out->use = use < sheet->line_count ? compute_before[use] : 0;
+    out->work_bytes = need_bytes(&base->layout, work);
+    out->grad_bytes = is_deferred ? 0 : need_bytes(&base->layout, grad);
+    return use < sheet->line_count && out->use <= out->release;
+}
+
+static int compare_uses(const void *x, const void *y)
+{
+    uint32_t a = ((const host_line *)x)->use, b = ((const host_line *)y)->use;
+    return a < b ? -1 : a > b;
+}
+
+static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer)
+{
+    size_t count = base->sheet.line_count;
+    uint32_t *compute_before = NULL;
+    COH_TRY(COH_ALLOC(count + 1, &base->host_lines));
+    COH_TRY(COH_ALLOC(count + 1, &compute_before));
+    for (size_t i = 0; i < count; i++)
+        compute_before[i + 1] = compute_before[i] + (base->sheet.lines[i].lane != COH_LANE_HOST);
+    for (size_t i = 0; i < count; i++) {
+        const coh_sheet_line *line = &base->sheet.lines[i];
+        host_line *out = &base->host_lines[base->host_line_count];
+        if (line->lane != COH_LANE_HOST)
+            continue;
+        out->service_ns = line_ns(base, pricer, line);
+        base->host_ns += out->service_ns;
+        base->host_line_count +=
+            (uint32_t)(line->opcode == COH_OP_UPDATE && find_times(base, i, compute_before, out));
+    }
+    coh_free(compute_before);
+    if (base->host_line_count > 1)
+        qsort(base->host_lines, base->host_line_count, sizeof(*base->host_lines), compare_uses);
+    return COH_OK;
+}
+
+/* For windows lines of the host lane are left out: they run when they can, and
+ * without the bytes that they make stale on the device no part of a step is
+ * slower. */
 static void drop_host_lines(coh_sheet *sheet)
 {
     size_t lines = 0, needs = 0;
@@ -147,6 +238,37 @@ static void drop_host_lines(coh_sheet *sheet)
     sheet->need_count = needs;
 }
 
+static void begin_needs(coh_bound_base *base)
+{
+    for (size_t i = 0; i < base->sheet.line_count; i++)
+        base->need_begin[i + 1] = base->need_begin[i] + base->sheet.lines[i].need_count;
+}
+
+static coh_status make_traffic(coh_bound_base *base, coh_traffic *out)
+{
+    const coh_sequence sequence = { .step_count = (uint32_t)base->sheet.line_count,
+                                    .need_begin = base->need_begin,
+                                    .needs = base->sheet.needs };
+    return coh_traffic_init(&base->layout, &sequence, out);
+}
+
+/* What the host lane does, before its lines go. */
+static coh_status take_host_lines(coh_bound_base *base, const coh_pricer *pricer)
+{
+    int some = 0;
+    for (size_t i = 0; i < base->sheet.line_count; i++)
+        some |= base->sheet.lines[i].lane == COH_LANE_HOST;
+    if (!some)
+        return COH_OK;
+    begin_needs(base);
+    COH_TRY(make_traffic(base, &base->whole));
+    COH_TRY(list_host_lines(base, pricer));
+    drop_host_lines(&base->sheet);
+    return COH_OK;
+}
+
+/* ---- the whole base ---- */
+
 static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const coh_pricer *pricer,
                             const coh_decisions *decisions)
 {
@@ -162,23 +284,20 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
                   host_updates, COH_PROGRAM_BODY, &base->sheet);
     coh_object_map_fini(&map);
     COH_TRY(status);
-    drop_host_lines(&base->sheet);
+    COH_TRY(COH_ALLOC(base->sheet.line_count + 1, &base->need_begin));
+    COH_TRY(take_host_lines(base, pricer));
     size_t count = base->sheet.line_count;
-    COH_TRY(COH_ALLOC(count + 1, &base->need_begin));
     COH_TRY(COH_ALLOC(count + 1, &base->before_ns));
     for (size_t i = 0; i < count; i++) {
         const coh_sheet_line *line = &base->sheet.lines[i];
-        base->need_begin[i + 1] = base->need_begin[i] + line->need_count;
         base->before_ns[i + 1] = base->before_ns[i] + line_ns(base, pricer, line);
         if (line->opcode == COH_OP_UPDATE && base->options->deferred_update)
             base->updates_end = (uint32_t)i + 1;
     }
     find_link_rates(base, pricer);
     find_starts(base);
-    const coh_sequence sequence = { .step_count = (uint32_t)count,
-                                    .need_begin = base->need_begin,
-                                    .needs = base->sheet.needs };
-    return coh_traffic_init(&base->layout, &sequence, &base->traffic);
+    begin_needs(base);
+    return make_traffic(base, &base->traffic);
 }
 
 coh_status coh_bound_base_create(const coh_graph *graph, const coh_plan_options *options,
@@ -205,6 +324,8 @@ void coh_bound_base_destroy(coh_bound_base *base)
     if (base == NULL)
         return;
     coh_traffic_fini(&base->traffic);
+    coh_traffic_fini(&base->whole);
+    coh_free(base->host_lines);
     coh_sheet_fini(&base->sheet);
     coh_layout_fini(&base->layout);
     coh_free(base->need_begin);
@@ -219,8 +340,8 @@ static uint64_t compute_ns(const coh_bound_base *base)
     return base->before_ns[base->sheet.line_count];
 }
 
-/* Bytes over a link: at its best rate, and with a latency for each line, of which `depth` are under
- * way. */
+/* Bytes over a link: at its best rate, and with a latency for each line, of
+ * which `depth` are under way. */
 static uint64_t link_ns(const coh_bound_base *base, coh_lane lane, uint64_t bytes)
 {
     const coh_link_profile *link = &base->profile->link[lane];
@@ -240,7 +361,8 @@ typedef struct window {
     uint64_t phase_ns, update_phase_ns; /* the largest so far */
 } window;
 
-/* bytes must pass between the beginnings of the window's first step and `step`. */
+/* bytes must pass between the beginnings of the window's first step and `step`.
+ */
 static void window_told(void *context, uint64_t step, uint64_t bytes)
 {
     window *w = context;
@@ -270,7 +392,10 @@ static void raise_bound(coh_bounds *bounds, coh_plan_bound bound, uint64_t ns)
 static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_traffic_way way,
                             uint64_t room_bytes, coh_plan_bound name, coh_bounds *out)
 {
-    COH_TRY(coh_traffic_least(&base->traffic, way, room_bytes, &out->least_bytes[lane]));
+    int is_device = lane == COH_LANE_H2D || lane == COH_LANE_D2H;
+    const coh_traffic *settled =
+        is_device && base->whole.step_count > 0 ? &base->whole : &base->traffic;
+    COH_TRY(coh_traffic_least(settled, way, room_bytes, &out->least_bytes[lane]));
     raise_bound(out, name, link_ns(base, lane, out->least_bytes[lane]));
     for (uint32_t i = 0; out->least_bytes[lane] > 0 && i < base->start_count; i++) {
         window w = { .base = base, .lane = lane, .first_step = base->starts[i] };
@@ -293,10 +418,43 @@ static coh_status bound_links(const coh_bound_base *base, uint64_t device_bytes,
     }
     if (base->options->disk_bytes == 0)
         return COH_OK;
-    /* What stands in neither tier comes from the drive: as if both were one room. */
+    /* What stands in neither tier comes from the drive: as if both were one room.
+   */
     uint64_t both = room > UINT64_MAX - host_bytes ? UINT64_MAX : room + host_bytes;
     COH_TRY(bound_way(base, COH_LANE_READ, COH_TRAFFIC_FETCH, both, COH_PLAN_BOUND_READ, out));
     return bound_way(base, COH_LANE_WRITE, COH_TRAFFIC_STORE, both, COH_PLAN_BOUND_WRITE, out);
+}
+
+/* ---- updates at the host ---- */
+
+static uint64_t transfer_ns(const coh_bound_base *base, coh_lane lane, uint64_t bytes)
+{
+    return (uint64_t)floor((double)bytes * base->least_ns_per_byte[lane]) +
+           coh_whole_ns(base->profile->link[lane].latency_ns.p50);
+}
+
+/* Each update's way from its gradient's last line to its parameters' first, and
+ * those of all updates whose parameters are wanted until some line, one after
+ * the other: the rest of the step comes after. */
+static void bound_host(const coh_bound_base *base, coh_bounds *out)
+{
+    uint64_t sum_ns = 0, release = UINT64_MAX, least_load_ns = UINT64_MAX;
+    raise_bound(out, COH_PLAN_BOUND_HOST, base->host_ns);
+    for (uint32_t i = 0; i < base->host_line_count; i++) {
+        const host_line *line = &base->host_lines[i];
+        uint64_t load_ns = transfer_ns(base, COH_LANE_H2D, line->work_bytes);
+        uint64_t way_ns = line->service_ns + load_ns;
+        if (line->grad_bytes > 0)
+            way_ns += transfer_ns(base, COH_LANE_D2H, line->grad_bytes);
+        raise_bound(out, COH_PLAN_BOUND_TURNAROUND,
+                    way_ns + base->before_ns[line->release + 1] - base->before_ns[line->use]);
+        sum_ns += line->service_ns;
+        release = line->release < release ? line->release : release;
+        least_load_ns = load_ns < least_load_ns ? load_ns : least_load_ns;
+        uint64_t beside_ns =
+            line->use <= release ? base->before_ns[release + 1] - base->before_ns[line->use] : 0;
+        raise_bound(out, COH_PLAN_BOUND_HOST_WINDOW, sum_ns + least_load_ns + beside_ns);
+    }
 }
 
 /* ---- two lanes at once ---- */
@@ -314,7 +472,9 @@ static coh_plan_bound pair_name(int a, int b)
 
 static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
 {
-    double busy[COH_LANE_COUNT] = { [COH_LANE_COMPUTE] = (double)compute_ns(base) };
+    double busy[COH_LANE_COUNT] = {
+        [COH_LANE_COMPUTE] = (double)compute_ns(base), [COH_LANE_HOST] = (double)base->host_ns
+    };
     for (int i = 0; i < LINK_COUNT; i++)
         busy[links[i]] = (double)out->least_bytes[links[i]] * base->least_ns_per_byte[links[i]];
     for (int a = 0; a < COH_LANE_COUNT; a++)
@@ -328,8 +488,8 @@ static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
 
 /* ---- the whole ---- */
 
-/* What a person would change to make a bound smaller: bounds of one group do not stand beside one
- * another as first and second. */
+/* What a person would change to make a bound smaller: bounds of one group do
+ * not stand beside one another as first and second. */
 static int group_of(coh_plan_bound bound)
 {
     switch (bound) {
@@ -379,6 +539,7 @@ coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint
     out_bounds->ns[COH_PLAN_BOUND_COMPUTE] = compute_ns(base);
     if (!base->in_memory) {
         COH_TRY(bound_links(base, device_bytes, host_bytes, out_bounds));
+        bound_host(base, out_bounds);
         bound_pairs(base, out_bounds);
     }
     name_limits(out_bounds);

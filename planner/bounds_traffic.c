@@ -4,7 +4,8 @@
 
 #include "base/alloc.h"
 
-/* Repetitions after which kept bytes are taken not to settle: their mean is then counted. */
+/* Repetitions after which kept bytes are taken not to settle: their mean is
+ * then counted. */
 enum { ROUNDS_MOST = 6 };
 
 /* ---- accesses ---- */
@@ -12,7 +13,7 @@ enum { ROUNDS_MOST = 6 };
 /* A chunk's accesses in rising step; several needs of one step are one. */
 typedef struct use {
     uint32_t step;
-    uint8_t reads, writes;
+    uint8_t reads, writes, is_far;
 } use;
 
 typedef struct use_lists {
@@ -25,16 +26,16 @@ static int moves(const coh_layout *layout, const coh_need *need)
     return !layout->objects[need->object].pinned;
 }
 
-static void add_use(use_lists *lists, uint32_t chunk, uint32_t step, int access)
+static void add_use(use_lists *lists, uint32_t chunk, uint32_t step, const coh_need *need)
 {
     uint32_t end = lists->end[chunk];
     if (end == lists->begin[chunk] || lists->uses[end - 1].step != step) {
-        lists->uses[end] = (use){ .step = step };
+        lists->uses[end] = (use){ .step = step, .is_far = need->is_far };
         lists->end[chunk] = ++end;
     }
     use *last = &lists->uses[end - 1];
-    last->reads |= (access & COH_ACCESS_READ) != 0;
-    last->writes |= (access & COH_ACCESS_WRITE) != 0;
+    last->reads |= (need->access & COH_ACCESS_READ) != 0;
+    last->writes |= (need->access & COH_ACCESS_WRITE) != 0;
 }
 
 static coh_status make_lists(const coh_layout *layout, const coh_sequence *sequence,
@@ -59,7 +60,7 @@ static coh_status make_lists(const coh_layout *layout, const coh_sequence *seque
             const coh_need *need = &sequence->needs[i];
             uint32_t first = layout->objects[need->object].chunk_begin;
             for (uint32_t k = need->touch_begin; moves(layout, need) && k < need->touch_end; k++)
-                add_use(lists, first + k, step, need->access);
+                add_use(lists, first + k, step, need);
         }
     return COH_OK;
 }
@@ -72,7 +73,8 @@ typedef struct ring {
     int is_written;
 } ring;
 
-/* Steps from access `from` to access `from + ahead`, which may lie in the repetition after. */
+/* Steps from access `from` to access `from + ahead`, which may lie in the
+ * repetition after. */
 static uint32_t distance(const ring *r, uint32_t from, uint32_t ahead)
 {
     uint32_t to = (from + ahead) % r->count, rounds = (from + ahead) / r->count;
@@ -84,28 +86,45 @@ static int has_next(const ring *r, uint32_t from, uint32_t ahead)
     return ahead <= r->count && (r->survives || from + ahead < r->count);
 }
 
-/* What is written at `from` lives until it is read last before the next write. */
-static uint32_t era_of(const ring *r, uint32_t from)
+/* What is written at `from` lives until it is read last before the next write.
+ */
+static uint32_t era_of(const ring *r, uint32_t from, uint8_t *out_leaves)
 {
     uint32_t era = 0;
+    *out_leaves = 0;
     for (uint32_t ahead = 1; has_next(r, from, ahead); ahead++) {
         const use *next = &r->uses[(from + ahead) % r->count];
-        if (next->reads)
+        if (next->reads && next->is_far)
+            *out_leaves = 1;
+        else if (next->reads)
             era = distance(r, from, ahead);
         if (next->writes)
             break;
     }
-    return era;
+    return *out_leaves ? 0 : era;
+}
+
+/* Steps until the content is read next, where no far line makes it stale
+ * before. */
+static uint32_t keep_of(const ring *r, uint32_t from)
+{
+    for (uint32_t ahead = 1; has_next(r, from, ahead); ahead++) {
+        const use *next = &r->uses[(from + ahead) % r->count];
+        if (!next->is_far)
+            return next->reads ? distance(r, from, ahead) : 0;
+        if (next->writes)
+            return 0;
+    }
+    return 0;
 }
 
 static coh_traffic_access access_of(const ring *r, uint32_t from, uint32_t chunk)
 {
     const use *u = &r->uses[from];
     coh_traffic_access access = { .chunk = chunk, .reads = u->reads };
-    if (has_next(r, from, 1) && r->uses[(from + 1) % r->count].reads)
-        access.keep = distance(r, from, 1);
+    access.keep = keep_of(r, from);
     if (u->writes)
-        access.era = era_of(r, from);
+        access.era = era_of(r, from, &access.leaves);
     access.inside = !u->writes && access.keep > 0 && r->is_written;
     return access;
 }
@@ -116,7 +135,7 @@ static coh_status spread(const coh_layout *layout, const use_lists *lists, coh_t
     uint32_t total = 0, *cursor = NULL;
     for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++)
         for (uint32_t i = lists->begin[chunk]; i < lists->end[chunk]; i++, total++)
-            t->begin[lists->uses[i].step + 1]++;
+            t->begin[lists->uses[i].step + 1] += !lists->uses[i].is_far;
     for (uint32_t step = 0; step < t->step_count; step++)
         t->begin[step + 1] += t->begin[step];
     COH_TRY(COH_ALLOC((size_t)total + 1, &t->accesses));
@@ -128,8 +147,10 @@ static coh_status spread(const coh_layout *layout, const use_lists *lists, coh_t
                    .step_count = t->step_count,
                    .survives = layout->objects[layout->chunks[chunk].object].survives };
         for (uint32_t i = 0; i < r.count; i++)
-            r.is_written |= r.uses[i].writes;
+            r.is_written |= r.uses[i].writes && !r.uses[i].is_far;
         for (uint32_t i = 0; i < r.count; i++) {
+            if (r.uses[i].is_far)
+                continue;
             t->accesses[cursor[r.uses[i].step]++] = access_of(&r, i, chunk);
             t->touched_bytes[r.uses[i].step] += t->chunk_bytes[chunk];
         }
@@ -186,7 +207,8 @@ typedef struct keeper {
     enum coh_traffic_way way;
     uint64_t room_bytes, kept_bytes, moved_bytes;
     uint64_t *kept, *end; /* by chunk */
-    wish *heap;           /* the farthest end first; what was wanted since, or anew, is stale */
+    wish *heap;           /* the farthest end first; what was wanted since, or anew, is
+                 stale */
     size_t heap_count, heap_capacity;
 } keeper;
 
@@ -248,8 +270,8 @@ static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
     return bytes;
 }
 
-/* Lets the bytes go that are wanted last, until the rest fits beside `fixed_bytes`. Returns how
- * many. */
+/* Lets the bytes go that are wanted last, until the rest fits beside
+ * `fixed_bytes`. Returns how many. */
 static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
 {
     uint64_t room = k->room_bytes > fixed_bytes ? k->room_bytes - fixed_bytes : 0, lost = 0;
@@ -265,7 +287,8 @@ static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
     return lost;
 }
 
-/* Fetching: what a step reads and was not kept is fetched; then the rest makes room for it. */
+/* Fetching: what a step reads and was not kept is fetched; then the rest makes
+ * room for it. */
 static coh_status fetch_step(keeper *k, uint64_t step)
 {
     const coh_traffic *t = k->traffic;
@@ -283,8 +306,9 @@ static coh_status fetch_step(keeper *k, uint64_t step)
     return COH_OK;
 }
 
-/* Storing: what is let go inside an era has been stored. An era that goes on past this step counts
- * for the bytes it touches here; dropped, it counts for none, which is less than is true. */
+/* Storing: what is let go inside an era has been stored. An era that goes on
+ * past this step counts for the bytes it touches here; dropped, it counts for
+ * none, which is less than is true. */
 static coh_status store_step(keeper *k, uint64_t step)
 {
     const coh_traffic *t = k->traffic;
@@ -297,9 +321,12 @@ static coh_status store_step(keeper *k, uint64_t step)
         fixed_bytes += access->inside ? 0 : t->chunk_bytes[access->chunk];
     }
     k->moved_bytes += shrink(k, fixed_bytes);
-    for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++)
+    for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {
+        if (t->accesses[i].leaves)
+            k->moved_bytes += t->chunk_bytes[t->accesses[i].chunk];
         if (t->accesses[i].era > 0)
             COH_TRY(keep(k, t->accesses[i].chunk, step + t->accesses[i].era));
+    }
     return COH_OK;
 }
 
@@ -310,9 +337,10 @@ static coh_status keeper_step(keeper *k, uint64_t step)
 
 /* ---- the least of a repetition ---- */
 
-/* Round after round from an empty room. Once what is kept at a round's end repeats, each round
- * moves as much, and no other way is below it: from here it could be had for one room of bytes, of
- * which less and less falls on each round. */
+/* Round after round from an empty room. Once what is kept at a round's end
+ * repeats, each round moves as much, and no other way is below it: from here it
+ * could be had for one room of bytes, of which less and less falls on each
+ * round. */
 static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes)
 {
     const coh_traffic *t = k->traffic;

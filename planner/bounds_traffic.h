@@ -1,15 +1,17 @@
-/* bounds_traffic.h - the fewest bytes that any residency of a sequence can move, without placing
- * anything.
+/* bounds_traffic.h - the fewest bytes that any residency of a sequence can
+ * move, without placing anything.
  *
- *   steps    0    1    2    3    4 | 0'          capacity at a step: room less what it touches
- *   chunk a  W.........R.........R |             kept bytes save a fetch where the interval ends
- *   chunk b       R....W...........|.R           an era (write to last read) saves a store
+ *   steps    0    1    2    3    4 | 0'          capacity at a step: room less
+ * what it touches chunk a  W.........R.........R |             kept bytes save
+ * a fetch where the interval ends chunk b       R....W...........|.R an era
+ * (write to last read) saves a store
  *
- * Between two accesses a chunk stays or is fetched again. Bytes need not move as whole chunks here,
- * so the best choice is farthest next use, byte by byte (Belady 1966): where the kept bytes exceed
- * the room of a step, those that are wanted last leave. It drops the fewest bytes of any prefix of
- * the sequence, whatever the capacities of the steps: an exchange never makes a later step fuller.
- * Addresses, windows and whole chunks only add to it. */
+ * Between two accesses a chunk stays or is fetched again. Bytes need not move
+ * as whole chunks here, so the best choice is farthest next use, byte by byte
+ * (Belady 1966): where the kept bytes exceed the room of a step, those that are
+ * wanted last leave. It drops the fewest bytes of any prefix of the sequence,
+ * whatever the capacities of the steps: an exchange never makes a later step
+ * fuller. Addresses, windows and whole chunks only add to it. */
 #ifndef COH_PLANNER_BOUNDS_TRAFFIC_H
 #define COH_PLANNER_BOUNDS_TRAFFIC_H
 
@@ -18,9 +20,12 @@
 /* One chunk at one step. */
 typedef struct coh_traffic_access {
     uint32_t chunk;
-    uint32_t keep;  /* steps until its content is read next; 0: it is dead, or overwritten first */
-    uint32_t era;   /* steps until what is written here is read last; 0: not written, or unread */
+    uint32_t keep;  /* steps until its content is read next; 0: it is dead, or
+                     overwritten first */
+    uint32_t era;   /* steps until what is written here is read last; 0: not
+                     written, or unread */
     uint8_t reads;  /* wants what the chunk holds */
+    uint8_t leaves; /* what is written here is read in the next tier out */
     uint8_t inside; /* strictly inside an era */
 } coh_traffic_access;
 
@@ -33,7 +38,9 @@ typedef struct coh_traffic {
     uint64_t *chunk_bytes;
 } coh_traffic;
 
-/* Pinned objects are left out: they never move. Fails: COH_ERR_MEMORY. */
+/* Pinned objects are left out: they never move. Far needs (lower.h) take no
+ * room: what they read must be stored, what they write must be fetched again.
+ * Fails: COH_ERR_MEMORY. */
 coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
                             coh_traffic *out_traffic);
 void coh_traffic_fini(coh_traffic *traffic); /* accepts a zeroed struct */
@@ -41,15 +48,19 @@ void coh_traffic_fini(coh_traffic *traffic); /* accepts a zeroed struct */
 /* Which direction is counted. */
 enum coh_traffic_way { COH_TRAFFIC_FETCH, COH_TRAFFIC_STORE };
 
-/* The fewest bytes per repetition, settled, in `room_bytes`. Fails: COH_ERR_MEMORY. */
+/* The fewest bytes per repetition, settled, in `room_bytes`. Fails:
+ * COH_ERR_MEMORY. */
 coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
                              uint64_t room_bytes, uint64_t *out_bytes);
 
-/* Told after each step of a window with the fewest bytes that must have moved since the window's
- * first step began and before step `step` (counted through) begins. */
+/* Told after each step of a window with the fewest bytes that must have moved
+ * since the window's first step began and before step `step` (counted through)
+ * begins. */
 typedef void coh_traffic_told(void *context, uint64_t step, uint64_t bytes);
 
-/* One repetition from `first_step` on, whatever stood in the room before. Fails: COH_ERR_MEMORY. */
+/* One repetition from `first_step` on, whatever stood in the room before. Not
+ * for sequences with far needs, whose lines run when they can. Fails:
+ * COH_ERR_MEMORY. */
 coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
                               uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
                               void *context);

@@ -1,6 +1,7 @@
-/* Lower bounds against what schedules do: no program of any decisions is faster than a bound or
- * moves fewer bytes; and where nothing but one resource limits, the bound is met. The fewest bytes
- * are checked against all ways to keep bytes of sequences small enough to try them. */
+/* Lower bounds against what schedules do: no program of any decisions is faster
+ * than a bound or moves fewer bytes; and where nothing but one resource limits,
+ * the bound is met. The fewest bytes are checked against all ways to keep bytes
+ * of sequences small enough to try them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,6 +45,7 @@ static void make_profile(draws *d, int meet, coh_profile *out)
     for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
         out->flops_per_s[roof] = coh_figure_of(1e9 * (double)((uint64_t)1 << draw(d, 10)));
     out->memory_bytes_per_s = coh_figure_of(1e9 * (double)(1 + draw(d, 100)));
+    out->host_update_bytes_per_s = coh_figure_of(1e9 * (double)(1 + draw(d, 40)));
     out->line_ns = coh_figure_of((double)draw(d, 3000));
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
         out->link[lane] = make_link(d);
@@ -69,15 +71,17 @@ static void make_toy(draws *d, toy_options *toy)
 
 static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions *out)
 {
-    *out = (coh_decisions){ .device_bytes = (memory / 20 * (2 + draw(d, 18))) & ~(uint64_t)4095,
-                            .chunk_bytes = (uint64_t)65536 << draw(d, 6),
-                            .in_memory = draw(d, 10) == 0,
-                            .cache = (int32_t)draw(d, 2),
-                            .row_passes = draw(d, 2) ? 1 : 1 + (int32_t)draw(d, 40),
-                            .tie_break = (int32_t)draw(d, COH_TIE_COUNT),
-                            .patient = (int32_t)draw(d, 2),
-                            .boundary = (int32_t)draw(d, COH_BOUNDARY_COUNT),
-                            .horizon = (int32_t)draw(d, 30) };
+    *out =
+        (coh_decisions){ .device_bytes = (memory / 20 * (2 + draw(d, 18))) & ~(uint64_t)4095,
+                         .chunk_bytes = (uint64_t)65536 << draw(d, 6),
+                         .in_memory = draw(d, 10) == 0,
+                         .cache = (int32_t)draw(d, 2),
+                         .row_passes = draw(d, 2) ? 1 : 1 + (int32_t)draw(d, 40),
+                         .tie_break = (int32_t)draw(d, COH_TIE_COUNT),
+                         .patient = (int32_t)draw(d, 2),
+                         .boundary = (int32_t)draw(d, COH_BOUNDARY_COUNT),
+                         .horizon = (int32_t)draw(d, 30),
+                         .host_updates = draw(d, 2) ? 0 : (int32_t)draw(d, (uint64_t)layers + 2) };
     for (int32_t block = 0; block < layers; block++)
         if (draw(d, 2))
             coh_block_set_add(&out->recompute, block);
