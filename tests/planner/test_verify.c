@@ -355,6 +355,22 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
 
+/* No collective is built: until rule COMM has something to order, no line may stand on its lanes. */
+static void a_line_between_ranks_breaks_form(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    uint32_t last = m.program.line_count - 1;
+    while (m.program.lines[last].lane != COH_LANE_COMPUTE)
+        last--;
+    m.program.lines[last].lane = COH_LANE_COMM0;
+    m.program.lines[last].ordinal = 1;
+    m.program.lane_length[COH_LANE_COMPUTE]--;
+    m.program.lane_length[COH_LANE_COMM0] = 1;
+    m.program.lane_depth[COH_LANE_COMM0] = 1;
+    assert_refused(&m, COH_RULE_FORM, "comm0");
+}
+
 /* ---- whatever comes ---- */
 
 static void tables_of_random_bytes_are_refused_and_followed_nowhere(void **state)
@@ -429,6 +445,7 @@ int main(void)
         cmocka_unit_test(an_end_that_is_not_the_boundary_breaks_closure),
         cmocka_unit_test(more_writing_than_the_limit_breaks_wear),
         cmocka_unit_test(a_save_that_leaves_a_chunk_out_is_not_consistent),
+        cmocka_unit_test(a_line_between_ranks_breaks_form),
         cmocka_unit_test(tables_of_random_bytes_are_refused_and_followed_nowhere),
         cmocka_unit_test(every_failing_allocation_is_reported),
     };

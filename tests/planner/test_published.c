@@ -1,0 +1,121 @@
+/* Systems that were published, as decisions among ours: what they always do is one of the plans that
+ * the search may choose, so it is never slower. PatrickStar and Gemini stream a whole model through
+ * the device in chunks of one size and keep activations only at the blocks' borders; Elixir keeps
+ * some of the model on the device as well. Prices are those of a datasheet. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "cohobate/models.h"
+#include "planner/graph.h"
+#include "planner/plan_make.h"
+#include "planner/residency.h"
+#include "planner/schedule.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+
+/* Chunks of so many MiB of f32 (ColossalAI's Gemini searches from 32 Mi elements of fp16 on;
+ * PatrickStar's default is 64 Mi bytes). */
+static const uint64_t chunk_sizes[] = { 64 * MIB, 128 * MIB };
+
+typedef struct published_case {
+    const char *model, *profile;
+    uint64_t device_bytes;
+    int32_t microbatches;
+    int32_t deferred;
+} published_case;
+
+static const published_case cases[] = {
+    { "opt-1.3b", "a100-40g", 4 * GIB, 1, 1 },
+    { "opt-1.3b", "rtx-3090", 8 * GIB, 4, 0 },
+    { "opt-2.7b", "rtx-4090", 10 * GIB, 2, 1 },
+};
+
+static void must(coh_status status)
+{
+    if (status != COH_OK)
+        fail_msg("%s", coh_last_error());
+}
+
+/* The step of fixed decisions; UINT64_MAX where they do not fit. */
+static uint64_t step_ns(const coh_plan *plan, const coh_decisions *decisions)
+{
+    coh_layout layout;
+    coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_simulation simulation;
+    coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
+                                           0, &layout, programs);
+    if (status == COH_ERR_FULL)
+        return UINT64_MAX;
+    must(status);
+    must(coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation));
+    coh_program_fini(&programs[COH_PROGRAM_BODY]);
+    coh_layout_fini(&layout);
+    return simulation.period_ns;
+}
+
+/* All blocks recomputed, chunks of one size, nothing placed ahead of its turn. */
+static uint64_t whole_model_ns(const coh_plan *plan)
+{
+    uint64_t best = UINT64_MAX;
+    for (size_t i = 0; i < sizeof(chunk_sizes) / sizeof(chunk_sizes[0]); i++) {
+        const coh_decisions decisions = {
+            .device_bytes = plan->options.device_memory_bytes & ~(uint64_t)4095,
+            .chunk_bytes = chunk_sizes[i],
+            .recompute = coh_block_set_first(coh_graph_block_count(plan->graph)),
+            .row_passes = 1,
+            .boundary = COH_BOUNDARY_FREE
+        };
+        uint64_t ns = step_ns(plan, &decisions);
+        best = ns < best ? ns : best;
+    }
+    return best;
+}
+
+static void the_search_is_never_slower_than_published_systems(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const published_case *c = &cases[i];
+        coh_model model;
+        coh_graph *graph = NULL;
+        coh_profile *profile = NULL;
+        coh_plan_options options;
+        coh_plan *plan = NULL;
+        must(coh_model_preset(c->model, 0, &model));
+        coh_model_dtype_set(&model, COH_DTYPE_BF16);
+        must(coh_model_train_graph(&model, 8, 256, &graph));
+        must(coh_profile_read(c->profile, &profile));
+        coh_plan_options_init(&options);
+        options.profile = profile;
+        options.device_memory_bytes = c->device_bytes;
+        options.emulate_host_bytes = 1024 * GIB;
+        options.microbatch_count = c->microbatches;
+        options.deferred_update = c->deferred;
+        must(coh_plan_create(graph, &options, &plan));
+        uint64_t ours = plan->simulations[COH_PROGRAM_BODY].period_ns;
+        uint64_t theirs = whole_model_ns(plan);
+        print_message(
+            "%s on %s, %llu GiB: %.3f s a step, whole model streamed %.3f s (%.2f times)\n",
+            c->model, c->profile, (unsigned long long)(c->device_bytes / GIB), (double)ours * 1e-9,
+            (double)theirs * 1e-9, (double)theirs / (double)ours);
+        assert_true(theirs < UINT64_MAX);
+        assert_true(ours <= theirs);
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+        coh_profile_destroy(profile);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_search_is_never_slower_than_published_systems),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
