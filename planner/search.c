@@ -8,6 +8,7 @@
 #include "cohobate/machine.h"
 #include "planner/bounds.h"
 #include "planner/layout.h"
+#include "planner/neighbours.h"
 #include "planner/offers.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
@@ -20,9 +21,6 @@
  * unit. */
 enum { ROW_PASSES_MOST = 1024 };
 
-#define CHUNK_LEAST (256 * KIB)
-#define CHUNK_MOST  (1024 * MIB)
-
 /* Schedules that are built to better the first ones: so many that they have about so many lines
  * together. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
@@ -33,15 +31,8 @@ enum { VALLEYS = 4 };
 /* First sets that are built at a time. */
 enum { STARTS_AT_ONCE = 4 };
 
-/* Within 1/500 of what no schedule can be faster than is as good. */
-enum { CLOSE_ENOUGH = 500 };
-
 /* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
 enum { ROOMY = 16 };
-
-/* Steps for which room should have stood idle before something is fetched into it: as many lines as
- * the disk lanes have in flight, together. */
-enum { HORIZON = 16 };
 
 /* ---- choices ---- */
 
@@ -60,15 +51,6 @@ static int recompute_choices(const coh_plan *plan, int32_t *choices)
         if (blocks * quarter / 4 > choices[count - 1])
             choices[count++] = blocks * quarter / 4;
     return count;
-}
-
-/* Has any operator a cache to give room to? */
-static int has_caches(const coh_plan *plan)
-{
-    int some = 0;
-    for (size_t i = 0; plan->options.mode == COH_PLAN_TRAIN && i < plan->graph->op_count; i++)
-        some |= plan->graph->ops[i].facts.cache_bytes > 0;
-    return some;
 }
 
 /* The largest power of two of at most 1/128 of the budget, from 256 KiB to 256 MiB: about a hundred
@@ -128,7 +110,7 @@ static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, c
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices);
     *out_smallest = UINT64_MAX;
-    int caches = has_caches(plan);
+    int caches = coh_market_has_caches(plan);
     if (plan->options.device_memory_bytes == UINT64_MAX)
         count = 1;
     for (int i = 0; i < count * (1 + caches); i++) {
@@ -176,158 +158,6 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
         }
     }
     return COH_OK;
-}
-
-/* ---- neighbours of the best ---- */
-
-/* Sets that differ from the best in one decision, or two that hang together. */
-typedef struct neighbours {
-    coh_decisions list[COH_OFFERS_AT_ONCE];
-    int count;
-} neighbours;
-
-/* The next one, as the best still; NULL: there are enough. */
-static coh_decisions *add_neighbour(neighbours *n, const coh_market *market)
-{
-    if (n->count == COH_OFFERS_AT_ONCE)
-        return NULL;
-    n->list[n->count] = market->best.decisions;
-    return &n->list[n->count++];
-}
-
-static void vary_sizes(const coh_market *market, neighbours *n)
-{
-    const coh_plan *plan = market->plan;
-    uint64_t chunk = market->best.decisions.chunk_bytes;
-    const uint64_t sizes[] = { chunk / 2, 2 * chunk, 4 * chunk };
-    coh_decisions *d;
-    if (has_caches(plan) && (d = add_neighbour(n, market)) != NULL)
-        d->cache = !d->cache;
-    for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)
-        if (sizes[i] >= CHUNK_LEAST && sizes[i] <= CHUNK_MOST &&
-            (d = add_neighbour(n, market)) != NULL)
-            d->chunk_bytes = sizes[i];
-}
-
-/* More and fewer of the first blocks: by a quarter, a sixteenth, one. */
-static void vary_recompute(const coh_market *market, neighbours *n)
-{
-    const coh_plan *plan = market->plan;
-    int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
-    int32_t now = coh_block_set_count(&market->best.decisions.recompute);
-    const int32_t steps[] = { blocks / 4, blocks / 16, 1 };
-    for (size_t i = 0; plan->options.recompute == COH_RECOMPUTE_AUTO && i < 3; i++)
-        for (int sign = -1; sign <= 1; sign += 2) {
-            int32_t next = now + sign * steps[i];
-            coh_decisions *d;
-            if (steps[i] > 0 && next >= 0 && next <= blocks &&
-                (d = add_neighbour(n, market)) != NULL)
-                d->recompute = coh_block_set_first(next);
-        }
-}
-
-static void vary_places(const coh_market *market, neighbours *n)
-{
-    static const int32_t horizons[] = { HORIZON / 8, HORIZON / 4, HORIZON, HORIZON * 3, 0 };
-    coh_decisions *d;
-    for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
-        for (int patient = 0; patient < 2; patient++)
-            if ((d = add_neighbour(n, market)) != NULL) {
-                d->boundary = boundary;
-                d->patient = patient;
-            }
-    for (size_t i = 0; i < sizeof(horizons) / sizeof(horizons[0]); i++)
-        if ((d = add_neighbour(n, market)) != NULL)
-            d->horizon = horizons[i];
-    for (int tie_break = 0; tie_break < COH_TIE_COUNT; tie_break++)
-        if ((d = add_neighbour(n, market)) != NULL)
-            d->tie_break = tie_break;
-}
-
-/* Where a host tier stands beside the device: no, all, a quarter or half of the updates there, and
- * a few more or fewer. */
-static void vary_updates(const coh_market *market, neighbours *n)
-{
-    const coh_plan *plan = market->plan;
-    int32_t blocks = coh_graph_block_count(plan->graph);
-    int32_t now = market->best.decisions.host_updates, few = (blocks + 7) / 8;
-    const int32_t counts[] = { 0,         blocks + 1, (blocks + 3) / 4, (blocks + 1) / 2,
-                               now - few, now + few,  now - 1,          now + 1 };
-    coh_decisions *d;
-    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.emulate_host_bytes == 0)
-        return;
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, market)) != NULL)
-            d->host_updates = counts[i];
-}
-
-/* The first blocks are the last that backward updates and the first that the next forward wants:
- * what is gained by keeping weights is gained most there. */
-static void vary_resident(const coh_market *market, neighbours *n)
-{
-    const coh_plan *plan = market->plan;
-    int32_t blocks = coh_graph_block_count(plan->graph);
-    int32_t now = market->best.decisions.resident, few = (blocks + 7) / 8;
-    const int32_t counts[] = { 0,         blocks / 4, blocks / 2, blocks * 3 / 4,
-                               now - few, now + few,  now - 1,    now + 1 };
-    coh_decisions *d;
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i] >= 0 && counts[i] < blocks && (d = add_neighbour(n, market)) != NULL)
-            d->resident = counts[i];
-}
-
-/* What only helps together: a map that is filled, room that is taken in turns, what is changed
- * spared. */
-static void vary_together(const coh_market *market, neighbours *n)
-{
-    static const int32_t maps[] = { COH_BOUNDARY_FULL, COH_BOUNDARY_WANTED };
-    static const int32_t horizons[] = { HORIZON / 8, HORIZON };
-    static const int32_t tie_breaks[] = { COH_TIE_LOWEST, COH_TIE_CLEAN };
-    for (int i = 0; i < COH_OFFERS_AT_ONCE; i++) {
-        coh_decisions *d = add_neighbour(n, market);
-        d->boundary = maps[i & 1];
-        d->horizon = horizons[i >> 1 & 1];
-        d->tie_break = tie_breaks[i >> 2 & 1];
-        d->patient = i >> 3 & 1;
-    }
-}
-
-/* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
- * octaves that does not depend on this one, so that neighbours try the same. */
-static void vary_budget(const coh_market *market, neighbours *n)
-{
-    static const uint64_t quarters[] = { 65536, 77936, 92682, 110218 }; /* 2^(16 + k/4) */
-    const coh_plan *plan = market->plan;
-    uint64_t budget = plan->options.device_memory_bytes;
-    for (int octave = 39; octave >= 0; octave--)
-        for (int k = 3; k >= 0; k--) {
-            uint64_t bytes = whole_pages(quarters[k] << octave);
-            coh_decisions *d;
-            if (bytes < budget && bytes > budget / 2 && bytes >= plan->smallest_device_bytes &&
-                (d = add_neighbour(n, market)) != NULL)
-                d->device_bytes = bytes;
-        }
-}
-
-/* From the best to a better one, until none of its neighbours is. */
-static coh_status improve(coh_market *market, uint64_t bound_ns)
-{
-    static void (*const variations[])(const coh_market *,
-                                      neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
-                                                        vary_resident, vary_places, vary_budget,
-                                                        vary_together };
-    for (;;) {
-        uint64_t before_ns = market->best.step_ns;
-        for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
-            if (market->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
-                return COH_OK;
-            neighbours n = { .count = 0 };
-            variations[i](market, &n);
-            COH_TRY(coh_market_try(market, n.list, n.count));
-        }
-        if (market->best.step_ns == before_ns || market->evaluations >= market->evaluations_most)
-            return COH_OK;
-    }
 }
 
 /* What survives stands in the outermost tier, whatever else is decided: too little room there is
@@ -397,7 +227,7 @@ static coh_status list_starts(const coh_plan *plan, start *starts, int *out_coun
 {
     static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
     int32_t choices[RECOMPUTE_CHOICES];
-    int count = recompute_choices(plan, choices), caches = has_caches(plan);
+    int count = recompute_choices(plan, choices), caches = coh_market_has_caches(plan);
     uint64_t budget = whole_pages(plan->options.device_memory_bytes);
     uint64_t split_bytes = largest_split_bytes(plan->graph);
     *out_count = 0;
@@ -412,7 +242,7 @@ static coh_status list_starts(const coh_plan *plan, start *starts, int *out_coun
                                          .row_passes = row_passes[k],
                                          .patient = 1,
                                          .boundary = COH_BOUNDARY_SETTLED,
-                                         .horizon = HORIZON } };
+                                         .horizon = COH_HORIZON_USUAL } };
             COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &s->decisions, &least_bytes));
             if (least_bytes > budget)
                 continue;
@@ -484,7 +314,7 @@ static coh_status improve_several(coh_market *market, uint64_t bound_ns)
     coh_status status = COH_OK;
     for (size_t i = 0; i < count && from[i].valid && status == COH_OK; i++) {
         market->best = from[i];
-        status = improve(market, bound_ns);
+        status = coh_market_improve(market, bound_ns);
         if (coh_offer_is_better(&market->best, &best))
             best = market->best;
     }
@@ -542,7 +372,7 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_decisions decisions = { .device_bytes = whole_pages(plan->options.device_memory_bytes),
                                 .chunk_bytes = usual_chunk(plan),
                                 .row_passes = ROW_PASSES_MOST,
-                                .horizon = HORIZON };
+                                .horizon = COH_HORIZON_USUAL };
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions, 0, &layout,
                                programs));
     coh_program_fini(&programs[COH_PROGRAM_BODY]);

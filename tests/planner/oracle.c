@@ -176,8 +176,8 @@ static void fetch(frontier *f, state s, int time, int item, unsigned victims, in
     choose_out(f, s, time);
 }
 
-/* Items of one unit have places: one that is free, or that of a victim. What is there may be fetched
- * to another place, too. */
+/* Items of one unit have places: one that is free, or that of a victim. What is there may be
+ * fetched to another place, too. */
 static void fetch_to_slots(frontier *f, const state *s, int time, int item, unsigned may_leave)
 {
     int tenant[8];

@@ -1,5 +1,5 @@
-/* Systems that were published, as decisions among ours: what they always do is one of the plans that
- * the search may choose, so it is never slower. PatrickStar and Gemini stream a whole model through
+/* Published systems, as decisions among ours: what they always do is one of the plans that the
+ * search may choose, so it is never slower. PatrickStar and Gemini stream a whole model through
  * the device in chunks of one size and keep activations only at the blocks' borders; Elixir keeps
  * some of the model on the device as well. Prices are those of a datasheet. */
 #include <setjmp.h>

@@ -355,7 +355,7 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
 
-/* No collective is built: until rule COMM has something to order, no line may stand on its lanes. */
+/* No collective is built: until rule COMM has something to order, no line stands on its lanes. */
 static void a_line_between_ranks_breaks_form(void **state)
 {
     (void)state;
