@@ -17,7 +17,7 @@ coh_status coh_measure_sheet_init(const coh_graph *graph, uint64_t chunk_bytes, 
     *out_sheet = (coh_measure_sheet){ .graph = graph };
     coh_plan_options_init(&options);
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
-    coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache,
+    coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache, 1,
                                          &out_sheet->layout, &out_sheet->map);
     if (status == COH_OK)
         status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, &none, 1, 0,

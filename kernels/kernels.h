@@ -72,6 +72,10 @@ int coh_kernel_all_finite(coh_dtype dtype, const void *x, int64_t count);
 void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
                      int adds);
 
+/* to = from, or to += from with `adds`, on the pool: f32 sums to where they belong, rounded once. */
+void coh_kernel_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
+                      int adds);
+
 /* ---- matrix products ---- */
 
 /* c [rows, columns] (= or +=) op(a) op(b), cut into tiles of c by the shape and, where that changes

@@ -6,7 +6,30 @@
 #include "kernels/shape_check.h"
 
 /* linear, linear_uniform, linear_residual, linear_gelu, linear_relu: input 1 is the residual where
- * there is one. */
+ * there is one.
+ *
+ * A large weight is multiplied in blocks of its rows, which are columns of y: each block is a
+ * product of its own, and dx is the sum of theirs, block after block, in f32. So it may come in
+ * ranges of whole blocks, and how many of them come at once changes no bit. The blocks are fixed by
+ * the weight's shape alone. */
+
+/* A block has at least so many elements, and a multiple of so many rows: small enough to be streamed
+ * through memory that the whole does not fit, large enough for a product to run at full rate. */
+enum { BLOCK_ELEMENTS = 1 << 22, BLOCK_ROWS = 1024 };
+
+/* Rows of a block; 0: the weight is one. */
+static int64_t block_rows(int64_t I, int64_t O)
+{
+    const int64_t rows = (BLOCK_ELEMENTS + I - 1) / I;
+    const int64_t block = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS * BLOCK_ROWS;
+    return block < O ? block : 0;
+}
+
+/* Bytes of dx's f32 sums over the blocks, where dx itself is narrower. */
+static size_t sums_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O)
+{
+    return dtype != COH_DTYPE_F32 && block_rows(I, O) > 0 ? (size_t)(N * I) * sizeof(float) : 0;
+}
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -28,6 +51,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
         .init = a->init_std != 0.0f ? COH_INIT_NORMAL : COH_INIT_ZERO,
         .init_std = a->init_std,
         .decays = 1,
+        .row_block = block_rows(I, a->outputs),
     };
     if (a->has_bias)
         facts->parameter[1] = (coh_parameter_facts){
@@ -35,6 +59,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
             .shape = coh_shape_make(inputs[0].dtype, 1, a->outputs, 0, 0),
             .init = COH_INIT_ZERO,
         };
+    facts->workspace_bytes[COH_PHASE_BACKWARD] = sums_bytes(inputs[0].dtype, N, I, a->outputs);
     facts->flops[COH_PHASE_FORWARD] = 2.0 * (double)N * (double)I * (double)a->outputs;
     facts->flops[COH_PHASE_BACKWARD] = 2.0 * facts->flops[COH_PHASE_FORWARD];
     return COH_OK;
@@ -86,69 +111,130 @@ static coh_matmul product_of(const coh_call *call)
     };
 }
 
-static coh_status forward(const coh_call *call)
+/* Element `index` of a tensor that may not be there. */
+static void *element(const void *x, coh_dtype dtype, int64_t index)
 {
-    const coh_matmul product = product_of(call);
-    coh_kernel_matmul(call->queue, &product);
+    return x == NULL
+               ? NULL
+               : (void *)(uintptr_t)((const char *)x + index * (int64_t)coh_dtype_bytes(dtype));
+}
+
+/* One block after the other: columns of y. */
+static coh_status run_blocks(const coh_call *call, const coh_matmul *whole)
+{
+    const int64_t I = whole->depth, O = whole->columns;
+    const int64_t block = block_rows(I, O) > 0 ? block_rows(I, O) : O;
+    int64_t begin, end;
+    coh_call_rows(call, O, &begin, &end);
+    for (int64_t o = begin; o < end; o += block) {
+        coh_matmul product = *whole;
+        product.columns = end - o < block ? end - o : block;
+        product.b = element(whole->b, whole->dtype, (o - begin) * I);
+        product.c = element(whole->c, whole->c_dtype, o);
+        product.bias = element(whole->bias, whole->dtype, o);
+        product.residual = element(whole->residual, whole->dtype, o);
+        product.activated = element(whole->activated, whole->c_dtype, o);
+        coh_kernel_matmul(call->queue, &product);
+    }
     return COH_OK;
 }
 
-/* `dy`: the gradient of what the product gave. */
-static void weight_gradient(const coh_call *call, const void *dy, int64_t N, int64_t I, int64_t O)
+static coh_status forward(const coh_call *call)
 {
+    const coh_matmul product = product_of(call);
+    return run_blocks(call, &product);
+}
+
+/* Columns [o, o + count) of dy, and the rows of weight and dweight that they meet. */
+typedef struct dy_block {
+    int64_t o, count, N, I, O;
+    const void *dy;
+    int64_t weight_begin; /* element where the block's rows begin in this call's weight */
+} dy_block;
+
+static void weight_gradient(const coh_call *call, const dy_block *b)
+{
+    const coh_dtype dtype = call->input[0].shape.dtype;
     coh_matmul product = {
         .layout = COH_MATMUL_TN,
-        .dtype = call->input[0].shape.dtype,
-        .c_dtype = call->input[0].shape.dtype,
-        .rows = O,
-        .columns = I,
-        .depth = N,
-        .a = dy,
+        .dtype = dtype,
+        .c_dtype = dtype,
+        .rows = b->count,
+        .columns = b->I,
+        .depth = b->N,
+        .a = element(b->dy, dtype, b->o),
         .b = call->input[0].data,
-        .a_stride = O,
-        .b_stride = I,
-        .c_stride = I,
-        .c = call->parameter_grad[0].data,
+        .a_stride = b->O,
+        .b_stride = b->I,
+        .c_stride = b->I,
+        .c = element(call->parameter_grad[0].data, dtype, b->weight_begin),
         .adds = (call->parameter_grad_adds & 1u) != 0,
     };
     coh_kernel_matmul(call->queue, &product);
 }
 
-static void input_gradient(const coh_call *call, const void *dy, int64_t N, int64_t I, int64_t O)
+/* The block's part of dx; into `sums` where they are not NULL, and from there after the last one. */
+static void input_gradient(const coh_call *call, const dy_block *b, float *sums)
 {
+    const coh_dtype dtype = call->input_grad[0].shape.dtype;
+    const int adds = (call->input_grad_adds & 1u) != 0;
     coh_matmul product = {
         .layout = COH_MATMUL_NN,
-        .dtype = call->input_grad[0].shape.dtype,
-        .c_dtype = call->input_grad[0].shape.dtype,
-        .rows = N,
-        .columns = I,
-        .depth = O,
-        .a = dy,
-        .b = call->parameter[0].data,
-        .a_stride = O,
-        .b_stride = I,
-        .c_stride = I,
-        .c = call->input_grad[0].data,
-        .adds = (call->input_grad_adds & 1u) != 0,
+        .dtype = dtype,
+        .c_dtype = sums != NULL ? COH_DTYPE_F32 : dtype,
+        .rows = b->N,
+        .columns = b->I,
+        .depth = b->count,
+        .a = element(b->dy, dtype, b->o),
+        .b = element(call->parameter[0].data, dtype, b->weight_begin),
+        .a_stride = b->O,
+        .b_stride = b->I,
+        .c_stride = b->I,
+        .c = sums != NULL ? sums : call->input_grad[0].data,
+        .adds = b->o > 0 || (sums == NULL && adds),
     };
     coh_kernel_matmul(call->queue, &product);
+    if (sums != NULL && b->o + b->count == b->O)
+        coh_kernel_round(call->queue, dtype, call->input_grad[0].data, sums, b->N * b->I, adds);
 }
 
-/* Of frozen parameters x is not given: what it would say, dy and the weight do. */
+/* `dy`: the gradient of what the product gave, all of its columns. `workspace`: where dx's sums
+ * are, if it has any. */
+static void spread(const coh_call *call, const void *dy, void *workspace)
+{
+    const coh_shape *shape = &call->output_grad[0].shape;
+    const int64_t I = call->parameter[0].shape.dim[1], O = shape->dim[shape->rank - 1];
+    const int64_t N = coh_shape_rows(shape);
+    const int64_t block = block_rows(I, O) > 0 ? block_rows(I, O) : O;
+    int64_t begin, end;
+    coh_call_rows(call, O, &begin, &end);
+    for (int64_t o = begin; o < end; o += block) {
+        const dy_block b = { .o = o,
+                             .count = end - o < block ? end - o : block,
+                             .N = N,
+                             .I = I,
+                             .O = O,
+                             .dy = dy,
+                             .weight_begin = (o - begin) * I };
+        if (call->parameter_grad[0].data != NULL)
+            weight_gradient(call, &b);
+        if (call->input_grad[0].data != NULL)
+            input_gradient(call, &b, sums_bytes(shape->dtype, N, I, O) > 0 ? workspace : NULL);
+    }
+}
+
+/* Of frozen parameters x is not given: what it would say, dy and the weight do. The bias has its
+ * gradient, and the residual its own, with the first range. */
 static coh_status backward(const coh_call *call)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
-    const int64_t I = call->parameter[0].shape.dim[1], N = coh_shape_rows(dy),
-                  O = dy->dim[dy->rank - 1];
-    if (call->parameter_grad[0].data != NULL)
-        weight_gradient(call, call->output_grad[0].data, N, I, O);
+    const int64_t N = coh_shape_rows(dy), O = dy->dim[dy->rank - 1];
     if (call->parameter_grad[1].data != NULL)
         coh_kernel_column_sum(call->queue, dy->dtype, call->parameter_grad[1].data,
                               call->output_grad[0].data, N, O,
                               (call->parameter_grad_adds & 2u) != 0);
-    if (call->input_grad[0].data != NULL)
-        input_gradient(call, call->output_grad[0].data, N, I, O);
-    if (call->input_grad[1].data != NULL)
+    spread(call, call->output_grad[0].data, call->workspace);
+    if (call->input_grad[1].data != NULL && call->row_begin == 0)
         coh_kernel_pass(call->queue, dy->dtype, call->input_grad[1].data, call->output_grad[0].data,
                         N * O, (call->input_grad_adds & 2u) != 0);
     return COH_OK;
@@ -161,7 +247,8 @@ static coh_status backward(const coh_call *call)
     .input_count = (inputs_count), .output_count = 1, .parameter_count = 2,                        \
     .reads_for_parameters = { .inputs = 1u },                                                      \
     .can_add_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                   \
-    .can_skip_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u }
+    .can_skip_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                  \
+    .row_split_parameters = 1u, .column_slices = 1
 
 const coh_op_kind coh_kind_linear = {
     .name = "cohobate.linear",
@@ -208,7 +295,7 @@ static coh_status infer_gelu(const void *attributes, const coh_shape *inputs, co
     const coh_shape *y = &facts->output[0];
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
     facts->saved_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
-    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+    facts->workspace_bytes[COH_PHASE_BACKWARD] +=
         (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) + facts->saved_bytes;
     facts->flops[COH_PHASE_FORWARD] += 30.0 * (double)N * (double)O;
     facts->flops[COH_PHASE_BACKWARD] += 40.0 * (double)N * (double)O;
@@ -221,16 +308,17 @@ static coh_status forward_gelu(const coh_call *call)
     product.c = call->saved;
     product.activated = call->output[0].data;
     product.activation = COH_ACTIVATION_GELU;
-    coh_kernel_matmul(call->queue, &product);
-    return COH_OK;
+    return run_blocks(call, &product);
 }
 
+/* Workspace: partial sums, dx's sums, dh. dh of all columns is made with the first range. */
 static coh_status backward_activation(const coh_call *call, coh_activation activation,
                                       const void *of)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
     const int64_t I = call->parameter[0].shape.dim[1], N = coh_shape_rows(dy),
                   O = dy->dim[dy->rank - 1];
+    float *sums = (float *)call->workspace + coh_kernel_activation_partials(N, O);
     coh_activation_gradient gradient = {
         .activation = activation,
         .dtype = dy->dtype,
@@ -238,16 +326,14 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
         .O = O,
         .dy = call->output_grad[0].data,
         .of = of,
-        .dh = (float *)call->workspace + coh_kernel_activation_partials(N, O),
+        .dh = (char *)sums + sums_bytes(dy->dtype, N, I, O),
         .sums = call->parameter_grad[1].data,
         .sums_adds = (call->parameter_grad_adds & 2u) != 0,
         .partials = call->workspace,
     };
-    coh_kernel_activation_gradient(call->queue, &gradient);
-    if (call->parameter_grad[0].data != NULL)
-        weight_gradient(call, gradient.dh, N, I, O);
-    if (call->input_grad[0].data != NULL)
-        input_gradient(call, gradient.dh, N, I, O);
+    if (call->row_begin == 0)
+        coh_kernel_activation_gradient(call->queue, &gradient);
+    spread(call, gradient.dh, sums);
     return COH_OK;
 }
 
@@ -275,7 +361,7 @@ static coh_status infer_relu(const void *attributes, const coh_shape *inputs, co
         return status;
     const coh_shape *y = &facts->output[0];
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
-    facts->workspace_bytes[COH_PHASE_BACKWARD] =
+    facts->workspace_bytes[COH_PHASE_BACKWARD] +=
         (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) +
         (size_t)(N * O) * coh_dtype_bytes(y->dtype);
     facts->flops[COH_PHASE_FORWARD] += (double)N * (double)O;
@@ -288,8 +374,7 @@ static coh_status forward_relu(const coh_call *call)
     coh_matmul product = product_of(call);
     product.activated = product.c;
     product.activation = COH_ACTIVATION_RELU;
-    coh_kernel_matmul(call->queue, &product);
-    return COH_OK;
+    return run_blocks(call, &product);
 }
 
 static coh_status backward_relu(const coh_call *call)

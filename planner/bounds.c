@@ -278,7 +278,7 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     int host_updates = has_host ? decisions->host_updates : 0;
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     COH_TRY(coh_layout_build(graph, base->options, decisions->chunk_bytes, decisions->cache,
-                             &base->layout, &map));
+                             decisions->slices, &base->layout, &map));
     coh_status status =
         coh_lower(graph, base->options, &base->layout, &map, &recompute, decisions->row_passes,
                   host_updates, COH_PROGRAM_BODY, &base->sheet);

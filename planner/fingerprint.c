@@ -40,6 +40,8 @@ static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_o
         hash = fold_shape(hash, &op->facts.parameter[i].shape);
         if (op->parameter[i] >= 0)
             hash = fold_number(hash, graph->parameters[op->parameter[i]].frozen);
+        if (op->kind.column_slices && op->facts.parameter[i].row_block > 0)
+            hash = fold_number(hash, op->facts.parameter[i].row_block); /* sums are cut there */
     }
     return hash;
 }

@@ -125,6 +125,10 @@ static coh_status check_kind(const coh_op_kind *kind, const char *name)
     if (kind->row_split_parameters & (kind->row_split_parameters - 1))
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s splits rows of several parameters",
                         name, kind->name);
+    if (kind->column_slices && kind->row_split_parameters != 1)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: kind %s slices, and it is not parameter 0 that it splits",
+                        name, kind->name);
     return COH_OK;
 }
 

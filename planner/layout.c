@@ -225,13 +225,33 @@ static coh_status close_group(builder *b)
     return COH_OK;
 }
 
+/* Is it brought by a kind that may be sliced? */
+static int is_sliced(const builder *b, int32_t parameter)
+{
+    return b->graph->ops[b->graph->parameters[parameter].op].kind.column_slices;
+}
+
 static int stands_alone(const builder *b, int32_t parameter)
 {
-    return b->use_count[parameter] > 1 || b->map->row_unit[parameter] > 0;
+    return b->use_count[parameter] > 1 ||
+           (b->map->row_unit[parameter] > 0 && !is_sliced(b, parameter));
+}
+
+/* One parameter of an operator, alone, if it is to be sliced and of class `which`. */
+static coh_status group_slices(builder *b, int32_t index, int which)
+{
+    if (!is_sliced(b, index) || b->map->row_unit[index] == 0 || b->use_count[index] > 1 ||
+        which != (b->is_trained[index] ? 0 : 1))
+        return COH_OK;
+    COH_TRY(open_group(b, b->graph->parameters[index].facts.shape.dtype));
+    COH_TRY(add_to_group(b, index));
+    return close_group(b);
 }
 
 /* Groups of one operator: its plain parameters together, trained and others apart, each shared or
- * row-split one alone. `which`: 0 plain trained, 1 plain not trained, 2 alone. */
+ * row-split one alone. `which`: 0 plain trained, 1 plain not trained, 2 alone. What is sliced comes
+ * before the plain ones of its class, so that parameters have the same order with and without
+ * slices: norms are folded, and checkpoints written, in it. */
 static coh_status group_parameters(builder *b, int32_t op_index, int which)
 {
     const coh_graph_op_entry *op = &b->graph->ops[op_index];
@@ -241,8 +261,9 @@ static coh_status group_parameters(builder *b, int32_t op_index, int which)
         if (index < 0 || b->graph->parameters[index].op != op_index ||
             b->graph->parameters[index].port != port)
             continue;
+        COH_TRY(group_slices(b, index, which));
         int class = stands_alone(b, index) ? 2 : b->is_trained[index] ? 0 : 1;
-        if (class != which)
+        if (class != which || (class != 2 && b->map->row_unit[index] > 0))
             continue;
         if (!is_open)
             COH_TRY(open_group(b, b->graph->parameters[index].facts.shape.dtype));
@@ -268,7 +289,8 @@ static coh_status add_groups(builder *b)
                 b->is_trained[index] = 1;
         }
     for (size_t i = 0; i < b->graph->parameter_count; i++)
-        b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
+        if (b->map->slices > 1 || !is_sliced(b, (int32_t)i))
+            b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
     for (size_t i = 0; i < b->graph->op_count; i++)
         for (int which = 0; which < 3; which++)
             COH_TRY(group_parameters(b, (int32_t)i, which));
@@ -477,11 +499,11 @@ static coh_status build_all(builder *b)
 }
 
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
-                            uint64_t chunk_bytes, int with_cache, coh_layout *out_layout,
-                            coh_object_map *out_map)
+                            uint64_t chunk_bytes, int with_cache, int slices,
+                            coh_layout *out_layout, coh_object_map *out_map)
 {
     *out_layout = (coh_layout){ 0 };
-    *out_map = (coh_object_map){ 0 };
+    *out_map = (coh_object_map){ .slices = slices };
     if (options->mode == COH_PLAN_TRAIN && graph->loss < 0)
         return coh_fail(COH_ERR_ARGUMENT, "a graph to train needs a loss: call coh_graph_loss");
     if (graph->op_count == 0)

@@ -32,16 +32,18 @@ typedef struct coh_object_map {
     int32_t *reaches_loss;        /* by tensor: its gradient exists */
     int32_t *runs_backward;       /* by operator */
     int64_t *row_unit;            /* by graph parameter: ranges are multiples of it; 0 */
+    int slices;                   /* see coh_decisions */
 } coh_object_map;
 
 /* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train).
  * `chunk_bytes`: of f32 work; a chunk of bf16 work has as many elements and half the bytes.
- * `with_cache`: optional caches from forward to backward exist.
+ * `with_cache`: optional caches from forward to backward exist. `slices`: most ranges of rows that
+ * kinds with column_slices are taken in; up to 1, their parameters stay with their group.
  * The layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena
  * sizes come later. */
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
-                            uint64_t chunk_bytes, int with_cache, coh_layout *out_layout,
-                            coh_object_map *out_map);
+                            uint64_t chunk_bytes, int with_cache, int slices,
+                            coh_layout *out_layout, coh_object_map *out_map);
 void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */
 
 /* Index in activation and gradient. */

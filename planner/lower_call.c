@@ -1,4 +1,5 @@
 #include "planner/lower_writer.h"
+#include "planner/pattern.h"
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -59,12 +60,7 @@ coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t
 
 /* ---- one call of an operator ---- */
 
-/* The rows [begin, end) of count that one line of a call works on; count 0: not split. */
-typedef struct row_range {
-    int64_t begin, end, count;
-} row_range;
-
-static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch, row_range rows)
+static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch, coh_row_range rows)
 {
     coh_sheet *sheet = w->sheet;
     COH_TRY(COH_GROW(&sheet->calls, &sheet->call_capacity, sheet->call_count + 1));
@@ -87,7 +83,7 @@ static coh_shape byte_shape(uint64_t bytes)
 }
 
 /* Pure write on the first of several ranges, added to from then on. */
-static int writes_or_adds(row_range rows, int adds)
+static int writes_or_adds(coh_row_range rows, int adds)
 {
     return adds || rows.begin > 0 ? COH_ACCESS_BOTH : COH_ACCESS_WRITE;
 }
@@ -148,7 +144,7 @@ static void chunks_of_bytes(const coh_layout *layout, int32_t object, uint64_t b
 
 /* The bytes and chunks of a parameter's group that a range of rows stands for. Whole groups where
  * rows are not split: all parameters of a group are read together. */
-static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, row_range rows,
+static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, coh_row_range rows,
                              uint32_t *out_begin, uint32_t *out_end)
 {
     const coh_group_layout *group = &w->layout->groups[w->map->group_of_parameter[parameter]];
@@ -164,8 +160,8 @@ static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, row_r
 }
 
 /* Need (once per group) and binding of one parameter's WORK or GRAD. */
-static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, row_range rows, int access,
-                                 int32_t object, coh_role role, int port)
+static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row_range rows,
+                                 int access, int32_t object, coh_role role, int port)
 {
     const coh_parameter_layout *layout =
         &w->layout->parameters[w->map->layout_of_parameter[parameter]];
@@ -232,7 +228,7 @@ static coh_status random_cell(coh_lower_writer *w, int32_t index)
 }
 
 static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
-                               int32_t microbatch, row_range rows)
+                               int32_t microbatch, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     COH_TRY(coh_lower_line(w, opcode));
@@ -286,7 +282,7 @@ static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t por
 }
 
 static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t microbatch,
-                                   row_range rows)
+                                   coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.input_count; port++) {
@@ -327,12 +323,13 @@ static int contribution_adds(coh_lower_writer *w, int32_t parameter, int touched
     return adds;
 }
 
-static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, row_range rows)
+static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
         int32_t parameter = op->parameter[port];
-        if (parameter < 0)
+        if (parameter < 0 ||
+            (op->kind.column_slices && rows.begin > 0 && w->map->row_unit[parameter] == 0))
             continue;
         int32_t scratch = w->map->parameter_scratch[coh_port_index(index, port)];
         if (scratch >= 0) {
@@ -360,7 +357,7 @@ static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, row_r
 }
 
 static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t microbatch,
-                                 row_range rows)
+                                 coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     const coh_port_mask reads = coh_graph_backward_reads(w->graph, op);
@@ -390,21 +387,23 @@ static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t mic
 }
 
 static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t microbatch,
-                                row_range rows)
+                                coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     COH_TRY(coh_lower_line(w, COH_OP_BACKWARD));
     COH_TRY(open_call(w, index, microbatch, rows));
     COH_TRY(backward_reads(w, index, microbatch, rows));
     /* Sums over ranges of rows go on from call to call. */
-    int saved_access = rows.count > 0 ? COH_ACCESS_BOTH : COH_ACCESS_READ;
+    int goes_on = rows.count > 0 && !op->kind.column_slices;
+    int saved_access = goes_on ? COH_ACCESS_BOTH : COH_ACCESS_READ;
     COH_TRY(bytes_port(w, saved_object(w, index, microbatch), saved_access, COH_ROLE_SAVED,
                        op->facts.saved_bytes));
     COH_TRY(cache_port(w, index, microbatch, COH_ACCESS_BOTH));
     COH_TRY(random_cell(w, index));
     COH_TRY(input_grad_ports(w, index, microbatch, rows));
     COH_TRY(parameter_grad_ports(w, index, rows));
-    return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index], COH_ACCESS_WRITE,
+    return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index],
+                      op->kind.column_slices ? writes_or_adds(rows, 0) : COH_ACCESS_WRITE,
                       COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_BACKWARD]);
 }
 
@@ -414,7 +413,7 @@ static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scra
                            uint64_t offset, int access, int adds, const coh_shape *shape)
 {
     COH_TRY(coh_lower_line(w, COH_OP_ADD));
-    COH_TRY(open_call(w, -1, microbatch, (row_range){ 0 }));
+    COH_TRY(open_call(w, -1, microbatch, (coh_row_range){ 0 }));
     COH_TRY(coh_lower_need_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
     COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, shape));
     COH_TRY(coh_lower_need_all(w, object, access, COH_ROLE_TO));
@@ -476,7 +475,7 @@ static coh_status finish_chunk(coh_lower_writer *w, int32_t group, uint32_t chun
 }
 
 /* After the last contribution of a step: the norm of each chunk, and its update. */
-static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range rows)
+static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
@@ -501,7 +500,7 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, row_range
 }
 
 /* With deferred updates: those of the chunks that this forward is the first of the step to read. */
-static coh_status updates_before(coh_lower_writer *w, int32_t index, row_range rows)
+static coh_status updates_before(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
@@ -528,30 +527,8 @@ static coh_status updates_before(coh_lower_writer *w, int32_t index, row_range r
     return COH_OK;
 }
 
-/* The ranges a call is cut into: whole units, at most row_passes of them. */
-static int64_t rows_per_pass(const coh_lower_writer *w, int32_t index, int64_t *out_row_count)
-{
-    const coh_graph_op_entry *op = &w->graph->ops[index];
-    *out_row_count = 0;
-    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
-        int32_t parameter = op->parameter[port];
-        if (parameter < 0 || !((op->kind.row_split_parameters >> port) & 1) ||
-            w->map->parameter_scratch[coh_port_index(index, port)] >= 0)
-            continue;
-        int64_t unit = w->map->row_unit[parameter];
-        if (unit == 0)
-            continue;
-        int64_t rows = w->graph->parameters[parameter].facts.shape.dim[0];
-        int64_t units = (rows + unit - 1) / unit;
-        int64_t passes = w->row_passes < units ? w->row_passes : units;
-        *out_row_count = rows;
-        return (units + passes - 1) / passes * unit;
-    }
-    return 0;
-}
-
 /* What the newest line, a call on these rows, costs: the simulator's measure. */
-static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, row_range rows)
+static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, coh_row_range rows)
 {
     const coh_op_facts *facts = &w->graph->ops[op].facts;
     double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
@@ -563,27 +540,26 @@ static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, row_ran
         line->bytes = (uint64_t)(facts->bytes[phase] * share);
 }
 
+coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
+                           int final, coh_row_range rows)
+{
+    coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+    if (opcode == COH_OP_FORWARD && microbatch == 0 && w->options->deferred_update &&
+        w->sheet->kind == COH_PROGRAM_BODY)
+        COH_TRY(updates_before(w, op, rows));
+    COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
+                                        : forward_line(w, opcode, op, microbatch, rows));
+    price_call(w, op, phase, rows);
+    if (phase == COH_PHASE_FORWARD)
+        return COH_OK;
+    if (rows.end == rows.count)
+        COH_TRY(add_lines(w, op, microbatch));
+    return final ? finish_gradients(w, op, rows) : COH_OK;
+}
+
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final)
 {
-    row_range rows = { 0 };
-    int64_t step = rows_per_pass(w, op, &rows.count);
-    coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-    do {
-        rows.end = rows.begin + step < rows.count ? rows.begin + step : rows.count;
-        if (opcode == COH_OP_FORWARD && microbatch == 0 && w->options->deferred_update &&
-            w->sheet->kind == COH_PROGRAM_BODY)
-            COH_TRY(updates_before(w, op, rows));
-        COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
-                                            : forward_line(w, opcode, op, microbatch, rows));
-        price_call(w, op, phase, rows);
-        if (phase == COH_PHASE_BACKWARD) {
-            if (rows.end == rows.count)
-                COH_TRY(add_lines(w, op, microbatch));
-            if (final)
-                COH_TRY(finish_gradients(w, op, rows));
-        }
-        rows.begin = rows.end;
-    } while (rows.begin < rows.count);
-    return COH_OK;
+    const coh_pattern_scene scene = { w->graph, w->layout, w->map, w->row_passes };
+    return coh_pattern_of(&scene, op)->expand(w, opcode, op, microbatch, final);
 }

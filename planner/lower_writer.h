@@ -30,10 +30,19 @@ coh_status coh_lower_need_all(coh_lower_writer *w, int32_t object, int access, c
 coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t object_offset,
                           const coh_shape *shape);
 
-/* One call of an operator in one phase on one micro-batch: as many lines as its rows have ranges.
+/* The rows [begin, end) of count that one line of a call works on; count 0: not split. */
+typedef struct coh_row_range {
+    int64_t begin, end, count;
+} coh_row_range;
+
+/* One call of an operator in one phase on one micro-batch, as the operator's pattern expands it.
  * opcode: FORWARD, RECOMPUTE or BACKWARD. `final`: the last micro-batch of the step. */
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final);
+/* The lines of one range of it, in rising order: updates that come before, the call, and in
+ * backward what follows it. */
+coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
+                           int final, coh_row_range rows);
 
 /* The UPDATE line of one chunk of a group, on the lane of that group. */
 coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk);

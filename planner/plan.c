@@ -64,7 +64,7 @@ coh_status coh_plan_finish(coh_plan *plan)
                               &plan->forecast));
     COH_TRY(find_bounds(plan));
     plan->program_hash = coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]);
-    return COH_OK;
+    return coh_plan_name_patterns(plan);
 }
 
 /* ---- public ---- */
@@ -220,6 +220,7 @@ void coh_plan_destroy(coh_plan *plan)
     plan_clear(plan);
     coh_pricer_fini(&plan->pricer);
     coh_free(plan->pins);
+    coh_free(plan->pattern_names);
     coh_free(plan);
 }
 

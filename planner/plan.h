@@ -18,6 +18,7 @@ typedef struct coh_decisions {
     int32_t in_memory;  /* 1: no far tier, everything stays on the device; capacities not used */
     int32_t cache;      /* 1: operators outside recomputed blocks have their optional cache */
     int32_t row_passes; /* most ranges that a row-split parameter is taken in by */
+    int32_t slices;     /* the same of kinds with column_slices, which come whole where they fit */
     int32_t tie_break;  /* enum coh_tie_break, planner/residency.h */
     int32_t patient;    /* 1: the horizon holds for what is written, too */
     int32_t boundary;   /* enum coh_boundary, planner/residency.h */
@@ -40,7 +41,8 @@ typedef struct coh_bounds {
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
-    coh_pin *pins; /* what options.pins points to */
+    coh_pin *pins;             /* what options.pins points to */
+    char (*pattern_names)[24]; /* by operator: "slice x4" */
     coh_profile profile;
     coh_pricer pricer; /* of graph and profile */
     coh_decisions decisions;

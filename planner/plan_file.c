@@ -66,11 +66,11 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
     COH_TRY(coh_text_add(
         text,
         "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
-        ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, "
+        ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, \"slices\": %d, "
         "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d, "
         "\"host_updates\": %d, \"resident\": %d, \"recompute\": \"",
-        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->tie_break,
-        d->patient, d->boundary, d->horizon, d->host_updates, d->resident));
+        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->slices,
+        d->tie_break, d->patient, d->boundary, d->horizon, d->host_updates, d->resident));
     COH_TRY(coh_block_set_write(&d->recompute, text));
     COH_TRY(coh_text_add(text, "\"},\n"));
     return write_pins(text, plan);
@@ -95,8 +95,8 @@ static coh_status write_predictions(coh_text *text, const coh_plan *plan)
         COH_TRY(coh_text_add_quoted(text, o.name));
         COH_TRY(coh_text_add(text,
                              ", \"activations\": \"%s\", \"parameters\": \"%s\", \"states\": "
-                             "\"%s\"}%s\n",
-                             o.activations, o.parameters, o.states,
+                             "\"%s\", \"pattern\": \"%s\"}%s\n",
+                             o.activations, o.parameters, o.states, o.pattern,
                              i + 1 < coh_plan_operator_count(plan) ? "," : ""));
     }
     return coh_text_add(text, "  ],\n");
@@ -237,11 +237,10 @@ typedef struct plan_file {
 
 static coh_status parse_decisions(const json_t *object, coh_decisions *d)
 {
-    static const char *const known[] = {
-        "device_bytes", "chunk_bytes", "in_memory", "cache",    "recompute",
-        "row_passes",   "tie_break",   "patient",   "boundary", "horizon",
-        "host_updates", "resident",    NULL
-    };
+    static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory", "cache",
+                                         "recompute",    "row_passes",  "slices",    "tie_break",
+                                         "patient",      "boundary",    "horizon",   "host_updates",
+                                         "resident",     NULL };
     char blocks[4 * COH_BLOCK_SET_MOST]; /* every other one, each with a comma, takes less */
     int64_t chunk_bytes = 0;
     COH_TRY(coh_json_only_known(object, "\"decisions\"", known));
@@ -251,6 +250,7 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(coh_json_get_int(object, "in_memory", 1, &d->in_memory));
     COH_TRY(coh_json_get_int(object, "cache", 1, &d->cache));
     COH_TRY(coh_json_get_int(object, "row_passes", 1 << 20, &d->row_passes));
+    COH_TRY(coh_json_get_int(object, "slices", 1 << 20, &d->slices));
     COH_TRY(coh_json_get_int(object, "tie_break", COH_TIE_COUNT - 1, &d->tie_break));
     COH_TRY(coh_json_get_int(object, "patient", 1, &d->patient));
     COH_TRY(coh_json_get_int(object, "boundary", COH_BOUNDARY_COUNT - 1, &d->boundary));
@@ -339,7 +339,8 @@ static coh_status parse_slots(const json_t *slots, uint64_t *out_hash)
 
 static coh_status parse_operators(const json_t *operators)
 {
-    static const char *const known[] = { "name", "activations", "parameters", "states", NULL };
+    static const char *const known[] = { "name",   "activations", "parameters",
+                                         "states", "pattern",     NULL };
     size_t index = 0;
     json_t *op = NULL;
     if (!json_is_array(operators))

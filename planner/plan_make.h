@@ -9,6 +9,9 @@
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan);
 
+/* Fills plan->pattern_names from the body. Fails: COH_ERR_MEMORY. */
+coh_status coh_plan_name_patterns(coh_plan *plan);
+
 /* Builds, verifies and prices all programs of plan->decisions. On failure the plan may only be
  * destroyed. */
 coh_status coh_plan_finish(coh_plan *plan);

@@ -1,10 +1,12 @@
 /* What a plan says of itself: sums over its tables, nothing that is not there. */
 #include "planner/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "planner/layout.h"
+#include "planner/plan_make.h"
 
 static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
 {
@@ -208,6 +210,29 @@ static int is_moved(const coh_plan *plan, int32_t stream, int32_t owner)
     return 0;
 }
 
+/* The ranges of rows that one call of the operator takes. */
+static int32_t count_parts(const coh_plan *plan, int32_t op)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    int32_t parts = 0;
+    for (uint32_t i = 0; i < body->line_count; i++)
+        parts += body->lines[i].opcode == COH_OP_FORWARD &&
+                 body->calls[body->lines[i].call].operator_index == op &&
+                 body->calls[body->lines[i].call].microbatch == 0;
+    return parts;
+}
+
+coh_status coh_plan_name_patterns(coh_plan *plan)
+{
+    COH_TRY(COH_ALLOC(plan->graph->op_count, &plan->pattern_names));
+    for (int32_t op = 0; op < coh_plan_operator_count(plan); op++) {
+        const int32_t parts = count_parts(plan, op);
+        snprintf(plan->pattern_names[op], sizeof(plan->pattern_names[op]),
+                 parts > 1 ? "slice x%d" : "replicate", parts);
+    }
+    return COH_OK;
+}
+
 static int is_recomputed(const coh_plan *plan, int32_t op)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -244,7 +269,8 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                             .parameters = "-",
                             .states = "-",
                             .updates = "-",
-                            .pattern = "replicate" };
+                            .pattern =
+                                plan->pattern_names ? plan->pattern_names[index] : "replicate" };
     for (int32_t port = 0; port < op->kind.output_count; port++) {
         o.activation_bytes += coh_shape_bytes(&op->facts.output[port]);
         if (is_moved(plan, COH_STREAM_ACTIVATION, op->output[port]))

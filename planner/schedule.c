@@ -356,7 +356,7 @@ static coh_status take_pins(builder *b)
 static coh_status build(builder *b, int all, coh_program *programs)
 {
     COH_TRY(coh_layout_build(b->graph, b->options, b->decisions->chunk_bytes, b->decisions->cache,
-                             b->layout, &b->map));
+                             b->decisions->slices, b->layout, &b->map));
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (all || kind == COH_PROGRAM_BODY)
@@ -428,8 +428,8 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint6
                               uint64_t *out_held_bytes)
 {
     *out_bytes = *out_held_bytes = 0;
-    COH_TRY(coh_layout_build(b->graph, b->options, chunk_bytes, b->decisions->cache, b->layout,
-                             &b->map));
+    COH_TRY(coh_layout_build(b->graph, b->options, chunk_bytes, b->decisions->cache,
+                             b->decisions->slices, b->layout, &b->map));
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         COH_TRY(lower_draft(b, (coh_program_kind)kind));

@@ -21,6 +21,9 @@
  * unit. */
 enum { ROW_PASSES_MOST = 1024 };
 
+/* Slices of a product, where it does not fit in one piece. */
+enum { SLICES_MOST = 1024 };
+
 /* Schedules that are built to better the first ones: so many that they have about so many lines
  * together. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
@@ -81,7 +84,7 @@ static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
     coh_layout layout;
     coh_object_map map;
     *out_bytes = 0;
-    COH_TRY(coh_layout_build(plan->graph, &plan->options, 256 * MIB, 0, &layout, &map));
+    COH_TRY(coh_layout_build(plan->graph, &plan->options, 256 * MIB, 0, 1, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
         if (layout.objects[i].survives && !layout.objects[i].pinned)
             *out_bytes += layout.objects[i].bytes;
@@ -147,7 +150,8 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
                                                      : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
             .recompute = coh_block_set_first(choices[i % count]),
             .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
-            .row_passes = ROW_PASSES_MOST
+            .row_passes = ROW_PASSES_MOST,
+            .slices = SLICES_MOST
         };
         uint64_t bytes = 0;
         COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &decisions, &bytes));
@@ -216,14 +220,16 @@ static uint64_t largest_split_bytes(const coh_graph *graph)
     uint64_t most = 0;
     for (size_t i = 0; i < graph->parameter_count; i++) {
         const coh_parameter_facts *facts = &graph->parameters[i].facts;
-        if (facts->row_block > 0 && coh_shape_bytes(&facts->shape) > most)
+        if (facts->row_block > 0 && !graph->ops[graph->parameters[i].op].kind.column_slices &&
+            coh_shape_bytes(&facts->shape) > most)
             most = coh_shape_bytes(&facts->shape);
     }
     return most;
 }
 
-/* Every way to recompute, with caches and without, that fits; the most promising first. */
-static coh_status list_starts(const coh_plan *plan, start *starts, int *out_count)
+/* Every way to recompute, with caches and without, that fits in so many slices; the most promising
+ * first. */
+static coh_status list_starts(const coh_plan *plan, int slices, start *starts, int *out_count)
 {
     static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
     int32_t choices[RECOMPUTE_CHOICES];
@@ -240,6 +246,7 @@ static coh_status list_starts(const coh_plan *plan, start *starts, int *out_coun
                                          .cache = i >= count,
                                          .recompute = coh_block_set_first(choices[i % count]),
                                          .row_passes = row_passes[k],
+                                         .slices = slices,
                                          .patient = 1,
                                          .boundary = COH_BOUNDARY_SETTLED,
                                          .horizon = COH_HORIZON_USUAL } };
@@ -330,7 +337,8 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
     uint64_t bound_ns = 0;
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(STARTS_MOST, &starts), done);
-    COH_TRY_GOTO(status, list_starts(market->plan, starts, &count), done);
+    for (int slices = 1; count == 0 && slices <= SLICES_MOST; slices *= 4)
+        COH_TRY_GOTO(status, list_starts(market->plan, slices, starts, &count), done);
     COH_TRY_GOTO(status, try_starts(market, starts, count), done);
     if (!market->best.valid)
         COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
@@ -372,6 +380,7 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_decisions decisions = { .device_bytes = whole_pages(plan->options.device_memory_bytes),
                                 .chunk_bytes = usual_chunk(plan),
                                 .row_passes = ROW_PASSES_MOST,
+                                .slices = SLICES_MOST,
                                 .horizon = COH_HORIZON_USUAL };
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions, 0, &layout,
                                programs));
@@ -389,7 +398,8 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
     const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
                                                      ? plan->options.chunk_bytes
                                                      : COH_GRAIN_ELEMENTS * sizeof(float),
-                                  .row_passes = ROW_PASSES_MOST };
+                                  .row_passes = ROW_PASSES_MOST,
+                                  .slices = SLICES_MOST };
     if (has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));

@@ -197,6 +197,11 @@ typedef struct coh_op_kind {
     coh_port_mask reads_for_parameters;
     /* 1: forward and backward draw random numbers, and get a random_cell to draw them from. */
     int32_t draws;
+    /* 1: the row-split parameter is parameter 0, its rows are columns of output 0, and ranges are
+     * taken only where the whole does not fit (a slice). Between the ranges of one backward its
+     * workspace is kept, and only the range with row_begin 0 is given gradients of other
+     * parameters. */
+    int32_t column_slices;
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

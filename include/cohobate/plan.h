@@ -227,7 +227,8 @@ typedef struct coh_plan_operator {
     const char *parameters;  /* "device", "host", "disk": where they stand between steps; "-" */
     const char *states;
     const char *updates; /* "device", "host": the lane that updates its parameters; "-" */
-    const char *pattern; /* "replicate": whole, on every device */
+    /* "replicate": whole, on every device; "slice x4": its weight comes in so many ranges of rows */
+    const char *pattern;
 } coh_plan_operator;
 
 /* By index in the order of the graph. Fails: COH_ERR_ARGUMENT when there is no such operator. */

@@ -63,6 +63,22 @@ void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64
     coh_parallel(queue, grain_count(count), gelu_grain, &job);
 }
 
+static void round_grain(void *argument, int64_t index)
+{
+    const pass *job = argument;
+    const int64_t begin = index * COH_GRAIN_ELEMENTS;
+    coh_rows_for(job->dtype)
+        ->put(coh_element(job->dtype, job->to, begin), (const float *)job->from + begin,
+              grain_elements(job->count, index), job->adds);
+}
+
+void coh_kernel_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
+                      int adds)
+{
+    pass job = { .dtype = dtype, .to = to, .from = from, .count = count, .adds = adds };
+    coh_parallel(queue, grain_count(count), round_grain, &job);
+}
+
 static void gelu_backward_grain(void *argument, int64_t index)
 {
     const pass *job = argument;

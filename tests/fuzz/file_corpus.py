@@ -51,21 +51,22 @@ def plan(operators=(), slots=(), decisions=None, pins=(), **other):
     return sealed({
         "format": "cohobate plan", "version": 5, "builder": 5, "numeric_fingerprint": "a632bf631cb1a7e9",
         "program_hash": "4e0063584ff9895a",
-        "options": {"mode": "train", "microbatch_count": 2, "deferred_update": 1, "emulate_host_bytes": "1073741824",
+        "options": {"mode": "train", "microbatch_count": 2, "sweep_order": "layer",
+                    "deferred_update": 1, "emulate_host_bytes": "1073741824",
                     "disk_bytes": "18446744073709551615", "link_bytes_per_s": 1.6e10},
         "decisions": {"device_bytes": "41943040", "chunk_bytes": 524288, "in_memory": 0, "cache": 0, "row_passes": 4,
-                      "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16, "host_updates": 2,
+                      "slices": 16, "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16, "host_updates": 2,
                       "recompute": "0-3,7", **(decisions or {})},
         "pins": list(pins),
         "profile": {"name": "a100-40g", "device": "gpu", "hash": "fedcba9876543210"},
         "predictions": {"peak_device_bytes": 41902080, "peak_host_bytes": 298930176, "disk_bytes": 0,
                         "step_ns": 429268682, "bound_ns": 423072943, "smallest_device_bytes": 25206784, "lines": 1635},
-        "operators": [dict(zip(("name", "activations", "parameters", "states"), op)) for op in operators],
+        "operators": [dict(zip(("name", "activations", "parameters", "states", "pattern"), op)) for op in operators],
         "slots": [list(slot) for slot in slots], **other})
 
 
 PLANS = {
-    "whole": plan([("wte", "keep", "host", "host+disk"), ("h.0.attn", "move", "-", "-")],
+    "whole": plan([("wte", "keep", "host", "host+disk", "slice x12"), ("h.0.attn", "move", "-", "-", "replicate")],
                   [(0, 1, 0), (329, 0, 150605824)]),
     "empty": plan(),
     "slot": plan(slots=[(0, 2, 0)]),

@@ -152,6 +152,10 @@ static void ranges_of_rows_change_no_bit(void **state)
             continue;
         coh_case one;
         shape_case_create(&one, index, 8);
+        if (one.facts.parameter[0].row_block == 0) { /* too small to be split */
+            coh_case_destroy(&one);
+            continue;
+        }
         for (uint32_t adds = 0; adds < 2; adds++) {
             one.call.input_grad_adds = one.call.parameter_grad_adds = 0;
             uint64_t whole = whole_hash(&one, pool);

@@ -22,6 +22,8 @@ typedef struct setting {
     int percent; /* budget, of the bytes in memory */
     int caches;  /* this budget gives operators their caches */
     int updates; /* coh_decisions.host_updates; 0: as searched */
+    int slices;  /* coh_decisions.slices; 0: as searched */
+    const char *pins[3];
 } setting;
 
 static const setting settings[] = {
@@ -151,18 +153,46 @@ static const setting settings[] = {
       COH_RECOMPUTE_NONE,
       60,
       .updates = 2 },
+    { "host and disk, deferred, sliced, one block recomputed, another moved",
+      { .layers = 3, .width = 256, .vocabulary = 100, .rows = 8, .is_tied = 1, .slices = 1 },
+      2,
+      1,
+      1,
+      1,
+      COH_RECOMPUTE_NONE,
+      50,
+      .slices = 4,
+      .pins = { "blocks.1=recompute", "blocks.0=offload" } },
+    { "disk, direct, sliced, bf16",
+      { .layers = 2,
+        .width = 256,
+        .vocabulary = 100,
+        .rows = 8,
+        .slices = 1,
+        .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .slices = 2 },
 };
 
-/* The same plan with its updates elsewhere. */
-static void put_updates(const setting *what, coh_plan **plan)
+/* The same plan with its updates elsewhere, or in slices. */
+static void put_decisions(const setting *what, coh_plan **plan)
 {
     coh_plan *other = NULL;
     assert_int_equal(coh_plan_open((*plan)->graph, &(*plan)->options, &other), COH_OK);
     other->decisions = (*plan)->decisions;
     other->decisions.host_updates = what->updates;
+    other->decisions.slices = what->slices;
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
-    assert_true(other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST] > 0);
+    const uint32_t host_lines = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
+    assert_int_equal(host_lines > 0, what->updates > 0);
+    if (what->slices > 0)
+        assert_int_equal(other->pattern_names[2][0], 's'); /* embed, double, mix */
     coh_plan_destroy(*plan);
     *plan = other;
 }
@@ -176,17 +206,22 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .deferred_update = what->deferred,
                                  .recompute = what->recompute };
     uint64_t memory = 0;
+    coh_pin pins[3];
     coh_plan *plan = NULL;
     snprintf(options.kernel_path, sizeof(options.kernel_path), "toy");
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
     options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
+    for (; what->pins[options.pin_count]; options.pin_count++)
+        assert_int_equal(coh_pin_parse(what->pins[options.pin_count], &pins[options.pin_count]),
+                         COH_OK);
+    options.pins = pins;
     options.emulate_host_bytes = what->host ? 4 * memory : 0;
     options.disk_bytes = what->disk ? UINT64_MAX : 0;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
     assert_int_equal(plan->decisions.cache, what->caches);
-    if (what->updates > 0)
-        put_updates(what, &plan);
+    if (what->updates > 0 || what->slices > 0)
+        put_decisions(what, &plan);
     return plan;
 }
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 typedef struct toy_attributes {
-    int64_t vocabulary, width, dtype, caches;
+    int64_t vocabulary, width, dtype, caches, slices;
 } toy_attributes;
 
 static coh_status run_nothing(const coh_call *call)
@@ -44,7 +44,8 @@ static coh_status infer_mix(const void *attributes, const coh_shape *inputs, coh
                                                .shape = matrix(inputs[0].dtype, width, width),
                                                .init = COH_INIT_NORMAL,
                                                .init_std = 0.02f,
-                                               .decays = 1 };
+                                               .decays = 1,
+                                               .row_block = a->slices ? 64 : 0 };
     out->parameter[1] =
         (coh_parameter_facts){ .name = "bias",
                                .shape = { .dtype = inputs[0].dtype, .rank = 1, .dim = { width } } };
@@ -110,6 +111,15 @@ static const coh_op_kind mix_kind = { KIND_HEAD("toy.mix"),
                                       .backward_reads = { .inputs = 1, .parameters = 1 },
                                       .can_add_grad = { .inputs = 1, .parameters = 3 },
                                       .infer = infer_mix };
+static const coh_op_kind mix_sliced_kind = { KIND_HEAD("toy.mix_sliced"),
+                                             .input_count = 1,
+                                             .output_count = 1,
+                                             .parameter_count = 2,
+                                             .backward_reads = { .inputs = 1, .parameters = 1 },
+                                             .can_add_grad = { .inputs = 1, .parameters = 3 },
+                                             .row_split_parameters = 1,
+                                             .column_slices = 1,
+                                             .infer = infer_mix };
 static const coh_op_kind mix_overwriting_kind = {
     KIND_HEAD("toy.mix_overwriting"),
     .input_count = 1,
@@ -153,8 +163,10 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options,
     args.attributes = attributes;
     args.attribute_bytes = sizeof(*attributes);
     args.frozen_parameters = options->freezes && layer == 0 ? 1 : 0;
-    status = coh_graph_op(graph, options->overwrites ? &mix_overwriting_kind : &mix_kind, &args,
-                          &mixed, NULL);
+    const coh_op_kind *kind = options->overwrites ? &mix_overwriting_kind
+                              : options->slices   ? &mix_sliced_kind
+                                                  : &mix_kind;
+    status = coh_graph_op(graph, kind, &args, &mixed, NULL);
     if (status != COH_OK)
         return status;
     snprintf(name, sizeof(name), "join%d", layer);
@@ -185,7 +197,7 @@ coh_status toy_graph_make(const toy_options *options, coh_graph **out_graph)
 {
     coh_graph *graph = NULL;
     toy_attributes attributes = { options->vocabulary, options->width, options->dtype,
-                                  options->caches };
+                                  options->caches, options->slices };
     coh_shape ids = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { options->rows } };
     coh_tensor tokens, targets, x, loss;
     coh_parameter table = COH_PARAMETER_NEW;

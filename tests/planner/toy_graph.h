@@ -14,6 +14,7 @@ typedef struct toy_options {
     int freezes;     /* 1: the first layer's weight is frozen */
     int caches;      /* 1: the loss, and each mix, has a cache */
     coh_dtype dtype; /* of activations and parameters */
+    int slices;      /* 1: the mixes may come in slices of 64 columns */
     int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 

@@ -229,7 +229,11 @@ static coh_status run_ranges(coh_case *one, coh_phase phase, void *queue, int64_
         call.row_count = row_count;
         narrow(&call.parameter[split], call.row_begin, call.row_end);
         narrow(&call.parameter_grad[split], call.row_begin, call.row_end);
-        if (one->facts.workspace_bytes[phase] > 0)
+        for (int i = 0; i < one->kind->parameter_count && one->kind->column_slices; i++)
+            if (i != split && begin > 0)
+                call.parameter_grad[i].data = NULL; /* had with the first range */
+        const int keeps = phase == COH_PHASE_BACKWARD && one->kind->column_slices && begin > 0;
+        if (one->facts.workspace_bytes[phase] > 0 && !keeps)
             coh_poison(call.workspace, one->facts.workspace_bytes[phase]);
         coh_status status =
             phase == COH_PHASE_FORWARD ? one->kind->forward(&call) : one->kind->backward(&call);

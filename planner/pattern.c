@@ -1,0 +1,132 @@
+#include "planner/pattern.h"
+
+#include "base/bytes.h"
+
+/* ---- the parameters of an operator ---- */
+
+/* Bytes of rows [begin, end) of a split parameter's WORK; of whole groups otherwise. */
+static uint64_t part_bytes(const coh_pattern_scene *scene, int32_t op, const coh_shard *shard,
+                           int64_t rows)
+{
+    const coh_graph_op_entry *entry = &scene->graph->ops[op];
+    uint64_t bytes = 0;
+    for (int32_t port = 0; port < entry->kind.parameter_count; port++) {
+        if (entry->parameter[port] < 0)
+            continue;
+        const int32_t group = scene->map->group_of_parameter[entry->parameter[port]];
+        int seen = 0; /* all parameters of a group are one window */
+        for (int32_t other = 0; other < port; other++)
+            seen |= entry->parameter[other] >= 0 &&
+                    scene->map->group_of_parameter[entry->parameter[other]] == group;
+        const coh_shape *shape = &scene->graph->parameters[entry->parameter[port]].facts.shape;
+        if (port == shard->port)
+            bytes += coh_bytes_round_page(coh_shape_bytes(shape) / (uint64_t)shape->dim[0] *
+                                          (uint64_t)rows);
+        else if (!seen)
+            bytes += scene->layout->objects[scene->layout->groups[group].work].bytes;
+    }
+    return bytes;
+}
+
+static uint64_t no_volume(const coh_pattern_scene *scene, int32_t op, int level)
+{
+    (void)scene;
+    (void)op;
+    (void)level;
+    return 0; /* one rank: nothing is received */
+}
+
+/* ---- replicate ---- */
+
+static coh_shard shard_whole(const coh_pattern_scene *scene, int32_t op)
+{
+    (void)scene;
+    (void)op;
+    return (coh_shard){ .parts = 1, .port = -1 };
+}
+
+static coh_status expand_whole(coh_lower_writer *w, coh_opcode opcode, int32_t op,
+                               int32_t microbatch, int final)
+{
+    return coh_lower_range(w, opcode, op, microbatch, final, (coh_row_range){ 0 });
+}
+
+static uint64_t memory_whole(const coh_pattern_scene *scene, int32_t op)
+{
+    const coh_shard shard = shard_whole(scene, op);
+    return part_bytes(scene, op, &shard, 0);
+}
+
+static const coh_pattern replicate = { .name = "replicate",
+                                       .shard = shard_whole,
+                                       .expand = expand_whole,
+                                       .volume = no_volume,
+                                       .memory = memory_whole };
+
+/* ---- slice ---- */
+
+/* Whole units of rows, in at most as many ranges as the decisions allow. A kind takes ranges of
+ * whole blocks of its own, also of a parameter that another kind has brought. */
+static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
+{
+    const coh_graph_op_entry *entry = &scene->graph->ops[op];
+    const coh_shard whole = shard_whole(scene, op);
+    for (int32_t port = 0; port < entry->kind.parameter_count; port++) {
+        const int32_t parameter = entry->parameter[port];
+        if (parameter < 0 || !((entry->kind.row_split_parameters >> port) & 1) ||
+            scene->map->parameter_scratch[coh_port_index(op, port)] >= 0)
+            continue;
+        const int64_t unit = scene->map->row_unit[parameter];
+        const int64_t block = entry->facts.parameter[port].row_block;
+        const int64_t rows = scene->graph->parameters[parameter].facts.shape.dim[0];
+        if (unit == 0 || block == 0 || (unit < rows && unit % block != 0))
+            continue;
+        const int64_t most = entry->kind.column_slices ? scene->map->slices : scene->row_passes;
+        const int64_t units = (rows + unit - 1) / unit;
+        const int64_t passes = most < 1 ? 1 : most < units ? most : units;
+        const int64_t step = (units + passes - 1) / passes * unit;
+        return (coh_shard){ .parts = (int32_t)((rows + step - 1) / step),
+                            .rows_per_part = step,
+                            .row_count = rows,
+                            .port = port };
+    }
+    return whole;
+}
+
+static coh_status expand_rows(coh_lower_writer *w, coh_opcode opcode, int32_t op,
+                              int32_t microbatch, int final)
+{
+    const coh_pattern_scene scene = { w->graph, w->layout, w->map, w->row_passes };
+    const coh_shard shard = shard_rows(&scene, op);
+    coh_row_range rows = { .count = shard.row_count };
+    do {
+        rows.end = rows.begin + shard.rows_per_part < rows.count ? rows.begin + shard.rows_per_part
+                                                                 : rows.count;
+        COH_TRY(coh_lower_range(w, opcode, op, microbatch, final, rows));
+        rows.begin = rows.end;
+    } while (rows.begin < rows.count);
+    return COH_OK;
+}
+
+static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
+{
+    const coh_shard shard = shard_rows(scene, op);
+    const int64_t rows =
+        shard.rows_per_part < shard.row_count ? shard.rows_per_part : shard.row_count;
+    return part_bytes(scene, op, &shard, rows);
+}
+
+static const coh_pattern slice = { .name = "slice",
+                                   .shard = shard_rows,
+                                   .expand = expand_rows,
+                                   .volume = no_volume,
+                                   .memory = memory_rows };
+
+/* A table that is split has ranges of rows also where there is one of them: its lines say which
+ * rows they are for. */
+const coh_pattern *coh_pattern_of(const coh_pattern_scene *scene, int32_t op)
+{
+    const coh_shard shard = shard_rows(scene, op);
+    const int is_table = shard.row_count > 0 && !scene->graph->ops[op].kind.column_slices;
+    return shard.parts > 1 || is_table ? &slice : &replicate;
+}

@@ -1,0 +1,192 @@
+/* Patterns: what they say in closed form is what their lines need; slices are taken where the whole
+ * does not fit, and only there; and they change no order that numbers are folded in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/pattern.h"
+#include "planner/plan_make.h"
+#include "planner/schedule.h"
+#include "tests/planner/toy_graph.h"
+
+/* The mixes' weights are 512 x 512, in blocks of 64 rows; the table is small. */
+static const toy_options toy = {
+    .layers = 2, .width = 512, .vocabulary = 200, .rows = 6, .is_tied = 1, .slices = 1
+};
+
+static const coh_plan_options disk = { .struct_bytes = sizeof(coh_plan_options),
+                                       .device_memory_bytes = UINT64_MAX,
+                                       .disk_bytes = UINT64_MAX,
+                                       .thread_count = 1,
+                                       .microbatch_count = 2,
+                                       .deferred_update = 1,
+                                       .kernel_path = "toy" };
+
+static coh_graph *make_graph(void)
+{
+    coh_graph *graph = NULL;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    return graph;
+}
+
+static coh_plan *make_plan(const coh_graph *graph, uint64_t device_bytes)
+{
+    coh_plan_options options = disk;
+    coh_plan *plan = NULL;
+    options.device_memory_bytes = device_bytes;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return plan;
+}
+
+static uint64_t window_bytes(const coh_layout *layout, const coh_need *need)
+{
+    const coh_chunk *first = &layout->chunks[layout->objects[need->object].chunk_begin];
+    uint64_t bytes = 0;
+    for (uint32_t i = need->window_begin; i < need->window_end; i++)
+        bytes += first[i].bytes;
+    return bytes;
+}
+
+/* The most WORK that a FORWARD line of the operator needs; *out_lines: how many lines it has. */
+static uint64_t needed_bytes(const coh_layout *layout, const coh_sheet *sheet, int32_t op,
+                             int32_t *out_lines)
+{
+    uint64_t most = 0;
+    *out_lines = 0;
+    for (size_t i = 0; i < sheet->line_count; i++) {
+        const coh_sheet_line *line = &sheet->lines[i];
+        uint64_t bytes = 0;
+        if (line->opcode != COH_OP_FORWARD || sheet->calls[line->call].operator_index != op ||
+            sheet->calls[line->call].microbatch != 0)
+            continue;
+        ++*out_lines;
+        for (uint32_t k = 0; k < line->need_count; k++)
+            if (sheet->needs[line->need_begin + k].role == COH_ROLE_PARAMETER)
+                bytes += window_bytes(layout, &sheet->needs[line->need_begin + k]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static void closed_forms_are_what_the_lines_need(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph();
+    const coh_block_set none = { 0 };
+    int sliced = 0, whole = 0;
+    for (int slices = 1; slices <= 16; slices *= 2) {
+        coh_layout layout;
+        coh_object_map map;
+        coh_sheet sheet;
+        assert_int_equal(coh_layout_build(graph, &disk, 65536, 0, slices, &layout, &map), COH_OK);
+        assert_int_equal(
+            coh_lower(graph, &disk, &layout, &map, &none, slices, 0, COH_PROGRAM_BODY, &sheet),
+            COH_OK);
+        const coh_pattern_scene scene = { graph, &layout, &map, slices };
+        for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
+            const coh_pattern *pattern = coh_pattern_of(&scene, op);
+            const coh_shard shard = pattern->shard(&scene, op);
+            int32_t lines = 0;
+            const uint64_t bytes = needed_bytes(&layout, &sheet, op, &lines);
+            assert_true(pattern->memory(&scene, op) == bytes);
+            assert_int_equal(shard.parts, lines);
+            for (int level = 0; level < COH_PATTERN_LEVELS; level++)
+                assert_true(pattern->volume(&scene, op, level) == 0);
+            sliced += shard.parts > 1 && strcmp(pattern->name, "slice") == 0;
+            whole += shard.parts == 1 && strcmp(pattern->name, "replicate") == 0;
+        }
+        coh_sheet_fini(&sheet);
+        coh_object_map_fini(&map);
+        coh_layout_fini(&layout);
+    }
+    assert_true(sliced >= 8 && whole >= 8);
+    coh_graph_destroy(graph);
+}
+
+/* Norms are folded, and checkpoints written, in the order of the layout's parameters. */
+static void slices_change_no_order_of_parameters(void **state)
+{
+    (void)state;
+    for (int freezes = 0; freezes < 2; freezes++) {
+        coh_graph *graph = NULL;
+        coh_layout layouts[2];
+        coh_object_map maps[2];
+        toy_options options = toy;
+        options.freezes = freezes;
+        assert_int_equal(toy_graph_make(&options, &graph), COH_OK);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(
+                coh_layout_build(graph, &disk, 65536, 0, i ? 8 : 1, &layouts[i], &maps[i]), COH_OK);
+        assert_true(layouts[1].group_count > layouts[0].group_count);
+        assert_int_equal(layouts[1].parameter_count, layouts[0].parameter_count);
+        for (uint32_t i = 0; i < layouts[0].parameter_count; i++) {
+            const coh_parameter_layout *a = &layouts[0].parameters[i];
+            const coh_parameter_layout *b = &layouts[1].parameters[i];
+            assert_int_equal(a->parameter, b->parameter);
+            assert_int_equal(a->partial_begin, b->partial_begin);
+        }
+        for (int i = 0; i < 2; i++) {
+            coh_object_map_fini(&maps[i]);
+            coh_layout_fini(&layouts[i]);
+        }
+        coh_graph_destroy(graph);
+    }
+}
+
+static uint64_t bound_in(const coh_graph *graph, int slices)
+{
+    const coh_decisions decisions = { .chunk_bytes = 65536, .row_passes = 1024, .slices = slices };
+    uint64_t bytes = 0;
+    assert_int_equal(coh_schedule_bound(graph, &disk, &decisions, &bytes), COH_OK);
+    return bytes;
+}
+
+static int count_sliced_mixes(const coh_plan *plan)
+{
+    int count = 0;
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        coh_plan_operator op;
+        assert_int_equal(coh_plan_operator_at(plan, i, &op), COH_OK);
+        count += strncmp(op.name, "mix", 3) == 0 && strncmp(op.pattern, "slice x", 7) == 0;
+    }
+    return count;
+}
+
+/* Below what whole weights need slices make room; above it nobody is cut. */
+static void slices_are_taken_where_the_whole_does_not_fit(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph();
+    const uint64_t whole = bound_in(graph, 1);
+    coh_plan *plan = make_plan(graph, whole + whole / 4);
+    assert_int_equal(count_sliced_mixes(plan), 0);
+    const uint64_t smallest = plan->smallest_device_bytes, fingerprint = plan->numeric_fingerprint;
+    print_message("smallest: whole %llu bytes, in slices %llu\n", (unsigned long long)whole,
+                  (unsigned long long)smallest);
+    assert_true(smallest < whole / 2);
+    coh_plan_destroy(plan);
+    plan = make_plan(graph, smallest);
+    assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] <= smallest);
+    assert_int_equal(count_sliced_mixes(plan), 2);
+    assert_true(plan->numeric_fingerprint == fingerprint);
+    coh_plan_destroy(plan);
+    plan = make_plan(graph, whole - 4096);
+    assert_int_equal(count_sliced_mixes(plan), 2);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_forms_are_what_the_lines_need),
+        cmocka_unit_test(slices_change_no_order_of_parameters),
+        cmocka_unit_test(slices_are_taken_where_the_whole_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
