@@ -70,6 +70,7 @@ static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch,
                          .row_begin = rows.begin,
                          .row_end = rows.end,
                          .row_count = rows.count,
+                         .column_slices = rows.count > 0 && w->graph->ops[op].kind.column_slices,
                          .binding_begin = (uint32_t)sheet->binding_count };
     sheet->lines[sheet->line_count - 1].call = (int32_t)sheet->call_count++;
     return COH_OK;

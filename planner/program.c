@@ -84,6 +84,7 @@ static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_i
     hash =
         fold(hash, ((uint64_t)(uint32_t)call->operator_index << 32) | (uint32_t)call->microbatch);
     hash = fold(hash, (uint64_t)call->row_begin);
+    hash = fold(hash, (uint64_t)call->column_slices);
     hash = fold(hash, (uint64_t)call->row_end);
     return fold(hash, ((uint64_t)call->input_grad_adds << 32) | call->parameter_grad_adds);
 }

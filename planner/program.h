@@ -287,6 +287,7 @@ typedef struct coh_line_call {
     int32_t operator_index;
     int32_t microbatch;
     int64_t row_begin, row_end, row_count; /* see coh_call */
+    int32_t column_slices;                 /* 1: ranges of a kind with column_slices */
     uint32_t input_grad_adds, parameter_grad_adds;
     uint32_t binding_begin, binding_count;
 } coh_line_call;

@@ -62,6 +62,7 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     int is_backward = opcode == COH_OP_BACKWARD;
     int64_t row_begin = call != NULL ? call->row_begin : 0;
     int is_by_rows = call != NULL && call->row_count > 0;
+    int is_slice = call != NULL && call->column_slices;
     switch ((coh_role)operand->role) {
     case COH_ROLE_INPUT:
     case COH_ROLE_PARAMETER:
@@ -73,13 +74,13 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
         return is_backward ? MAY_READ : stream == COH_STREAM_LOSS ? MAY_BOTH : by_rows(row_begin);
     case COH_ROLE_SAVED:
         /* what backward sums over ranges of rows goes on from call to call */
-        return !is_backward ? by_rows(row_begin) : is_by_rows ? MAY_BOTH | MAY_READ : MAY_READ;
+        return !is_backward ? by_rows(row_begin) : is_by_rows && !is_slice ? MAY_BOTH : MAY_READ;
     case COH_ROLE_CACHE: /* backward may leave its gradient where it found the values */
         return is_backward ? MAY_BOTH : opcode == COH_OP_FORWARD ? by_rows(row_begin) : 0;
     case COH_ROLE_STATE:
         return is_backward ? MAY_READ : MAY_BOTH;
-    case COH_ROLE_WORKSPACE: /* a backward's may be kept from range to range */
-        return is_backward && row_begin > 0 ? MAY_WRITE | MAY_BOTH : MAY_WRITE;
+    case COH_ROLE_WORKSPACE: /* a slice's backward keeps it from range to range */
+        return is_backward && is_slice ? by_rows(row_begin) : MAY_WRITE;
     case COH_ROLE_INPUT_GRAD:
         return row_begin > 0 ? MAY_BOTH : MAY_WRITE | MAY_BOTH;
     case COH_ROLE_PARAMETER_GRAD:
