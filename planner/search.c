@@ -19,10 +19,7 @@
 
 /* Passes over a split parameter's rows when memory is scarce; a call never takes less than a row
  * unit. */
-enum { ROW_PASSES_MOST = 1024 };
-
-/* Slices of a product, where it does not fit in one piece. */
-enum { SLICES_MOST = 1024 };
+enum { ROW_PASSES_MOST = 1024, SLICES_MOST = 1024 };
 
 /* Schedules that are built to better the first ones: so many that they have about so many lines
  * together. */
@@ -227,8 +224,7 @@ static uint64_t largest_split_bytes(const coh_graph *graph)
     return most;
 }
 
-/* Every way to recompute, with caches and without, that fits in so many slices; the most promising
- * first. */
+/* Every way to recompute, with caches or not, that fits in so many slices; most promising first. */
 static coh_status list_starts(const coh_plan *plan, int slices, start *starts, int *out_count)
 {
     static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
