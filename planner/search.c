@@ -17,8 +17,7 @@
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 
-/* Passes over a split parameter's rows when memory is scarce; a call never takes less than a row
- * unit. */
+/* Ranges of a split parameter's rows, and slices of a product, when memory is scarce. */
 enum { ROW_PASSES_MOST = 1024, SLICES_MOST = 1024 };
 
 /* Schedules that are built to better the first ones: so many that they have about so many lines
