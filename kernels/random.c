@@ -70,7 +70,8 @@ coh_status coh_check_attention_dropout(int64_t heads, int64_t T, double probabil
     coh_status status = coh_check_probability(probability);
     if (status != COH_OK)
         return status;
-    if ((double)heads * (double)((T + 3) / 4) >= 0x1p32)
+    const int64_t rows_of_keys = (T + 3) / 4;
+    if ((double)heads * (double)rows_of_keys >= 0x1p32)
         return coh_kind_fail(COH_ERR_SHAPE,
                              "%" PRId64 " heads of all sequences over %" PRId64
                              " tokens: dropout numbers less than 2^32 rows of four keys, so lower "
