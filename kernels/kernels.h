@@ -72,7 +72,7 @@ int coh_kernel_all_finite(coh_dtype dtype, const void *x, int64_t count);
 void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
                      int adds);
 
-/* to = from, or to += from with `adds`, on the pool: f32 sums to where they belong, rounded once. */
+/* to = from, or to += from with `adds`, on the pool: f32 sums to where they belong, rounded. */
 void coh_kernel_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
                       int adds);
 

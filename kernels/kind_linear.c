@@ -13,7 +13,7 @@
  * ranges of whole blocks, and how many of them come at once changes no bit. The blocks are fixed by
  * the weight's shape alone. */
 
-/* A block has at least so many elements, and a multiple of so many rows: small enough to be streamed
+/* A block has at least so many elements, and a multiple of so many rows: small enough to stream
  * through memory that the whole does not fit, large enough for a product to run at full rate. */
 enum { BLOCK_ELEMENTS = 1 << 22, BLOCK_ROWS = 1024 };
 
@@ -173,7 +173,7 @@ static void weight_gradient(const coh_call *call, const dy_block *b)
     coh_kernel_matmul(call->queue, &product);
 }
 
-/* The block's part of dx; into `sums` where they are not NULL, and from there after the last one. */
+/* The block's part of dx; into `sums` where they are not NULL, from there after the last one. */
 static void input_gradient(const coh_call *call, const dy_block *b, float *sums)
 {
     const coh_dtype dtype = call->input_grad[0].shape.dtype;

@@ -5,8 +5,8 @@
  * them). The executor knows none of their names.
  *
  *     replicate   all of it on the one device, in one line
- *     slice       the row-split parameter in ranges of rows, one line each: a table that is gathered
- *                 from or passed over, or a product in pieces of its output columns
+ *     slice       the row-split parameter in ranges of rows, one line each: a table that is
+ *                 gathered from or passed over, or a product in pieces of its output columns
  *
  * Patterns that span several ranks (patterns.md of the design) implement the same table. */
 #ifndef COH_PLANNER_PATTERN_H

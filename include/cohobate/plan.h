@@ -227,7 +227,7 @@ typedef struct coh_plan_operator {
     const char *parameters;  /* "device", "host", "disk": where they stand between steps; "-" */
     const char *states;
     const char *updates; /* "device", "host": the lane that updates its parameters; "-" */
-    /* "replicate": whole, on every device; "slice x4": its weight comes in so many ranges of rows */
+    /* "replicate": whole, on every device; "slice x4": its weight in so many ranges of rows */
     const char *pattern;
 } coh_plan_operator;
 
