@@ -10,6 +10,9 @@
 /* Threads beyond these would each hold a schedule for little gain. */
 enum { THREADS_MOST = 8 };
 
+/* A budget of so many chunks holds what any line that takes one chunk needs. */
+enum { CHUNKS_ROOMY = 16 };
+
 coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
                           coh_offer *out_offer)
 {
@@ -17,8 +20,10 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_simulation simulation = { 0 };
     *out_offer = (coh_offer){ .decisions = *decisions };
+    /* Where room is short, a line of another program that takes one large chunk may not fit. */
+    int all = decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                                           0, &layout, programs);
+                                           all, &layout, programs);
     if (status == COH_ERR_FULL)
         return COH_OK;
     COH_TRY(status);
@@ -34,7 +39,8 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
             simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes)
             out_offer->valid = 0;
     }
-    coh_program_fini(&programs[COH_PROGRAM_BODY]);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&programs[kind]);
     coh_layout_fini(&layout);
     return status;
 }

@@ -397,6 +397,36 @@ static int visits_chunks(coh_opcode opcode)
            opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE;
 }
 
+/* What a deferred update needs where objects are not cut: all of the work that the forward to come
+ * reads as one, and a chunk of the gradient and the states. 0 for other lines. */
+static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, uint64_t held)
+{
+    const coh_sheet_line *line = &d->sheet.lines[index];
+    uint64_t bytes = held;
+    if (line->opcode != COH_OP_UPDATE || line->lane != COH_LANE_COMPUTE ||
+        d->sheet.kind != COH_PROGRAM_BODY || !b->options->deferred_update)
+        return 0;
+    for (uint32_t i = line->need_begin; i < line->need_begin + line->need_count; i++) {
+        const coh_need *need = &d->sheet.needs[i];
+        const coh_object *object = &b->layout->objects[need->object];
+        const coh_chunk *chunks = &b->layout->chunks[object->chunk_begin];
+        const coh_chunk *last = &chunks[need->window_end - 1];
+        uint64_t window =
+            last->object_offset + last->bytes - chunks[need->window_begin].object_offset;
+        if (object->pinned || object->stream > COH_STREAM_STATE)
+            continue;
+        coh_dtype dtype = b->layout->groups[object->owner].dtype;
+        uint64_t chunk = b->decisions->chunk_bytes / sizeof(float) * coh_dtype_bytes(dtype);
+        chunk *= object->stream == COH_STREAM_STATE ? coh_state_factor(dtype) : 1;
+        if (object->stream != COH_STREAM_WORK)
+            bytes += window < chunk ? window : chunk;
+        else if (b->pins.on_device == NULL ||
+                 !b->pins.on_device[object->chunk_begin + need->window_begin])
+            bytes += window;
+    }
+    return bytes;
+}
+
 /* The most that a line of one program needs at once, but for the lines that visit chunks, where
  * `skips`; and the most that pins hold. */
 static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t *bytes,
@@ -414,8 +444,11 @@ static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t 
         uint64_t held = (level.home_offset ? level.floor_bytes : level.base_bytes);
         uint64_t more = kept ? kept[i] : 0;
         *held_bytes = held + more > *held_bytes ? held + more : *held_bytes;
-        if (skips && visits_chunks(d->sheet.lines[i].opcode))
+        if (skips && visits_chunks(d->sheet.lines[i].opcode)) {
+            uint64_t update = more + update_bytes(b, d, i, held);
+            *bytes = update > *bytes ? update : *bytes;
             continue;
+        }
         more += coh_residency_step_bytes(&level, &sequence, i);
         *bytes = more > *bytes ? more : *bytes;
     }

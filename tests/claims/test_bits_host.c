@@ -38,7 +38,7 @@ static const trial_numbers numbers[] = {
 static const trial_placement in_memory = { "in memory", 0, 0, 0, 0, 1, COH_RECOMPUTE_AUTO, 0 };
 static const trial_placement placements[] = {
     { "60 %, emulated host", 60, 400, 0, 64 << 10, 2, COH_RECOMPUTE_AUTO, 0 },
-    { "60 %, emulated host of 30 %, disk", 60, 30, 1, 64 << 10, 1, COH_RECOMPUTE_AUTO, 0 },
+    { "40 %, emulated host of 20 %, disk", 40, 20, 1, 64 << 10, 1, COH_RECOMPUTE_AUTO, 0 },
 };
 
 enum {

@@ -62,7 +62,7 @@ class Peak(ProgramTest):
     def test_without_a_far_tier_the_refusal_names_what_holds_the_run(self):
         whole = self.plan()["in_memory_bytes"]
         done = self.fails(3, "plan", *MODEL, "--device-memory", f"{whole // 8 // PAGE * PAGE}B", says="--disk")
-        fits = max(int(found) for found in re.findall(r"\((\d+) bytes\)", done.err))
+        fits = int(re.search(r"raise --device-memory to (\d+)B", done.err)[1])
         self.succeeds("plan", *MODEL, "--device-memory", f"{fits}B")
         self.fails(3, "plan", *MODEL, "--device-memory", f"{fits - PAGE}B")
 
