@@ -170,7 +170,7 @@ static void print_sites(const uint64_t *hit_count)
     printf(")\n");
 }
 
-/* Every site but for the search's, which builds many schedules in the same way: ever fewer of those,
+/* Every site but for the search's, which builds many schedules in one way: ever fewer of those,
  * until the first behind them is found; from the last stride before it on, all. */
 static void fail_each(uint64_t *hit_count)
 {
