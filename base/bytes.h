@@ -41,4 +41,10 @@ static inline uint64_t coh_bytes_round_page(uint64_t bytes)
     return coh_bytes_round_up(bytes, COH_PAGE_BYTES);
 }
 
+/* The pages that fit into so many bytes. */
+static inline uint64_t coh_bytes_whole_pages(uint64_t bytes)
+{
+    return bytes & ~(uint64_t)(COH_PAGE_BYTES - 1);
+}
+
 #endif

@@ -1,7 +1,6 @@
 #include "planner/neighbours.h"
 
 #include "base/bytes.h"
-#include "cohobate/machine.h"
 #include "planner/residency.h"
 
 #define KIB         ((uint64_t)1 << 10)
@@ -18,11 +17,6 @@ int coh_market_has_caches(const coh_plan *plan)
     for (size_t i = 0; plan->options.mode == COH_PLAN_TRAIN && i < plan->graph->op_count; i++)
         some |= plan->graph->ops[i].facts.cache_bytes > 0;
     return some;
-}
-
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return bytes & ~(uint64_t)(COH_PAGE_BYTES - 1);
 }
 
 /* Sets that differ from the best in one decision, or two that hang together. */
@@ -147,7 +141,7 @@ static void vary_budget(const coh_market *market, neighbours *n)
     uint64_t budget = plan->options.device_memory_bytes;
     for (int octave = 39; octave >= 0; octave--)
         for (int k = 3; k >= 0; k--) {
-            uint64_t bytes = whole_pages(quarters[k] << octave);
+            uint64_t bytes = coh_bytes_whole_pages(quarters[k] << octave);
             coh_decisions *d;
             if (bytes < budget && bytes > budget / 2 && bytes >= plan->smallest_device_bytes &&
                 (d = add_neighbour(n, market)) != NULL)

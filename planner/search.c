@@ -69,11 +69,6 @@ static int has_far(const coh_plan_options *options)
     return options->emulate_host_bytes > 0 || options->disk_bytes > 0;
 }
 
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return bytes & ~(uint64_t)(COH_PAGE_BYTES - 1);
-}
-
 /* Bytes of what stands somewhere between steps, but for what is pinned. */
 static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
 {
@@ -229,7 +224,7 @@ static coh_status list_starts(const coh_plan *plan, int slices, start *starts, i
     static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices), caches = coh_market_has_caches(plan);
-    uint64_t budget = whole_pages(plan->options.device_memory_bytes);
+    uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     uint64_t split_bytes = largest_split_bytes(plan->graph);
     *out_count = 0;
     for (int i = 0; i < count * (1 + caches); i++)
@@ -352,7 +347,7 @@ static coh_status search_streamed(coh_plan *plan, coh_offer *best)
     coh_decisions smallest = { 0 };
     coh_market market;
     COH_TRY(find_smallest(plan, &smallest));
-    smallest.device_bytes = whole_pages(plan->options.device_memory_bytes);
+    smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     if (smallest.device_bytes < plan->smallest_device_bytes)
         return COH_OK;
     COH_TRY(check_far_room(plan));
@@ -372,7 +367,8 @@ static coh_status refuse_far(const coh_plan *plan)
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
-    coh_decisions decisions = { .device_bytes = whole_pages(plan->options.device_memory_bytes),
+    coh_decisions decisions = { .device_bytes =
+                                    coh_bytes_whole_pages(plan->options.device_memory_bytes),
                                 .chunk_bytes = usual_chunk(plan),
                                 .row_passes = ROW_PASSES_MOST,
                                 .slices = SLICES_MOST,
