@@ -22,6 +22,9 @@ ABSENT = 77  # exit code of a program whose ceiling is not on this machine: MEAS
 # Attempts at a configuration whose probes differ, at most: fewer where a machine is never steady, and time is short.
 REPEATS_MOST = max(1, int(os.environ.get("COH_TRIES", "3")))
 PROBE_BOUND = 0.05
+# Of presets: what is profiled, planned and run is to be one model, and a preset without a tokenizer is one of bytes to
+# some commands and has its own vocabulary to others.
+VOCABULARY = {"gpt2-nano": 257, "gpt2": 50257, "gpt2-medium": 50257, "opt-125m": 50272}
 # What the library's speed is made of, and how it is measured: all but the results themselves.
 SPEED = ("include", "base", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
          "benchmarks")
@@ -88,6 +91,11 @@ def changed():
 
 def commit():
     return git("rev-parse", "--short=12", "HEAD") + changed()
+
+
+def vocabulary_flags(model):
+    """For commands and workers alike."""
+    return ["--vocabulary", str(VOCABULARY[model])] if model in VOCABULARY else []
 
 
 def sources(of=None):
