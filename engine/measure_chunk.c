@@ -1,6 +1,7 @@
 /* Lines that work on chunks: norms and updates, by the code of the executor, and additions, which
  * are the kernel that passes a gradient on. Of each size of chunks the largest chunk of the graphs
- * is taken. */
+ * is taken. Updates are measured on all threads, as the compute lane makes them, and on one, as the
+ * host lane does. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,11 +13,20 @@
 /* An update of the largest chunk: work, gradient, two moments, and the partials of large models. */
 #define ROOM_BYTES ((uint64_t)80 << 20)
 
-enum { KIND_COUNT = 3 };
-static const coh_opcode opcodes[KIND_COUNT] = { COH_OP_UPDATE, COH_OP_NORM, COH_OP_ADD };
+typedef struct chunk_kind {
+    coh_opcode opcode;
+    coh_lane lane;
+} chunk_kind;
+
+static const chunk_kind kinds[] = { { COH_OP_UPDATE, COH_LANE_COMPUTE },
+                                    { COH_OP_UPDATE, COH_LANE_HOST },
+                                    { COH_OP_NORM, COH_LANE_COMPUTE },
+                                    { COH_OP_ADD, COH_LANE_COMPUTE } };
+enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 
 typedef struct bench {
     coh_measure *m;
+    coh_pool *pool; /* NULL: one thread */
     const coh_measure_sheet *sheet;
     const coh_sheet_line *line;
     coh_window window;
@@ -54,14 +64,14 @@ static void run_update(const bench *b, char *base)
     update.work = data_of(b, COH_ROLE_WORK, base, &update.place);
     update.grad = data_of(b, COH_ROLE_GRAD, base, &ignored);
     update.state = data_of(b, COH_ROLE_OPTIMIZER_STATE, base, &ignored);
-    coh_chunk_update(b->m->pool, &update);
+    coh_chunk_update(b->pool, &update);
 }
 
 static void run_norm(const bench *b, char *base)
 {
     coh_chunk_place place, ignored;
     void *grad = data_of(b, COH_ROLE_GRAD, base, &place);
-    coh_chunk_norm(b->m->pool, &place, grad, data_of(b, COH_ROLE_PARTIALS, base, &ignored));
+    coh_chunk_norm(b->pool, &place, grad, data_of(b, COH_ROLE_PARTIALS, base, &ignored));
 }
 
 static void run_add(const bench *b, char *base)
@@ -75,7 +85,7 @@ static void run_add(const bench *b, char *base)
         char *data = base + coh_window_place(&b->window, need->object, binding->object_offset);
         *(binding->role == COH_ROLE_TO ? &to : &from) = coh_bound_port_of(binding, data).view;
     }
-    coh_kernel_pass(b->m->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
+    coh_kernel_pass(b->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
                     call->input_grad_adds != 0);
 }
 
@@ -137,14 +147,16 @@ static coh_status measure_sheet(coh_measure *m, coh_cold *cold, const coh_measur
 {
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
     for (int i = 0; i < KIND_COUNT * 2; i++) {
-        const coh_opcode opcode = opcodes[i / 2];
-        bench b = {
-            .m = m, .sheet = sheet, .line = largest(sheet, opcode, dtypes[i % 2]), .cold = cold
-        };
-        coh_operator_times what = { .dtype = dtypes[i % 2], .lane = COH_LANE_COMPUTE };
+        const chunk_kind *kind = &kinds[i / 2];
+        bench b = { .m = m,
+                    .pool = kind->lane == COH_LANE_HOST ? NULL : m->pool,
+                    .sheet = sheet,
+                    .line = largest(sheet, kind->opcode, dtypes[i % 2]),
+                    .cold = cold };
+        coh_operator_times what = { .dtype = dtypes[i % 2], .lane = (uint8_t)kind->lane };
         if (b.line == NULL)
             continue;
-        snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(opcode));
+        snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(kind->opcode));
         if (coh_measure_knows(m, &what, b.line->flops, (double)b.line->bytes))
             continue;
         COH_TRY(coh_window_add(&b.window, sheet, b.line));

@@ -217,10 +217,11 @@ static void every_call_of_a_plan_in_memory_has_a_sample_of_its_work(void **state
     }
 }
 
-static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtype)
+static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtype, coh_lane lane)
 {
     for (uint32_t i = 0; i < profile->operator_count; i++)
-        if (strcmp(profile->operators[i].kind, kind) == 0 && profile->operators[i].dtype == dtype)
+        if (strcmp(profile->operators[i].kind, kind) == 0 && profile->operators[i].dtype == dtype &&
+            profile->operators[i].lane == lane)
             return profile->operators[i].signature == 0;
     return 0;
 }
@@ -269,8 +270,9 @@ static void roofs_links_updates_and_limits_are_there(void **state)
         assert_true(profile->link[lane].depth >= 1);
     }
     check_steals(profile);
-    assert_true(has_kind(profile, "update", COH_DTYPE_F32));
-    assert_true(has_kind(profile, "norm", COH_DTYPE_F32));
+    assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE));
+    assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_HOST));
+    assert_true(has_kind(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE));
     assert_true(profile->memory_bytes[COH_TIER_DEVICE] > 0);
     assert_true(profile->memory_bytes[COH_TIER_DISK] > 0);
     assert_true(coh_profile_is_of_drive(profile, "."));
