@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
+#include "base/queue_head.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
 
@@ -38,6 +39,7 @@ typedef struct worker {
 } worker;
 
 struct coh_pool {
+    coh_queue_head head; /* first: a pool is a queue, of the host */
     int thread_count;
     int started; /* workers to join */
     worker *workers;

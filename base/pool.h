@@ -5,6 +5,8 @@
  * differ numbers the larger ones first. The caller works too. Waiters look for some tens of
  * microseconds, then sleep. Nothing is allocated after create.
  *
+ * A pool is what kernels call a queue (queue_head.h): the host's.
+ *
  * Threads: one thread at a time may call coh_pool_run (the compute lane). Workers are named
  * coh-pool-1, coh-pool-2, ... */
 #ifndef COH_BASE_POOL_H

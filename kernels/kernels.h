@@ -6,10 +6,12 @@
  *     B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a layer
  *     H heads       D = C / H head width     V vocabulary   G heads of keys and values
  *
- * `queue` is the worker pool (coh_parallel); NULL runs in the caller. Work is cut in pieces fixed
- * by the shape alone (matrix products: where the pieces decide bits; kernels/cpu/matmul.c) and sums
- * are folded in index order: the same bits for any number of threads, and, matrix products and
- * attention excepted, on every instruction set (kernels/cpu/rows.h).
+ * `queue` says which device computes (kernels/table.h). On the host it is the worker pool
+ * (coh_parallel), or NULL: in the caller; there a call has done its work when it returns. Work is
+ * cut in pieces fixed by the shape alone (matrix products: where the pieces decide bits;
+ * kernels/cpu/matmul.c) and sums are folded in index order: the same bits for any number of
+ * threads, and, matrix products and attention excepted, on every instruction set
+ * (kernels/cpu/rows.h).
  * `adds` != 0: the result is added to what is there.
  *
  * Tensors are contiguous and row-major. `dtype` is how their elements are stored: COH_DTYPE_F32

@@ -6,6 +6,7 @@
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/table.h"
 
 /* y_i = sum_j p_ij v_j, p_ij = exp(s_ij - lse_i), s_ij = q_i . k_j / sqrt(D), j <= i.
  *
@@ -98,14 +99,14 @@ static void fold_group_piece(void *argument, int64_t index)
     run->pieces->fold_group(run->attention, index);
 }
 
-void coh_kernel_attention(void *queue, const coh_attention *attention)
+void coh_cpu_attention(void *queue, const coh_attention *attention)
 {
     const coh_attention_cut cut = coh_attention_cut_of(attention);
     attention_run run = run_of(attention);
     coh_parallel(queue, attention->B * attention->H * cut.blocks, forward_piece, &run);
 }
 
-void coh_kernel_attention_backward(void *queue, const coh_attention *attention)
+void coh_cpu_attention_backward(void *queue, const coh_attention *attention)
 {
     const coh_attention_cut cut = coh_attention_cut_of(attention);
     attention_run run = run_of(attention);

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static void keep_row(const coh_attention_decode *a, void *states, const void *fr
            (size_t)stride * coh_dtype_bytes(a->dtype));
 }
 
-void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode)
+void coh_cpu_attention_decode(void *queue, const coh_attention_decode *decode)
 {
     for (int64_t b = 0; b < decode->B; b++) {
         keep_row(decode, decode->keys, decode->k, b);

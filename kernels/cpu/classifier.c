@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static void make_logits(void *queue, const logit_tile *tile)
                            .b_stride = c->C,
                            .c_stride = tile->rows,
                            .c = tile->logits };
-    coh_kernel_matmul(queue, &product);
+    coh_cpu_matmul(queue, &product);
 }
 
 static void take_rows(void *argument, int64_t index)
@@ -144,7 +144,7 @@ static void spread_to_dx(void *queue, const logit_tile *tile)
                            .c_stride = c->C,
                            .c = c->dx_sum != NULL ? c->dx_sum + at : (float *)c->dx + at,
                            .adds = tile->v0 > 0 || (c->dx_sum == NULL && c->dx_adds) };
-    coh_kernel_matmul(queue, &product);
+    coh_cpu_matmul(queue, &product);
 }
 
 static void spread_to_dweight(void *queue, const logit_tile *tile)
@@ -166,7 +166,7 @@ static void spread_to_dweight(void *queue, const logit_tile *tile)
                            .adds = tile->n0 > 0 || (!sums && c->dweight_adds) };
     if (sums)
         product.c = c->dweight_sum;
-    coh_kernel_matmul(queue, &product);
+    coh_cpu_matmul(queue, &product);
 }
 
 /* Rows of f32 sums, rounded to where they belong. */
@@ -244,7 +244,7 @@ static void finish_loss(const coh_classifier *c)
     *c->loss = (float)(loss / (double)c->N);
 }
 
-void coh_kernel_classifier(void *queue, const coh_classifier *classifier)
+void coh_cpu_classifier(void *queue, const coh_classifier *classifier)
 {
     for (int64_t n = 0; n < classifier->N && classifier->row_begin == 0; n++) {
         classifier->max[n] = -INFINITY;
@@ -256,7 +256,7 @@ void coh_kernel_classifier(void *queue, const coh_classifier *classifier)
         finish_loss(classifier);
 }
 
-void coh_kernel_classifier_backward(void *queue, const coh_classifier *classifier)
+void coh_cpu_classifier_backward(void *queue, const coh_classifier *classifier)
 {
     each_tile(queue, classifier, gradient_tile);
     if (classifier->dx != NULL && classifier->dx_sum != NULL &&

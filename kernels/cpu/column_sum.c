@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
@@ -33,8 +33,8 @@ static void sum_columns(void *argument, int64_t index)
     row->put(coh_element(job->dtype, job->sums, j), total, width, job->adds);
 }
 
-void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
-                           int64_t columns, int adds)
+void coh_cpu_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
+                        int64_t columns, int adds)
 {
     column_sum job = { dtype, sums, x, rows, columns, adds };
     coh_parallel(queue, (columns + SUM_COLUMNS - 1) / SUM_COLUMNS, sum_columns, &job);

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include "base/bytes.h"
 #include "cohobate/model.h"
@@ -38,7 +38,7 @@ static void drop_grain(void *argument, int64_t index)
     }
 }
 
-void coh_kernel_dropout(void *queue, const coh_dropout *dropout)
+void coh_cpu_dropout(void *queue, const coh_dropout *dropout)
 {
     coh_parallel(queue, (dropout->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS, drop_grain,
                  (void *)dropout);

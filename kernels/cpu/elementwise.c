@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include <string.h>
 
@@ -39,8 +39,7 @@ static void pass_grain(void *argument, int64_t index)
         memcpy(to, from, (size_t)count * coh_dtype_bytes(job->dtype));
 }
 
-void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
-                     int adds)
+void coh_cpu_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count, int adds)
 {
     if (to == from)
         return;
@@ -57,7 +56,7 @@ static void gelu_grain(void *argument, int64_t index)
                coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index));
 }
 
-void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+void coh_cpu_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
 {
     pass job = { .dtype = dtype, .to = y, .x = x, .count = count };
     coh_parallel(queue, grain_count(count), gelu_grain, &job);
@@ -72,8 +71,8 @@ static void round_grain(void *argument, int64_t index)
               grain_elements(job->count, index), job->adds);
 }
 
-void coh_kernel_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
-                      int adds)
+void coh_cpu_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
+                   int adds)
 {
     pass job = { .dtype = dtype, .to = to, .from = from, .count = count, .adds = adds };
     coh_parallel(queue, grain_count(count), round_grain, &job);
@@ -90,8 +89,8 @@ static void gelu_backward_grain(void *argument, int64_t index)
                         grain_elements(job->count, index), job->adds);
 }
 
-void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
-                              int64_t count, int adds)
+void coh_cpu_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
+                           int64_t count, int adds)
 {
     pass job = { .dtype = dtype, .to = dx, .from = dy, .x = x, .count = count, .adds = adds };
     coh_parallel(queue, grain_count(count), gelu_backward_grain, &job);
@@ -106,7 +105,7 @@ static void relu_grain(void *argument, int64_t index)
                coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index));
 }
 
-void coh_kernel_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+void coh_cpu_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
 {
     pass job = { .dtype = dtype, .to = y, .x = x, .count = count };
     coh_parallel(queue, grain_count(count), relu_grain, &job);
@@ -123,8 +122,8 @@ static void relu_backward_grain(void *argument, int64_t index)
                         grain_elements(job->count, index), job->adds);
 }
 
-void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
-                              int64_t count, int adds)
+void coh_cpu_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
+                           int64_t count, int adds)
 {
     pass job = { .dtype = dtype, .to = dx, .from = dy, .x = y, .count = count, .adds = adds };
     coh_parallel(queue, grain_count(count), relu_backward_grain, &job);
@@ -147,7 +146,7 @@ static void scale_grain(void *argument, int64_t index)
     }
 }
 
-void coh_kernel_scale(void *queue, const coh_scale *scale)
+void coh_cpu_scale(void *queue, const coh_scale *scale)
 {
     coh_parallel(queue, grain_count(scale->count), scale_grain, (void *)scale);
 }
@@ -163,7 +162,7 @@ static void swiglu_grain(void *argument, int64_t index)
         coh_element_const(s->dtype, s->up, begin), grain_elements(s->count, index));
 }
 
-void coh_kernel_swiglu(void *queue, const coh_swiglu *swiglu)
+void coh_cpu_swiglu(void *queue, const coh_swiglu *swiglu)
 {
     coh_parallel(queue, grain_count(swiglu->count), swiglu_grain, (void *)swiglu);
 }
@@ -185,7 +184,7 @@ static void swiglu_backward_grain(void *argument, int64_t index)
     coh_rows_for(s->dtype)->swiglu_backward(&row);
 }
 
-void coh_kernel_swiglu_backward(void *queue, const coh_swiglu *swiglu)
+void coh_cpu_swiglu_backward(void *queue, const coh_swiglu *swiglu)
 {
     coh_parallel(queue, grain_count(swiglu->count), swiglu_backward_grain, (void *)swiglu);
 }
@@ -246,7 +245,7 @@ static void fold_gradient(void *argument, int64_t index)
     coh_rows_for(g->dtype)->put(coh_element(g->dtype, g->sums, column), total, width, g->sums_adds);
 }
 
-void coh_kernel_activation_gradient(void *queue, const coh_activation_gradient *gradient)
+void coh_cpu_activation_gradient(void *queue, const coh_activation_gradient *gradient)
 {
     const int64_t strips = parts(gradient->O, GRADIENT_COLUMNS);
     coh_parallel(queue, parts(gradient->N, GRADIENT_ROWS) * strips, gradient_block,

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void copy_rows(void *argument, int64_t index)
                    (size_t)e->C * coh_dtype_bytes(e->dtype));
 }
 
-void coh_kernel_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight)
+void coh_cpu_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight)
 {
     embedding_job job = { embedding, y, weight };
     coh_parallel(queue, (embedding->N + COPY_TOKENS - 1) / COPY_TOKENS, copy_rows, &job);
@@ -139,8 +139,8 @@ static void sum_rows(void *argument, int64_t index)
         at = sum_row(job, at, c, width);
 }
 
-void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
-                                   const void *dy, int adds)
+void coh_cpu_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
+                                const void *dy, int adds)
 {
     embedding_job zero = { embedding, dweight, NULL };
     const int64_t row_count = embedding->row_end - embedding->row_begin;
@@ -172,8 +172,8 @@ static void position_rows(void *argument, int64_t index)
                  coh_element_const(job->dtype, job->weight, n % job->T * job->C), job->C);
 }
 
-void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
-                         int64_t B, int64_t T, int64_t C)
+void coh_cpu_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
+                      int64_t B, int64_t T, int64_t C)
 {
     position_job job = { .dtype = dtype, .y = y, .x = x, .weight = weight, .B = B, .T = T, .C = C };
     coh_parallel(queue, (B * T + POSITION_ROWS - 1) / POSITION_ROWS, position_rows, &job);
@@ -200,7 +200,7 @@ static void position_gradient(void *argument, int64_t index)
             position_strip(g, row, c, smaller(STRIP_CHANNELS, g->C - c));
 }
 
-void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient)
+void coh_cpu_position_backward(void *queue, const coh_position_gradient *gradient)
 {
     coh_parallel(queue, (gradient->rows + POSITION_ROWS - 1) / POSITION_ROWS, position_gradient,
                  (void *)gradient);

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include <string.h>
 
@@ -195,15 +195,15 @@ int64_t coh_matmul_tile_count(const coh_matmul *matmul, coh_product product, int
     return tile_count(&tiles);
 }
 
-void coh_kernel_matmul_by(void *queue, const coh_matmul *matmul, coh_product product)
+void coh_cpu_matmul_by(void *queue, const coh_matmul *matmul, coh_product product)
 {
     cut tiles = make_cut(matmul, product, coh_pool_thread_count(queue));
     coh_parallel(queue, tile_count(&tiles), run_tile, &tiles);
 }
 
-void coh_kernel_matmul(void *queue, const coh_matmul *matmul)
+void coh_cpu_matmul(void *queue, const coh_matmul *matmul)
 {
-    coh_kernel_matmul_by(queue, matmul,
-                         coh_product_find(matmul->dtype, matmul->layout, matmul->rows,
-                                          matmul->columns, matmul->depth));
+    coh_cpu_matmul_by(queue, matmul,
+                      coh_product_find(matmul->dtype, matmul->layout, matmul->rows, matmul->columns,
+                                       matmul->depth));
 }

@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include <string.h>
 
@@ -44,7 +44,7 @@ static void norm_block(void *argument, int64_t index)
     }
 }
 
-void coh_kernel_norm(void *queue, const coh_norm *norm)
+void coh_cpu_norm(void *queue, const coh_norm *norm)
 {
     coh_parallel(queue, block_count(norm->N), norm_block, (void *)norm);
 }
@@ -97,7 +97,7 @@ static void fold_columns(void *argument, int64_t index)
     fold_one(norm, norm->dbias, norm->dbias_adds, norm->C, begin, width);
 }
 
-void coh_kernel_norm_backward(void *queue, const coh_norm *norm)
+void coh_cpu_norm_backward(void *queue, const coh_norm *norm)
 {
     coh_parallel(queue, block_count(norm->N), backward_block, (void *)norm);
     if (norm->dweight != NULL || norm->dbias != NULL)

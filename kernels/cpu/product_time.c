@@ -29,7 +29,7 @@ static void time_runs(void *queue, const coh_product_choice *choice, coh_matmul 
     uint64_t ns[RUNS + 1];
     for (int i = 0; i <= RUNS; i++) {
         const uint64_t begin = coh_clock_ns();
-        coh_kernel_matmul_by(queue, m, choice->product);
+        coh_cpu_matmul_by(queue, m, choice->product);
         ns[i] = coh_clock_ns() - begin;
     }
     qsort(ns + 1, RUNS, sizeof(*ns), compare);

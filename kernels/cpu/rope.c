@@ -1,4 +1,4 @@
-#include "kernels/kernels.h"
+#include "kernels/table.h"
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
@@ -38,7 +38,7 @@ static void turn_tokens(void *argument, int64_t index)
         turn_token(rope, t);
 }
 
-void coh_kernel_rope(void *queue, const coh_rope *rope)
+void coh_cpu_rope(void *queue, const coh_rope *rope)
 {
     coh_parallel(queue, (rope->T + ROPE_TOKENS - 1) / ROPE_TOKENS, turn_tokens, (void *)rope);
 }

@@ -47,7 +47,7 @@ void coh_tile_activate(const coh_tile *tile);
 
 /* A whole product by `product`, on the pool (matmul.c). */
 struct coh_matmul;
-void coh_kernel_matmul_by(void *queue, const struct coh_matmul *matmul, coh_product product);
+void coh_cpu_matmul_by(void *queue, const struct coh_matmul *matmul, coh_product product);
 /* How many tiles it is cut into on a pool of `thread_count` threads. */
 int64_t coh_matmul_tile_count(const struct coh_matmul *matmul, coh_product product,
                               int thread_count);

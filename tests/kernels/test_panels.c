@@ -450,7 +450,7 @@ static void check_threads(problem *p, coh_pool *const *pools, coh_product produc
     const coh_matmul m = matmul_of(p);
     for (int n = 0; n < THREADS; n++) {
         fill(p, NULL, 0xff);
-        coh_kernel_matmul_by(pools[n], &m, product);
+        coh_cpu_matmul_by(pools[n], &m, product);
         if (memcmp(p->c.data, c, bytes) != 0)
             fail_msg("%s, layout %d, %lld x %lld x %lld, types %d %d: other bits on %d threads",
                      coh_product_name(product), (int)p->layout, (long long)p->rows,
@@ -508,7 +508,7 @@ static void threads_change_no_bit_of_any_product(void **state)
             m.c = first.data;
             if (!coh_product_available((coh_product)product, dtype))
                 continue;
-            coh_kernel_matmul_by(NULL, &m, (coh_product)product);
+            coh_cpu_matmul_by(NULL, &m, (coh_product)product);
             check_threads(&p, pools, (coh_product)product, first.data);
         }
         free(first.data);

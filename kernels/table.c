@@ -1,0 +1,18 @@
+#include "kernels/table.h"
+
+#define CPU_FIELD(name, parameters, arguments) .name = coh_cpu_##name,
+const coh_kernel_table coh_kernel_table_cpu = { COH_KERNEL_LIST(CPU_FIELD) };
+
+/* The one branch that a call costs: nobody else may ask what device a queue is of. */
+static const coh_kernel_table *table_of(const void *queue)
+{
+    const coh_queue_head *head = queue;
+    return head == NULL || head->kernels == NULL ? &coh_kernel_table_cpu : head->kernels;
+}
+
+#define DISPATCH(name, parameters, arguments)                                                      \
+    void coh_kernel_##name parameters                                                              \
+    {                                                                                              \
+        table_of(queue)->name arguments;                                                           \
+    }
+COH_KERNEL_LIST(DISPATCH)

@@ -1,0 +1,83 @@
+/* table.h - one kernel interface, several devices: who computes is asked of the queue.
+ *
+ *     a kind   coh_kernel_gelu(call->queue, ...)
+ *                      |  the table that the queue begins with (base/queue_head.h)
+ *                      +---> coh_cpu_gelu     NULL, or a pool: returns when it is done
+ *                      +---> another table's  a stream of its device: enqueued, returns at once
+ *
+ * So a kind is written once: it gives pointers, shapes and constants, and reads no tensor itself,
+ * for what a pointer names may stand in the memory of a device that is not done yet. Structs and
+ * what of theirs lies in the host's memory (so it says where it is) are read before a function
+ * returns. The tables hold what kernels.h declares with a queue, by the same signatures: one list
+ * makes the fields, the calls and the host's declarations.
+ *
+ * A device does here what it says in kernels.h, with the host's formulas: bits may differ from
+ * device to device where sums are folded otherwise, never from run to run. What it cannot do it
+ * keeps in its queue as a failure, which the engine asks for. */
+#ifndef COH_KERNELS_TABLE_H
+#define COH_KERNELS_TABLE_H
+
+#include "base/queue_head.h"
+#include "kernels/kernels.h"
+
+/* X(name, parameters, arguments) */
+#define COH_KERNEL_LIST(X)                                                                         \
+    X(pass, (void *queue, coh_dtype dtype, void *to, const void *from, int64_t count, int adds),   \
+      (queue, dtype, to, from, count, adds))                                                       \
+    X(round, (void *queue, coh_dtype dtype, void *to, const float *from, int64_t count, int adds), \
+      (queue, dtype, to, from, count, adds))                                                       \
+    X(matmul, (void *queue, const coh_matmul *matmul), (queue, matmul))                            \
+    X(column_sum,                                                                                  \
+      (void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows, int64_t columns,     \
+       int adds),                                                                                  \
+      (queue, dtype, sums, x, rows, columns, adds))                                                \
+    X(embedding, (void *queue, const coh_embedding *embedding, void *y, const void *weight),       \
+      (queue, embedding, y, weight))                                                               \
+    X(embedding_backward,                                                                          \
+      (void *queue, const coh_embedding *embedding, void *dweight, const void *dy, int adds),      \
+      (queue, embedding, dweight, dy, adds))                                                       \
+    X(position,                                                                                    \
+      (void *queue, coh_dtype dtype, void *y, const void *x, const void *weight, int64_t B,        \
+       int64_t T, int64_t C),                                                                      \
+      (queue, dtype, y, x, weight, B, T, C))                                                       \
+    X(position_backward, (void *queue, const coh_position_gradient *gradient), (queue, gradient))  \
+    X(rope, (void *queue, const coh_rope *rope), (queue, rope))                                    \
+    X(norm, (void *queue, const coh_norm *norm), (queue, norm))                                    \
+    X(norm_backward, (void *queue, const coh_norm *norm), (queue, norm))                           \
+    X(gelu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),                 \
+      (queue, dtype, y, x, count))                                                                 \
+    X(gelu_backward,                                                                               \
+      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x, int64_t count,       \
+       int adds),                                                                                  \
+      (queue, dtype, dx, dy, x, count, adds))                                                      \
+    X(relu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),                 \
+      (queue, dtype, y, x, count))                                                                 \
+    X(relu_backward,                                                                               \
+      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y, int64_t count,       \
+       int adds),                                                                                  \
+      (queue, dtype, dx, dy, y, count, adds))                                                      \
+    X(scale, (void *queue, const coh_scale *scale), (queue, scale))                                \
+    X(dropout, (void *queue, const coh_dropout *dropout), (queue, dropout))                        \
+    X(swiglu, (void *queue, const coh_swiglu *swiglu), (queue, swiglu))                            \
+    X(swiglu_backward, (void *queue, const coh_swiglu *swiglu), (queue, swiglu))                   \
+    X(activation_gradient, (void *queue, const coh_activation_gradient *gradient),                 \
+      (queue, gradient))                                                                           \
+    X(attention, (void *queue, const coh_attention *attention), (queue, attention))                \
+    X(attention_backward, (void *queue, const coh_attention *attention), (queue, attention))       \
+    X(attention_decode, (void *queue, const coh_attention_decode *decode), (queue, decode))        \
+    X(classifier, (void *queue, const coh_classifier *classifier), (queue, classifier))            \
+    X(classifier_backward, (void *queue, const coh_classifier *classifier), (queue, classifier))
+
+typedef struct coh_kernel_table {
+#define COH_KERNEL_FIELD(name, parameters, arguments) void(*name) parameters;
+    COH_KERNEL_LIST(COH_KERNEL_FIELD)
+#undef COH_KERNEL_FIELD
+} coh_kernel_table;
+
+/* The host's: coh_cpu_pass, ... Their queue is a pool or NULL. */
+extern const coh_kernel_table coh_kernel_table_cpu;
+#define COH_KERNEL_CPU(name, parameters, arguments) void coh_cpu_##name parameters;
+COH_KERNEL_LIST(COH_KERNEL_CPU)
+#undef COH_KERNEL_CPU
+
+#endif
