@@ -1,0 +1,182 @@
+#include "memory/cuda_library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const coh_cuda_library_name coh_cuda_library_cublaslt = { "libcublasLt.so.13", "cuBLASLt",
+                                                          "nvidia-cublas" };
+const coh_cuda_library_name coh_cuda_library_cudnn = { "libcudnn.so.9", "cuDNN",
+                                                       "nvidia-cudnn-cu13" };
+const coh_cuda_library_name coh_cuda_library_nccl = { "libnccl.so.2", "NCCL", "nvidia-nccl-cu13" };
+
+/* Returns 1 to end the walk. */
+typedef int visit_file(void *context, const char *path);
+
+typedef struct walk {
+    const char *root, *file;
+    visit_file *visit;
+    void *context;
+} walk;
+
+/* Every file that the pattern <root><folder><inner>/<file> names, in the order of their names. */
+static int visit_pattern(const walk *w, const char *folder, size_t folder_length, const char *inner)
+{
+    char pattern[COH_CUDA_LIBRARY_PATH_BYTES];
+    glob_t found;
+    int ended = 0;
+    const int length = snprintf(pattern, sizeof(pattern), "%s%.*s%s/%s", w->root,
+                                (int)folder_length, folder, inner, w->file);
+    if (folder_length == 0 || length < 0 || (size_t)length >= sizeof(pattern))
+        return 0;
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc && !ended; i++)
+            ended = w->visit(w->context, found.gl_pathv[i]);
+    globfree(&found);
+    return ended;
+}
+
+/* A folder in all of these forms, one after the other. */
+static int visit_forms(const walk *w, const char *folder, size_t folder_length,
+                       const char *const *forms)
+{
+    int ended = 0;
+    for (; *forms != NULL && !ended; forms++)
+        ended = visit_pattern(w, folder, folder_length, *forms);
+    return ended;
+}
+
+static const char *const as_it_is[] = { "", NULL };
+static const char *const of_a_tree[] = { "/lib64", "/lib", "/targets/*-linux/lib", NULL };
+static const char *const of_packages[] = { "/nvidia/*/lib", NULL };
+static const char *const of_a_prefix[] = { "/lib/python3*/site-packages/nvidia/*/lib",
+                                           "/lib/python3*/dist-packages/nvidia/*/lib", NULL };
+
+/* The folders that a variable holds, `suffix` cut off, those without it left out. */
+static int visit_variable(const walk *w, const char *variable, const char *suffix,
+                          const char *const *forms)
+{
+    const char *rest = getenv(variable);
+    int ended = 0;
+    while (rest != NULL && *rest != '\0' && !ended) {
+        size_t length = strcspn(rest, ":");
+        const char *next = rest + length + (rest[length] == ':');
+        while (length > 1 && rest[length - 1] == '/')
+            length--;
+        const size_t cut = strlen(suffix);
+        if (length >= cut && memcmp(rest + length - cut, suffix, cut) == 0)
+            ended = visit_forms(w, rest, length - cut, forms);
+        rest = next;
+    }
+    return ended;
+}
+
+static int visit_folder(const walk *w, const char *folder, const char *const *forms)
+{
+    return visit_forms(w, folder, strlen(folder), forms);
+}
+
+static int visit_home(const walk *w)
+{
+    char local[COH_CUDA_LIBRARY_PATH_BYTES];
+    const char *home = getenv("HOME");
+    const int length = home == NULL ? -1 : snprintf(local, sizeof(local), "%s/.local", home);
+    return length > 0 && (size_t)length < sizeof(local) && visit_folder(w, local, of_a_prefix);
+}
+
+static int visit_all(const walk *w)
+{
+    return visit_variable(w, "COH_CUDA_LIBRARIES", "", as_it_is) ||
+           visit_variable(w, "CUDA_HOME", "", of_a_tree) ||
+           visit_variable(w, "CUDA_PATH", "", of_a_tree) ||
+           visit_folder(w, "/usr/local/cuda", of_a_tree) ||
+           visit_variable(w, "VIRTUAL_ENV", "", of_a_prefix) ||
+           visit_variable(w, "CONDA_PREFIX", "", of_a_prefix) ||
+           visit_variable(w, "PYTHONPATH", "", of_packages) ||
+           visit_variable(w, "PATH", "/bin", of_a_prefix) || visit_home(w) ||
+           visit_folder(w, "/usr/local", of_a_prefix) || visit_folder(w, "/usr", of_a_prefix);
+}
+
+static int take_path(void *context, const char *path)
+{
+    return snprintf(context, COH_CUDA_LIBRARY_PATH_BYTES, "%s", path) < COH_CUDA_LIBRARY_PATH_BYTES;
+}
+
+int coh_cuda_library_find(const char *root, const coh_cuda_library_name *name,
+                          char out_path[COH_CUDA_LIBRARY_PATH_BYTES])
+{
+    const walk w = { root, name->file, take_path, out_path };
+    if (visit_all(&w))
+        return 1;
+    out_path[0] = '\0';
+    return 0;
+}
+
+typedef struct opening {
+    void *library;
+    char *path;
+    char reason[512]; /* why the first file that was found could not be opened */
+} opening;
+
+static int open_path(void *context, const char *path)
+{
+    opening *o = context;
+    o->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *reason = o->library == NULL ? dlerror() : NULL;
+    if (reason != NULL && o->reason[0] == '\0')
+        snprintf(o->reason, sizeof(o->reason), "%s", reason);
+    return o->library != NULL && take_path(o->path, path);
+}
+
+/* By its bare name: the loader looks where it does for any program. */
+static void open_by_loader(opening *o, const coh_cuda_library_name *name)
+{
+    struct link_map *map = NULL;
+    o->library = dlopen(name->file, RTLD_NOW | RTLD_LOCAL);
+    if (o->library == NULL)
+        return;
+    if (dlinfo(o->library, RTLD_DI_LINKMAP, &map) != 0 || map == NULL ||
+        !take_path(o->path, map->l_name))
+        (void)take_path(o->path, name->file);
+}
+
+coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *name,
+                                 void **out_library, char out_path[COH_CUDA_LIBRARY_PATH_BYTES])
+{
+    opening o = { .path = out_path };
+    const walk w = { root, name->file, open_path, &o };
+    *out_library = NULL;
+    out_path[0] = '\0';
+    if (!visit_all(&w) && root[0] == '\0')
+        open_by_loader(&o, name);
+    *out_library = o.library;
+    if (o.library != NULL)
+        return COH_OK;
+    if (o.reason[0] != '\0')
+        return coh_fail(COH_ERR_DEVICE,
+                        "%s was found and cannot be opened (%s): install it anew, or name another "
+                        "folder in COH_CUDA_LIBRARIES",
+                        name->product, o.reason);
+    return coh_fail(COH_ERR_DEVICE,
+                    "%s (%s) is not on this machine: install the CUDA toolkit 13 or the Python "
+                    "package %s, or name its folder in COH_CUDA_LIBRARIES",
+                    name->product, name->file, name->package);
+}
+
+coh_status coh_cuda_library_bind(void *library, const coh_cuda_library_name *name,
+                                 const char *const *functions, size_t count, void *table)
+{
+    for (size_t i = 0; i < count; i++) {
+        void *function = dlsym(library, functions[i]);
+        if (function == NULL)
+            return coh_fail(COH_ERR_DEVICE,
+                            "%s has no function %s: it is not the %s that this program knows; "
+                            "install the Python package %s",
+                            name->product, functions[i], name->file, name->package);
+        memcpy((char *)table + i * sizeof(function), &function, sizeof(function));
+    }
+    return COH_OK;
+}
