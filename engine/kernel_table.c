@@ -27,6 +27,11 @@ static const char *const layout_names[] = {
 };
 enum { LAYOUT_COUNT = sizeof(layout_names) / sizeof(layout_names[0]) };
 
+const char *coh_kernel_layout_name(coh_matmul_layout layout)
+{
+    return layout_names[layout];
+}
+
 coh_status coh_kernel_layout_of(const char *name, coh_matmul_layout *out_layout)
 {
     for (int i = 0; i < LAYOUT_COUNT; i++)
@@ -179,7 +184,10 @@ coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count, const 
                               list.count, COH_PRODUCT_CHOICES_MAX),
                      done);
     COH_TRY_GOTO(status, coh_thread_run("coh-tune", measure, &m), done);
-    status = coh_kernel_table_write(&list, thread_count, path);
+    const coh_kernel_list table = { .shapes = list.shapes,
+                                    .shape_count = list.count,
+                                    .thread_count = thread_count };
+    status = coh_kernel_table_write(&table, path);
 done:
     coh_kernel_shapes_fini(&list);
     return status;
@@ -196,16 +204,20 @@ coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_b
 {
     if (!path || !path[0])
         return coh_fail(COH_ERR_ARGUMENT, "using a kernel table needs its path");
-    coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
-    char measured_on[COH_KERNEL_MACHINE_BYTES], here[COH_KERNEL_MACHINE_BYTES];
-    int32_t count;
-    COH_TRY(coh_kernel_table_read(path, choices, &count, measured_on));
-    coh_status status = coh_kernels_choose(choices, count);
-    if (status != COH_OK)
-        return coh_fail_prefix(status, "kernel table %s", path);
-    coh_kernel_machine(here);
-    if (out_machine)
-        snprintf(out_machine, machine_bytes, "%s",
-                 strcmp(measured_on, here) == 0 ? "" : measured_on);
-    return COH_OK;
+    coh_kernel_list list = { 0 };
+    char here[COH_KERNEL_MACHINE_BYTES];
+    COH_TRY(coh_kernel_table_read(path, &list));
+    coh_status status = coh_kernels_choose(list.choices, list.choice_count);
+    if (status == COH_OK) {
+        coh_algorithms_take(list.algorithms, list.algorithm_count);
+        list.algorithms = NULL;
+        coh_kernel_machine(here);
+        if (out_machine)
+            snprintf(out_machine, machine_bytes, "%s",
+                     strcmp(list.machine, here) == 0 ? "" : list.machine);
+    } else {
+        status = coh_fail_prefix(status, "kernel table %s", path);
+    }
+    coh_kernel_list_fini(&list);
+    return status;
 }

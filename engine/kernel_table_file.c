@@ -11,10 +11,20 @@
 
 #define FORMAT_NAME    "cohobate kernels"
 #define FORMAT_VERSION 1
-#define BYTES_MOST     (1u << 20)
+#define BYTES_MOST     (4u << 20) /* 4,096 algorithms take two thirds of it */
 
-static const char *const dtype_names[] = { [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16" };
-enum { DTYPE_COUNT = sizeof(dtype_names) / sizeof(dtype_names[0]) };
+const char *coh_kernel_dtype_name(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? "bf16" : "f32";
+}
+
+coh_status coh_kernel_dtype_of(const char *name, coh_dtype *out_dtype)
+{
+    *out_dtype = strcmp(name, "bf16") == 0 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+    return strcmp(name, coh_kernel_dtype_name(*out_dtype)) == 0
+               ? COH_OK
+               : coh_fail(COH_ERR_CORRUPT, "its dtype \"%.40s\" is none that is known", name);
+}
 
 void coh_kernel_machine(char name[COH_KERNEL_MACHINE_BYTES])
 {
@@ -42,8 +52,8 @@ static coh_status write_row(coh_text *text, const coh_kernel_timing *shape, int 
                          "    {\"dtype\": \"%s\", \"layout\": \"%s\", \"rows\": %" PRId64
                          ", \"columns\": %" PRId64 ", \"depth\": %" PRId64
                          ", \"product\": \"%s\", \"microseconds\": {",
-                         dtype_names[shape->dtype], shape->layout, shape->rows, shape->columns,
-                         shape->depth, coh_kernel_product_name(shape->chosen)));
+                         coh_kernel_dtype_name(shape->dtype), shape->layout, shape->rows,
+                         shape->columns, shape->depth, coh_kernel_product_name(shape->chosen)));
     const char *comma = "";
     for (int32_t p = 0; p < COH_KERNEL_PRODUCTS; p++)
         if (shape->seconds[p] > 0) {
@@ -54,8 +64,7 @@ static coh_status write_row(coh_text *text, const coh_kernel_timing *shape, int 
     return coh_text_add(text, "}}%s\n", is_last ? "" : ",");
 }
 
-coh_status coh_kernel_table_write(const coh_kernel_shapes *shapes, int32_t thread_count,
-                                  const char *path)
+coh_status coh_kernel_table_write(const coh_kernel_list *list, const char *path)
 {
     coh_text text = { 0 };
     char machine[COH_KERNEL_MACHINE_BYTES], date[16];
@@ -75,11 +84,14 @@ coh_status coh_kernel_table_write(const coh_kernel_shapes *shapes, int32_t threa
                  coh_text_add(&text,
                               ",\n  \"date\": \"%s\",\n  \"threads\": %" PRId32
                               ",\n  \"products\": [\n",
-                              date, thread_count),
+                              date, list->thread_count),
                  done);
-    for (size_t i = 0; i < shapes->count; i++)
-        COH_TRY_GOTO(status, write_row(&text, &shapes->shapes[i], i + 1 == shapes->count), done);
-    COH_TRY_GOTO(status, coh_text_add(&text, "  ]\n}\n"), done);
+    for (size_t i = 0; i < list->shape_count; i++)
+        COH_TRY_GOTO(status, write_row(&text, &list->shapes[i], i + 1 == list->shape_count), done);
+    COH_TRY_GOTO(status, coh_text_add(&text, "  ]"), done);
+    if (list->algorithm_count > 0)
+        COH_TRY_GOTO(status, coh_kernel_devices_write(&text, list), done);
+    COH_TRY_GOTO(status, coh_text_add(&text, "\n}\n"), done);
     status = coh_file_write_whole(path, text.data, text.bytes);
 done:
     coh_text_fini(&text);
@@ -137,8 +149,7 @@ static coh_status read_row(json_t *value, coh_product_choice *out_choice)
         return coh_fail(COH_ERR_CORRUPT, "its microseconds are no object");
     COH_TRY(check_times(times));
     *out_choice = (coh_product_choice){ .rows = rows, .columns = columns, .depth = depth };
-    COH_TRY(find_name(dtype_names, DTYPE_COUNT, "dtype", dtype, &index));
-    out_choice->dtype = (coh_dtype)index;
+    COH_TRY(coh_kernel_dtype_of(dtype, &out_choice->dtype));
     COH_TRY(coh_kernel_layout_of(layout, &out_choice->layout));
     for (int32_t p = 0; p < COH_KERNEL_PRODUCTS; p++)
         names[p] = coh_kernel_product_name(p);
@@ -147,8 +158,8 @@ static coh_status read_row(json_t *value, coh_product_choice *out_choice)
     return COH_OK;
 }
 
-/* The line on which product `index` begins; jansson does not keep it. The products are the only
- * list that stands directly in the object of a table. */
+/* The line on which product `index` begins; jansson does not keep it. The products are the first
+ * list that stands directly in the object of a table, the devices' the only other one. */
 static int line_of_row(const file_text *text, size_t index)
 {
     int line = 1, depth = 0, in_string = 0;
@@ -187,47 +198,53 @@ static coh_status check_is_new(const coh_product_choice *choices, size_t index)
     return COH_OK;
 }
 
-static coh_status read_rows(const file_text *text, const json_t *rows, coh_product_choice *choices,
-                            int32_t *out_count)
+static coh_status read_rows(const file_text *text, const json_t *rows, coh_kernel_list *list)
 {
     size_t count = json_array_size(rows);
     if (!json_is_array(rows) || count > COH_PRODUCT_CHOICES_MAX)
         return coh_fail(COH_ERR_CORRUPT, "its products are no list of at most %d",
                         COH_PRODUCT_CHOICES_MAX);
+    COH_TRY(COH_ALLOC(count, &list->choices));
     for (size_t i = 0; i < count; i++)
-        if (read_row(json_array_get(rows, i), &choices[i]) != COH_OK ||
-            check_is_new(choices, i) != COH_OK)
+        if (read_row(json_array_get(rows, i), &list->choices[i]) != COH_OK ||
+            check_is_new(list->choices, i) != COH_OK)
             return coh_fail_prefix(COH_ERR_CORRUPT, "line %d: product %zu of the list",
                                    line_of_row(text, i), i + 1);
-    *out_count = (int32_t)count;
+    list->choice_count = (int32_t)count;
     return COH_OK;
 }
 
-static coh_status read_root(const file_text *text, json_t *root, coh_product_choice *choices,
-                            int32_t *out_count, char machine[COH_KERNEL_MACHINE_BYTES])
+static coh_status read_root(const file_text *text, json_t *root, coh_kernel_list *list)
 {
     const char *format, *measured_on, *date;
     json_int_t version, threads;
-    json_t *rows;
+    json_t *rows, *devices = NULL;
     json_error_t error;
-    if (json_unpack_ex(root, &error, JSON_STRICT, "{s:s, s:I, s:s, s:s, s:I, s:o}", "format",
+    if (json_unpack_ex(root, &error, JSON_STRICT, "{s:s, s:I, s:s, s:s, s:I, s:o, s?o}", "format",
                        &format, "version", &version, "machine", &measured_on, "date", &date,
-                       "threads", &threads, "products", &rows) != 0)
+                       "threads", &threads, "products", &rows, "devices", &devices) != 0)
         return coh_fail(COH_ERR_CORRUPT, "it is no kernel table: %.200s", error.text);
     if (strcmp(format, FORMAT_NAME) != 0 || version != FORMAT_VERSION)
         return coh_fail(COH_ERR_CORRUPT,
                         "its format is \"%.40s\", version %lld, not \"%s\", version %d", format,
                         (long long)version, FORMAT_NAME, FORMAT_VERSION);
-    snprintf(machine, COH_KERNEL_MACHINE_BYTES, "%s", measured_on);
-    return read_rows(text, rows, choices, out_count);
+    snprintf(list->machine, sizeof(list->machine), "%s", measured_on);
+    COH_TRY(read_rows(text, rows, list));
+    return devices == NULL ? COH_OK : coh_kernel_devices_read(devices, list);
 }
 
-coh_status coh_kernel_table_read(const char *path, coh_product_choice *choices, int32_t *out_count,
-                                 char machine[COH_KERNEL_MACHINE_BYTES])
+void coh_kernel_list_fini(coh_kernel_list *list)
+{
+    coh_free(list->choices);
+    coh_free(list->algorithms);
+    *list = (coh_kernel_list){ 0 };
+}
+
+coh_status coh_kernel_table_read(const char *path, coh_kernel_list *list)
 {
     file_text text;
     json_error_t error;
-    *out_count = 0;
+    *list = (coh_kernel_list){ 0 };
     COH_TRY(coh_file_read_whole(path, BYTES_MOST, &text.data, &text.bytes));
     json_t *root = json_loadb(text.data, text.bytes, JSON_REJECT_DUPLICATES, &error);
     coh_status status;
@@ -236,10 +253,11 @@ coh_status coh_kernel_table_read(const char *path, coh_product_choice *choices, 
     else if (!root)
         status = coh_fail(COH_ERR_CORRUPT, "line %d: %.200s", error.line, error.text);
     else
-        status = read_root(&text, root, choices, out_count, machine);
+        status = read_root(&text, root, list);
     json_decref(root);
     coh_free(text.data);
-    if (status != COH_OK)
-        return coh_fail_prefix(status, "kernel table %s (cohobate tune makes it anew)", path);
-    return COH_OK;
+    if (status == COH_OK)
+        return COH_OK;
+    coh_kernel_list_fini(list);
+    return coh_fail_prefix(status, "kernel table %s (cohobate tune makes it anew)", path);
 }

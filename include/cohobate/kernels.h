@@ -11,7 +11,9 @@
  *
  * The table is JSON: {"format": "cohobate kernels", "version": 1, "machine", "date", "threads",
  * "products": [{"dtype", "layout", "rows", "columns", "depth", "product", "microseconds"}, ...]},
- * written in one form only and read strictly. */
+ * written in one form only and read strictly. What was measured on GPUs stands in "devices": for
+ * each device and version of cuBLASLt the algorithms of its products, in the library's own words
+ * (kernels/algorithm.h). Lines of other devices and versions are kept and not used. */
 #ifndef COHOBATE_KERNELS_H
 #define COHOBATE_KERNELS_H
 

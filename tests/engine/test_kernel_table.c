@@ -95,10 +95,10 @@ static void a_table_that_was_written_is_used_and_named_in_the_kernel_path(void *
     assert_int_equal(coh_kernels_use(path, machine, sizeof(machine)), COH_OK);
     assert_string_equal(machine, ""); /* measured here */
     assert_non_null(strstr(coh_kernel_path(), "+table-"));
-    coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
-    int32_t count;
-    assert_int_equal(coh_kernel_table_read(path, choices, &count, machine), COH_OK);
-    assert_int_equal(count, reported);
+    coh_kernel_list list;
+    assert_int_equal(coh_kernel_table_read(path, &list), COH_OK);
+    assert_int_equal(list.choice_count, reported);
+    coh_kernel_list_fini(&list);
     coh_graph_destroy(graph);
 }
 
