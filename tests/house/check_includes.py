@@ -37,7 +37,8 @@ ALLOWED = {
 OURS = set().union(*ALLOWED.values()) | set(ALLOWED)
 
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
-CUDA_PLACES = re.compile(r"(^|/)(device_cuda|comm_nccl)\.c$|^kernels/cuda/")
+CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_nccl\.c$"
+                         r"|^(kernels|tests)/cuda/")
 
 
 def wrong(path, quote, target):
@@ -46,7 +47,8 @@ def wrong(path, quote, target):
     if first in ("..", "."):
         return "includes are written from the root"
     if CUDA_HEADER.match(target) and not CUDA_PLACES.search(path):
-        return "CUDA headers stand in device_cuda.c, comm_nccl.c and kernels/cuda/ only"
+        return ("CUDA headers stand in memory/cuda_*, memory/device_cuda*, engine/comm_nccl.c, "
+                "kernels/cuda/ and tests/cuda/ only")
     if quote == "<" and first not in OURS:
         return None
     if first not in ALLOWED[folder]:
@@ -119,7 +121,10 @@ PLANTED = [
     ("engine/good.c", '#include "kernels/kernels.h"\n#include "offload/store.h"\n', ""),
     ("engine/dots.c", '#include "../base/check.h"\n', "engine/dots.c:1:"),
     ("engine/gpu.c", "#include <cuda_runtime.h>\n", "engine/gpu.c:1:"),
-    ("memory/device_cuda.c", "#include <cuda_runtime.h>\n", ""),
+    ("memory/device_cuda.c", "#include <cuda.h>\n", ""),
+    ("memory/cuda_queue.h", "#include <cuda.h>\n", ""),
+    ("memory/device.h", "#include <cuda.h>\n", "memory/device.h:1:"),
+    ("kernels/cuda/deep.cu", '#include "offload/store.h"\n', "kernels/cuda/deep.cu:1:"),
     ("base/ring_a.h", '#include "base/ring_b.h"\n', "base/ring_a.h: includes itself"),
     ("base/ring_b.h", '#include "base/ring_a.h"\n', "base/ring_a.h: includes itself"),
 ]

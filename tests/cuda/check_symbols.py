@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Every kernel of kernels/cuda/kernel_list.h stands in the fatbin of its file, for every GPU that was
+asked for, and every kernel in a fatbin is in the list.
+
+    check_symbols.py KERNEL_LIST ARCHS FATBIN...    ARCHS: 80,90
+    check_symbols.py --self-test
+
+A fatbin holds one ELF file for each GPU, whose sections .text.NAME are its kernels."""
+
+import os
+import re
+import struct
+import sys
+
+ENTRY = re.compile(r'^COH_CUDA_KERNEL\((\w+), "(\w+)", "(\w+)"\)', re.M)
+CUDA_MACHINE = 190
+
+
+def read_list(text):
+    """{file: {symbol}}"""
+    files = {}
+    for _, symbol, file in ENTRY.findall(text):
+        files.setdefault(file, set()).add(symbol)
+    return files
+
+
+def kernels_of_elf(data, begin):
+    """(GPU, {kernel}) of the ELF file that begins there, or None."""
+    machine, = struct.unpack_from("<H", data, begin + 18)
+    if machine != CUDA_MACHINE:
+        return None
+    sections_at, flags = struct.unpack_from("<QI", data, begin + 40)
+    size, count, names_index = struct.unpack_from("<HHH", data, begin + 58)
+    headers = [begin + sections_at + i * size for i in range(count)]
+    names_at, = struct.unpack_from("<Q", data, headers[names_index] + 24)
+    kernels = set()
+    for header in headers:
+        name_at = begin + names_at + struct.unpack_from("<I", data, header)[0]
+        name = data[name_at:data.index(b"\0", name_at)].decode()
+        if name.startswith(".text."):
+            kernels.add(name.removeprefix(".text."))
+    return flags >> 8 & 0xff, kernels
+
+
+def read_fatbin(data):
+    """{GPU: {kernel}}"""
+    found = {}
+    for match in re.finditer(b"\x7fELF", data):
+        elf = kernels_of_elf(data, match.start())
+        if elf:
+            found[str(elf[0])] = elf[1]
+    return found
+
+
+def compare(name, listed, gpus, found):
+    """A sentence for each difference."""
+    errors = [f"{name}: no code for GPU {gpu}" for gpu in gpus if gpu not in found]
+    for gpu, kernels in found.items():
+        errors += [f"{name}: {symbol} is in kernel_list.h but not in the code for GPU {gpu}"
+                   for symbol in sorted(listed - kernels)]
+        errors += [f"{name}: {symbol} is in the code for GPU {gpu} but not in kernel_list.h"
+                   for symbol in sorted(kernels - listed)]
+    return errors
+
+
+def self_test():
+    listed = {"a", "b"}
+    cases = [({"80": {"a", "b"}, "90": {"a", "b"}}, 0), ({"80": {"a", "b"}}, 1),
+             ({"80": {"a", "b"}, "90": {"a"}}, 1), ({"80": {"a", "b", "c"}, "90": {"a", "b"}}, 1)]
+    wrong = [found for found, errors in cases if len(compare("x", listed, ["80", "90"], found)) != errors]
+    print(f"self-test: {len(cases)} cases, {len(wrong)} misjudged")
+    return 1 if wrong else 0
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    list_path, gpus, paths = sys.argv[1], re.findall(r"\d+", sys.argv[2]), sys.argv[3:]
+    with open(list_path, encoding="utf-8") as file:
+        listed = read_list(file.read())
+    errors, kernel_count = [], 0
+    for path in paths:
+        name = os.path.basename(path).split(".")[0]
+        with open(path, "rb") as file:
+            errors += compare(name, listed.pop(name, set()), gpus, found := read_fatbin(file.read()))
+        kernel_count += sum(map(len, found.values()))
+    errors += [f"{name}: kernel_list.h names it, no such .cu was compiled" for name in listed]
+    for error in errors:
+        print(error)
+    print(f"{kernel_count} kernels in {len(paths)} fatbins, {len(errors)} wrong")
+    return 1 if errors or kernel_count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
