@@ -44,14 +44,15 @@ coh_status coh_plan_finish(coh_plan *plan)
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 1,
                                &plan->layout, plan->programs));
     COH_TRY(coh_limits_check_arenas(&plan->profile, plan->layout.arena_bytes));
-    const coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
-                                                          plan->options.emulate_host_bytes,
-                                                          plan->options.disk_bytes },
-                                        .wear_bytes = plan->options.wear_bytes };
+    coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
+                                                    plan->options.emulate_host_bytes,
+                                                    plan->options.disk_bytes } };
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         const coh_program *program = &plan->programs[kind];
         if (program->line_count == 0)
             continue;
+        /* The limit is of a step; what frozen weights are written as a run begins is no step's. */
+        verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;
         coh_status status = coh_verify(&plan->layout, program, &verify, NULL);
         if (status == COH_ERR_CORRUPT)
             return coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its "

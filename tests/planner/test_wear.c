@@ -1,0 +1,89 @@
+/* The limit of what a step writes to the drive: of the body alone, met by a plan that writes less
+ * where there is one, and a refusal where there is none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "planner/plan.h"
+#include "tests/planner/toy_graph.h"
+
+static coh_graph *make_graph(const toy_options *toy)
+{
+    coh_graph *graph = NULL;
+    if (toy_graph_make(toy, &graph) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return graph;
+}
+
+/* A plan in `percent` of the memory that all of it takes, with a drive; NULL: refused. */
+static coh_plan *make_plan(const coh_graph *graph, uint64_t percent, uint64_t wear_bytes)
+{
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    uint64_t memory = 0;
+    coh_plan_options_init(&options);
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = memory / 100 * percent;
+    options.disk_bytes = UINT64_MAX;
+    options.wear_bytes = wear_bytes;
+    coh_status status = coh_plan_create(graph, &options, &plan);
+    if (status != COH_OK && status != COH_ERR_FULL)
+        fail_msg("%s", coh_last_error());
+    return plan;
+}
+
+static uint64_t written(const coh_plan *plan, coh_program_kind kind)
+{
+    return plan->simulations[kind].link_bytes[COH_LANE_WRITE];
+}
+
+/* What never changes is written once, as the run begins: that is no step. */
+static void frozen_weights_are_written_once_and_no_step_is_charged(void **state)
+{
+    (void)state;
+    const toy_options toy = {
+        .layers = 1, .width = 512, .vocabulary = 64, .rows = 16, .freezes = 1
+    };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan *plan = make_plan(graph, 80, 0);
+    assert_non_null(plan);
+    const uint64_t limit = written(plan, COH_PROGRAM_BODY) + 65536;
+    assert_true(written(plan, COH_PROGRAM_INIT) > limit);
+    coh_plan_destroy(plan);
+    plan = make_plan(graph, 80, limit);
+    assert_non_null(plan);
+    assert_true(written(plan, COH_PROGRAM_BODY) <= limit);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* The fastest plan writes too much: another one that is slower, or a refusal; never one above it. */
+static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 4, .width = 256, .vocabulary = 200, .rows = 200 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan *fastest = make_plan(graph, 40, 0);
+    assert_non_null(fastest);
+    const uint64_t most = written(fastest, COH_PROGRAM_BODY);
+    coh_plan *less = make_plan(graph, 40, most - most / 10);
+    assert_non_null(less);
+    assert_true(written(less, COH_PROGRAM_BODY) <= most - most / 10);
+    assert_true(less->simulations[COH_PROGRAM_BODY].period_ns >
+                fastest->simulations[COH_PROGRAM_BODY].period_ns);
+    assert_null(make_plan(graph, 40, 4096));
+    coh_plan_destroy(less);
+    coh_plan_destroy(fastest);
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frozen_weights_are_written_once_and_no_step_is_charged),
+        cmocka_unit_test(a_plan_that_writes_less_is_found_where_there_is_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
