@@ -68,23 +68,31 @@ static int compare_ns(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* What the walks' tenths are of their median, those of the step are of the step at all medians: of
+ * many sources whose times can only grow, the median of the walks lies above that step, and it is
+ * that step that is planned and printed. */
 static coh_status find_quantiles(const coh_layout *layout, const coh_program *program,
                                  const coh_profile *profile, priced *p, coh_forecast *out)
 {
     uint64_t periods[WALKS];
     coh_simulation simulation;
-    uint64_t walks = has_spread(p, program->line_count) ? WALKS : 1;
-    for (uint64_t walk = 0; walk < walks; walk++) {
-        if (walks > 1)
-            draw(p, program->line_count, walk);
+    COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation,
+                         NULL));
+    out->p10_ns = out->p50_ns = out->p90_ns = simulation.period_ns;
+    if (!has_spread(p, program->line_count))
+        return COH_OK;
+    for (uint64_t walk = 0; walk < WALKS; walk++) {
+        draw(p, program->line_count, walk);
         COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID,
                              &simulation, NULL));
         periods[walk] = simulation.period_ns;
     }
-    qsort(periods, walks, sizeof(periods[0]), compare_ns);
-    out->p10_ns = periods[walks / 10];
-    out->p50_ns = periods[walks / 2];
-    out->p90_ns = periods[walks - 1 - walks / 10];
+    qsort(periods, WALKS, sizeof(periods[0]), compare_ns);
+    const double median = (double)periods[WALKS / 2], step = (double)out->p50_ns;
+    if (median > 0) {
+        out->p10_ns = coh_whole_ns(step * ((double)periods[WALKS / 10] / median));
+        out->p90_ns = coh_whole_ns(step * ((double)periods[WALKS - 1 - WALKS / 10] / median));
+    }
     return COH_OK;
 }
 

@@ -9,8 +9,9 @@
 typedef struct coh_forecast {
     uint64_t alone_ns;     /* no lane slows another */
     uint64_t contended_ns; /* every lane slows every other all the time */
-    /* Of walks with durations drawn from their spreads; without a spread in the profile all three
-     * are the fluid prediction. */
+    /* p50: the fluid prediction, with every duration at its median. p10 and p90: as much less and
+     * more as the tenths of walks with drawn durations are of those walks' median, so that p10 <=
+     * p50 <= p90; without a spread in the profile all three are equal. */
     uint64_t p10_ns, p50_ns, p90_ns;
 } coh_forecast;
 
