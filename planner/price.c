@@ -249,47 +249,61 @@ static const coh_figure *link_rate(const coh_profile *profile, coh_lane lane)
     return link->sustained_bytes_per_s.p50 > 0 ? &link->sustained_bytes_per_s : &link->bytes_per_s;
 }
 
-/* The rate at which a line's bytes pass. Checkpoints go through the same drive as the store. */
-static const coh_figure *memory_rate(const coh_profile *profile, const coh_instruction *line)
+/* ---- the roofline ---- */
+
+/* Figures that lines without samples are priced from, after those of links: a source each. */
+enum {
+    SOURCE_ROOF = COH_LANE_COUNT,
+    SOURCE_MEMORY = SOURCE_ROOF + COH_ROOF_COUNT,
+    SOURCE_HOST_MEMORY,
+    SOURCE_HOST_UPDATE
+};
+
+typedef struct rate {
+    coh_figure figure;
+    uint32_t source; /* from the end of the curves */
+} rate;
+
+/* Checkpoints go through the same drive as the store; of one that the profile does not know, the
+ * usual one. */
+static rate drive_rate(const coh_profile *profile, coh_lane lane)
 {
-    if (line->opcode == COH_OP_SAVE && coh_profile_is_link(profile, COH_LANE_WRITE))
-        return link_rate(profile, COH_LANE_WRITE);
-    if (line->opcode == COH_OP_IMPORT && coh_profile_is_link(profile, COH_LANE_READ))
-        return link_rate(profile, COH_LANE_READ);
+    return (rate){ coh_profile_is_link(profile, lane) ? *link_rate(profile, lane)
+                                                      : coh_profile_usual_drive(lane),
+                   lane };
+}
+
+/* The rate at which a line's bytes pass. */
+static rate memory_rate(const coh_profile *profile, const coh_instruction *line)
+{
+    if (line->opcode == COH_OP_SAVE)
+        return drive_rate(profile, COH_LANE_WRITE);
+    if (line->opcode == COH_OP_IMPORT)
+        return drive_rate(profile, COH_LANE_READ);
     if (line->lane == COH_LANE_HOST && line->opcode == COH_OP_UPDATE &&
         profile->host_update_bytes_per_s.p50 > 0)
-        return &profile->host_update_bytes_per_s;
+        return (rate){ profile->host_update_bytes_per_s, SOURCE_HOST_UPDATE };
     if (line->lane == COH_LANE_HOST && profile->host_memory_bytes_per_s.p50 > 0)
-        return &profile->host_memory_bytes_per_s;
-    return &profile->memory_bytes_per_s;
+        return (rate){ profile->host_memory_bytes_per_s, SOURCE_HOST_MEMORY };
+    return (rate){ profile->memory_bytes_per_s, SOURCE_MEMORY };
 }
 
-static coh_lane drive_lane(const coh_instruction *line)
-{
-    return line->opcode == COH_OP_SAVE ? COH_LANE_WRITE : COH_LANE_READ;
-}
-
-/* A checkpoint of which the profile does not say what it goes to. */
-static int lacks_drive(const coh_profile *profile, const coh_instruction *line)
-{
-    return (line->opcode == COH_OP_SAVE || line->opcode == COH_OP_IMPORT) &&
-           !coh_profile_is_link(profile, drive_lane(line));
-}
-
+/* The source counts from the end of the curves. */
 static coh_price roofline(const coh_profile *profile, const coh_instruction *line, int is_bf16)
 {
-    coh_price price =
-        at_rate(line->flops, &profile->flops_per_s[is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32]);
-    const coh_figure drive = coh_profile_usual_drive(drive_lane(line));
-    coh_price memory = at_rate((double)line->bytes,
-                               lacks_drive(profile, line) ? &drive : memory_rate(profile, line));
+    const uint32_t roof = is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32;
+    const rate through = memory_rate(profile, line);
+    coh_price price = at_rate(line->flops, &profile->flops_per_s[roof]);
+    coh_price memory = at_rate((double)line->bytes, &through.figure);
+    price.source = SOURCE_ROOF + roof;
+    memory.source = through.source;
     if (line->lane == COH_LANE_HOST && profile->device_kind == 0 && profile->threads > 1 &&
-        memory_rate(profile, line) == &profile->memory_bytes_per_s)
+        through.source == SOURCE_MEMORY)
         memory = scaled(memory, profile->threads); /* a rate of all threads; coh-host is one */
-    if (memory.p50 > price.p50)
-        price = memory;
-    return with_line(price, &profile->line_ns);
+    return with_line(memory.p50 > price.p50 ? memory : price, &profile->line_ns);
 }
+
+/* ---- one line ---- */
 
 /* Does the line work on bf16 tensors? */
 static int is_bf16(const coh_layout *layout, const coh_program *program,
@@ -340,7 +354,7 @@ coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
                              coh_profile_work(profile, on_bf16, line->flops, (double)line->bytes));
         } else {
             price = roofline(profile, line, on_bf16);
-            price.source = pricer->curve_count + COH_LANE_COUNT + line->opcode;
+            price.source += pricer->curve_count;
         }
     }
     return calibration->runs > 0 ? scaled(price, calibration->factor) : price;

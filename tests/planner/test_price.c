@@ -141,6 +141,32 @@ static void the_host_lane_of_a_host_device_is_one_thread(void **state)
     assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 1));
 }
 
+/* Lines that one figure prices have one source, whatever their opcodes: it is wrong for all. */
+static void a_figure_of_the_roofs_is_one_source(void **state)
+{
+    (void)state;
+    coh_profile profile = unit_profile();
+    const coh_instruction forward = line_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 9, 1),
+                          backward = line_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 9, 1),
+                          norm = line_of(COH_OP_NORM, COH_LANE_COMPUTE, 0, 9),
+                          update = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 9),
+                          on_host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 9),
+                          read = line_of(COH_OP_READ, COH_LANE_READ, 0, 9),
+                          import = line_of(COH_OP_IMPORT, COH_LANE_COMPUTE, 0, 9);
+    const uint32_t flops = price(&profile, &forward).source, memory = price(&profile, &norm).source;
+    assert_int_equal(price(&profile, &backward).source, flops);
+    assert_int_equal(price(&profile, &update).source, memory);
+    assert_int_equal(price(&profile, &on_host).source, memory);
+    assert_int_equal(price(&profile, &import).source, price(&profile, &read).source);
+    assert_true(flops != memory && memory != price(&profile, &read).source);
+    profile.host_memory_bytes_per_s = coh_figure_of(1e9);
+    const uint32_t beside = price(&profile, &on_host).source;
+    assert_true(beside != memory && beside != flops);
+    profile.host_update_bytes_per_s = coh_figure_of(1e9);
+    assert_true(price(&profile, &on_host).source != memory);
+    assert_true(price(&profile, &on_host).source != beside);
+}
+
 /* What earlier runs found multiplies the price of one opcode; a factor of no run does not count. */
 static void a_calibration_multiplies_one_opcode(void **state)
 {
@@ -380,6 +406,7 @@ int main(void)
         cmocka_unit_test(writes_go_at_the_rate_they_can_keep_up),
         cmocka_unit_test(updates_on_the_host_lane_go_at_its_rate),
         cmocka_unit_test(the_host_lane_of_a_host_device_is_one_thread),
+        cmocka_unit_test(a_figure_of_the_roofs_is_one_source),
         cmocka_unit_test(a_calibration_multiplies_one_opcode),
         cmocka_unit_test(samples_are_met_and_joined),
         cmocka_unit_test(between_and_beyond_samples_prices_are_affine),
