@@ -66,6 +66,7 @@ static void make_toy(draws *d, toy_options *toy)
     toy->freezes = (int)draw(d, 2);
     toy->extras = (int)draw(d, 2);
     toy->caches = (int)draw(d, 2);
+    toy->slices = draw(d, 4) > 0;
     toy->dtype = draw(d, 2) ? COH_DTYPE_BF16 : COH_DTYPE_F32;
 }
 
@@ -77,6 +78,8 @@ static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions 
                          .in_memory = draw(d, 10) == 0,
                          .cache = (int32_t)draw(d, 2),
                          .row_passes = draw(d, 2) ? 1 : 1 + (int32_t)draw(d, 40),
+                         .slices = draw(d, 4) ? 2 + (int32_t)draw(d, 7) : 1,
+                         .resident = draw(d, 2) ? 0 : (int32_t)draw(d, (uint64_t)layers + 1),
                          .tie_break = (int32_t)draw(d, COH_TIE_COUNT),
                          .patient = (int32_t)draw(d, 2),
                          .boundary = (int32_t)draw(d, COH_BOUNDARY_COUNT),
@@ -91,6 +94,7 @@ static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions 
 
 typedef struct tally {
     int built, refused, met;
+    int sliced, resident; /* programs with operators in slices; with blocks that stay */
     int binding[COH_PLAN_BOUND_COUNT];
     double ratio_sum;
 } tally;
@@ -120,6 +124,14 @@ static void compare(uint64_t seed, const coh_bounds *bounds, const coh_simulatio
     t->met += bounds->most_ns * 1.01 >= (double)fluid->period_ns;
     t->ratio_sum += (double)fluid->period_ns / (double)bounds->most_ns;
     t->built++;
+}
+
+static int has_slices(const coh_program *body)
+{
+    int found = 0;
+    for (uint32_t i = 0; i < body->call_count; i++)
+        found |= body->calls[i].column_slices != 0;
+    return found;
 }
 
 static void price_all(const coh_layout *layout, const coh_program *body, const coh_pricer *pricer,
@@ -159,6 +171,8 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     assert_int_equal(
         coh_bounds_at(base, decisions->device_bytes, options->emulate_host_bytes, &bounds), COH_OK);
     compare(seed, &bounds, &alone, &fluid, t);
+    t->sliced += has_slices(body);
+    t->resident += decisions->resident > 0;
     coh_bound_base_destroy(base);
     coh_pricer_fini(&pricer);
     coh_program_fini(&programs[COH_PROGRAM_BODY]);
@@ -212,7 +226,8 @@ static void no_program_is_faster_than_a_bound(void **state)
                   t.built, t.refused, t.met, t.ratio_sum / t.built);
     for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
         print_message("  %-14s %d\n", coh_plan_bound_name((coh_plan_bound)b), t.binding[b]);
-    assert_true(t.built >= 300);
+    print_message("  in slices %d, with blocks that stay %d\n", t.sliced, t.resident);
+    assert_true(t.built >= 300 && t.sliced >= 15 && t.resident >= 30);
 }
 
 int main(void)
