@@ -1,0 +1,363 @@
+#include "kernels/cuda/products.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Below this the library's kernels fall back to single elements, and some refuse. */
+enum { ALIGNMENT_LEAST = 16 };
+
+typedef struct plan {
+    coh_product_form form;
+    int is_refused, is_stored;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, c; /* ours; the library's A is b */
+    cublasLtMatmulAlgo_t algorithm;
+} plan;
+
+struct coh_cuda_products {
+    const coh_cublaslt_functions *lt;
+    cublasLtHandle_t handle;
+    void *workspace;
+    size_t workspace_bytes;
+    coh_algorithm_device device;
+    plan **slots; /* open addressing by the form's hash; a power of two */
+    size_t slot_count, plan_count;
+};
+
+static coh_status fail_call(const coh_cuda_products *p, const coh_product_form *f, const char *call,
+                            cublasStatus_t status)
+{
+    return coh_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? COH_ERR_MEMORY : COH_ERR_DEVICE,
+                    "cuBLASLt: %s of the product %" PRId64 " x %" PRId64 " x %" PRId64
+                    " failed with %s",
+                    call, f->rows, f->columns, f->depth, p->lt->cublasLtGetStatusString(status));
+}
+
+/* ---- life ---- */
+
+coh_status coh_cuda_products_create(const coh_cuda_products_config *config,
+                                    coh_cuda_products **out_products)
+{
+    coh_cuda_products *p = NULL;
+    *out_products = NULL;
+    COH_TRY(COH_ALLOC(1, &p));
+    p->lt = config->functions;
+    p->workspace = config->workspace;
+    p->workspace_bytes = config->workspace_bytes;
+    snprintf(p->device.name, sizeof(p->device.name), "%s", config->device_name);
+    p->device.multiprocessors = config->multiprocessors;
+    p->device.library_version = (int64_t)p->lt->cublasLtGetVersion();
+    const cublasStatus_t status = p->lt->cublasLtCreate(&p->handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        const coh_status failed = coh_fail(
+            COH_ERR_DEVICE,
+            "cuBLASLt %" PRId64 " cannot be started on %s (%s): cohobate doctor says which driver "
+            "and libraries are here",
+            p->device.library_version, p->device.name, p->lt->cublasLtGetStatusString(status));
+        coh_free(p);
+        return failed;
+    }
+    *out_products = p;
+    return COH_OK;
+}
+
+static void plan_destroy(const coh_cublaslt_functions *lt, plan *one)
+{
+    if (one == NULL)
+        return;
+    if (one->operation != NULL)
+        lt->cublasLtMatmulDescDestroy(one->operation);
+    if (one->a != NULL)
+        lt->cublasLtMatrixLayoutDestroy(one->a);
+    if (one->b != NULL)
+        lt->cublasLtMatrixLayoutDestroy(one->b);
+    if (one->c != NULL)
+        lt->cublasLtMatrixLayoutDestroy(one->c);
+    coh_free(one);
+}
+
+void coh_cuda_products_destroy(coh_cuda_products *products)
+{
+    if (products == NULL)
+        return;
+    for (size_t i = 0; i < products->slot_count; i++)
+        plan_destroy(products->lt, products->slots[i]);
+    coh_free(products->slots);
+    products->lt->cublasLtDestroy(products->handle);
+    coh_free(products);
+}
+
+/* ---- plans ---- */
+
+static uint64_t hash_of(const coh_product_form *form)
+{
+    const unsigned char *bytes = (const unsigned char *)form;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof(*form); i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* The slot that holds the form, or the empty one where it belongs. slot_count is above 0. */
+static plan **slot_of(plan **slots, size_t slot_count, const coh_product_form *form)
+{
+    size_t at = (size_t)hash_of(form) & (slot_count - 1);
+    while (slots[at] != NULL && memcmp(&slots[at]->form, form, sizeof(*form)) != 0)
+        at = (at + 1) & (slot_count - 1);
+    return &slots[at];
+}
+
+/* Room for one more plan, with half of the slots empty. */
+static coh_status make_room(coh_cuda_products *p)
+{
+    plan **slots = NULL;
+    if (2 * (p->plan_count + 1) <= p->slot_count)
+        return COH_OK;
+    const size_t slot_count = p->slot_count == 0 ? 64 : 2 * p->slot_count;
+    COH_TRY(COH_ALLOC(slot_count, &slots));
+    for (size_t i = 0; i < p->slot_count; i++)
+        if (p->slots[i] != NULL)
+            *slot_of(slots, slot_count, &p->slots[i]->form) = p->slots[i];
+    coh_free(p->slots);
+    p->slots = slots;
+    p->slot_count = slot_count;
+    return COH_OK;
+}
+
+/* What the library is never asked for. Its C, D and bias are of one type. */
+static int is_ours_alone(const coh_product_form *f)
+{
+    const int narrows = f->dtype == COH_DTYPE_F32 && f->c_dtype != COH_DTYPE_F32;
+    return narrows || f->mixed || f->alignment < ALIGNMENT_LEAST;
+}
+
+static cudaDataType_t data_type(int32_t dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static cublasStatus_t make_layout(const coh_cublaslt_functions *lt, int32_t dtype, int64_t rows,
+                                  int64_t columns, int64_t stride, cublasLtMatrixLayout_t *out)
+{
+    return lt->cublasLtMatrixLayoutCreate(out, data_type(dtype), (uint64_t)rows, (uint64_t)columns,
+                                          stride);
+}
+
+/* The three layouts of the table in products.h. */
+static cublasStatus_t make_layouts(const coh_cublaslt_functions *lt, plan *one)
+{
+    const coh_product_form *f = &one->form;
+    const int a_is_transposed = f->layout == COH_MATMUL_TN;
+    const int b_is_transposed = f->layout == COH_MATMUL_NT;
+    cublasStatus_t status = make_layout(lt, f->dtype, a_is_transposed ? f->rows : f->depth,
+                                        a_is_transposed ? f->depth : f->rows, f->a_stride, &one->a);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(lt, f->dtype, b_is_transposed ? f->depth : f->columns,
+                             b_is_transposed ? f->columns : f->depth, f->b_stride, &one->b);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(lt, f->c_dtype, f->columns, f->rows, f->c_stride, &one->c);
+    return status;
+}
+
+static uint32_t epilogue_of(const coh_product_form *f)
+{
+    if (f->relu)
+        return f->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    return f->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static cublasStatus_t set_bias(const coh_cublaslt_functions *lt, cublasLtMatmulDesc_t operation,
+                               const void *bias)
+{
+    return lt->cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                              sizeof(bias));
+}
+
+/* `bias`: an address as aligned as the one that will be used. */
+static cublasStatus_t make_operation(const coh_cublaslt_functions *lt, plan *one, const void *bias)
+{
+    const coh_product_form *f = &one->form;
+    const int32_t transposed = CUBLAS_OP_T;
+    const uint32_t epilogue = epilogue_of(f);
+    cublasStatus_t status =
+        lt->cublasLtMatmulDescCreate(&one->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (status == CUBLAS_STATUS_SUCCESS && f->layout == COH_MATMUL_NT)
+        status = lt->cublasLtMatmulDescSetAttribute(one->operation, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                    &transposed, sizeof(transposed));
+    if (status == CUBLAS_STATUS_SUCCESS && f->layout == COH_MATMUL_TN)
+        status = lt->cublasLtMatmulDescSetAttribute(one->operation, CUBLASLT_MATMUL_DESC_TRANSB,
+                                                    &transposed, sizeof(transposed));
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = lt->cublasLtMatmulDescSetAttribute(one->operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                                    &epilogue, sizeof(epilogue));
+    if (status == CUBLAS_STATUS_SUCCESS && f->bias)
+        status = set_bias(lt, one->operation, bias);
+    return status;
+}
+
+/* What an algorithm may ask for. Partial sums of another type than f32 would be rounded between. */
+static cublasStatus_t make_preference(const coh_cuda_products *p, const coh_product_form *f,
+                                      cublasLtMatmulPreference_t *out)
+{
+    const uint64_t workspace_bytes = p->workspace_bytes;
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t alignment = (uint32_t)f->alignment;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        const void *value;
+        size_t bytes;
+    } attributes[] = {
+        { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof(workspace_bytes) },
+        { CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment, sizeof(alignment) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &alignment, sizeof(alignment) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment, sizeof(alignment) },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment, sizeof(alignment) },
+    };
+    cublasStatus_t status = p->lt->cublasLtMatmulPreferenceCreate(out);
+    for (size_t i = 0;
+         i < sizeof(attributes) / sizeof(attributes[0]) && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = p->lt->cublasLtMatmulPreferenceSetAttribute(
+            *out, attributes[i].name, attributes[i].value, attributes[i].bytes);
+    return status;
+}
+
+/* The heuristic's first, or a refusal: the library has none for this form. */
+static coh_status ask_heuristic(const coh_cuda_products *p, plan *one)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t first = { .state = CUBLAS_STATUS_NOT_SUPPORTED };
+    int count = 0;
+    cublasStatus_t status = make_preference(p, &one->form, &preference);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status =
+            p->lt->cublasLtMatmulAlgoGetHeuristic(p->handle, one->operation, one->b, one->a, one->c,
+                                                  one->c, preference, 1, &first, &count);
+    if (preference != NULL)
+        p->lt->cublasLtMatmulPreferenceDestroy(preference);
+    if (status == CUBLAS_STATUS_SUCCESS && count > 0 && first.state == CUBLAS_STATUS_SUCCESS)
+        one->algorithm = first.algo;
+    else if (status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED ||
+             status == CUBLAS_STATUS_INVALID_VALUE)
+        one->is_refused = 1;
+    else
+        return fail_call(p, &one->form, "the choice of an algorithm", status);
+    return COH_OK;
+}
+
+/* One that a table names and this library then refuses is no reason to take another: who stored it
+ * counts on its bits. */
+static coh_status take_stored(const coh_cuda_products *p, plan *one, const uint64_t *words)
+{
+    const coh_product_form *f = &one->form;
+    cublasLtMatmulHeuristicResult_t result = { .state = CUBLAS_STATUS_NOT_SUPPORTED };
+    _Static_assert(sizeof(one->algorithm.data) == COH_ALGORITHM_WORDS * sizeof(*words), "64 bytes");
+    memcpy(one->algorithm.data, words, sizeof(one->algorithm.data));
+    const cublasStatus_t status = p->lt->cublasLtMatmulAlgoCheck(
+        p->handle, one->operation, one->b, one->a, one->c, one->c, &one->algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > p->workspace_bytes)
+        return coh_fail(COH_ERR_DEVICE,
+                        "the kernel table's algorithm for the product %" PRId64 " x %" PRId64
+                        " x %" PRId64 " does not run on %s (%s): measure again",
+                        f->rows, f->columns, f->depth, p->device.name,
+                        status != CUBLAS_STATUS_SUCCESS ? p->lt->cublasLtGetStatusString(status)
+                                                        : "it wants more workspace");
+    one->is_stored = 1;
+    return COH_OK;
+}
+
+static coh_status make_plan(const coh_cuda_products *p, plan *one)
+{
+    if (is_ours_alone(&one->form)) {
+        one->is_refused = 1;
+        return COH_OK;
+    }
+    cublasStatus_t status = make_layouts(p->lt, one);
+    if (status == CUBLAS_STATUS_SUCCESS) /* no address below the alignment is the bias' yet */
+        status = make_operation(p->lt, one, (const void *)(uintptr_t)one->form.alignment);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return fail_call(p, &one->form, "the description", status);
+    const uint64_t *words = coh_algorithm_find(&p->device, &one->form);
+    return words != NULL ? take_stored(p, one, words) : ask_heuristic(p, one);
+}
+
+/* The plan of this form, made if it is new. */
+static coh_status plan_of(coh_cuda_products *p, const coh_product_form *form, plan **out_plan)
+{
+    coh_status status = COH_OK;
+    plan *one = p->slot_count == 0 ? NULL : *slot_of(p->slots, p->slot_count, form);
+    *out_plan = one;
+    if (one != NULL)
+        return COH_OK;
+    COH_TRY(make_room(p));
+    COH_TRY(COH_ALLOC(1, &one));
+    one->form = *form;
+    COH_TRY_GOTO(status, make_plan(p, one), fail);
+    *slot_of(p->slots, p->slot_count, form) = one;
+    p->plan_count++;
+    *out_plan = one;
+    return COH_OK;
+fail:
+    plan_destroy(p->lt, one);
+    return status;
+}
+
+/* ---- use ---- */
+
+coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul)
+{
+    const coh_product_form form = coh_product_form_of(matmul);
+    plan *one;
+    return plan_of(products, &form, &one);
+}
+
+coh_status coh_cuda_products_run(coh_cuda_products *products, void *stream,
+                                 const coh_matmul *matmul, int *out_done)
+{
+    const coh_product_form form = coh_product_form_of(matmul);
+    const float one_time = 1.0f, beta = form.adds ? 1.0f : 0.0f;
+    const void *begin = !matmul->adds && matmul->residual != NULL ? matmul->residual : matmul->c;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    plan *one;
+    *out_done = 0;
+    COH_TRY(plan_of(products, &form, &one));
+    if (one->is_refused)
+        return COH_OK;
+    if (form.bias)
+        status = set_bias(products->lt, one->operation, matmul->bias);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = products->lt->cublasLtMatmul(
+            products->handle, one->operation, &one_time, matmul->b, one->b, matmul->a, one->a,
+            &beta, begin, one->c, matmul->c, one->c, &one->algorithm, products->workspace,
+            products->workspace_bytes, stream);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return fail_call(products, &form, "the launch", status);
+    *out_done = 1;
+    return COH_OK;
+}
+
+void coh_cuda_products_facts_of(const coh_cuda_products *products,
+                                coh_cuda_products_facts *out_facts)
+{
+    *out_facts = (coh_cuda_products_facts){ .device = products->device };
+    for (size_t i = 0; i < products->slot_count; i++) {
+        const plan *one = products->slots[i];
+        if (one == NULL)
+            continue;
+        out_facts->plan_count += !one->is_refused;
+        out_facts->refused_count += one->is_refused;
+        out_facts->stored_count += one->is_stored;
+    }
+}
+
+void coh_cuda_products_refused(const coh_cuda_products *products,
+                               void (*visit)(void *context, const coh_product_form *form),
+                               void *context)
+{
+    for (size_t i = 0; i < products->slot_count; i++)
+        if (products->slots[i] != NULL && products->slots[i]->is_refused)
+            visit(context, &products->slots[i]->form);
+}

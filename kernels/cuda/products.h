@@ -1,0 +1,81 @@
+/* products.h - matrix products by cuBLASLt: one plan for each form of product, made once.
+ *
+ *     first time a form is seen          every later time
+ *     descriptors, layouts               find the plan by the form's hash
+ *     algorithm: stored, else the        set the bias' address
+ *       heuristic's first                cublasLtMatmul(stream)
+ *
+ * Row-major here, column-major there: a row-major matrix [rows, columns] with rows `stride` apart is
+ * the column-major [columns x rows] of that leading dimension. So the library is asked for the
+ * transpose, with the operands swapped:
+ *
+ *     c [rows, columns] = op(a) op(b)     is     D [columns x rows] = op(b)^T op(a)^T
+ *
+ *               its A is b, as stored      transposed   its B is a, as stored   transposed
+ *     NT        [depth x columns]          yes          [depth x rows]          no
+ *     NN        [columns x depth]          no           [depth x rows]          no
+ *     TN        [columns x depth]          no           [rows x depth]          yes
+ *
+ * Its bias runs along D's rows, which are our columns. Sums are f32 (f32 operands are not rounded
+ * to TF32), and where depth is split the parts are kept and added in f32: the reduction schemes are
+ * restricted to that one. The same form, device and library give the same bits, so one object
+ * belongs to one stream: two that run at once must not share a workspace.
+ *
+ * Threads: the one that enqueues. A form that is new allocates; make all of them at start
+ * (coh_cuda_products_prepare). */
+#ifndef COH_KERNELS_CUDA_PRODUCTS_H
+#define COH_KERNELS_CUDA_PRODUCTS_H
+
+#include "kernels/algorithm.h"
+#include "kernels/cuda/cublaslt.h"
+
+/* What cuBLAS itself takes on sm_90 (4 MiB before); more changes no choice of the heuristic's. The
+ * size is one for all devices and budgets, since the heuristic's choice depends on it. */
+#define COH_CUDA_PRODUCT_WORKSPACE_BYTES ((size_t)32 << 20)
+
+typedef struct coh_cuda_products coh_cuda_products;
+
+typedef struct coh_cuda_products_config {
+    const coh_cublaslt_functions *functions; /* must outlive the products */
+    /* Memory of the device, 256-byte aligned: no other stream's. A slot of the device's arena, of
+     * COH_CUDA_PRODUCT_WORKSPACE_BYTES. */
+    void *workspace;
+    size_t workspace_bytes;
+    const char *device_name; /* for the stored algorithms */
+    int multiprocessors;
+} coh_cuda_products_config;
+
+/* The device's context must be current, here and in every other call.
+ * Fails: COH_ERR_DEVICE, COH_ERR_MEMORY. */
+coh_status coh_cuda_products_create(const coh_cuda_products_config *config,
+                                    coh_cuda_products **out_products);
+void coh_cuda_products_destroy(coh_cuda_products *products); /* accepts NULL */
+
+/* Makes the plan of this product's form, if there is none. Addresses are looked at for their
+ * alignment only. Fails: as coh_cuda_products_run, but for the launch. */
+coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul);
+
+/* Enqueues the product, without what coh_matmul makes of c's values (activated), unless that is the
+ * form's relu. *out_done is 0, and nothing is enqueued, where the library has no algorithm for the
+ * form, or is not asked: types other than ours, an address or a stride it cannot take. That depends
+ * on the form, device and library alone.
+ * Fails: COH_ERR_DEVICE (a stored algorithm that this library refuses, a launch that fails),
+ * COH_ERR_MEMORY. */
+coh_status coh_cuda_products_run(coh_cuda_products *products, void *stream,
+                                 const coh_matmul *matmul, int *out_done);
+
+typedef struct coh_cuda_products_facts {
+    coh_algorithm_device device;
+    int64_t plan_count;    /* forms that the library multiplies */
+    int64_t refused_count; /* forms that it does not */
+    int64_t stored_count;  /* plans by a stored algorithm */
+} coh_cuda_products_facts;
+void coh_cuda_products_facts_of(const coh_cuda_products *products,
+                                coh_cuda_products_facts *out_facts);
+
+/* Calls `visit` with every form that the library refused, in no order. */
+void coh_cuda_products_refused(const coh_cuda_products *products,
+                               void (*visit)(void *context, const coh_product_form *form),
+                               void *context);
+
+#endif
