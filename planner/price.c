@@ -341,6 +341,8 @@ coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
 {
     const coh_profile *profile = pricer->profile;
     const coh_calibration *calibration = &profile->calibration[line->opcode];
+    /* A factor is of lines of the compute lane and of links: runs compare no others. */
+    const int is_calibrated = calibration->runs > 0 && line->lane != COH_LANE_HOST;
     coh_price price;
     if (coh_profile_is_link(profile, (coh_lane)line->lane)) {
         price = at_rate((double)line->bytes, link_rate(profile, (coh_lane)line->lane));
@@ -357,5 +359,5 @@ coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
             price.source += pricer->curve_count;
         }
     }
-    return calibration->runs > 0 ? scaled(price, calibration->factor) : price;
+    return is_calibrated ? scaled(price, calibration->factor) : price;
 }

@@ -178,6 +178,12 @@ static void a_calibration_multiplies_one_opcode(void **state)
     profile.calibration[COH_OP_BACKWARD] = (coh_calibration){ .factor = 9 };
     assert_true(close_to(price(&profile, &forward).p50, 150));
     assert_true(close_to(price(&profile, &backward).p50, 100));
+    /* found on the compute lane, it says nothing of the host lane */
+    const coh_instruction update = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 100);
+    const coh_instruction on_host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 100);
+    profile.calibration[COH_OP_UPDATE] = (coh_calibration){ .factor = 2, .runs = 1 };
+    assert_true(close_to(price(&profile, &update).p50, 200));
+    assert_true(close_to(price(&profile, &on_host).p50, 100));
 }
 
 /* ---- samples ---- */
