@@ -484,6 +484,33 @@ static void tiers_that_the_profile_knows_no_links_to_are_refused(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Beside a GPU its own memory's rate is no price of what the host updates. */
+static void a_gpu_whose_host_has_no_rate_gets_no_host_tier(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 1, .width = 16, .vocabulary = 50, .rows = 4 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(1, 1);
+    coh_profile profile;
+    coh_plan *plan = NULL;
+    coh_profile_builtin(2, 1, 0, &profile);
+    profile.device_kind = 1;
+    options.profile = &profile;
+    coh_plan_destroy(make_plan(graph, &options)); /* in memory it is not asked */
+    options.emulate_host_bytes = (uint64_t)1 << 30;
+    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
+    assert_null(plan);
+    assert_non_null(strstr(coh_last_error(), "host-memory-rate="));
+    coh_figure *const either[] = { &profile.host_memory_bytes_per_s,
+                                   &profile.host_update_bytes_per_s };
+    for (int i = 0; i < 2; i++) {
+        *either[i] = coh_figure_of(50e9);
+        coh_plan_destroy(make_plan(graph, &options));
+        *either[i] = (coh_figure){ 0 };
+    }
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +526,7 @@ int main(void)
         cmocka_unit_test(an_older_plan_file_is_refused_by_its_version),
         cmocka_unit_test(an_edited_plan_file_is_refused),
         cmocka_unit_test(a_failing_allocation_is_a_clean_refusal),
+        cmocka_unit_test(a_gpu_whose_host_has_no_rate_gets_no_host_tier),
         cmocka_unit_test(tiers_that_the_profile_knows_no_links_to_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
