@@ -59,7 +59,7 @@ static void frozen_weights_are_written_once_and_no_step_is_charged(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The fastest plan writes too much: a slower one that does not, or a refusal; never one above it. */
+/* The fastest plan writes too much: a slower one that does not, or a refusal; none above it. */
 static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
 {
     (void)state;
