@@ -131,6 +131,20 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
     return COH_OK;
 }
 
+/* Whoever names a folder with a config.json means the Hugging Face model in it: a checkpoint there
+ * would be passed over. */
+static coh_status check_no_model(const char *folder)
+{
+    char path[CLI_PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%s/config.json", folder);
+    if (access(path, F_OK) != 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--save %s holds config.json, a Hugging Face model, whose weights would be "
+                    "taken for the run's: give another folder",
+                    folder);
+}
+
 /* A folder without a lock was never a run's, so what has the names that a run writes is somebody
  * else's; `data` may be its own, since a token file is read where it is. */
 static coh_status check_nothing_foreign(const char *folder, const char *data)
@@ -199,6 +213,7 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
                         strerror(errno));
     snprintf(folder->path, sizeof(folder->path), "%s", absolute);
     free(absolute);
+    CLI_TRY(check_no_model(folder->path));
     CLI_TRY(check_nothing_foreign(folder->path, data));
     CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
     CLI_TRY(list_checkpoints(folder));

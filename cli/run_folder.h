@@ -41,7 +41,8 @@ coh_status cli_run_folder_name(const char *model, char *out_path);
  * again; but where that is above 0, those that are damaged are renamed to
  * step-<n>.broken, and that is said. `data`: what the run reads, NULL if that is not known.
  * Fails: COH_ERR_ARGUMENT (in use, holds later checkpoints, or files of those names that no run
- * wrote), COH_ERR_IO, COH_ERR_CORRUPT (a later one is of a newer version). */
+ * wrote, or a config.json: a Hugging Face model's), COH_ERR_IO, COH_ERR_CORRUPT (a later one is of
+ * a newer version). */
 coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder);
 /* What cli_run_folder_open will make of a path: absolute, without links as far as it is there, into

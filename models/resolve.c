@@ -258,14 +258,34 @@ static coh_status model_from_folder(const char *path, const char *config_path, c
     return path_set("a folder's", path, out_model->folder, sizeof(out_model->folder));
 }
 
+/* Of a folder with a config.json: checkpoints in it would be passed over for the weights beside
+ * them, which are those of before the run. */
+static coh_status check_one_model(const char *path)
+{
+    coh_checkpoint *checkpoint;
+    coh_checkpoint_facts facts;
+    coh_status status = coh_checkpoint_open(path, &checkpoint);
+    if (status != COH_OK)
+        return status == COH_ERR_CORRUPT ? COH_OK : status;
+    status = coh_checkpoint_facts_get(checkpoint, &facts);
+    if (status == COH_OK)
+        status = coh_fail(COH_ERR_ARGUMENT,
+                          "%.300s holds config.json, a Hugging Face model, and beside it a run's "
+                          "checkpoint %.300s: name the checkpoint, or move one of the two",
+                          path, facts.path);
+    coh_checkpoint_close(checkpoint);
+    return status;
+}
+
 /* A folder with a config.json is Hugging Face's, any other must hold a checkpoint. */
 static coh_status model_from_path(const char *path, coh_model *out_model)
 {
     char config_path[sizeof(out_model->folder) + 16];
     snprintf(config_path, sizeof(config_path), "%s/config.json", path);
-    if (access(config_path, F_OK) == 0)
-        return model_from_folder(path, config_path, out_model);
-    return model_from_checkpoint(path, out_model);
+    if (access(config_path, F_OK) != 0)
+        return model_from_checkpoint(path, out_model);
+    COH_TRY(check_one_model(path));
+    return model_from_folder(path, config_path, out_model);
 }
 
 static coh_status check_folder(const char *path)

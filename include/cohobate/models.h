@@ -145,7 +145,8 @@ COH_API coh_status coh_gpt2_preset(const char *name, int64_t vocabulary,
 /* `what`: a preset's name, or the path of a checkpoint, a run folder or a Hugging Face folder (one
  * with a config.json). `vocabulary` as for presets; of a folder, its own must be at least that:
  * a table may have more rows than a tokenizer has ids.
- * Fails: COH_ERR_ARGUMENT naming what was tried; COH_ERR_CORRUPT; COH_ERR_IO. */
+ * Fails: COH_ERR_ARGUMENT naming what was tried, or for a folder that holds a config.json and a
+ * run's checkpoints; COH_ERR_CORRUPT; COH_ERR_IO. */
 COH_API coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *out_model);
 
 /* What every family has. */

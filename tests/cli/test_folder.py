@@ -127,6 +127,25 @@ class Folder(ProgramTest):
         for name, tensor in tensors.items():
             self.assertNotEqual(tuned[name][2], tensor[2], name)
 
+    def test_a_run_does_not_keep_its_checkpoints_where_the_model_would_hide_them(self):
+        folder, _ = self.model("gpt2")
+        before = sorted(os.listdir(folder))
+        run = ["train", "--data", self.corpus(60), *SHORT, *STILL]
+        says = "holds config.json"
+        self.fails(2, *run, folder, "--save", folder, says=says)
+        self.assertEqual(sorted(os.listdir(folder)), before)
+        # one that was kept there before that was refused
+        self.train(folder, *STILL, "--save", self.path("run"))
+        for name in ("step-1", "lock"):
+            shutil.move(self.path("run", name), folder)
+        self.fails(2, *run, folder, "--save", folder, says=says)
+        kept = os.path.join(folder, "step-1")
+        self.fails(2, "train", "--resume", kept, "--steps", 2, "--data", self.corpus(60), says=says)
+        for command in (["export", folder, "-o", self.path("out")], ["eval", folder, "--data", self.corpus(60)],
+                        ["generate", folder, "--prompt", "a"], ["inspect", folder], [*run, folder, "--save", "none"]):
+            self.fails(2, *command, says=f"checkpoint {kept}")
+        self.succeeds("export", kept, "-o", self.path("out"))
+
     def test_a_folder_is_written_in_another_dtype_and_in_shards(self):
         folder, tensors = self.model("llama")
         self.succeeds("export", folder, "-o", self.path("out"), "--dtype", "bf16", "--shard-size", "20kB")
