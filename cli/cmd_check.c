@@ -1,6 +1,5 @@
 #include <dirent.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,10 +99,7 @@ static coh_status check_folder_numbers(const cli_weights *weights)
             const uint64_t count = elements - begin < PIECE ? elements - begin : PIECE;
             CLI_TRY(coh_folder_numbers(weights->folder, COH_PARAMETER_NEW, at.tensor.name, begin,
                                        count, values));
-            for (uint64_t e = 0; e < count; e++)
-                if (!isfinite(values[e]))
-                    return cli_fail(COH_ERR_CORRUPT, "%s of %s holds a number that is not finite",
-                                    at.found_name, at.file_name);
+            CLI_TRY(cli_weights_check_finite(weights, at.tensor.name, count, values));
         }
     }
     return COH_OK;

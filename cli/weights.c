@@ -1,6 +1,7 @@
 #include "cli/weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,6 +101,25 @@ coh_status cli_weights_numbers(void *weights, const char *name, uint64_t element
     return coh_checkpoint_read(from->checkpoint, index, 0, element_begin, count, values);
 }
 
+coh_status cli_weights_check_finite(const cli_weights *weights, const char *name, uint64_t count,
+                                    const float *values)
+{
+    coh_folder_tensor at = { .found_name = "" };
+    int is_broken = 0;
+    for (uint64_t e = 0; e < count; e++)
+        is_broken |= !isfinite(values[e]);
+    if (!is_broken)
+        return COH_OK;
+    for (int64_t i = 0; i < weights->folder_facts.tensor_count; i++) {
+        CLI_TRY(coh_folder_tensor_at(weights->folder, i, &at));
+        if (strcmp(at.tensor.name, name) == 0)
+            break;
+    }
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s of %s holds a number that is not finite: take a whole copy of the model",
+                    at.found_name, at.file_name);
+}
+
 coh_status cli_weights_source(void *weights, coh_parameter parameter, const char *name,
                               uint64_t element_begin, uint64_t count, float *values)
 {
@@ -108,7 +128,8 @@ coh_status cli_weights_source(void *weights, coh_parameter parameter, const char
     /* Adapters that are new begin as their kinds say. */
     if (!from->folder && coh_model_is_adapter_name(name) && tensor_named(from, name) < 0)
         return COH_OK;
-    return cli_weights_numbers(weights, name, element_begin, count, values);
+    CLI_TRY(cli_weights_numbers(weights, name, element_begin, count, values));
+    return from->folder ? cli_weights_check_finite(from, name, count, values) : COH_OK;
 }
 
 void cli_weights_say(const coh_model *model)

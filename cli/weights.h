@@ -31,8 +31,14 @@ static inline int cli_weights_are_there(const cli_weights *weights)
     return weights->checkpoint || weights->folder;
 }
 
+/* Are all `count` numbers of tensor `name` of the folder finite? Fails: COH_ERR_CORRUPT naming the
+ * tensor as its file does. */
+coh_status cli_weights_check_finite(const cli_weights *weights, const char *name, uint64_t count,
+                                    const float *values);
+
 /* A coh_number_source and a coh_parameter_source; `weights` is a cli_weights. Fail:
- * COH_ERR_CORRUPT for a name that is not there. */
+ * COH_ERR_CORRUPT for a name that is not there; the second also for a folder's number that is not
+ * finite, with which no step could be saved. */
 coh_status cli_weights_numbers(void *weights, const char *name, uint64_t element_begin,
                                uint64_t count, float *values);
 coh_status cli_weights_source(void *weights, coh_parameter parameter, const char *name,

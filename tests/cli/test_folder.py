@@ -127,6 +127,25 @@ class Folder(ProgramTest):
         for name, tensor in tensors.items():
             self.assertNotEqual(tuned[name][2], tensor[2], name)
 
+    def test_a_number_that_is_not_finite_is_refused_before_the_first_step(self):
+        for number in (math.nan, math.inf):
+            for kind, name in (("gpt2", "transformer.h.1.attn.c_attn.weight"), ("llama", "lm_head.weight")):
+                with self.subTest(kind=kind, number=number):
+                    folder, tensors = self.model(kind, f"{kind}-{number}")
+                    dtype, shape, data = tensors[name]
+                    last = len(data) - model_folder.WIDTH[dtype]  # of the last element
+                    tensors[name] = (dtype, shape, data[:last] + model_folder.narrow([number], dtype))
+                    model_folder.write_file(os.path.join(folder, "model.safetensors"), tensors)
+                    says = f"{name} of model.safetensors holds a number that is not finite"
+                    self.fails(4, "check", folder, says=says)
+                    self.fails(4, "train", folder, "--data", self.corpus(60), *SHORT, "--steps", 2, "--save",
+                               self.path("run"), says=says)
+                    self.assertFalse(os.path.exists(self.path("run")))
+                    self.fails(4, "eval", folder, "--data", self.corpus(60), "--sequence", 16, says=says)
+                    self.succeeds("export", folder, "-o", self.path("out"))  # as it is
+                    self.assertEqual(model_folder.read(self.path("out"))[name], tensors[name])
+                    shutil.rmtree(self.path("out"))
+
     def test_a_run_does_not_keep_its_checkpoints_where_the_model_would_hide_them(self):
         folder, _ = self.model("gpt2")
         before = sorted(os.listdir(folder))
