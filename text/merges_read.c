@@ -10,7 +10,7 @@
 #include "text/json_fields.h"
 #include "text/tokenizer_files.h"
 
-static const char end_of_text_name[] = "<|endoftext|>";
+const char coh_end_of_text_name[] = "<|endoftext|>";
 
 /* ---- vocab.json ---- */
 
@@ -141,7 +141,7 @@ static coh_status read_merge(merge_reader *reader, char *line, coh_bpe *model)
     if (result == reader->end_of_text)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s line %" PRId64 " makes %s, which must never come from text",
-                        reader->path, reader->line, end_of_text_name);
+                        reader->path, reader->line, coh_end_of_text_name);
     int is_new;
     coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
     if (!is_new)
@@ -258,7 +258,7 @@ coh_status coh_tokenizer_read_merges(const char *folder, coh_tokenizer *tokenize
     pipeline->is_byte_level = pipeline->model->is_byte_level = 1;
     COH_TRY(read_vocabulary(vocabulary_path, pipeline));
     tokenizer->begin_of_text = tokenizer->end_of_text =
-        coh_token_table_find(&pipeline->names, end_of_text_name, strlen(end_of_text_name));
+        coh_token_table_find(&pipeline->names, coh_end_of_text_name, strlen(coh_end_of_text_name));
     COH_TRY(read_merges(merges_path, tokenizer->end_of_text, pipeline));
     if (class.is_qwen2)
         tokenizer->begin_of_text = -1;

@@ -170,60 +170,71 @@ static coh_status read_model_config(const char *folder, coh_tokenizer *tokenizer
     return COH_OK;
 }
 
-/* special_tokens_map.json counts only beside a tokenizer_config.json of older versions, but then it
- * comes first. */
-static coh_status read_special_tokens(const char *folder, coh_tokenizer *tokenizer)
-{
-    char path[PATH_MAX];
-    json_t *root;
-    COH_TRY(read_object(folder, "special_tokens_map.json", path, &root));
-    coh_status status = read_both(path, root, tokenizer);
-    json_decref(root);
-    return status;
-}
-
-/* Tokens beyond the vocabulary of a tokenizer that is not a tokenizer.json. */
-static coh_status read_added(const char *folder, const char *config_path, const json_t *config,
+/* Tokens of a tokenizer that is not a tokenizer.json: those beyond the vocabulary, and of byte
+ * pairs those of the vocabulary that a text may spell. */
+static coh_status read_added(const char *folder, const coh_special_names *special,
                              coh_tokenizer *tokenizer)
 {
+    /* as GPT2Tokenizer and Qwen2Tokenizer of transformers have it */
+    static const char *const gpt2[] = { "unk_token", "bos_token", "eos_token", NULL };
+    static const char *const qwen2[] = { "unk_token", "eos_token", "pad_token", NULL };
     char path[PATH_MAX];
     json_t *root;
-    const json_t *decoder = json_object_get(config, "added_tokens_decoder");
+    coh_special_names names = *special, *own = NULL;
+    coh_byte_pair_class class;
+    const json_t *decoder = json_object_get(special->config, "added_tokens_decoder");
+    if (((coh_pipeline *)tokenizer->state)->is_byte_level) {
+        COH_TRY(coh_tokenizer_read_class(folder, &class));
+        names.defaulted = class.is_qwen2 ? qwen2 : gpt2;
+        own = &names;
+    }
     if (decoder)
-        return coh_tokenizer_add_tokens(config_path, decoder, 1, tokenizer);
+        return coh_tokenizer_add_tokens(special->config_path, decoder, 1, own, tokenizer);
     COH_TRY(read_object(folder, "added_tokens.json", path, &root));
-    coh_status status = root ? coh_tokenizer_add_tokens(path, root, 0, tokenizer) : COH_OK;
+    coh_status status = coh_tokenizer_add_tokens(path, root, 0, own, tokenizer);
     json_decref(root);
     return status;
 }
 
-static coh_status read_files(const char *folder, int has_own_around, coh_tokenizer *tokenizer)
+static coh_status read_names(const char *folder, int has_own_around,
+                             const coh_special_names *special, coh_tokenizer *tokenizer)
 {
-    char path[PATH_MAX];
-    json_t *root;
-    COH_TRY(read_object(folder, "tokenizer_config.json", path, &root));
-    coh_status status;
+    const char *path = special->config_path;
+    const json_t *root = special->config;
     if (!has_own_around)
-        COH_TRY_GOTO(status, read_added(folder, path, root, tokenizer), done);
-    COH_TRY_GOTO(status, read_both(path, root, tokenizer), done);
-    if (!json_object_get(root, "added_tokens_decoder"))
-        COH_TRY_GOTO(status, read_special_tokens(folder, tokenizer), done);
+        COH_TRY(read_added(folder, special, tokenizer));
+    COH_TRY(read_both(path, root, tokenizer));
+    COH_TRY(read_both(special->map_path, special->map, tokenizer));
     if (tokenizer->end_of_text < 0)
-        COH_TRY_GOTO(status, read_model_config(folder, tokenizer), done);
+        COH_TRY(read_model_config(folder, tokenizer));
     if (has_own_around) {
-        COH_TRY_GOTO(status, check_around(path, root, "add_bos_token", &tokenizer->before), done);
-        status = check_around(path, root, "add_eos_token", &tokenizer->after);
-        goto done;
+        COH_TRY(check_around(path, root, "add_bos_token", &tokenizer->before));
+        return check_around(path, root, "add_eos_token", &tokenizer->after);
     }
     if (tokenizer->before.count) /* the default's token may have another name here */
         tokenizer->before.ids[0] = tokenizer->begin_of_text;
-    COH_TRY_GOTO(status,
-                 read_around(path, root, "add_bos_token", "bos_token", tokenizer->begin_of_text,
-                             &tokenizer->before),
-                 done);
-    status = read_around(path, root, "add_eos_token", "eos_token", tokenizer->end_of_text,
-                         &tokenizer->after);
-done:
+    COH_TRY(read_around(path, root, "add_bos_token", "bos_token", tokenizer->begin_of_text,
+                        &tokenizer->before));
+    return read_around(path, root, "add_eos_token", "eos_token", tokenizer->end_of_text,
+                       &tokenizer->after);
+}
+
+/* special_tokens_map.json counts only beside a tokenizer_config.json of older versions, but then it
+ * comes first. */
+static coh_status read_files(const char *folder, int has_own_around, coh_tokenizer *tokenizer)
+{
+    char path[PATH_MAX], map_path[PATH_MAX] = "";
+    json_t *root, *map = NULL;
+    COH_TRY(read_object(folder, "tokenizer_config.json", path, &root));
+    coh_status status = COH_OK;
+    if (!json_object_get(root, "added_tokens_decoder"))
+        status = read_object(folder, "special_tokens_map.json", map_path, &map);
+    const coh_special_names special = {
+        .config_path = path, .map_path = map_path, .config = root, .map = map
+    };
+    if (status == COH_OK)
+        status = read_names(folder, has_own_around, &special, tokenizer);
+    json_decref(map);
     json_decref(root);
     return status;
 }

@@ -37,10 +37,22 @@ coh_status coh_tokenizer_read_class(const char *folder, coh_byte_pair_class *out
  * add_eos_token. Each file may be missing. */
 coh_status coh_tokenizer_read_config(const char *folder, int has_own_around,
                                      coh_tokenizer *tokenizer);
+/* Where special tokens of a vocabulary are named: "eos_token" and all others of such keys in a
+ * tokenizer_config.json, or NULL; over it goes a special_tokens_map.json, or NULL. */
+typedef struct coh_special_names {
+    const char *config_path, *map_path;
+    const json_t *config, *map;
+    const char *const *defaulted; /* keys, NULL behind them, that are <|endoftext|> if not given */
+} coh_special_names;
+
+extern const char coh_end_of_text_name[];
+
 /* Adds the tokens that `tokens` of the file `path` names and the vocabulary does not have, behind
- * its own: {"token": id} of an added_tokens.json, or an "added_tokens_decoder". */
+ * its own: {"token": id} of an added_tokens.json, or an "added_tokens_decoder"; NULL: there are
+ * none. `special` NULL: those that it does have stay text where a text spells them; else they are
+ * found in texts, and those that are special too, under another identity. */
 coh_status coh_tokenizer_add_tokens(const char *path, const json_t *tokens, int is_decoder,
-                                    coh_tokenizer *tokenizer);
+                                    const coh_special_names *special, coh_tokenizer *tokenizer);
 /* Joins into path[PATH_MAX]; *out_exists says whether a file is there. */
 coh_status coh_tokenizer_find_file(const char *folder, const char *name, char *path,
                                    int *out_exists);

@@ -69,6 +69,17 @@ def compare(name, ours, encode, decode, texts):
     return id_count
 
 
+def named(folder):
+    """What beside a vocab.json is a special token that texts may spell: GPT-2's own where no config names others."""
+    path = os.path.join(folder, "tokenizer_config.json")
+    if not os.path.exists(path):
+        return ["<|endoftext|>"]
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    tokens = [config[key] for key in ("unk_token", "bos_token", "eos_token")]
+    return [token["content"] if isinstance(token, dict) else token for token in tokens]
+
+
 def libraries(folder):
     """(what to open, encode, decode) of each file in a folder that a library reads as it is."""
     path = os.path.join(folder, "tokenizer.json")
@@ -83,6 +94,7 @@ def libraries(folder):
     vocabulary, merges = os.path.join(folder, "vocab.json"), os.path.join(folder, "merges.txt")
     if os.path.exists(vocabulary) and os.path.exists(merges):
         pair = tokenizers.ByteLevelBPETokenizer(vocabulary, merges)
+        pair.add_special_tokens(named(folder))
         yield folder, lambda text: pair.encode(text).ids, lambda ids: pair.decode(ids, skip_special_tokens=False)
 
 

@@ -32,7 +32,7 @@ static const nasty_text nasty_texts[] = {
     NASTY("\r\nfour\r\n\r\n five\r\n"),                    /* CRLF */
     NASTY("a\tb\vc\fd\x1c e\x1d\x1e\x1f f"),               /* U+001C..1F are not White_Space */
     NASTY("\0\0a\0 b\x01\x02\x7f\x1b[31m"),                /* control characters */
-    NASTY("<|endoftext|> and <|endoftext|><|endoftext|>"), /* text, not the token */
+    NASTY("<|endoftext|> and <|endoftext|><|endoftext|>"), /* the token, but of bytes */
     NASTY(
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
     NASTY("bananananananabanana hahahahahahahah"), /* overlapping pairs */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The oracle of GPT-2's byte pair encoding: slow, with Python's own Unicode tables and no regular
-expressions.
+expressions. A text that spells <|endoftext|> has its id there.
 
     python3 reference_bpe.py FOLDER CASES
 
@@ -13,6 +13,7 @@ import sys
 import unicodedata
 
 CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
+END = b"<|endoftext|>"
 SPACES = {*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F,
           0x205F, 0x3000}
 
@@ -101,7 +102,12 @@ class Reference:
         return self.seen[data]
 
     def encode(self, data):
-        return [i for word in words(data) for i in self.word(word)]
+        first, *rest = data.split(END)
+        ids = [i for word in words(first) for i in self.word(word)]
+        for part in rest:
+            ids.append(self.ids[END.decode()])
+            ids += [i for word in words(part) for i in self.word(word)]
+        return ids
 
 
 def main():

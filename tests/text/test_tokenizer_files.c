@@ -385,6 +385,83 @@ static void tokens_beyond_the_vocabulary_come_from_the_folders_other_files(void 
     }
 }
 
+/* The opt fixture's vocabulary with `more` names behind it. */
+static void write_vocabulary(const json_t *more)
+{
+    size_t index;
+    json_t *name, *names = json_load_file(TOKENIZERS "/opt/vocab.json", 0, NULL);
+    json_array_foreach(more, index, name) json_object_set_new(
+        names, json_string_value(name), json_integer((json_int_t)json_object_size(names)));
+    assert_int_equal(json_dump_file(names, folder_file("vocab.json"), 0), 0);
+    json_decref(names);
+}
+
+static void assert_recorded_ids(const json_t *expected, size_t number)
+{
+    const char *text;
+    json_t *recorded, *id;
+    size_t count, index;
+    int32_t *ids;
+    coh_tokenizer *tokenizer = open_or_fail(folder_path);
+    json_object_foreach((json_t *)expected, text, recorded)
+    {
+        assert_int_equal(coh_tokenizer_encode(tokenizer, text, strlen(text), &ids, &count), COH_OK);
+        int is_same = count == json_array_size(recorded);
+        json_array_foreach(recorded, index, id) is_same =
+            is_same && ids[index] == json_integer_value(id);
+        if (!is_same)
+            fail_msg("case %zu: \"%s\" has other ids", number, text);
+        coh_text_free(ids);
+    }
+    coh_tokenizer_close(tokenizer);
+}
+
+/* SPECIAL: what transformers made of such folders. */
+static void a_text_spells_those_special_tokens_of_a_vocabulary_that_transformers_takes(void **state)
+{
+    (void)state;
+    json_t *cases = json_load_file(SPECIAL, 0, NULL), *one, *content;
+    const char *name;
+    size_t number;
+    assert_true(json_array_size(cases) > 15);
+    copy("opt", "merges.txt");
+    json_array_foreach(cases, number, one)
+    {
+        json_t *files = json_object_get(one, "files");
+        write_vocabulary(json_object_get(one, "more"));
+        json_object_foreach(files, name, content)
+            assert_int_equal(json_dump_file(content, folder_file(name), 0), 0);
+        assert_recorded_ids(json_object_get(one, "ids"), number);
+        json_object_foreach(files, name, content) remove(folder_file(name));
+    }
+    json_decref(cases);
+}
+
+/* Other ids of a text are another tokenizer, and how a token stands in a text decides ids. */
+static void special_tokens_are_part_of_the_identity(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        "{}",
+        "{\"pad_token\": \"<pad>\"}",
+        "{\"pad_token\": {\"content\": \"<pad>\", \"lstrip\": true}}",
+        "{\"pad_token\": \"<unk>\"}",
+        "{\"pad_token\": \"<unk>\", \"mask_token\": \"<pad>\"}",
+    };
+    enum { CONFIGS = sizeof(configs) / sizeof(configs[0]) };
+    uint64_t identities[CONFIGS];
+    copy("opt", "vocab.json");
+    copy("opt", "merges.txt");
+    for (size_t i = 0; i < CONFIGS; i++) {
+        write_config(configs[i]);
+        coh_tokenizer *tokenizer = open_or_fail(folder_path);
+        identities[i] = coh_tokenizer_identity(tokenizer);
+        coh_tokenizer_close(tokenizer);
+        for (size_t k = 0; k < i; k++)
+            assert_true(identities[i] != identities[k]);
+    }
+}
+
 static void a_token_is_found_by_how_its_file_spells_it(void **state)
 {
     (void)state;
@@ -472,6 +549,11 @@ int main(void)
         IN_FOLDER(flags_against_llama_s_post_processor_are_refused),
         IN_FOLDER(tokens_beyond_the_vocabulary_come_from_the_folders_other_files),
         IN_FOLDER(llama_2_begins_texts_unless_its_config_says_no),
+        cmocka_unit_test_setup_teardown(
+            a_text_spells_those_special_tokens_of_a_vocabulary_that_transformers_takes,
+            folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(special_tokens_are_part_of_the_identity, folder_create,
+                                        folder_remove),
         cmocka_unit_test(a_token_is_found_by_how_its_file_spells_it),
         IN_FOLDER(identity_follows_what_decides_ids_and_not_the_layout),
     };
