@@ -45,6 +45,10 @@ static coh_status list_entry(const listing *l, const char *folder, const char *n
         return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
     if (S_ISDIR(facts.st_mode))
         return list_folder(l, path, depth + 1);
+    /* Links to files are taken for them; those to folders are not, which may lead round. */
+    if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
+                        strerror(errno));
     if (!S_ISREG(facts.st_mode) || (l->is_lines && !coh_file_list_is_lines(name)))
         return COH_OK;
     COH_TRY(COH_GROW(&list->paths, &list->capacity, list->count + 1));

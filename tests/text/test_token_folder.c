@@ -124,6 +124,34 @@ static void texts_become_the_same_bytes_by_any_number_of_threads(void **state)
     }
 }
 
+/* A store of files by their hash, with links to them from a folder of names, is such a folder. */
+static void a_link_to_a_file_is_read_as_the_file(void **state)
+{
+    (void)state;
+    coh_token_build_facts facts[2];
+    coh_token_build_options options = { .in_path = keep_path("texts") };
+    char target[PATH_MAX], folder[PATH_MAX];
+    make_folder("texts");
+    make_folder("blobs");
+    folder_write("texts/a.txt", "of the ", 7);
+    folder_write("blobs/b", "many words", 10);
+    snprintf(target, sizeof(target), "%s", folder_file("blobs/b"));
+    snprintf(folder, sizeof(folder), "%s", folder_file("blobs"));
+    assert_int_equal(symlink(target, folder_file("texts/b.txt")), 0);
+    assert_int_equal(symlink(folder, folder_file("texts/round")), 0); /* not followed */
+    options.held_out = 0;
+    if (make_tokens(options, "bytes", 1, &facts[0]) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(facts[0].document_count, 2);
+    assert_int_equal(facts[0].token_count, 7 + 1 + 10 + 1);
+    assert_int_equal(symlink("nowhere", folder_file("texts/c.txt")), 0);
+    assert_int_equal(make_tokens(options, "bytes", 1, &facts[1]), COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), "cannot follow the link"));
+    assert_int_equal(unlink(folder_file("texts/c.txt")), 0);
+    assert_int_equal(unlink(folder_file("texts/b.txt")), 0);
+    assert_int_equal(unlink(folder_file("texts/round")), 0);
+}
+
 static void lines_and_conversations_do_too(void **state)
 {
     (void)state;
@@ -185,6 +213,7 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(texts_become_the_same_bytes_by_any_number_of_threads),
+        IN_FOLDER(a_link_to_a_file_is_read_as_the_file),
         IN_FOLDER(lines_and_conversations_do_too),
         IN_FOLDER(the_first_bad_file_is_named_whoever_meets_one_first),
         IN_FOLDER(every_failing_allocation_is_said_and_leaves_nothing_behind),
