@@ -211,8 +211,8 @@ static coh_status folder_open(const char *folder, coh_safetensors *model)
     if (access(path, F_OK) != 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%.300s holds neither " COH_SAFETENSORS_SINGLE " nor " COH_SAFETENSORS_INDEX
-                        ": name a model's folder; weights of other formats (.bin, .gguf) must be"
-                        " converted first",
+                        ": name a model's folder; one of other weights (.bin) becomes one by the "
+                        "line of Python in docs/models.md",
                         folder);
     coh_safetensors_index *index;
     COH_TRY(coh_safetensors_index_open(path, &index));
