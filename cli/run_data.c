@@ -8,14 +8,17 @@
 #include "cli/budget.h"
 #include "cli/train.h"
 
-/* The token file of a resumed run: as the note has it, or where the run folder is now. */
+/* The token file of a resumed run: as the note has it, or where the run folder is now (of a run
+ * that went on with other data it is called data-<step>.tokens). */
 static const char *resumed_data(const cli_run *run, char *moved)
 {
     const char *noted = run->job.recipe.data;
     if (noted[0] && access(noted, R_OK) == 0)
         return noted;
-    snprintf(moved, CLI_PATH_BYTES, "%.*s/../data.tokens", CLI_PATH_BYTES - 20,
-             run->job.weights.facts.path);
+    const char *slash = strrchr(noted, '/'), *name = slash ? slash + 1 : noted;
+    if (snprintf(moved, CLI_PATH_BYTES, "%s/../%s", run->job.weights.facts.path,
+                 name[0] ? name : "data.tokens") >= CLI_PATH_BYTES)
+        return NULL;
     return access(moved, R_OK) == 0 ? moved : NULL;
 }
 

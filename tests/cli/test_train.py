@@ -431,6 +431,11 @@ class Train(ProgramTest):
         self.train("--steps", 1, "--save", self.path("run"))
         shutil.move(self.path("run"), self.path("moved"))
         self.resumed(self.path("moved"), "--steps", 2)
+        # its later data has another name, and the first's are still there
+        other = self.write("other.txt", "something else entirely, many times over\n" * 100)
+        self.resumed(self.path("moved"), "--steps", 3, "--data", other, "--new-data")
+        shutil.move(self.path("moved"), self.path("again"))
+        self.resumed(self.path("again"), "--steps", 4)
 
     def test_another_micro_batch_is_said(self):
         self.train("--steps", 1, "--save", self.path("run"))
