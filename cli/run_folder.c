@@ -80,6 +80,27 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* What a killed run left of tokens that it was writing ("data-8.tokens.partial-123"). */
+static int is_token_rest(const char *name)
+{
+    static const char mark[] = ".tokens.partial-";
+    const char *found = strstr(name, mark);
+    if (!found || (strncmp(name, "data", 4) != 0 && strncmp(name, "validation", 10) != 0))
+        return 0;
+    const char *number = found + sizeof(mark) - 1;
+    return *number && number[strspn(number, "0123456789")] == '\0';
+}
+
+/* Under the lock nobody is writing it; what cannot be removed harms nothing. */
+static void remove_token_rest(const cli_run_folder *folder, const char *name)
+{
+    char path[2 * CLI_PATH_BYTES];
+    if (!is_token_rest(name))
+        return;
+    snprintf(path, sizeof(path), "%s/%s", folder->path, name);
+    (void)unlink(path);
+}
+
 static coh_status list_checkpoints(cli_run_folder *folder)
 {
     DIR *listing = opendir(folder->path);
@@ -89,6 +110,7 @@ static coh_status list_checkpoints(cli_run_folder *folder)
     const struct dirent *entry;
     while ((entry = readdir(listing))) {
         char *end = NULL;
+        remove_token_rest(folder, entry->d_name);
         if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
             entry->d_name[5] > '9')
             continue;

@@ -207,6 +207,14 @@ class Train(ProgramTest):
         self.assertEqual(self.says_hash(more), self.says_hash(whole))
         self.assertEqual([n for n in os.listdir(self.path("run")) if n.endswith(".partial")], [])
 
+    def test_tokens_that_a_killed_run_left_half_written_go_with_the_next_run(self):
+        os.mkdir(self.path("run"))
+        for name in ("data.tokens.partial-12", "validation-8.tokens.partial-12", "mine.tokens.partial-1", "data.tokens.partial-x"):
+            self.write("run/" + name, "half")
+        self.train("--steps", 1, "--save", self.path("run"))
+        self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "data.tokens.partial-x", "lock",
+                                                                "mine.tokens.partial-1", "plan.json", "step-1"])
+
     def test_a_save_on_the_way_that_fails_costs_one_checkpoint_and_not_the_run(self):
         whole = self.train("--steps", 3, "--save", "none")
         for fault in ("9:28", "16:5"):  # a full disk as space is reserved, an I/O error at a write
