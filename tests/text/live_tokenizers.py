@@ -164,7 +164,7 @@ def main():
     count = int(sys.argv[4]) if len(sys.argv) > 4 else 10000
     fixtures = os.path.join(root, "tests/text/fixtures/tokenizers")
     folders = [os.path.join(fixtures, name) for name in sorted(os.listdir(fixtures))]
-    folders += [os.path.join(data, name) for name in ("gpt2", "llama2", "opt")]
+    folders += [os.path.join(data, name) for name in ("gpt2", "llama2")]
     texts = nasty.TEXTS + [nasty.generated(seed) for seed in range(1000, 1000 + count)]
     long_texts = sources(root, data)
     for folder in folders:
