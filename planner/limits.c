@@ -10,6 +10,14 @@ static int is_gpu(const coh_profile *profile)
     return profile->device_kind != 0;
 }
 
+const char *coh_tier_flag(coh_tier tier, int is_gpu)
+{
+    const char *const flags[COH_TIER_COUNT] = { "--device-memory",
+                                                is_gpu ? "--host-memory" : "--emulate-host",
+                                                "--disk" };
+    return flags[tier];
+}
+
 static uint64_t in_main_memory(const coh_profile *profile, uint64_t device, uint64_t host)
 {
     uint64_t both;

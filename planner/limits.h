@@ -11,6 +11,9 @@
 
 #include "planner/plan.h"
 
+/* The flag that raises a tier: what stands beside a GPU is no test-bed. */
+const char *coh_tier_flag(coh_tier tier, int is_gpu);
+
 /* Could budgets like these be had at all? What is without limit (UINT64_MAX) asks for nothing.
  * Fails: COH_ERR_FULL with the tier, the bytes short and what to do. */
 coh_status coh_limits_check_budgets(const coh_profile *profile, const coh_plan_options *options);

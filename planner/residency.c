@@ -370,10 +370,9 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
     if (!placed)
         return coh_fail(COH_ERR_FULL,
                         "what step %u needs at once does not fit the %s tier's %llu bytes: raise "
-                        "--%s, or lower --chunk",
+                        "%s, or lower --chunk",
                         local_step, coh_tier_name(r->level->tier),
-                        (unsigned long long)r->level->capacity,
-                        r->level->tier == COH_TIER_HOST ? "emulate-host" : "device-memory");
+                        (unsigned long long)r->level->capacity, r->level->flag);
     COH_TRY(touch_step(r, local_step));
     return leave_step(r, local_step);
 }
@@ -466,10 +465,9 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     if (level->has_far && capacity < level->floor_bytes)
         return coh_fail(COH_ERR_FULL,
                         "what pins hold in the %s tier takes %llu bytes, there are %llu: raise "
-                        "--%s, or pin less",
+                        "%s, or pin less",
                         coh_tier_name(level->tier), (unsigned long long)level->floor_bytes,
-                        (unsigned long long)capacity,
-                        level->tier == COH_TIER_HOST ? "emulate-host" : "device-memory");
+                        (unsigned long long)capacity, level->flag);
     uint64_t all_bytes = 0;
     for (uint32_t i = 0; i < level->layout->object_count; i++)
         all_bytes += level->layout->objects[i].bytes;

@@ -51,6 +51,7 @@ typedef struct coh_level {
      * garbage here at the begin and not asked for at the end */
     const uint8_t *held_nearer;
     const uint8_t *rules; /* NULL, or by chunk: enum coh_chunk_rule */
+    const char *flag;     /* what raises the capacity, for refusals */
     int tie_break;        /* enum coh_tie_break */
     uint32_t horizon;     /* steps */
     int patient;          /* 1: what is written, too, goes where room stood idle for the horizon */

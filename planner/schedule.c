@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "planner/assemble.h"
+#include "planner/limits.h"
 #include "planner/lower.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
@@ -103,6 +104,7 @@ static coh_level device_level(const builder *b)
                         .base_bytes = b->layout->pinned_bytes,
                         .capacity =
                             b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
+                        .flag = coh_tier_flag(COH_TIER_DEVICE, 0),
                         .has_far = has_host(b) || has_disk(b),
                         .home_offset = b->device_home,
                         .floor_bytes = b->device_floor,
@@ -198,6 +200,7 @@ static coh_status place_host(builder *b)
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
                         .capacity = b->options->emulate_host_bytes,
+                        .flag = coh_tier_flag(COH_TIER_HOST, b->profile->device_kind != 0),
                         .has_far = has_disk(b),
                         .held_nearer = b->held_nearer,
                         .home_offset = b->host_home,
@@ -213,8 +216,7 @@ static coh_status place_host(builder *b)
                 COH_ERR_FULL,
                 "host memory: the host tier needs %llu bytes, %s gives %llu: %llu bytes short; "
                 "raise it to %lluMiB or add --disk",
-                (unsigned long long)bytes,
-                b->profile->device_kind ? "--host-memory" : "--emulate-host",
+                (unsigned long long)bytes, level.flag,
                 (unsigned long long)b->options->emulate_host_bytes,
                 (unsigned long long)(bytes - b->options->emulate_host_bytes),
                 (unsigned long long)((bytes >> 20) + 1));

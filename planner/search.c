@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -8,6 +9,7 @@
 #include "cohobate/machine.h"
 #include "planner/bounds.h"
 #include "planner/layout.h"
+#include "planner/limits.h"
 #include "planner/neighbours.h"
 #include "planner/offers.h"
 #include "planner/pins.h"
@@ -18,7 +20,7 @@
 #define MIB ((uint64_t)1 << 20)
 
 /* Ranges of a split parameter's rows, and slices of a product, when memory is scarce. */
-enum { ROW_PASSES_MOST = 1024, SLICES_MOST = 1024 };
+enum { ROW_PASSES_MOST = 1024, SLICES_MOST = 1024, RANGES_MOST = 1 << 20 };
 
 /* Schedules that are built to better the first ones: so many that they have about so many lines
  * together. */
@@ -126,13 +128,24 @@ static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, c
 
 /* ---- streamed ---- */
 
-/* The decisions that need the fewest device bytes, and how many: no schedule of ours is below. */
+/* Would shorter ranges than the search takes need less? Then what they need is no bound. */
+static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
+{
+    coh_decisions finest = *smallest;
+    uint64_t bytes = 0;
+    finest.row_passes = finest.slices = RANGES_MOST;
+    COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes));
+    plan->smallest_is_proven = bytes >= plan->smallest_device_bytes;
+    return COH_OK;
+}
+
+/* The decisions that need the fewest device bytes, and how many: with these --chunk, --recompute
+ * and pins no schedule of ours is below. */
 static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
 {
     int32_t choices[RECOMPUTE_CHOICES];
     int count = recompute_choices(plan, choices);
     plan->smallest_device_bytes = UINT64_MAX;
-    plan->smallest_is_proven = 1;
     /* An update on the host lane takes no room on the device. */
     int lanes = plan->options.emulate_host_bytes > 0 ? 2 : 1;
     for (int i = 0; i < count * lanes; i++) {
@@ -152,7 +165,7 @@ static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
             out_decisions->device_bytes = bytes;
         }
     }
-    return COH_OK;
+    return check_ranges(plan, out_decisions);
 }
 
 /* What survives stands in the outermost tier, whatever else is decided: too little room there is
@@ -165,15 +178,13 @@ static coh_status check_far_room(const coh_plan *plan)
     uint64_t room = with_disk ? plan->options.disk_bytes : plan->options.emulate_host_bytes;
     if (bytes <= room)
         return COH_OK;
-    const int is_gpu = plan->profile.device_kind != 0;
+    const coh_tier tier = with_disk ? COH_TIER_DISK : COH_TIER_HOST;
     return coh_fail(COH_ERR_FULL,
                     "%s: parameters and optimizer states take %" PRIu64 " bytes, %s allows %" PRIu64
                     ": %" PRIu64 " bytes short; raise it to at least %" PRIu64 "MiB",
                     with_disk ? "disk" : "host memory", bytes,
-                    with_disk ? "--disk"
-                    : is_gpu  ? "--host-memory"
-                              : "--emulate-host",
-                    room, bytes - room, (bytes >> 20) + 1);
+                    coh_tier_flag(tier, plan->profile.device_kind != 0), room, bytes - room,
+                    (bytes >> 20) + 1);
 }
 
 /* ---- where to begin ---- */
@@ -379,13 +390,72 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_layout_fini(&layout);
     return coh_fail(COH_ERR_FULL,
                     "no plan was found within these limits, though none was proven impossible: "
-                    "raise --device-memory, --disk or --emulate-host%s",
+                    "raise --device-memory, --disk or %s%s",
+                    coh_tier_flag(COH_TIER_HOST, plan->profile.device_kind != 0),
                     plan->options.pin_count > 0 ? ", or leave out a pin" : "");
+}
+
+/* A decision that was made by hand, and what a refusal says of it. */
+typedef struct by_hand {
+    int is_made;
+    coh_plan_options without;
+    const char *with, *remedy;
+} by_hand;
+
+enum { WITH_BYTES = 96, REMEDY_BYTES = 160 };
+
+/* " with this --chunk and these pins"; of those without which the bound is lower ", or leave out
+ * --chunk". */
+static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
+{
+    const coh_plan_options *o = &plan->options;
+    by_hand all[] = { { o->chunk_bytes > 0, *o, "this --chunk", "leave out --chunk" },
+                      { o->recompute != COH_RECOMPUTE_AUTO && o->mode == COH_PLAN_TRAIN, *o,
+                        "this --recompute", "give --recompute auto" },
+                      { o->pin_count > 0, *o, "these pins", "leave out pins" } };
+    size_t with_used = 0, used = 0;
+    with[0] = remedies[0] = '\0';
+    all[0].without.chunk_bytes = 0;
+    all[1].without.recompute = COH_RECOMPUTE_AUTO;
+    all[2].without.pin_count = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_plan other = *plan;
+        coh_decisions unused;
+        if (!all[i].is_made)
+            continue;
+        with_used += (size_t)snprintf(with + with_used, WITH_BYTES - with_used, "%s %s",
+                                      with_used ? " and" : " with", all[i].with);
+        other.options = all[i].without;
+        COH_TRY(find_smallest(&other, &unused));
+        if (other.smallest_device_bytes < plan->smallest_device_bytes)
+            used += (size_t)snprintf(remedies + used, REMEDY_BYTES - used,
+                                     ", or %s (then at least %" PRIu64 "B)", all[i].remedy,
+                                     other.smallest_device_bytes);
+    }
+    return COH_OK;
+}
+
+/* Less than any schedule takes. */
+static coh_status refuse_device(const coh_plan *plan)
+{
+    char budget[32], smallest[32], with[WITH_BYTES], remedies[REMEDY_BYTES];
+    const uint64_t given = plan->options.device_memory_bytes, least = plan->smallest_device_bytes;
+    COH_TRY(say_by_hand(plan, with, remedies));
+    return coh_fail(
+        COH_ERR_FULL,
+        "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
+        " bytes short: one step of this plan needs at least %s at once (%s:%s no schedule of these "
+        "operators and this micro-batch needs less); raise --device-memory to at least %" PRIu64
+        "B%s",
+        coh_size_format(given, budget, sizeof(budget)), given, least - given,
+        coh_size_format(least, smallest, sizeof(smallest)),
+        plan->smallest_is_proven ? "proven" : "of ranges of rows as short as the search takes them",
+        with, least, remedies);
 }
 
 static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
 {
-    char budget[32], memory[32], smallest[32];
+    char budget[32], memory[32];
     const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
                                                      ? plan->options.chunk_bytes
                                                      : COH_GRAIN_ELEMENTS * sizeof(float),
@@ -395,7 +465,6 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));
     coh_size_format(in_memory_bytes, memory, sizeof(memory));
-    coh_size_format(plan->smallest_device_bytes, smallest, sizeof(smallest));
     if (!has_far(&plan->options))
         return coh_fail(COH_ERR_FULL,
                         "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
@@ -405,14 +474,7 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
                         in_memory_bytes - plan->options.device_memory_bytes, memory,
                         in_memory_bytes);
     if (plan->options.device_memory_bytes < plan->smallest_device_bytes)
-        return coh_fail(COH_ERR_FULL,
-                        "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
-                        " bytes short: one step of this plan needs %s at once (proven: no schedule "
-                        "of these operators and this micro-batch is smaller); raise "
-                        "--device-memory to %" PRIu64 "B",
-                        budget, plan->options.device_memory_bytes,
-                        plan->smallest_device_bytes - plan->options.device_memory_bytes, smallest,
-                        plan->smallest_device_bytes);
+        return refuse_device(plan);
     return refuse_far(plan);
 }
 
@@ -420,9 +482,11 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
 static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
 {
     for (int32_t i = 0; i < plan->options.earlier_count; i++) {
-        const coh_decisions *decisions = &plan->options.earlier[i]->decisions;
+        const coh_plan *earlier = plan->options.earlier[i];
         coh_offer offer;
-        COH_TRY(coh_offer_make(plan, decisions, &offer));
+        if (earlier->numeric_fingerprint != plan->numeric_fingerprint)
+            continue; /* of another micro-batch or sweep order */
+        COH_TRY(coh_offer_make(plan, &earlier->decisions, &offer));
         if (coh_offer_is_better(&offer, best))
             *best = offer;
     }

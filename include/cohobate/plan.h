@@ -97,9 +97,9 @@ typedef struct coh_plan_options {
      * one that names nothing, are refused. */
     const coh_pin *pins;
     int32_t pin_count;
-    /* Plans of the same graph whose decisions are tried as well, where they fit: with those of less
-     * memory or slower links among them, more memory or faster links do not make a step slower.
-     * Borrowed while the plan is made. */
+    /* Plans of the same model whose decisions are tried as well, where they fit: with those of less
+     * memory or slower links among them, more memory or faster links do not make a step slower. One
+     * of another numeric plan is left out. Borrowed while the plan is made. */
     const struct coh_plan *const *earlier;
     int32_t earlier_count;
 } coh_plan_options;
@@ -156,8 +156,10 @@ COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
 /* What is known before the run. */
 typedef struct coh_plan_summary {
     uint64_t peak_bytes[COH_PLAN_TIERS]; /* arenas, to the byte; disk: the working store */
-    uint64_t smallest_device_bytes;      /* the smallest budget that plans, same other options */
-    int32_t smallest_is_proven;          /* no plan can be smaller (bound), else: none found */
+    /* No budget below it plans with the same other options, chunk size, recomputation and pins
+     * among them; 0 for a plan that was read, where nothing was searched. */
+    uint64_t smallest_device_bytes;
+    int32_t smallest_is_proven; /* a bound of every schedule; else the least that was found */
     uint64_t parameter_count, parameter_bytes;
     uint64_t stream_bytes; /* work + gradient + states of all parameters */
     uint64_t step_ns;      /* predicted time of a settled body */
@@ -284,8 +286,8 @@ typedef struct coh_plan_file {
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);
 
 /* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options`
- * gives budgets to hold it to (the plan's own peaks must fit), thread count and profile; pins are
- * the file's.
+ * gives budgets to hold it to (the plan's own peaks must fit; a far tier of 0 bytes is as large as
+ * the file has it), thread count and profile; pins are the file's.
  * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL;
  * COH_ERR_ARGUMENT for other options than it was made with, or a GPU's plan without its profile. */
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
