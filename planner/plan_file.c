@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file_text.h"
 #include "planner/json_read.h"
+#include "planner/limits.h"
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
 #include "planner/residency.h"
@@ -167,59 +168,6 @@ done:
     return status;
 }
 
-coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
-{
-    coh_text text = { 0 };
-    coh_status status = COH_OK;
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && status == COH_OK; kind++) {
-        const coh_program *p = &plan->programs[kind];
-        if (p->line_count > 0)
-            status = coh_text_add(&text, "program %s: %u lines\n",
-                                  coh_program_kind_name((coh_program_kind)kind), p->line_count);
-        for (uint32_t i = 0; i < p->line_count && status == COH_OK; i++) {
-            const coh_instruction *line = &p->lines[i];
-            COH_TRY_GOTO(status,
-                         coh_text_add(&text, "%7s %-6u at %-6u %-9s",
-                                      coh_lane_name((coh_lane)line->lane), line->ordinal,
-                                      line->position, coh_opcode_name((coh_opcode)line->opcode)),
-                         done);
-            if (line->call >= 0 && p->calls[line->call].operator_index >= 0)
-                COH_TRY_GOTO(
-                    status,
-                    coh_text_add(&text, " %s/%d",
-                                 plan->graph->ops[p->calls[line->call].operator_index].name,
-                                 p->calls[line->call].microbatch),
-                    done);
-            for (uint32_t k = 0; k < line->operand_count; k++) {
-                const coh_operand *o = &p->operands[line->operand_begin + k];
-                COH_TRY_GOTO(
-                    status,
-                    coh_text_add(
-                        &text, " %c%s:%d+%" PRIu64 "@%s+%" PRIu64 ":%" PRIu64 " v%d",
-                        "-rwb"[o->access],
-                        coh_stream_name((coh_stream)plan->layout.objects[o->object].stream),
-                        o -> object, o -> object_offset, coh_tier_name((coh_tier)o->tier),
-                        o -> offset, o -> bytes, p -> touches[o->touch_begin].version),
-                    done);
-            }
-            for (uint32_t k = 0; k < line->wait_count; k++) {
-                const coh_wait *wait = &p->waits[line->wait_begin + k];
-                COH_TRY_GOTO(status,
-                             coh_text_add(&text, " wait:%s>=%u%s",
-                                          coh_lane_name((coh_lane)wait->lane), wait->ordinal,
-                                          wait->carry ? "'" : ""),
-                             done);
-            }
-            status = coh_text_add(&text, "\n");
-        }
-    }
-    if (status == COH_OK)
-        status = coh_file_write_whole(path, text.data, text.bytes);
-done:
-    coh_text_fini(&text);
-    return status;
-}
-
 /* ---- reading ---- */
 
 typedef struct plan_file {
@@ -310,6 +258,21 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
     return coh_json_get_real(object, "link_bytes_per_s", 0, 1e300, &o->link_bytes_per_s);
 }
 
+static coh_status parse_predictions(const json_t *object, plan_file *out)
+{
+    static const char *const known[] = {
+        "peak_device_bytes", "peak_host_bytes",       "disk_bytes", "step_ns",
+        "bound_ns",          "smallest_device_bytes", "lines",      NULL
+    };
+    int64_t peak = 0, step_ns = 0;
+    COH_TRY(coh_json_only_known(object, "\"predictions\"", known));
+    COH_TRY(coh_json_get_integer(object, "peak_device_bytes", 1, INT64_MAX, &peak));
+    COH_TRY(coh_json_get_integer(object, "step_ns", 0, INT64_MAX, &step_ns));
+    out->peak_device_bytes = (uint64_t)peak;
+    out->step_ns = (uint64_t)step_ns;
+    return COH_OK;
+}
+
 static uint64_t fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
 {
     const uint64_t slot[] = { chunk, tier, offset };
@@ -382,7 +345,7 @@ static coh_status parse(const json_t *root, plan_file *out)
         "predictions",  "operators", "slots",     "pins",
         "depths",       "note",      "file_hash", NULL
     };
-    int64_t builder = 0, peak = 0, step_ns = 0;
+    int64_t builder = 0;
     COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
     COH_TRY(coh_json_only_known(root, "the file", known));
     COH_TRY(coh_json_get_integer(root, "builder", 1, INT32_MAX, &builder));
@@ -393,12 +356,7 @@ static coh_status parse(const json_t *root, plan_file *out)
     COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
     COH_TRY(parse_pins(json_object_get(root, "pins"), out));
     COH_TRY(parse_profile(json_object_get(root, "profile"), out));
-    COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "peak_device_bytes", 1,
-                                 INT64_MAX, &peak));
-    out->peak_device_bytes = (uint64_t)peak;
-    COH_TRY(coh_json_get_integer(json_object_get(root, "predictions"), "step_ns", 0, INT64_MAX,
-                                 &step_ns));
-    out->step_ns = (uint64_t)step_ns;
+    COH_TRY(parse_predictions(json_object_get(root, "predictions"), out));
     COH_TRY(parse_extras(root, out));
     COH_TRY(parse_operators(json_object_get(root, "operators")));
     return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
@@ -530,6 +488,32 @@ static coh_status check_program_agrees(const char *path, const plan_file *file,
         return coh_fail(COH_ERR_CORRUPT,
                         "%s: its slots are not those of its program: it was edited; plan again",
                         path);
+    if (plan->layout.arena_bytes[COH_TIER_DEVICE] != file->peak_device_bytes ||
+        (profile_hash == file->profile_hash &&
+         plan->simulations[COH_PROGRAM_BODY].period_ns != file->step_ns))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: its predictions are not those of its program: it was edited; plan "
+                        "again",
+                        path);
+    return COH_OK;
+}
+
+/* Do the far tiers that the caller names hold it? One of 0 bytes is as the file has it. */
+static coh_status check_far_room(const char *path, const coh_plan_options *options,
+                                 const coh_plan *plan)
+{
+    const uint64_t room[COH_TIER_COUNT] = { 0, options->emulate_host_bytes, options->disk_bytes };
+    const int is_gpu = plan->profile.device_kind != 0;
+    for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
+        const uint64_t need = plan->layout.arena_bytes[tier];
+        if (room[tier] > 0 && need > room[tier])
+            return coh_fail(COH_ERR_FULL,
+                            "%s memory: %s needs %" PRIu64 " bytes of it, there are %" PRIu64
+                            ": %" PRIu64 " bytes short; raise %s to %" PRIu64
+                            "B, or plan for what there is",
+                            coh_tier_name((coh_tier)tier), path, need, room[tier],
+                            need - room[tier], coh_tier_flag((coh_tier)tier, is_gpu), need);
+    }
     return COH_OK;
 }
 
@@ -555,8 +539,9 @@ static coh_status rebuild(const coh_graph *graph, const coh_plan_options *option
     if (status == COH_ERR_FULL && plan->numeric_fingerprint != file->numeric_fingerprint)
         status =
             coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again", path);
-    plan->smallest_device_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
-    return status == COH_OK ? check_program_agrees(path, file, plan) : status;
+    if (status == COH_OK)
+        status = check_program_agrees(path, file, plan);
+    return status == COH_OK ? check_far_room(path, options, plan) : status;
 }
 
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,

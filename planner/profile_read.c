@@ -111,7 +111,8 @@ static coh_status get_link(const json_t *value, coh_link_profile *link)
         COH_TRY(get_rate(value, "sustained_bytes_per_s", &link->sustained_bytes_per_s));
     COH_TRY(coh_json_get_integer(value, "depth", 1, DEPTH_MOST, &depth));
     link->depth = (uint32_t)depth;
-    if (json_object_get(value, "steal_ns") == NULL)
+    if (json_object_get(value, "steal_ns") == NULL &&
+        json_object_get(value, "steal_ns_per_byte") == NULL)
         return COH_OK;
     COH_TRY(coh_json_get_real(value, "steal_ns", 0, NS_MOST, &link->steal_ns));
     return coh_json_get_real(value, "steal_ns_per_byte", 0, STEAL_MOST, &link->steal_ns_per_byte);

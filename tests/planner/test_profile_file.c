@@ -283,6 +283,7 @@ static const bad_case bad_cases[] = {
     { "\"depth\": 4}", "\"depth\": 0}", "\"depth\" is not a whole number of 1..64" },
     { "\"depth\": 4}", "\"depth\": 65}", "\"depth\"" },
     { "\"depth\": 4}", "\"depth\": 4, \"deep\": 1}", "\"deep\"" },
+    { "\"depth\": 4}", "\"depth\": 4, \"steal_ns_per_byte\": 1}", "\"steal_ns\"" },
     { "\"sustained_bytes_per_s\": ", "\"sustained\": ", "\"sustained\"" },
     { "\"contention\": {", "\"contention\": {\"drive\": {},", "no lane" },
     { "\"contention\": {", "\"contention\": [],\"links2\": {", "links2" },

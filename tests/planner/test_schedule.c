@@ -421,6 +421,39 @@ static void an_edited_plan_file_is_refused(void **state)
     unlink(path);
 }
 
+/* Predictions are the plan's: another profile has other times, no other peak. */
+static void predictions_that_are_not_the_programs_are_refused(void **state)
+{
+    (void)state;
+    char path[] = "plan-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    toy_options toy = { .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options = plan_options(1, 1);
+    coh_plan *plan = make_plan(graph, &options), *again = NULL;
+    uint64_t *const figures[] = { &plan->simulations[COH_PROGRAM_BODY].period_ns,
+                                  &plan->layout.arena_bytes[COH_TIER_DEVICE] };
+    for (int i = 0; i < 2; i++) {
+        *figures[i] -= 4096;
+        assert_int_equal(coh_plan_write(plan, path), COH_OK);
+        *figures[i] += 4096;
+        assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), "predictions"));
+    }
+    plan->simulations[COH_PROGRAM_BODY].period_ns += 4096; /* of a machine that is slower */
+    plan->profile.line_ns = coh_figure_of(plan->profile.line_ns.p50 * 2);
+    assert_int_equal(coh_plan_write(plan, path), COH_OK);
+    if (coh_plan_read(graph, &options, path, &again) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(again->smallest_device_bytes, 0); /* nothing was searched */
+    coh_plan_destroy(again);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    unlink(path);
+}
+
 /* Every allocation failing once: a clean refusal, nothing kept. */
 static void a_failing_allocation_is_a_clean_refusal(void **state)
 {
@@ -525,6 +558,7 @@ int main(void)
         cmocka_unit_test(parameters_of_one_operator_have_one_dtype),
         cmocka_unit_test(an_older_plan_file_is_refused_by_its_version),
         cmocka_unit_test(an_edited_plan_file_is_refused),
+        cmocka_unit_test(predictions_that_are_not_the_programs_are_refused),
         cmocka_unit_test(a_failing_allocation_is_a_clean_refusal),
         cmocka_unit_test(a_gpu_whose_host_has_no_rate_gets_no_host_tier),
         cmocka_unit_test(tiers_that_the_profile_knows_no_links_to_are_refused),
