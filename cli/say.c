@@ -149,6 +149,23 @@ const char *cli_size_to_paste(uint64_t bytes, char *text)
     return text;
 }
 
+const char *cli_size_whole(uint64_t bytes, char *text)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = { { "TB", 1000000000000 }, { "GiB", (uint64_t)1 << 30 },
+                  { "GB", 1000000000 },    { "MiB", (uint64_t)1 << 20 },
+                  { "MB", 1000000 },       { "KiB", (uint64_t)1 << 10 },
+                  { "kB", 1000 },          { "B", 1 } };
+    enum { TEXT_BYTES = 32 };
+    size_t unit = 0;
+    while (bytes % units[unit].bytes != 0)
+        unit++;
+    snprintf(text, TEXT_BYTES, "%" PRIu64 "%s", bytes / units[unit].bytes, units[unit].name);
+    return text;
+}
+
 const char *cli_duration(double seconds, char *text)
 {
     enum { TEXT_BYTES = 32 };

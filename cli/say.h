@@ -67,6 +67,10 @@ const char *cli_duration(double seconds, char *text);
  * bytes). */
 const char *cli_size_to_paste(uint64_t bytes, char *text);
 
+/* "512MiB", "3GB": all of it, in the largest unit that it is a whole number of. Returns `text` (at
+ * least 32 bytes). */
+const char *cli_size_whole(uint64_t bytes, char *text);
+
 double cli_seconds_now(void); /* monotonic */
 
 /* The names of plan lanes and tiers, in order (plan.h). */

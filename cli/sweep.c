@@ -66,23 +66,13 @@ static int read_count(const char *text, int *out_count)
 static void write_point(const char *entry, double number, const value *like, char *out_text,
                         size_t bytes)
 {
-    static const struct {
-        const char *name;
-        uint64_t bytes;
-    } units[] = { { "TB", 1000000000000 }, { "GiB", (uint64_t)1 << 30 },
-                  { "GB", 1000000000 },    { "MiB", (uint64_t)1 << 20 },
-                  { "MB", 1000000 },       { "KiB", 1024 },
-                  { "kB", 1000 },          { "B", 1 } };
+    char size[32];
     if (like->is_factor) {
         snprintf(out_text, bytes, "%.24s=%.6gx", entry, number);
         return;
     }
-    const uint64_t whole = (uint64_t)number;
-    size_t unit = 0;
-    while (whole % units[unit].bytes != 0)
-        unit++;
-    snprintf(out_text, bytes, "%.24s=%" PRIu64 "%s%s", entry, whole / units[unit].bytes,
-             units[unit].name, like->is_rate ? "/s" : "");
+    snprintf(out_text, bytes, "%.24s=%s%s", entry, cli_size_whole((uint64_t)number, size),
+             like->is_rate ? "/s" : "");
 }
 
 /* "8GB", "40GB", and what stands behind them or NULL. */
