@@ -118,29 +118,3 @@ coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash)
     *out_hash = found ? strtoull(found + sizeof(mark) - 1, NULL, 16) : 0;
     return COH_OK;
 }
-
-coh_status cli_artefact_plan_micro_batches(const char *path, int64_t *out_count)
-{
-    json_error_t error;
-    CLI_TRY(coh_plan_check_file(path));
-    json_t *plan = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    *out_count =
-        json_integer_value(json_object_get(json_object_get(plan, "options"), "microbatch_count"));
-    json_decref(plan);
-    return COH_OK;
-}
-
-coh_status cli_artefact_plan_hash(const char *path, uint64_t *out_hash)
-{
-    json_error_t error;
-    CLI_TRY(coh_plan_check_file(path));
-    json_t *plan = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    const char *hash = json_string_value(json_object_get(plan, "program_hash"));
-    coh_status status = COH_OK;
-    if (hash)
-        *out_hash = strtoull(hash, NULL, 16);
-    else
-        status = cli_fail(COH_ERR_CORRUPT, "%s holds no program hash: write the plan again", path);
-    json_decref(plan);
-    return status;
-}

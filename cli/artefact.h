@@ -35,10 +35,4 @@ coh_status cli_artefact_refuse_adapters(const char *path);
 /* The kernel table at `path`, checked and good for this machine: the hash of its choices. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash);
 
-/* The plan file at `path`, checked: its program hash. */
-coh_status cli_artefact_plan_hash(const char *path, uint64_t *out_hash);
-
-/* The plan file at `path`, checked: micro-batches in a step. */
-coh_status cli_artefact_plan_micro_batches(const char *path, int64_t *out_count);
-
 #endif

@@ -224,22 +224,54 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
         use_room(options, &facts, out_options);
 }
 
+coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
+                                 const coh_plan_summary *summary)
+{
+    char needed[32], there[32];
+    coh_profile_summary facts;
+    const uint64_t need = summary->peak_bytes[2];
+    CLI_TRY(coh_profile_summarize(profile, &facts));
+    if (need <= facts.disk_bytes || (!facts.is_gpu && facts.disk_bytes == 0))
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "disk: %s needs %s of it, the profile %s has %s: %" PRIu64
+                    " bytes short; raise its entry disk to %" PRIu64 "B, or plan for that profile",
+                    path, coh_size_format(need, needed, sizeof(needed)), facts.name,
+                    coh_size_format(facts.disk_bytes, there, sizeof(there)),
+                    need - facts.disk_bytes, need);
+}
+
+/* The file's tiers are the plan's: the caller's were room to hold them to. */
+static coh_status read_plan(const cli_options *options, const coh_graph *graph,
+                            coh_plan_options *plan_options, coh_plan **out_plan)
+{
+    coh_plan_file file;
+    CLI_TRY(coh_plan_file_read(options->plan_file, &file));
+    CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
+    plan_options->emulate_host_bytes = file.emulate_host_bytes;
+    plan_options->disk_bytes = file.disk_bytes;
+    return COH_OK;
+}
+
 coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
-                           const coh_plan_options *plan_options, coh_plan **out_plan)
+                           coh_plan_options *plan_options, coh_plan **out_plan)
 {
     if (!options->plan_file)
         return coh_plan_create(graph, plan_options, out_plan);
     coh_plan_summary summary;
-    CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
-    CLI_TRY(coh_plan_summarize(*out_plan, &summary));
-    if (summary.peak_bytes[2] > 0 && !options->disk_folder[0] &&
-        !cli_budget_is_gpu(plan_options->profile)) {
-        coh_plan_destroy(*out_plan);
-        *out_plan = NULL;
-        return cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR",
-                        options->plan_file);
-    }
-    return COH_OK;
+    const int is_gpu = cli_budget_is_gpu(plan_options->profile);
+    CLI_TRY(read_plan(options, graph, plan_options, out_plan));
+    coh_status status = coh_plan_summarize(*out_plan, &summary);
+    if (status == COH_OK && is_gpu && !options->disk_folder[0])
+        status = cli_budget_check_disk(plan_options->profile, options->plan_file, &summary);
+    else if (status == COH_OK && summary.peak_bytes[2] > 0 && !options->disk_folder[0])
+        status = cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR",
+                          options->plan_file);
+    if (status == COH_OK)
+        return COH_OK;
+    coh_plan_destroy(*out_plan);
+    *out_plan = NULL;
+    return status;
 }
 
 static void log_sentence(void *context, const char *sentence)
@@ -261,39 +293,22 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
     out_options->log = log_sentence;
 }
 
-/* As it was typed, or as short: in the largest unit that it is a whole number of. */
-static void add_size(const char *before, uint64_t bytes, cli_line *line)
-{
-    static const struct {
-        const char *name;
-        uint64_t bytes;
-    } units[] = { { "GiB", (uint64_t)1 << 30 },
-                  { "GB", 1000000000 },
-                  { "MiB", (uint64_t)1 << 20 },
-                  { "MB", 1000000 },
-                  { "KiB", (uint64_t)1 << 10 },
-                  { "kB", 1000 },
-                  { "B", 1 } };
-    size_t unit = 0;
-    while (bytes % units[unit].bytes != 0)
-        unit++;
-    cli_line_add(line, "%s%" PRIu64 "%s", before, bytes / units[unit].bytes, units[unit].name);
-}
-
 void cli_budget_add_flags(const cli_options *options, cli_line *line)
 {
+    char size[32];
     if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
-        add_size(" --device-memory ", options->device_memory_bytes, line);
+        cli_line_add(line, " --device-memory %s",
+                     cli_size_whole(options->device_memory_bytes, size));
     if (options->disk_folder[0]) {
         char *absolute = realpath(options->disk_folder, NULL);
         cli_line_add(line, " --disk ");
         cli_line_add_word(line, absolute ? absolute : options->disk_folder);
         free(absolute);
         if (options->disk_bytes != UINT64_MAX)
-            add_size(":", options->disk_bytes, line);
+            cli_line_add(line, ":%s", cli_size_whole(options->disk_bytes, size));
     }
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
-        add_size(" --emulate-host ", options->emulate_host_bytes, line);
+        cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes, size));
     for (int32_t i = 0; i < options->pin_count; i++)
         cli_line_add(line, " --pin '%s=%s'", options->pin[i].target,
                      coh_pin_place_name(options->pin[i].place));

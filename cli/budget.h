@@ -36,9 +36,14 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
 /* --threads, or the cores this process has. */
 int32_t cli_budget_thread_count(const cli_options *options);
 
-/* Plans `graph`, or replays --plan. */
+/* Plans `graph`, or replays --plan; *plan_options has the tiers of the file then. */
 coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
-                           const coh_plan_options *plan_options, coh_plan **out_plan);
+                           coh_plan_options *plan_options, coh_plan **out_plan);
+
+/* Has the profile's drive room for the plan of `path`? Where a host device's profile knows none,
+ * nothing is asked. Fails: COH_ERR_FULL. */
+coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
+                                 const coh_plan_summary *summary);
 
 /* Disk folder, threads, test modes; the optimizer's numbers are the caller's. Sentences of the
  * engine go to standard error. */

@@ -151,6 +151,14 @@ static coh_status check_profile(const char *path, uint64_t *out_hash)
     return status;
 }
 
+static coh_status check_plan(const char *path, uint64_t *out_hash)
+{
+    coh_plan_file file;
+    CLI_TRY(coh_plan_file_read(path, &file));
+    *out_hash = file.program_hash;
+    return COH_OK;
+}
+
 coh_status cli_check(const cli_options *options)
 {
     static const char *const names[] = { "checkpoint", "folder",     "plan",   "kernel table",
@@ -166,7 +174,7 @@ coh_status cli_check(const cli_options *options)
     case CLI_ARTEFACT_FOLDER:
         return check_folder(options);
     case CLI_ARTEFACT_PLAN:
-        CLI_TRY(cli_artefact_plan_hash(path, &hash));
+        CLI_TRY(check_plan(path, &hash));
         break;
     case CLI_ARTEFACT_KERNELS:
         CLI_TRY(cli_artefact_kernels_hash(path, &hash));

@@ -171,9 +171,9 @@ static coh_status inspect_kernels(const cli_options *options)
 
 static coh_status inspect_plan(const cli_options *options)
 {
-    uint64_t hash;
-    CLI_TRY(cli_artefact_plan_hash(options->operand, &hash));
-    say_hash(options, "plan", "program_hash", "plan", "program", hash);
+    coh_plan_file file;
+    CLI_TRY(coh_plan_file_read(options->operand, &file));
+    say_hash(options, "plan", "program_hash", "plan", "program", file.program_hash);
     return COH_OK;
 }
 

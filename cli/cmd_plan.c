@@ -81,8 +81,11 @@ coh_status cli_plan(const cli_options *options)
     CLI_TRY(cli_output_check(options));
     if (options->memory_curve > 0 && !options->json)
         return cli_fail(COH_ERR_ARGUMENT, "--memory-curve is written as JSON: add --json");
-    CLI_TRY(cli_job_open(options, &job));
-    coh_status status = plan_out(&job);
+    coh_status status = cli_job_open(options, &job);
+    if (status == COH_ERR_FULL && options->json)
+        cli_refusal_json(options);
+    CLI_TRY(status);
+    status = plan_out(&job);
     cli_job_close(&job);
     return status;
 }

@@ -33,6 +33,8 @@ coh_status cli_simulate(const cli_options *options)
     if (status == COH_OK) {
         status = print(replay);
         cli_replay_close(replay);
+    } else if (status == COH_ERR_FULL && options->json) {
+        cli_refusal_json(options);
     }
     free(replay);
     return status;

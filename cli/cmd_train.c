@@ -232,7 +232,7 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
     cli_line_add(line, ", \"step\": %" PRIu64 ", \"stopped\": %s, \"hash\": \"%016" PRIx64 "\"",
                  run->done_steps, run->stopped ? "true" : "false", hash);
     cli_line_add(line, ", \"emulated\": %s, \"run_folder\": ",
-                 run->options->emulate_host_bytes ? "true" : "false");
+                 cli_job_emulated_bytes(&run->job) ? "true" : "false");
     cli_line_add_json_string(line, run->folder.path);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
     cli_report_ledger_json(run->engine, line);
@@ -260,7 +260,7 @@ static void add_done(const cli_run *run, cli_line *line)
 static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
 {
     cli_report_totals(&run->report, &run->job.summary, &run->facts, line);
-    if (run->options->emulate_host_bytes)
+    if (cli_job_emulated_bytes(&run->job))
         cli_line_add(line, "note:   the host tier was EMULATED: times say nothing of a GPU\n");
     if (run->saved_step == run->done_steps)
         cli_line_add(line, "saved:  %s/step-%" PRIu64 "\n", run->folder.path, run->saved_step);

@@ -255,11 +255,14 @@ static coh_status make_plan(cli_job *job, int any_disk)
     job->plan_options.wear_bytes = job->wear_bytes;
     job->plan_options.pins = job->pins;
     job->plan_options.pin_count = job->pin_count;
+    job->plan_options.earlier = job->earlier;
+    job->plan_options.earlier_count = job->earlier_count;
     coh_status status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     if (status == COH_ERR_FULL && take_profile_disk(job))
         status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     CLI_TRY(status);
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
+    job->plan_options.sweep_order = job->summary.sweep_order;
     cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
     return COH_OK;
 }
@@ -364,8 +367,9 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
 static coh_status use_planned_micro_batch(cli_job *job)
 {
     cli_recipe *recipe = &job->recipe;
-    int64_t count;
-    CLI_TRY(cli_artefact_plan_micro_batches(job->options->plan_file, &count));
+    coh_plan_file file;
+    CLI_TRY(coh_plan_file_read(job->options->plan_file, &file));
+    const int64_t count = file.microbatch_count;
     if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
         return COH_OK; /* where it is for another batch, reading it says so */
     cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
@@ -481,15 +485,46 @@ fail:
     return status;
 }
 
+/* The engine would fail where it takes its arenas: what is there now, a plan for it can be asked
+ * for. */
+static coh_status check_memory(const cli_job *job)
+{
+    const uint64_t device = job->summary.peak_bytes[0], host = job->summary.peak_bytes[1];
+    const uint64_t most = coh_machine_most_bytes();
+    char taken[32], there[32];
+    if (device <= most && host <= most - device)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "device memory: the plan takes %s of this machine's memory, and %s may be taken"
+                    " now (MemAvailable, the cgroup's limit and RLIMIT_AS): %" PRIu64
+                    " bytes short; give --device-memory %" PRIu64 "B%s",
+                    coh_size_format(device + host, taken, sizeof(taken)),
+                    coh_size_format(most, there, sizeof(there)), device + host - most,
+                    most > host ? most - host : most,
+                    most > host ? "" : " and less --emulate-host");
+}
+
 coh_status cli_job_open(const cli_options *options, cli_job *out_job)
 {
+    return cli_job_open_beside(options, NULL, 0, out_job);
+}
+
+coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const *earlier,
+                               int32_t earlier_count, cli_job *out_job)
+{
     CLI_TRY(cli_job_open_unplanned(options, out_job));
+    out_job->earlier = earlier;
+    out_job->earlier_count = earlier_count;
     coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels,
                                                coh_model_size_get(&out_job->model).dtype);
     if (status == COH_OK)
         status = choose_plan(out_job);
     if (status == COH_OK && cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
         status = bound_writes(out_job);
+    if (status == COH_OK && options->command == CLI_TRAIN)
+        status = check_memory(out_job);
+    out_job->earlier = out_job->plan_options.earlier = NULL;
+    out_job->earlier_count = out_job->plan_options.earlier_count = 0;
     if (status != COH_OK)
         cli_job_close(out_job);
     return status;
@@ -505,6 +540,11 @@ void cli_job_close(cli_job *job)
     cli_weights_close(&job->weights);
     coh_tokenizer_close(job->tokenizer);
     job->tokenizer = NULL;
+}
+
+uint64_t cli_job_emulated_bytes(const cli_job *job)
+{
+    return job->on_gpu ? 0 : job->plan_options.emulate_host_bytes;
 }
 
 double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count)

@@ -23,6 +23,8 @@ typedef struct cli_job {
     cli_calibration calibration;
     coh_pin *pins;
     int32_t pin_count;
+    const coh_plan *const *earlier; /* while it is opened */
+    int32_t earlier_count;
     int on_gpu; /* the profile's: a what-if that nothing here runs */
     coh_plan_options plan_options;
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
@@ -35,9 +37,16 @@ typedef struct cli_job {
  * another micro-batch where the default does not fit or is slower, and that is said on standard
  * error. Fails: with a sentence; `out_job` is then closed. */
 coh_status cli_job_open(const cli_options *options, cli_job *out_job);
+/* The same; plans of less memory or slower links (coh_plan_options) are tried as well. They are
+ * borrowed while it is opened. */
+coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const *earlier,
+                               int32_t earlier_count, cli_job *out_job);
 /* The same without a plan: model and recipe. */
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job);
 void cli_job_close(cli_job *job); /* accepts a zeroed one */
+
+/* Bytes of the plan's emulated host tier, whether a flag or a plan file asked for it; 0: none. */
+uint64_t cli_job_emulated_bytes(const cli_job *job);
 
 /* Seconds that `step_count` steps, then the drain, will take by the plan. */
 double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/budget.h"
 #include "cli/dtype.h"
@@ -209,12 +210,12 @@ static void print_what(const cli_job *job, uint64_t in_memory_bytes)
     cli_line_clear(&line);
     cli_line_add(&line, "{\"model\": ");
     cli_line_add_json_string(&line, job->model.name);
-    printf("%s, \"dtype\": \"%s\", \"parameters\": %" PRIu64 ", \"batch\": %" PRId64
+    printf("%s, \"fits\": true, \"dtype\": \"%s\", \"parameters\": %" PRIu64 ", \"batch\": %" PRId64
            ", \"micro_batch\": %" PRId64 ", \"sequence\": %" PRId64
            ", \"emulated\": %s, \"budget_bytes\": %" PRIu64,
            line.text, cli_dtype_name(coh_model_size_get(&job->model).dtype),
            summary->parameter_count, job->recipe.batch, job->recipe.micro_batch,
-           job->recipe.sequence, job->options->emulate_host_bytes ? "true" : "false",
+           job->recipe.sequence, cli_job_emulated_bytes(job) ? "true" : "false",
            job->plan_options.device_memory_bytes);
     printf(", \"peak_bytes\": {");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
@@ -249,6 +250,48 @@ static void print_made(const coh_plan_file *made)
     printf(", \"made\": {\"profile\": %s, \"profile_hash\": \"%016" PRIx64
            "\", \"step_seconds\": %.9f}",
            line.text, made->profile_hash, (double)made->step_ns * 1e-9);
+}
+
+/* ---- a refusal ---- */
+
+/* Sentences of what does not fit are "TIER: ... N bytes short ...; REMEDY", with what was tried
+ * before and behind. */
+static const char *find_tier(const char *why)
+{
+    static const char *const names[COH_PLAN_TIERS] = { "device memory: ", "host memory: ",
+                                                       "disk: " };
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+        if (strstr(why, names[tier]))
+            return cli_tier_names[tier];
+    return NULL;
+}
+
+static uint64_t find_short_bytes(const char *at_short, const char *why)
+{
+    while (at_short > why && at_short[-1] >= '0' && at_short[-1] <= '9')
+        at_short--;
+    return strtoull(at_short, NULL, 10);
+}
+
+void cli_refusal_json(const cli_options *options)
+{
+    cli_line line;
+    const char *why = coh_last_error(), *at_short = strstr(why, " bytes short");
+    const char *tier = find_tier(why), *remedy = at_short ? strstr(at_short, "; ") : NULL;
+    cli_line_clear(&line);
+    cli_line_add(&line, "{\"model\": ");
+    cli_line_add_json_string(&line, options->operand ? options->operand : "");
+    cli_line_add(&line, ", \"fits\": false");
+    if (tier && at_short)
+        cli_line_add(&line, ", \"short\": \"%s\", \"short_bytes\": %" PRIu64, tier,
+                     find_short_bytes(at_short, why));
+    if (remedy) {
+        cli_line_add(&line, ", \"remedy\": ");
+        cli_line_add_json_string(&line, remedy + 2);
+    }
+    cli_line_add(&line, ", \"why\": ");
+    cli_line_add_json_string(&line, why);
+    printf("%s}\n", line.text);
 }
 
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)

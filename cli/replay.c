@@ -1,5 +1,6 @@
 #include "cli/replay.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -48,6 +49,14 @@ static coh_status corrupt(const cli_options *options, const char *what)
                     options->operand, what);
 }
 
+/* Digits and nothing else. */
+static int read_bytes(const char *text, uint64_t *out_bytes)
+{
+    errno = 0;
+    *out_bytes = strtoull(text, NULL, 10);
+    return text[0] && text[strspn(text, "0123456789")] == '\0' && errno == 0;
+}
+
 static coh_status read_members(const cli_options *options, json_t *root, note *out,
                                coh_model *out_model)
 {
@@ -63,8 +72,9 @@ static coh_status read_members(const cli_options *options, json_t *root, note *o
         return corrupt(options, error.text);
     if (version != NOTE_VERSION)
         return corrupt(options, "is of another version");
-    if (batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
-        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024)
+    if (!read_bytes(device, &out->device_bytes) || batch < 1 || batch > 1 << 20 || micro < 1 ||
+        batch % micro != 0 || sequence < 1 || sequence > 1 << 24 || steps < 1 || threads < 1 ||
+        threads > 1024)
         return corrupt(options, "has a number out of its range");
     *out = (note){ .batch = batch,
                    .micro_batch = micro,
@@ -72,7 +82,7 @@ static coh_status read_members(const cli_options *options, json_t *root, note *o
                    .steps = steps,
                    .threads = threads,
                    .clip = out->clip,
-                   .device_bytes = strtoull(device, NULL, 10) };
+                   .device_bytes = out->device_bytes };
     snprintf(out->profile, sizeof(out->profile), "%s", profile);
     char *text = json_dumps(model, JSON_COMPACT);
     if (!text)
@@ -102,34 +112,26 @@ static coh_status read_note(const cli_options *options, const coh_plan_file *fil
 
 /* The room: flags, else that of the profile where another than the plan's is asked about, else what
  * it was planned for. */
-static void set_budgets(const cli_replay *replay, const note *said, int is_other_profile,
-                        coh_plan_options *plan_options)
+static coh_status set_budgets(const cli_replay *replay, const note *said, int is_other_profile,
+                              coh_plan_options *plan_options)
 {
     const cli_options *options = &replay->options;
+    coh_profile_summary facts = { 0 };
+    if (is_other_profile)
+        CLI_TRY(coh_profile_summarize(replay->job.profile, &facts));
     cli_budget_plan_options(options, replay->job.profile, COH_PLAN_TRAIN, plan_options);
-    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) && !(is_other_profile && replay->job.on_gpu))
-        plan_options->device_memory_bytes = said->device_bytes;
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY))
+        plan_options->device_memory_bytes =
+            facts.device_bytes > 0 ? facts.device_bytes : said->device_bytes;
+    if (!is_other_profile && !cli_given(options, CLI_FLAG_HOST_MEMORY))
+        plan_options->emulate_host_bytes = 0; /* the file's */
     plan_options->thread_count = (int32_t)said->threads;
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
     plan_options->microbatch_count = (int32_t)(said->batch / said->micro_batch);
     plan_options->deferred_update = said->clip > 0;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file's */
-}
-
-/* Reading takes the far tiers as they were: are they there? */
-static coh_status check_far_room(const cli_replay *replay, const coh_plan_options *asked)
-{
-    const coh_plan_summary *summary = &replay->job.summary;
-    char need[32], have[32];
-    if (!replay->job.on_gpu || summary->peak_bytes[1] <= asked->emulate_host_bytes)
-        return COH_OK;
-    return cli_fail(COH_ERR_FULL,
-                    "%s needs %s of host memory, there are %s: raise --host-memory, or plan for "
-                    "that profile",
-                    replay->options.operand,
-                    coh_size_format(summary->peak_bytes[1], need, sizeof(need)),
-                    coh_size_format(asked->emulate_host_bytes, have, sizeof(have)));
+    return COH_OK;
 }
 
 static coh_status rebuild(cli_replay *replay, const note *said, int is_other_profile)
@@ -139,15 +141,15 @@ static coh_status rebuild(cli_replay *replay, const note *said, int is_other_pro
     CLI_TRY(cli_budget_open_profile(&replay->options, &job->profile));
     CLI_TRY(cli_calibration_open(&replay->options, &job->profile, &job->calibration));
     job->on_gpu = cli_budget_is_gpu(job->profile);
-    set_budgets(replay, said, is_other_profile, &job->plan_options);
+    CLI_TRY(set_budgets(replay, said, is_other_profile, &job->plan_options));
     CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));
     CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
-    CLI_TRY(check_far_room(replay, &job->plan_options));
+    if (is_other_profile)
+        CLI_TRY(cli_budget_check_disk(job->profile, replay->options.operand, &job->summary));
     job->plan_options.emulate_host_bytes = replay->file.emulate_host_bytes;
-    if (!job->on_gpu)
-        replay->options.emulate_host_bytes = replay->file.emulate_host_bytes;
     job->plan_options.disk_bytes = replay->file.disk_bytes;
+    job->plan_options.sweep_order = job->summary.sweep_order;
     return COH_OK;
 }
 

@@ -101,9 +101,9 @@ static void add_budget(const cli_job *job, cli_line *line)
                      coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));
     if (job->made && !job->on_gpu && job->plan_options.disk_bytes)
         cli_line_add(line, ", a disk");
-    if (options->emulate_host_bytes)
+    if (cli_job_emulated_bytes(job))
         cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
-                     coh_size_format(options->emulate_host_bytes, text, sizeof(text)));
+                     coh_size_format(cli_job_emulated_bytes(job), text, sizeof(text)));
     if (options->disk_folder[0])
         cli_line_add(line, ", disk %s%s%s", options->disk_folder,
                      options->disk_bytes == UINT64_MAX ? "" : " up to ",
@@ -315,17 +315,18 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
 static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
     char memory[32], smallest[32];
-    if (job->made) { /* nothing was searched */
+    if (job->summary.smallest_device_bytes == 0) { /* nothing was searched */
         cli_line_add(line, "        in memory %s\n",
                      coh_size_format(in_memory_bytes, memory, sizeof(memory)));
         return;
     }
-    cli_line_add(line,
-                 "        in memory %s; the smallest device budget is %s (%" PRIu64 " bytes, %s)\n",
-                 coh_size_format(in_memory_bytes, memory, sizeof(memory)),
-                 coh_size_format(job->summary.smallest_device_bytes, smallest, sizeof(smallest)),
-                 job->summary.smallest_device_bytes,
-                 job->summary.smallest_is_proven ? "proven" : "smallest found");
+    cli_line_add(
+        line, "        in memory %s; the smallest device budget is %s%s (%" PRIu64 " bytes, %s)\n",
+        coh_size_format(in_memory_bytes, memory, sizeof(memory)),
+        job->summary.smallest_is_proven ? "at least " : "",
+        coh_size_format(job->summary.smallest_device_bytes, smallest, sizeof(smallest)),
+        job->summary.smallest_device_bytes,
+        job->summary.smallest_is_proven ? "proven" : "smallest found");
 }
 
 /* What contention makes of it, and how long the run takes. */

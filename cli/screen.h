@@ -44,5 +44,8 @@ coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], in
 
 /* The plan as one JSON object (docs/planning.md has the keys), to standard output. */
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes);
+/* One that does not fit, as an object: what is short, by how much, and what to do, as the sentence
+ * of the failure says it, which stays as it is. */
+void cli_refusal_json(const cli_options *options);
 
 #endif

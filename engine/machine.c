@@ -14,6 +14,7 @@
 #include "engine/cpu_quota.h"
 #include "engine/machine_findings.h"
 #include "kernels/product.h"
+#include "memory/arena.h"
 #include "memory/available.h"
 #include "memory/topology.h"
 
@@ -32,6 +33,12 @@ uint64_t coh_machine_free_bytes(void)
     if (reserve < RESERVE_LEAST_BYTES)
         reserve = RESERVE_LEAST_BYTES;
     return available > reserve ? available - reserve : 0;
+}
+
+uint64_t coh_machine_most_bytes(void)
+{
+    const uint64_t available = coh_memory_available_bytes(NULL);
+    return available > COH_ARENA_RESERVE_BYTES ? available - COH_ARENA_RESERVE_BYTES : 0;
 }
 
 static int core_count_of(const coh_topology *topology, double quota_cores)

@@ -32,6 +32,8 @@ COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_find
 /* Bytes that may be taken now: MemAvailable and the cgroup's limit, the smaller, minus a reserve of
  * 256 MiB or 1/16, the larger. */
 COH_API uint64_t coh_machine_free_bytes(void);
+/* The most that a run's arenas are given now: the same with what an engine itself keeps back. */
+COH_API uint64_t coh_machine_most_bytes(void);
 /* Cores this process may use (affinity and cgroup quota, rounded up). */
 COH_API int coh_machine_core_count(void);
 

@@ -13,9 +13,9 @@ PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", 
 
 
 class Limits(ProgramTest):
-    def short(self, says, *arguments):
+    def short(self, says, *arguments, **keywords):
         """The last line of a refusal, and how many bytes it says are missing."""
-        said = self.fails(3, *arguments, says=says).err.strip().split("\n")[-1]
+        said = self.fails(3, *arguments, says=says, **keywords).err.strip().split("\n")[-1]
         found = re.findall(r"(\d+) bytes short", said)
         self.assertEqual(len(found), 1, said)
         return said, int(found[0])
@@ -36,8 +36,37 @@ class Limits(ProgramTest):
         # with a far tier the bound is what is missing
         disk = ["--disk", self.folder]
         said, short = self.short("device memory: ", *plan, "1MiB", *disk)
-        self.assertIn(f"raise --device-memory to {MIB + short}B", said)
-        self.assertIn("proven", said)
+        self.assertIn(f"raise --device-memory to at least {MIB + short}B", said)
+        self.assertIn("(proven: no schedule", said)
+
+    def test_what_is_proven_is_proven_with_the_flags_that_were_given(self):
+        plan = ["plan", *TINY, "--device-memory", "1MiB", "--disk", self.folder]
+        least = MIB + self.short("(proven: no schedule", *plan)[1]
+        for flags, with_, remedy in [(["--chunk", "32MiB"], "with this --chunk ", "leave out --chunk"),
+                                     (["--recompute", "none"], "with this --recompute ", "give --recompute auto")]:
+            said, short = self.short(with_, *plan, *flags)
+            self.assertIn("proven", said)
+            if MIB + short > least:
+                self.assertIn(f", or {remedy} (then at least {least}B)", said)
+            else:
+                self.assertNotIn(remedy, said)
+        self.assertGreater(MIB + self.short("leave out --chunk", *plan, "--chunk", "32MiB")[1], least)
+
+    def test_more_than_this_machine_has_is_refused_before_anything_is_read(self):
+        train = ["train", "opt-6.7b", "--sequence", "32", "--batch", "1", "--data", self.corpus(), "--save", "none"]
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
+        # what fits is known where the plan is; here a step in memory would take 80 GB and more
+        said, short = self.short("device memory: the plan takes", *train, "--device-memory", "999GB",
+                                 preexec_fn=lower)
+        self.assertGreater(short, 60 << 30)
+        self.assertRegex(said, r"give --device-memory \d+B$")
+
+    def test_a_gpus_host_tier_is_raised_by_its_own_flag(self):
+        plan = ["plan", *TINY, "--profile", self.gpu(), "--device-memory", "40MiB", "--host-memory"]
+        for room in ("1MiB", "100MiB", "134MiB"):
+            done = self.fails(3, *plan, room)
+            self.assertNotIn("--emulate-host", done.err)
 
     def test_too_little_host_memory(self):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]

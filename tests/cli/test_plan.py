@@ -45,7 +45,42 @@ class Plan(ProgramTest):
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
         self.assertIn(f"limit:  {planned['binding']}: ", said)
         self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
-        self.assertIn(f"({planned['smallest_device_bytes']} bytes", said)
+        self.assertIn(f"({planned['smallest_device_bytes']} bytes", said.replace("\n        ", " "))
+
+    def test_what_does_not_fit_is_an_object_too(self):
+        done = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", "--disk", self.folder, "--json")
+        said = done.err.strip().split("\n")[-1].split(": ", 1)[1]
+        found = done.json
+        self.assertEqual((found["fits"], found["short"], found["why"]), (False, "device", said))
+        self.assertIn(f" {found['short_bytes']} bytes short", said)
+        self.assertTrue(found["remedy"].startswith("raise --device-memory to"), found["remedy"])
+        self.assertTrue(self.plan()["fits"])
+
+    def test_a_plan_that_is_read_brings_its_tiers_and_no_smallest_budget(self):
+        path = self.path("plan.json")
+        small, far = ["--device-memory", "40MiB"], ["--emulate-host", "1GiB"]
+        made = self.plan(*small, *far, "-o", path)
+        self.assertTrue(made["emulated"])
+        self.assertTrue(self.plan(*small, "--plan", path)["emulated"])
+        said = self.succeeds("plan", *TINY, *small, "--plan", path).out
+        self.assertIn("EMULATED", said)
+        self.assertNotIn("smallest", said)
+        done = self.succeeds("train", *TINY, *small, "--plan", path, "--data", self.corpus(), "--save", "none",
+                             "--steps", "1", "--json")
+        self.assertTrue(done.json["emulated"])
+        self.fails(3, "plan", *TINY, *small, "--emulate-host", "60MiB", "--plan", path, says="raise --emulate-host")
+        self.plan(*self.disk(), "-o", path)
+        self.plan(*self.disk(), "--plan", path)
+        self.fails(3, "plan", *TINY, *small, "--disk", self.folder + ":60MiB", "--plan", path, says="raise --disk")
+
+    def test_in_memory_is_of_the_order_that_the_plan_has(self):
+        flags = ["--batch", "8", "--micro-batch", "1", *self.disk()]
+        path = self.path("plan.json")
+        layer = self.plan(*flags, "--sweep-order", "layer", "-o", path)
+        self.assertGreater(layer["in_memory_bytes"], self.plan(*flags)["in_memory_bytes"])
+        self.assertEqual(self.succeeds("simulate", path, "--json").json["in_memory_bytes"], layer["in_memory_bytes"])
+        auto = self.plan(*flags, "--sweep-order", "auto")
+        self.assertEqual(auto["in_memory_bytes"], self.plan(*flags, "--sweep-order", auto["sweep_order"])["in_memory_bytes"])
 
     def test_limits_fall_and_the_first_is_the_bound_that_no_step_is_below(self):
         for flags in (self.disk(), [], ["--profile", "h100,pcie=100MB/s", "--device-memory", "40MiB"]):
