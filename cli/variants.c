@@ -27,15 +27,23 @@ static void take_flag(const char *entries, const char *entry, uint64_t bytes, in
         cli_line_add(spec, ",%s=%" PRIu64 "B", entry, bytes);
 }
 
-static coh_status check_meaning(const cli_options *options, const char *entries)
+/* All zero where there is no profile. */
+static coh_status find_facts(const cli_options *options, coh_profile_summary *out_facts)
 {
     coh_profile *profile = NULL;
-    coh_profile_summary facts = { 0 };
-    if (options->profile)
-        CLI_TRY(coh_profile_read(options->profile, &profile));
-    coh_status status = profile ? coh_profile_summarize(profile, &facts) : COH_OK;
+    *out_facts = (coh_profile_summary){ 0 };
+    if (!options->profile)
+        return COH_OK;
+    CLI_TRY(coh_profile_read(options->profile, &profile));
+    coh_status status = coh_profile_summarize(profile, out_facts);
     coh_profile_destroy(profile);
-    CLI_TRY(status);
+    return status;
+}
+
+static coh_status check_meaning(const cli_options *options, const char *entries)
+{
+    coh_profile_summary facts;
+    CLI_TRY(find_facts(options, &facts));
     if (facts.is_gpu)
         return COH_OK;
     if (names(entries, "host-memory"))
@@ -62,10 +70,8 @@ static coh_status change_options(const cli_options *options, const char *entries
         cli_line_add(spec, "%s", options->profile);
     else
         cli_line_add(spec, "built-in-%d", (int)cli_budget_thread_count(options));
-    const int has_budget = cli_given(options, CLI_FLAG_DEVICE_MEMORY);
-    take_flag(entries, "device-memory",
-              has_budget ? options->device_memory_bytes : coh_machine_free_bytes(),
-              has_budget || !options->profile, spec);
+    take_flag(entries, "device-memory", options->device_memory_bytes,
+              cli_given(options, CLI_FLAG_DEVICE_MEMORY), spec);
     take_flag(entries, "host-memory", options->host_memory_bytes,
               cli_given(options, CLI_FLAG_HOST_MEMORY), spec);
     cli_line_add(spec, ",%s", entries);
@@ -86,24 +92,43 @@ static void take_plan(const cli_job *job, cli_variant *out)
     out->speed = cli_speed_get(job);
 }
 
-coh_status cli_variant_plan(const cli_options *options, const char *entries,
-                            cli_variant *out_variant)
-{
-    cli_options changed;
+/* One whose plan lives on, since others are to be no slower: what the job borrows is beside it. */
+typedef struct planned {
+    cli_options options;
     cli_line spec;
     cli_job job;
+} planned;
+
+/* `earlier`: plans that are tried as well. Where the variant fits, *out is open: cli_job_close. */
+static coh_status plan_beside(const cli_options *options, const char *entries,
+                              const coh_plan *const *earlier, int32_t earlier_count, planned *out,
+                              cli_variant *out_variant)
+{
     *out_variant = (cli_variant){ 0 };
     snprintf(out_variant->label, sizeof(out_variant->label), "%.199s", entries);
-    CLI_TRY(change_options(options, entries, &changed, &spec));
-    coh_status status = cli_job_open(&changed, &job);
+    CLI_TRY(change_options(options, entries, &out->options, &out->spec));
+    coh_status status = cli_job_open_beside(&out->options, earlier, earlier_count, &out->job);
     if (status == COH_ERR_FULL) {
         snprintf(out_variant->why, sizeof(out_variant->why), "%s", coh_last_error());
+        out->job = (cli_job){ 0 };
         return COH_OK;
     }
     CLI_TRY(status);
-    take_plan(&job, out_variant);
-    cli_job_close(&job);
+    take_plan(&out->job, out_variant);
     return COH_OK;
+}
+
+coh_status cli_variant_plan(const cli_options *options, const char *entries,
+                            cli_variant *out_variant)
+{
+    planned *one = calloc(1, sizeof(*one));
+    if (!one)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a plan");
+    coh_status status = plan_beside(options, entries, NULL, 0, one, out_variant);
+    if (status == COH_OK)
+        cli_job_close(&one->job);
+    free(one);
+    return status;
 }
 
 void cli_variant_add_json(const cli_variant *v, cli_line *line)
@@ -185,21 +210,81 @@ static void print_json(const cli_options *options, const cli_variant *rows, int 
     printf("]}\n");
 }
 
+/* What no flag says is said once: free memory is another amount at each look, and a profile with
+ * entries would give what was free when it was measured. A GPU's rows all have the profile's. */
+static coh_status fix_budget(cli_options *options)
+{
+    coh_profile_summary facts;
+    coh_plan_options plan_options;
+    coh_profile *profile = NULL;
+    CLI_TRY(find_facts(options, &facts));
+    if (facts.is_gpu || cli_given(options, CLI_FLAG_DEVICE_MEMORY))
+        return COH_OK;
+    if (options->profile)
+        CLI_TRY(coh_profile_read(options->profile, &profile));
+    cli_budget_plan_options(options, profile, COH_PLAN_TRAIN, &plan_options);
+    coh_profile_destroy(profile);
+    options->device_memory_bytes = plan_options.device_memory_bytes;
+    options->given[CLI_FLAG_DEVICE_MEMORY] = 1;
+    return COH_OK;
+}
+
+/* Three plans live at a time: that of the base, and those of a row and of the one before it. */
+typedef struct table {
+    const cli_options *options;
+    planned *base, *before, *next;
+    cli_variant *rows;
+    int count;
+} table;
+
+/* Shown to the base's plan and that of the row before, so that more is never slower. */
+static coh_status add_row(table *t, const char *entries, int has_before)
+{
+    const coh_plan *earlier[2];
+    int32_t count = 0;
+    if (t->base->job.plan)
+        earlier[count++] = t->base->job.plan;
+    if (has_before && t->before->job.plan)
+        earlier[count++] = t->before->job.plan;
+    *t->next = (planned){ 0 };
+    CLI_TRY(plan_beside(t->options, entries, earlier, count, t->next, &t->rows[t->count]));
+    t->count++;
+    cli_job_close(&t->before->job);
+    planned *closed = t->before;
+    t->before = t->next;
+    t->next = closed;
+    return COH_OK;
+}
+
+static coh_status add_rows(table *t, const cli_sweep *sweep)
+{
+    CLI_TRY(plan_beside(t->options, "", NULL, 0, t->base, &t->rows[t->count++]));
+    for (int i = 0; t->options->what_if[i]; i++)
+        CLI_TRY(add_row(t, t->options->what_if[i], 0));
+    for (int i = 0; i < sweep->count; i++)
+        CLI_TRY(add_row(t, sweep->entries[i], i > 0));
+    return COH_OK;
+}
+
 /* What earlier runs found is of one machine as it is: no row has it, so that rows compare. */
 static coh_status plan_rows(const cli_options *as_given, const cli_sweep *sweep, cli_variant *rows,
                             int *out_count)
 {
     cli_options plain = *as_given;
-    const cli_options *options = &plain;
-    int count = 0;
     plain.calibration = "none";
-    CLI_TRY(cli_variant_plan(options, "", &rows[count++]));
-    for (int i = 0; options->what_if[i]; i++)
-        CLI_TRY(cli_variant_plan(options, options->what_if[i], &rows[count++]));
-    for (int i = 0; i < sweep->count; i++)
-        CLI_TRY(cli_variant_plan(options, sweep->entries[i], &rows[count++]));
-    *out_count = count;
-    return COH_OK;
+    CLI_TRY(fix_budget(&plain));
+    planned *all = calloc(3, sizeof(*all));
+    if (!all)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a table of plans");
+    table t = {
+        .options = &plain, .base = &all[0], .before = &all[1], .next = &all[2], .rows = rows
+    };
+    coh_status status = add_rows(&t, sweep);
+    cli_job_close(&t.base->job);
+    cli_job_close(&t.before->job);
+    free(all);
+    *out_count = t.count;
+    return status;
 }
 
 coh_status cli_plan_variants(const cli_options *options)
