@@ -13,6 +13,7 @@ enum { ALTERNATIVES = 10 };
 
 typedef struct alternative {
     coh_plan_trial trial;
+    int contradicts; /* one of the plan's pins: nothing was tried */
     char name[COH_PIN_TARGET_BYTES + 16];
 } alternative;
 
@@ -71,6 +72,7 @@ static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_
     coh_status status = coh_plan_try(replay->job.plan, &pin, &a->trial);
     if (status == COH_ERR_ARGUMENT) { /* it contradicts a pin of another target: that was asked */
         a->trial = (coh_plan_trial){ 0 };
+        a->contradicts = 1;
         snprintf(a->trial.why, sizeof(a->trial.why), "%s", coh_last_error());
         status = COH_OK;
     }
@@ -135,12 +137,17 @@ static void say_better(const alternative *better, double change, explanation *e)
 static void say_why(const cli_replay *replay, explanation *e)
 {
     const alternative *best = NULL;
+    int contradicted_count = 0;
+    for (int i = 0; i < e->count; i++)
+        contradicted_count += e->alternatives[i].contradicts;
     for (int i = 0; i < e->count; i++)
         if (e->alternatives[i].trial.fits &&
             (!best || e->alternatives[i].trial.step_ns < best->trial.step_ns))
             best = &e->alternatives[i];
     if (e->count == 0)
         snprintf(e->why, sizeof(e->why), "there is no other place for it within these tiers");
+    else if (!best && contradicted_count == e->count)
+        snprintf(e->why, sizeof(e->why), "the plan's pins leave it no other place");
     else if (!best)
         snprintf(e->why, sizeof(e->why), "no alternative fits these budgets");
     else if (best->trial.step_ns > replay->job.summary.step_ns)
@@ -198,7 +205,8 @@ static void print_text(const cli_replay *replay, const explanation *e)
             print_trial(a->name, a->trial.step_ns, change_of(replay, a), a->trial.busy_ns[0],
                         a->trial.link_bytes, a->trial.exposed_ns, a->trial.peak_bytes[0]);
         else
-            printf("%-32.32s does not fit: %s\n", a->name, a->trial.why);
+            printf("%-32.32s %s: %s\n", a->name,
+                   a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
     }
     for (int i = 0; i < e->same_count; i++)
         printf("%-32.32s is what is planned\n", e->same[i]);
@@ -210,7 +218,8 @@ static void add_trial_json(const cli_replay *replay, const alternative *a, cli_l
     cli_line_add(line, "{\"pin\": ");
     cli_line_add_json_string(line, a->name);
     if (!a->trial.fits) {
-        cli_line_add(line, ", \"fits\": false, \"why\": ");
+        cli_line_add(line, ", \"%s\": %s, \"why\": ", a->contradicts ? "contradicts" : "fits",
+                     a->contradicts ? "true" : "false");
         cli_line_add_json_string(line, a->trial.why);
         cli_line_add(line, "}");
         return;

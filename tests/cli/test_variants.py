@@ -25,10 +25,16 @@ class Variants(ProgramTest):
                                      ["--device-memory", "80MiB", "--profile", "h100,pcie=200MB/s"])):
             alone = self.plan(*flags)
             self.assertTrue(row["fits"])
-            self.assertEqual(row["step_seconds"], alone["step_seconds"])
-            self.assertEqual(row["peak_bytes"], alone["peak_bytes"])
+            self.assertLessEqual(row["step_seconds"], alone["step_seconds"])
             self.assertEqual(row["limit"], alone["binding"])
         self.assertGreater(rows[1]["tokens_per_second"], rows[0]["tokens_per_second"])
+
+    def test_more_memory_is_never_slower_in_a_sweep(self):
+        rows = self.plan(*self.disk(), "--sweep", "device-memory=16MiB:140MiB:21", "--what-if", "device-memory=2x")["rows"]
+        steps = [row["step_seconds"] for row in rows[2:]]
+        self.assertEqual(steps, sorted(steps, reverse=True))
+        self.assertGreater(steps[0], steps[-1])
+        self.assertLessEqual(rows[1]["step_seconds"], rows[0]["step_seconds"])
 
     def test_the_built_in_profile_takes_entries_too(self):
         rows = self.plan(*self.disk(), "--what-if", "disk-read=0.1x,disk-write=0.1x")["rows"]
@@ -145,6 +151,13 @@ class Replays(ProgramTest):
         self.fails(3, "simulate", path, "--profile", "h100,device-memory=20MiB", says="--device-memory")
         self.fails(3, "simulate", path, "--profile", "h100,host-memory=20MiB", says="host memory")
         self.fails(2, "simulate", path, "--profile", "built-in", says="GPU")
+        path, made = self.made("--profile", "rtx-4090,host-memory=60MiB", *TIGHT)
+        self.assertGreater(made["peak_bytes"]["disk"], 60 << 20)
+        done = self.fails(3, "simulate", path, "--profile", "h100,disk=60MiB", "--json", says="raise its entry disk")
+        self.assertEqual((done.json["fits"], done.json["short"]), (False, "disk"))
+        self.assertEqual(done.json["short_bytes"], made["peak_bytes"]["disk"] - (60 << 20))
+        path, _ = self.made(*TIGHT, "--disk", self.folder)
+        self.fails(3, "simulate", path, "--profile", "built-in-2,device-memory=20MiB", says="--device-memory")
         self.fails(2, "simulate", path, "--profile", "v100", says="rtx-4090")
 
     def test_train_runs_exactly_the_plan_of_the_file_and_keeps_one_that_is_simulated(self):
@@ -211,6 +224,14 @@ class Replays(ProgramTest):
         found = self.succeeds("explain", path, "wte", "--json").json
         self.assertEqual((found["alternatives"], found["as_planned"]), ([], []))
         self.assertIn("no other place", found["why"])
+
+    def test_explain_tells_a_contradiction_from_what_does_not_fit(self):
+        path, _ = self.made(*TIGHT, "--disk", self.folder, "--pin", "h.3.mlp.c_fc=keep")
+        said = self.succeeds("explain", path, "h.3.mlp.c_fc").out
+        self.assertRegex(said, r"(?m)^blocks.3=recompute +contradicts the plan's pins: ")
+        tried = {one["pin"]: one for one in self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json["alternatives"]}
+        self.assertTrue(tried["blocks.3=recompute"]["contradicts"])
+        self.assertNotIn("fits", tried["blocks.3=recompute"])
 
 
 if __name__ == "__main__":
