@@ -156,7 +156,7 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
     if (o.library != NULL)
         return COH_OK;
     if (o.reason[0] != '\0')
-        return coh_fail(COH_ERR_DEVICE,
+        return coh_fail(COH_ERR_IO,
                         "%s was found and cannot be opened (%s): install it anew, or name another "
                         "folder in COH_CUDA_LIBRARIES",
                         name->product, o.reason);
@@ -172,7 +172,7 @@ coh_status coh_cuda_library_bind(void *library, const coh_cuda_library_name *nam
     for (size_t i = 0; i < count; i++) {
         void *function = dlsym(library, functions[i]);
         if (function == NULL)
-            return coh_fail(COH_ERR_DEVICE,
+            return coh_fail(COH_ERR_CORRUPT,
                             "%s has no function %s: it is not the %s that this program knows; "
                             "install the Python package %s",
                             name->product, functions[i], name->file, name->package);

@@ -40,13 +40,13 @@ int coh_cuda_library_find(const char *root, const coh_cuda_library_name *name,
 
 /* Opens the library and says where it was. It stays open as long as the process: NVIDIA's libraries
  * tell driver and C library what to call at exit, and are not made to leave before.
- * Fails: COH_ERR_DEVICE with what to install, or with why the file that was found cannot be
- * opened. */
+ * Fails: COH_ERR_DEVICE where there is none, with what to install; COH_ERR_IO where one was found and
+ * none that was found can be opened, with why. */
 coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *name,
                                  void **out_library, char out_path[COH_CUDA_LIBRARY_PATH_BYTES]);
 
 /* Fills `table`, `count` function pointers in a row, with the functions of these names.
- * Fails: COH_ERR_DEVICE naming the first one that the library does not have: it is too old. */
+ * Fails: COH_ERR_CORRUPT naming the first one that it does not have: it is another library. */
 coh_status coh_cuda_library_bind(void *library, const coh_cuda_library_name *name,
                                  const char *const *functions, size_t count, void *table);
 

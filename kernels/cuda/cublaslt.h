@@ -44,7 +44,8 @@ typedef struct coh_cublaslt {
 } coh_cublaslt;
 
 /* Finds and opens the library (memory/cuda_library.h says where). It needs no device, but making a
- * handle does. Fails: COH_ERR_DEVICE with what to install; COH_ERR_MEMORY. */
+ * handle does. Fails: COH_ERR_DEVICE where it is not here, with what to install; COH_ERR_IO and
+ * COH_ERR_CORRUPT where it is and cannot be used; COH_ERR_MEMORY. */
 coh_status coh_cublaslt_open(coh_cublaslt **out_library);
 void coh_cublaslt_close(coh_cublaslt *library); /* accepts NULL; no handle of it is left by then */
 

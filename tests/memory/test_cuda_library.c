@@ -155,11 +155,11 @@ static void what_is_missing_is_named_with_what_to_install(void **state)
     assert_non_null(strstr(coh_last_error(), "COH_CUDA_LIBRARIES"));
     plant("/tree/lib64", 0);
     setenv("CUDA_HOME", "/tree", 1);
-    assert_int_equal(coh_cuda_library_open(folder, cudnn, &library, path), COH_ERR_DEVICE);
+    assert_int_equal(coh_cuda_library_open(folder, cudnn, &library, path), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), "/tree/lib64/libcudnn.so.9"));
     plant("/usr/local/cuda/lib64", 1);
     assert_int_equal(coh_cuda_library_open(folder, cudnn, &library, path), COH_OK);
-    assert_int_equal(coh_cuda_library_bind(library, cudnn, functions, 2, table), COH_ERR_DEVICE);
+    assert_int_equal(coh_cuda_library_bind(library, cudnn, functions, 2, table), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "made_three"));
     dlclose(library);
 }
