@@ -1,0 +1,83 @@
+/* attention_scratch.h - scratch of attention's backward pass on CUDA, and how it is cut so that the
+ * scratch stays small: functions of shapes alone, compiled with or without CUDA, for a plan for a
+ * GPU may be made where there is none.
+ *
+ *     [ delta [B,H,T], floats | where cuDNN may work: dy of a cut's sequences, then its own ]
+ *
+ * cuDNN without atomics keeps whole squares of weights, 2 B H T T bytes. So it is given some
+ * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED, which
+ * is enough to fill a GPU, or else the heads that share one head of keys, if they stay below
+ * COH_CUDNN_SCRATCH_MOST: sharing heads by fours up to 5,700 tokens, single ones up to 11,500.
+ * Longer rows are left to the own kernels, whose scratch is delta. */
+#ifndef COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
+#define COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+#define COH_CUDNN_SCRATCH_WANTED ((int64_t)64 << 20)
+#define COH_CUDNN_SCRATCH_MOST   ((int64_t)256 << 20)
+
+/* Sequences and heads of keys that one plan takes: divisors of B and G. 0, 0: none. */
+typedef struct coh_cudnn_cut {
+    int64_t B, G;
+} coh_cudnn_cut;
+
+/* Bytes of a plan's scratch at most: squares in tiles of 128 rows, and where heads share keys, the
+ * dk and dv of each head. tests/cuda/test_cudnn_graphs.c asks cuDNN itself. */
+static inline int64_t coh_cudnn_plan_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
+{
+    const int64_t rows = (T + 127) / 128 * 128;
+    return 2 * B * H * rows * rows + (H > G ? 4 * B * H * T * D : 0) + 4096;
+}
+
+static inline int64_t coh_cudnn_divisor_below(int64_t of, int64_t most)
+{
+    int64_t divisor = most < of ? most : of;
+    while (divisor > 1 && of % divisor != 0)
+        divisor--;
+    return divisor;
+}
+
+static inline coh_cudnn_cut coh_cudnn_cut_of(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
+{
+    const int64_t all = coh_cudnn_plan_bytes(1, T, H, G, D);
+    const int64_t group = coh_cudnn_plan_bytes(1, T, H / G, 1, D);
+    if (group > COH_CUDNN_SCRATCH_MOST)
+        return (coh_cudnn_cut){ 0, 0 };
+    if (all <= COH_CUDNN_SCRATCH_WANTED)
+        return (coh_cudnn_cut){ coh_cudnn_divisor_below(B, COH_CUDNN_SCRATCH_WANTED / all), G };
+    const int64_t groups = COH_CUDNN_SCRATCH_WANTED / group;
+    return (coh_cudnn_cut){ 1, coh_cudnn_divisor_below(G, groups > 1 ? groups : 1) };
+}
+
+/* Whether cuDNN is asked about heads of this shape at all. It may still refuse: before sm_90 there
+ * is no backward of heads above 128. */
+static inline int coh_cudnn_takes_heads(coh_dtype dtype, int64_t D)
+{
+    return dtype == COH_DTYPE_BF16 && D % 8 == 0 && D <= 256;
+}
+
+/* Parts of scratch begin on boundaries of 256 bytes. */
+static inline size_t coh_attention_scratch_part(int64_t bytes)
+{
+    return ((size_t)bytes + 255) / 256 * 256;
+}
+
+/* Bytes, on a boundary of 256. */
+static inline size_t coh_cuda_attention_scratch_bytes(coh_dtype dtype, int64_t B, int64_t T,
+                                                      int64_t H, int64_t G, int64_t D)
+{
+    size_t bytes = coh_attention_scratch_part(4 * B * H * T);
+    const coh_cudnn_cut cut = coh_cudnn_cut_of(B, T, H, G, D);
+    if (coh_cudnn_takes_heads(dtype, D) && cut.B > 0) {
+        const int64_t heads = cut.G * (H / G);
+        bytes += coh_attention_scratch_part(2 * cut.B * T * H * D);
+        bytes += coh_attention_scratch_part(coh_cudnn_plan_bytes(cut.B, T, heads, cut.G, D));
+    }
+    return bytes;
+}
+
+#endif

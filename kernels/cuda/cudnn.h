@@ -1,0 +1,84 @@
+/* cudnn.h - cuDNN as a table of functions, found when a device is made, and attention as graphs of
+ * its C backend API, each planned once.
+ *
+ *     a shape --graph--> operations --heuristics--> an engine --finalize--> a plan --execute--> y
+ *
+ * cudnn_graph.h is read for its types; no library is linked. Which shapes it is asked for, and how
+ * they are cut: attention_cudnn.h. Planning takes milliseconds to seconds and allocates; executing
+ * does neither. */
+#ifndef COH_KERNELS_CUDA_CUDNN_H
+#define COH_KERNELS_CUDA_CUDNN_H
+
+#include <cudnn_graph.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "memory/cuda_library.h"
+
+#define COH_CUDNN_FUNCTIONS(X)                                                                     \
+    X(cudnnCreate)                                                                                 \
+    X(cudnnDestroy)                                                                                \
+    X(cudnnSetStream)                                                                              \
+    X(cudnnGetErrorString)                                                                         \
+    X(cudnnBackendCreateDescriptor)                                                                \
+    X(cudnnBackendDestroyDescriptor)                                                               \
+    X(cudnnBackendSetAttribute)                                                                    \
+    X(cudnnBackendGetAttribute)                                                                    \
+    X(cudnnBackendFinalize)                                                                        \
+    X(cudnnBackendExecute)
+
+/* Function pointers in a row, each of its function's name and type. */
+typedef struct coh_cudnn_functions {
+#define COH_CUDNN_POINTER(name) __typeof__(name) *name;
+    COH_CUDNN_FUNCTIONS(COH_CUDNN_POINTER)
+#undef COH_CUDNN_POINTER
+} coh_cudnn_functions;
+
+typedef struct coh_cudnn {
+    coh_cudnn_functions call;
+    void *library;
+    char path[COH_CUDA_LIBRARY_PATH_BYTES];
+} coh_cudnn;
+
+/* Finds and opens the library (memory/cuda_library.h says where); it needs no device, but making a
+ * handle does. Fails: COH_ERR_DEVICE with what to install; COH_ERR_MEMORY. */
+coh_status coh_cudnn_open(coh_cudnn **out_library);
+void coh_cudnn_close(coh_cudnn *library); /* accepts NULL; no handle of it is left by then */
+
+/* What a plan is for: attention of so many sequences and heads (coh_attention's letters and
+ * strides; y and dy rows are y_stride elements apart). */
+typedef struct coh_cudnn_shape {
+    int64_t B, T, H, G, D, q_stride, kv_stride, y_stride;
+    int64_t is_backward; /* as wide as the rest: shapes are compared as bytes */
+} coh_cudnn_shape;
+
+/* Who a plan is made for: a handle of the device that it will run on, or a description of a device
+ * (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, finalized). One of the two is NULL. */
+typedef struct coh_cudnn_target {
+    const coh_cudnn_functions *call;
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t device;
+} coh_cudnn_target;
+
+/* Addresses of a plan's tensors; those of the other phase are NULL. */
+typedef struct coh_cudnn_tensors {
+    const void *q, *k, *v, *dy;
+    void *y, *dq, *dk, *dv;
+    float *statistics; /* [B,H,T] log-sum-exp */
+    float *delta;      /* [B,H,T] scratch */
+    void *workspace;
+} coh_cudnn_tensors;
+
+typedef struct coh_cudnn_plan coh_cudnn_plan;
+
+/* Fails: COH_ERR_DEVICE with cuDNN's word where no engine takes the shape. */
+coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn_shape *shape,
+                                 coh_cudnn_plan **out_plan);
+void coh_cudnn_plan_destroy(coh_cudnn_plan *plan); /* accepts NULL */
+size_t coh_cudnn_plan_workspace(const coh_cudnn_plan *plan);
+
+/* Enqueues it on the handle's stream; returns cuDNN's status. */
+cudnnStatus_t coh_cudnn_plan_execute(const coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors);
+
+#endif

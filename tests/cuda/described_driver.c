@@ -1,0 +1,63 @@
+/* A libcuda.so.1 without a GPU, with just enough in it for cuDNN to finish plans for a described
+ * device: it compiles kernels, loads and names them, and never gets to launch one. */
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { NOT_FOUND = 500 };
+
+#define DOES_NOTHING(name)                                                                         \
+    EXPORT int name(void);                                                                         \
+    EXPORT int name(void)                                                                          \
+    {                                                                                              \
+        return 0;                                                                                  \
+    }
+
+DOES_NOTHING(cuInit)
+DOES_NOTHING(cuGetErrorName)
+DOES_NOTHING(cuGetErrorString)
+DOES_NOTHING(cuCtxGetCurrent)
+DOES_NOTHING(cuCtxGetLimit)
+DOES_NOTHING(cuCtxPopCurrent)
+DOES_NOTHING(cuCtxPushCurrent)
+DOES_NOTHING(cuDeviceGet)
+DOES_NOTHING(cuDeviceGetCount)
+DOES_NOTHING(cuDriverGetVersion)
+DOES_NOTHING(cuKernelGetAttribute)
+DOES_NOTHING(cuKernelSetAttribute)
+DOES_NOTHING(cuLaunchCooperativeKernel)
+DOES_NOTHING(cuLaunchKernel)
+DOES_NOTHING(cuLaunchKernelEx)
+DOES_NOTHING(cuLibraryLoadFromFile)
+DOES_NOTHING(cuLibraryUnload)
+DOES_NOTHING(cuLinkAddData)
+DOES_NOTHING(cuLinkComplete)
+DOES_NOTHING(cuLinkCreate)
+DOES_NOTHING(cuLinkDestroy)
+DOES_NOTHING(cuOccupancyMaxPotentialClusterSize)
+DOES_NOTHING(cuStreamGetCtx)
+
+/* Whom a table is promised calls through it. */
+EXPORT int cuGetExportTable(const void **table, const void *id);
+EXPORT int cuGetExportTable(const void **table, const void *id)
+{
+    (void)id;
+    *table = NULL;
+    return NOT_FOUND;
+}
+
+static int handle; /* not NULL, and never looked into */
+
+EXPORT int cuLibraryLoadData(void **library);
+EXPORT int cuLibraryLoadData(void **library)
+{
+    *library = &handle;
+    return 0;
+}
+
+EXPORT int cuLibraryGetKernel(void **kernel);
+EXPORT int cuLibraryGetKernel(void **kernel)
+{
+    *kernel = &handle;
+    return 0;
+}

@@ -1,0 +1,187 @@
+/* The graphs of attention, planned by cuDNN itself without a GPU: it is given a description of a
+ * device, and a driver that does nothing (described_driver.c, the argument). It says which shapes
+ * it takes and what scratch it wants, which must be no more than the planner is told.
+ *
+ * Not shown: what comes out when a plan runs; gpu-check does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/attention_scratch.h"
+#include "kernels/cuda/cudnn.h"
+
+#define SKIPPED 77
+
+static const char device_text[] =
+    "{\"deviceName\":\"described\",\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,"
+    "\"multiProcessorCount\":%d,\"l2CacheSize\":%d,\"maxSharedMemoryPerBlock\":49152,"
+    "\"maxSharedMemoryPerBlockOptin\":%d,\"reservedSharedMemoryPerBlock\":1024,"
+    "\"maxRegistersPerSM\":65536,\"regsPerBlock\":65536,\"maxCtasPerSM\":32,"
+    "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
+    "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"warpSize\":32,"
+    "\"smClockRateKHz\":1980000,\"memClockRateKHz\":2619000,\"totalGlobalMem\":85899345920,"
+    "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1}";
+
+typedef struct described_device {
+    const char *name;
+    int version, multiprocessors, cache_bytes, shared_bytes;
+} described_device;
+
+static const described_device devices[] = {
+    { "A100", 800, 108, 41943040, 166912 },
+    { "H100", 900, 132, 52428800, 232448 },
+};
+
+typedef struct head_shape {
+    const char *why;
+    int64_t B, T, H, G, D;
+    int backward_from; /* device version; older ones have no engine for it */
+} head_shape;
+
+static const head_shape shapes[] = {
+    { "GPT-2", 2, 1024, 12, 12, 64 },
+    { "25 heads, odd T", 1, 333, 25, 25, 64 },
+    { "80 wide, shared by fours", 1, 511, 16, 4, 80 },
+    { "96 wide, less than a tile", 2, 77, 6, 6, 96 },
+    { "Llama's width, shared by fours", 1, 1000, 8, 2, 128 },
+    { "the widest, one head of keys", 1, 257, 4, 1, 256, 900 },
+};
+
+static coh_cudnn *cudnn;
+
+static cudnnBackendDescriptor_t describe(const described_device *device)
+{
+    char text[1024];
+    cudnnBackendDescriptor_t described;
+    const int length = snprintf(text, sizeof(text), device_text, device->version,
+                                device->multiprocessors, device->cache_bytes, device->shared_bytes);
+    assert_in_range(length, 1, sizeof(text) - 1);
+    assert_int_equal(
+        cudnn->call.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &described),
+        CUDNN_STATUS_SUCCESS);
+    assert_int_equal(cudnn->call.cudnnBackendSetAttribute(described,
+                                                          CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                                          CUDNN_TYPE_CHAR, length + 1, text),
+                     CUDNN_STATUS_SUCCESS);
+    assert_int_equal(cudnn->call.cudnnBackendFinalize(described), CUDNN_STATUS_SUCCESS);
+    return described;
+}
+
+/* q, k and v side by side in a row, as in GPT-2, or apart. */
+static coh_cudnn_shape shape_of(const head_shape *s, int is_apart, int is_backward)
+{
+    const int64_t row = (s->H + 2 * s->G) * s->D;
+    return (coh_cudnn_shape){ .B = s->B,
+                              .T = s->T,
+                              .H = s->H,
+                              .G = s->G,
+                              .D = s->D,
+                              .q_stride = is_apart ? s->H * s->D : row,
+                              .kv_stride = is_apart ? s->G * s->D : row,
+                              .y_stride = s->H * s->D,
+                              .is_backward = is_backward };
+}
+
+static size_t planned_workspace(const coh_cudnn_target *target, const coh_cudnn_shape *shape)
+{
+    coh_cudnn_plan *plan = NULL;
+    if (coh_cudnn_plan_create(target, shape, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    const size_t bytes = coh_cudnn_plan_workspace(plan);
+    coh_cudnn_plan_destroy(plan);
+    return bytes;
+}
+
+static void check_refusal(const coh_cudnn_target *target, const coh_cudnn_shape *shape)
+{
+    coh_cudnn_plan *plan = NULL;
+    assert_int_equal(coh_cudnn_plan_create(target, shape, &plan), COH_ERR_DEVICE);
+    assert_null(plan);
+    assert_non_null(strstr(coh_last_error(), "cuDNN has no plan for attention backward of "));
+}
+
+static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < sizeof(devices) / sizeof(devices[0]); d++) {
+        const coh_cudnn_target target = { .call = &cudnn->call, .device = describe(&devices[d]) };
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+            const head_shape *s = &shapes[i];
+            const coh_cudnn_shape forward = shape_of(s, i % 2 == 1, 0);
+            const coh_cudnn_shape backward = shape_of(s, i % 2 == 1, 1);
+            const size_t told = (size_t)coh_cudnn_plan_bytes(s->B, s->T, s->H, s->G, s->D);
+            const size_t forward_bytes = planned_workspace(&target, &forward);
+            if (devices[d].version < s->backward_from) {
+                check_refusal(&target, &backward);
+                continue;
+            }
+            const size_t bytes = planned_workspace(&target, &backward);
+            if (forward_bytes > 256 || bytes > told || bytes < told / 4)
+                fail_msg("%s, %s: forward wants %zu bytes, backward %zu, the planner is told %zu",
+                         devices[d].name, s->why, forward_bytes, bytes, told);
+        }
+        cudnn->call.cudnnBackendDestroyDescriptor(target.device);
+    }
+}
+
+static void a_shape_that_no_engine_takes_is_refused(void **state)
+{
+    (void)state;
+    const head_shape odd = { "", 1, 64, 2, 2, 20 };
+    const coh_cudnn_target target = { .call = &cudnn->call, .device = describe(&devices[1]) };
+    const coh_cudnn_shape shape = shape_of(&odd, 1, 1);
+    check_refusal(&target, &shape);
+    assert_non_null(strstr(coh_last_error(), "2 heads by 64 tokens"));
+    cudnn->call.cudnnBackendDestroyDescriptor(target.device);
+}
+
+/* Cuts are whole: they divide sequences and heads, and their scratch keeps to its bounds. */
+static void cuts_divide_and_keep_to_their_bounds(void **state)
+{
+    (void)state;
+    for (int64_t T = 1; T < 20000; T = T * 7 / 4 + 1)
+        for (int64_t G = 1; G <= 32; G += 5)
+            for (int64_t shared = 1; shared <= 8; shared *= 2)
+                for (int64_t B = 1; B <= 24; B += 5) {
+                    const int64_t D = 128, H = G * shared;
+                    const coh_cudnn_cut cut = coh_cudnn_cut_of(B, T, H, G, D);
+                    const int64_t group = coh_cudnn_plan_bytes(1, T, shared, 1, D);
+                    assert_int_equal(cut.B == 0, group > COH_CUDNN_SCRATCH_MOST);
+                    if (cut.B == 0)
+                        continue;
+                    assert_true(B % cut.B == 0 && G % cut.G == 0);
+                    assert_true(cut.B == 1 || cut.G == G);
+                    const int64_t bytes = coh_cudnn_plan_bytes(cut.B, T, cut.G * shared, cut.G, D);
+                    assert_true(bytes <= COH_CUDNN_SCRATCH_MOST);
+                    assert_true(bytes <= COH_CUDNN_SCRATCH_WANTED || (cut.B == 1 && cut.G == 1));
+                    assert_true(coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, B, T, H, G, D) >=
+                                (size_t)(4 * B * H * T + 2 * cut.B * T * H * D + bytes));
+                }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cuts_divide_and_keep_to_their_bounds),
+        cmocka_unit_test(every_shape_has_plans_within_what_the_planner_is_told),
+        cmocka_unit_test(a_shape_that_no_engine_takes_is_refused),
+    };
+    /* By its name it is then the libcuda.so.1 that cuDNN finds. */
+    if (argc != 2 || dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) == NULL) {
+        printf("the described driver cannot be opened\n");
+        return 1;
+    }
+    if (coh_cudnn_open(&cudnn) != COH_OK) {
+        printf("skipped: %s\n", coh_last_error());
+        return SKIPPED;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    coh_cudnn_close(cudnn);
+    return failed;
+}
