@@ -125,24 +125,17 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
     return step->store_ops->submit(step->store, lane_port(lane->lane), &request);
 }
 
-/* A READ or WRITE line: to the store, or, with a false predicate, done at once. */
+/* A READ or WRITE line: to the store. */
 static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
 {
     const coh_instruction *line = &ticket->bound->program->lines[index];
-    const int32_t *predicate = coh_line_predicate(lane->step, ticket->bound->program, line);
     coh_line_begin(lane->step, ticket->number, index);
     lane->submitted++;
-    coh_disk_request *request = request_at(lane, lane->submitted);
-    *request = (coh_disk_request){ .ticket = ticket->number,
-                                   .begin_ns = lane->step->times.begin_ns[lane->lane],
-                                   .line = index };
-    if (predicate == NULL || *predicate != 0) {
-        COH_TRY(submit(lane, ticket, line));
-        return reap(lane, 0);
-    }
-    request->is_done = 1;
-    retire_front(lane);
-    return COH_OK;
+    *request_at(lane, lane->submitted) = (coh_disk_request){
+        .ticket = ticket->number, .begin_ns = lane->step->times.begin_ns[lane->lane], .line = index
+    };
+    COH_TRY(submit(lane, ticket, line));
+    return reap(lane, 0);
 }
 
 static coh_status run_line(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)

@@ -42,7 +42,7 @@ static void submit(direction *d)
     char *device = links->arenas[COH_TIER_DEVICE] + at, *host = links->arenas[COH_TIER_HOST] + at;
     const int to_device = d->lane == COH_LANE_H2D;
     coh_device_host.copy(d->queue, to_device ? device : host, to_device ? host : device,
-                         (size_t)d->copy_bytes, NULL);
+                         (size_t)d->copy_bytes);
     coh_device_host.signal(d->queue, &d->counter, ++d->submitted);
 }
 

@@ -73,7 +73,6 @@ static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
     const coh_program *program = ticket->bound->program;
     const coh_instruction *line = &program->lines[index];
     coh_queue *queue = step->queues[line->lane];
-    const int32_t *predicate = coh_line_predicate(step, program, line);
 
     issue_waits(step, ticket, line);
     ops->notify(queue, coh_line_begin, step, ticket->number, index);
@@ -81,9 +80,10 @@ static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
         const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
         const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
         ops->copy(queue, coh_operand_data(step, to), coh_operand_data(step, from),
-                  (size_t)from->bytes, predicate);
+                  (size_t)from->bytes);
     } else {
-        ops->launch(queue, coh_line_execute, step, ticket->number, index, predicate);
+        ops->launch(queue, coh_line_execute, step, ticket->number, index,
+                    coh_line_predicate(step, program, line));
     }
     ops->notify(queue, coh_line_end, step, ticket->number, index);
     ops->signal(queue, coh_step_retired(step, line->lane),

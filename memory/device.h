@@ -75,11 +75,9 @@ typedef struct coh_device_ops {
     /* All of these enqueue and return; done in the queue's order. When the queue is full they wait
      * for room. On a closed queue they do nothing: whoever closed it knows why. */
 
-    /* `predicate`, here and below: read on the device when the command's turn has come; 0: skip.
-     * NULL: always. */
-    void (*copy)(coh_queue *queue, void *to, const void *from, size_t bytes,
-                 const int32_t *predicate);
-    /* Work of this lane. On the host device `work` runs on the queue's thread. */
+    void (*copy)(coh_queue *queue, void *to, const void *from, size_t bytes);
+    /* Work of this lane. On the host device `work` runs on the queue's thread. `predicate` is read
+     * on the device when the command's turn has come; 0: skip. NULL: always. */
     void (*launch)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index, const int32_t *predicate);
     /* Bookkeeping on the host at this place in the queue's order; always runs. */

@@ -149,17 +149,15 @@ static int wait_measured(coh_counter *counter, uint64_t value, _Atomic uint64_t 
 /* 0: stop. */
 static int execute(coh_queue *queue, const command *c)
 {
-    int skip = c->predicate != NULL && *c->predicate == 0;
     switch (c->kind) {
-    case COMMAND_COPY:
-        if (!skip) {
-            uint64_t begin_ns = coh_clock_ns();
-            memcpy(c->target, c->source, (size_t)c->number);
-            throttle(queue, begin_ns, (size_t)c->number);
-        }
+    case COMMAND_COPY: {
+        uint64_t begin_ns = coh_clock_ns();
+        memcpy(c->target, c->source, (size_t)c->number);
+        throttle(queue, begin_ns, (size_t)c->number);
         return 1;
+    }
     case COMMAND_LAUNCH:
-        if (!skip)
+        if (c->predicate == NULL || *c->predicate != 0)
             c->work(c->target, c->number, c->index);
         return 1;
     case COMMAND_NOTIFY:
@@ -247,14 +245,9 @@ static void push(coh_queue *queue, const command *c)
     coh_counter_raise(&queue->pushed, count + 1);
 }
 
-static void queue_copy(coh_queue *queue, void *to, const void *from, size_t bytes,
-                       const int32_t *predicate)
+static void queue_copy(coh_queue *queue, void *to, const void *from, size_t bytes)
 {
-    push(queue, &(command){ .kind = COMMAND_COPY,
-                            .target = to,
-                            .source = from,
-                            .number = bytes,
-                            .predicate = predicate });
+    push(queue, &(command){ .kind = COMMAND_COPY, .target = to, .source = from, .number = bytes });
 }
 
 static void queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,

@@ -88,11 +88,8 @@ static void a_false_predicate_still_retires_and_changes_nothing(void **state)
         bench b;
         bench_prepare(&b, (made_far)far);
         b.options.poison = 1;
-        coh_opcode out = far == MADE_FAR_DISK ? COH_OP_WRITE : COH_OP_STORE;
         for (int i = 0; i < STREAM_COUNT; i++)
             made_stream_line(&made, COH_OP_FORWARD, i)->predicate_cell = COH_CELL_PENDING;
-        for (int i = 0; far == MADE_FAR_HOST && i < STREAM_COUNT; i++)
-            made_stream_line(&made, out, i)->predicate_cell = COH_CELL_PENDING;
         assert_int_equal(bench_start(&b), COH_OK);
         assert_int_equal(run_init(&b), COH_OK);
         float *result = coh_step_pinned(b.step, made.output_object);
@@ -106,23 +103,6 @@ static void a_false_predicate_still_retires_and_changes_nothing(void **state)
         assert_memory_equal(result, oracle.output, sizeof(oracle.output));
         bench_finish(&b);
     }
-}
-
-/* A WRITE that does not go out leaves the chunk as the store has it. */
-static void a_masked_write_leaves_the_file_alone(void **state)
-{
-    (void)state;
-    bench b;
-    bench_prepare(&b, MADE_FAR_DISK);
-    made_stream_line(&made, COH_OP_WRITE, 5)->predicate_cell = COH_CELL_PENDING;
-    assert_int_equal(bench_start(&b), COH_OK);
-    assert_int_equal(run_init(&b), COH_OK);
-    uint64_t before = atomic_load(&b.step->link_bytes[COH_LANE_WRITE]);
-    assert_int_equal(run_body(&b, 0), COH_OK);
-    assert_true(atomic_load(&b.step->link_bytes[COH_LANE_WRITE]) > before);
-    /* The next body wants the version that was never written: found out, not computed with. */
-    assert_int_equal(run_body(&b, 1), COH_ERR_IO);
-    bench_finish(&b);
 }
 
 /* ---- two bodies under way ---- */
@@ -345,7 +325,6 @@ int main(void)
         cmocka_unit_test(random_delays_and_nan_in_released_bytes_change_nothing),
         cmocka_unit_test(programs_follow_one_another_in_any_order),
         cmocka_unit_test(a_false_predicate_still_retires_and_changes_nothing),
-        cmocka_unit_test(a_masked_write_leaves_the_file_alone),
         cmocka_unit_test(the_second_body_reads_before_the_first_has_ended),
         cmocka_unit_test(every_failing_store_operation_ends_the_run_with_a_sentence),
         cmocka_unit_test(a_flipped_bit_is_found_and_not_computed_with),
