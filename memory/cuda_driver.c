@@ -1,0 +1,106 @@
+#include "memory/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define LIBRARY "libcuda.so.1"
+
+typedef struct open_driver {
+    coh_cuda_driver driver; /* first: what callers hold points at both */
+    void *library;
+} open_driver;
+
+typedef struct entry {
+    const char *name;
+    size_t offset;
+} entry;
+
+#define TEXT(name)  #name
+#define ENTRY(name) { TEXT(name), offsetof(coh_cuda_driver, name) },
+static const entry entries[] = { COH_CUDA_DRIVER_LIST(ENTRY) };
+
+enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]) };
+
+static coh_status find_functions(open_driver *opened)
+{
+    for (int i = 0; i < ENTRY_COUNT; i++) {
+        void *function = dlsym(opened->library, entries[i].name);
+        if (function == NULL)
+            return coh_fail(COH_ERR_DEVICE,
+                            "the CUDA driver (" LIBRARY ") has no function %s: install a driver "
+                            "for CUDA %d.%d or later",
+                            entries[i].name, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+        memcpy((char *)&opened->driver + entries[i].offset, &function, sizeof(function));
+    }
+    return COH_OK;
+}
+
+/* Kernels that nvcc of one major version made run under drivers of that version and of later
+ * ones. */
+static coh_status start(const coh_cuda_driver *driver)
+{
+    int version = 0, needed = CUDA_VERSION / 1000 * 1000;
+    COH_TRY(coh_cuda_check(driver, driver->cuDriverGetVersion(&version), "cuDriverGetVersion"));
+    if (version < needed)
+        return coh_fail(COH_ERR_DEVICE,
+                        "the CUDA driver serves CUDA %d.%d, this build needs %d.%d: install a "
+                        "newer driver",
+                        version / 1000, version % 1000 / 10, needed / 1000, needed % 1000 / 10);
+    return coh_cuda_check(driver, driver->cuInit(0), "cuInit");
+}
+
+coh_status coh_cuda_driver_open(coh_cuda_driver **out_driver)
+{
+    *out_driver = NULL;
+    coh_status status = COH_OK;
+    open_driver *opened;
+    COH_TRY(COH_ALLOC(1, &opened));
+    /* NODELETE: the driver's own threads may outlive the last device. */
+    opened->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (opened->library == NULL) {
+        status = coh_fail(COH_ERR_DEVICE,
+                          "no CUDA driver is installed (%s): install NVIDIA's driver, or use "
+                          "--device host",
+                          dlerror());
+        goto failed;
+    }
+    COH_TRY_GOTO(status, find_functions(opened), failed);
+    COH_TRY_GOTO(status, start(&opened->driver), failed);
+    *out_driver = &opened->driver;
+    return COH_OK;
+failed:
+    coh_cuda_driver_close(&opened->driver);
+    return status;
+}
+
+void coh_cuda_driver_close(coh_cuda_driver *driver)
+{
+    if (driver == NULL)
+        return;
+    open_driver *opened = (open_driver *)(void *)driver;
+    if (opened->library != NULL)
+        (void)dlclose(opened->library);
+    coh_free(opened);
+}
+
+coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const char *what, ...)
+{
+    if (result == CUDA_SUCCESS)
+        return COH_OK;
+    char text[256];
+    va_list arguments;
+    va_start(arguments, what);
+    vsnprintf(text, sizeof(text), what, arguments);
+    va_end(arguments);
+    const char *name = NULL, *meaning = NULL;
+    if (driver->cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
+        name = "a CUDA error without a name";
+    if (driver->cuGetErrorString(result, &meaning) != CUDA_SUCCESS || meaning == NULL)
+        meaning = "unknown";
+    coh_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? COH_ERR_MEMORY : COH_ERR_DEVICE;
+    return coh_fail(status, "%s: %s (%s, number %d)", text, name, meaning, (int)result);
+}
