@@ -47,6 +47,7 @@ typedef struct coh_arena_facts {
     int huge_pages;    /* the kernel took the advice (it may still use small ones) */
     int node_count;    /* nodes the pages were spread over; 1: not bound */
     uint64_t touch_ns; /* what the first touch took */
+    uint64_t pin_ns;   /* what registering it with a GPU's driver took; 0: it was not */
 } coh_arena_facts;
 void coh_arena_read_facts(const coh_arena *arena, coh_arena_facts *out_facts);
 

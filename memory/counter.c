@@ -12,6 +12,7 @@ coh_status coh_counter_init(coh_counter *counter)
     atomic_init(&counter->value, 0);
     atomic_init(&counter->wanted, NOBODY);
     atomic_init(&counter->closed, 0);
+    atomic_init(&counter->mirror, NULL);
     if (pthread_mutex_init(&counter->mutex, NULL) != 0)
         return coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a counter");
     if (pthread_cond_init(&counter->condition, NULL) != 0) {
@@ -36,12 +37,22 @@ static void wake_all(coh_counter *counter)
     pthread_mutex_unlock(&counter->mutex);
 }
 
+void coh_counter_set_mirror(coh_counter *counter, _Atomic uint64_t *mirror)
+{
+    atomic_store(&counter->mirror, mirror);
+    if (mirror != NULL)
+        coh_word_lift(mirror, coh_counter_read(counter));
+}
+
 /* The value is stored before `wanted` is read, and a waiter lowers `wanted` before it looks at the
  * value; all in one total order, so one of the two sees the other. */
 void coh_counter_raise(coh_counter *counter, uint64_t value)
 {
     assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);
     atomic_store(&counter->value, value);
+    _Atomic uint64_t *mirror = atomic_load_explicit(&counter->mirror, memory_order_relaxed);
+    if (mirror != NULL)
+        coh_word_lift(mirror, value);
     if (atomic_load(&counter->wanted) <= value)
         wake_all(counter);
 }

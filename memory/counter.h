@@ -22,10 +22,22 @@
 
 #include "base/check.h"
 
+/* Raises a word that several may raise, never lowers it: who releases all that wait for it sets it
+ * above every value. Release. */
+static inline void coh_word_lift(_Atomic uint64_t *word, uint64_t value)
+{
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    while (seen < value && !atomic_compare_exchange_weak_explicit(
+                               word, &seen, value, memory_order_release, memory_order_relaxed)) {
+    }
+}
+
 typedef struct coh_counter {
     _Atomic uint64_t value;  /* its writer raises (release), anyone reads (acquire) */
     _Atomic uint64_t wanted; /* the least that a sleeper waits for: waiters lower it, raise reads */
     _Atomic uint32_t closed; /* close sets, waiters read */
+    /* A copy of `value` for who cannot look here: a word that a GPU watches. NULL: none. */
+    _Atomic uint64_t *_Atomic mirror;
     pthread_mutex_t mutex;
     pthread_cond_t condition;
 } coh_counter;
@@ -33,6 +45,10 @@ typedef struct coh_counter {
 /* 0, open. Fails: COH_ERR_MEMORY. */
 coh_status coh_counter_init(coh_counter *counter);
 void coh_counter_fini(coh_counter *counter); /* nobody may wait any more */
+
+/* From now on *mirror is at least the counter's value: raise lifts it, nothing lowers it. NULL ends
+ * that. Before others raise the counter, and after. */
+void coh_counter_set_mirror(coh_counter *counter, _Atomic uint64_t *mirror);
 
 /* `value` is at least the present one. */
 void coh_counter_raise(coh_counter *counter, uint64_t value);

@@ -17,6 +17,9 @@
  * coh-compute, coh-h2d, coh-d2h with a ring of commands. With an emulated far tier the copies
  * between the two arenas are real, and can be throttled to the rate of a link.
  *
+ * A device of streams (memory/device_cuda.h) has one more thread, coh-retire: it sees how far each
+ * stream is, and does what `notify` and `signal` ask for on the host, in the queue's order.
+ *
  * Threads: enqueuing belongs to the step thread. Nothing is allocated after queue_create. */
 #ifndef COH_MEMORY_DEVICE_H
 #define COH_MEMORY_DEVICE_H
@@ -33,11 +36,37 @@
 typedef struct coh_device coh_device;
 typedef struct coh_queue coh_queue;
 
+struct coh_cuda_driver;
+struct coh_kernel_table;
+
+/* The kernels of a device, for queues of the compute lane. */
+typedef struct coh_device_kernels {
+    const struct coh_kernel_table *table; /* what such a queue begins with (base/queue_head.h) */
+    /* What they need beside the queue: called once it is made, and before it is unmade. */
+    coh_status (*open)(void *queue);
+    void (*close)(void *queue);
+} coh_device_kernels;
+
+/* A device failed behind its callers' backs. `status` with its sentence as this thread's last
+ * error; `number` and `index` are those of a line that was under way (0, 0: none was). Called once,
+ * by the thread that found it; may close queues. */
+typedef void (*coh_device_failed)(void *context, coh_status status, uint64_t number,
+                                  uint32_t index);
+
 typedef struct coh_device_config {
     int index;
     int thread_count;   /* that touch the arenas at start */
     coh_ledger *ledger; /* gets the arenas' reservations; must outlive the device. May be NULL */
     double link_bytes_per_s; /* throttle of h2d and d2h, each; 0: memory speed. Host device only */
+
+    /* The rest is for devices that are not the host. */
+    const coh_device_kernels *kernels; /* NULL: nothing computes */
+    coh_device_failed failed;          /* NULL: nobody is told */
+    void *failed_context;
+    /* 1: nothing begins behind a signal before its counter was raised, so what `notify` does with
+     * an arena (poison) is over before the next line uses it. */
+    int lockstep;
+    const struct coh_cuda_driver *driver; /* NULL: the machine's */
 } coh_device_config;
 
 typedef struct coh_device_facts {
@@ -65,24 +94,45 @@ typedef struct coh_device_ops {
     /* How a tier's arena came out; zeroes where there is none. */
     void (*arena_facts)(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts);
 
-    /* A lane of this device: compute, h2d or d2h. Fails: COH_ERR_MEMORY. */
+    /* The device tier's bytes, from the host: set, copied in, copied out. They return when it is
+     * done. At a quiet point, or under `lockstep` from a notify. Any thread.
+     * Fails: COH_ERR_DEVICE. */
+    coh_status (*fill)(coh_device *device, void *to, int byte, size_t bytes);
+    coh_status (*put)(coh_device *device, void *to, const void *from, size_t bytes);
+    coh_status (*get)(coh_device *device, void *to, const void *from, size_t bytes);
+
+    /* `counter` is one that wait_host may name. Before it is raised; it outlives the device, which
+     * is destroyed when nobody raises it. Fails: COH_ERR_FULL. */
+    coh_status (*watch)(coh_device *device, coh_counter *counter);
+
+    /* COH_OK, or the first failure, its sentence made this thread's last error. Any thread. */
+    coh_status (*failure)(coh_device *device);
+
+    /* A lane of this device: compute, h2d or d2h, each at most once.
+     * Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
     coh_status (*queue_create)(coh_device *device, coh_lane lane, coh_queue **out_queue);
-    /* Drops what is enqueued: the command that runs ends, no later one begins. Any thread. */
+    /* Drops what is enqueued: the command that runs ends, no later one begins. Any thread. Where
+     * what was enqueued cannot be taken back (streams), no later notify runs, no counter is raised,
+     * and the commands run off without waiting for anything: all queues of the device are closed
+     * with it, and what stands in its arenas is then of no use. */
     void (*queue_close)(coh_queue *queue);
-    /* Closes and joins. Counters that its commands wait for must be closed. Accepts NULL. */
+    /* Closes what is not done, and joins. Nobody enqueues on the device meanwhile. Counters that
+     * its commands wait for must be closed. Accepts NULL. */
     void (*queue_destroy)(coh_queue *queue);
 
     /* All of these enqueue and return; done in the queue's order. When the queue is full they wait
      * for room. On a closed queue they do nothing: whoever closed it knows why. */
 
     void (*copy)(coh_queue *queue, void *to, const void *from, size_t bytes);
-    /* Work of this lane. On the host device `work` runs on the queue's thread. `predicate` is read
-     * on the device when the command's turn has come; 0: skip. NULL: always. */
+    /* Work of this lane. On the host device `work` runs on the queue's thread; else it runs at
+     * once, on the caller's, and enqueues kernels. `predicate` is read on the device when the
+     * command's turn has come; 0: skip. NULL: always. */
     void (*launch)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index, const int32_t *predicate);
     /* Bookkeeping on the host at this place in the queue's order; always runs. */
     void (*notify)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index);
+    /* Raises `counter` when its turn has come; for one queue always the same counter. */
     void (*signal)(coh_queue *queue, coh_counter *counter, uint64_t value);
     /* `stall_ns` (may be NULL): gets added the time that the queue stood still here. */
     void (*wait)(coh_queue *queue, coh_counter *counter, uint64_t value,

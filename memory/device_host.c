@@ -106,6 +106,35 @@ static void device_arena_facts(const coh_device *device, coh_tier tier, coh_aren
         coh_arena_read_facts(device->arenas[tier], out_facts);
 }
 
+static coh_status device_fill(coh_device *device, void *to, int byte, size_t bytes)
+{
+    (void)device;
+    memset(to, byte, bytes);
+    return COH_OK;
+}
+
+/* In and out are the same. */
+static coh_status device_copy(coh_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    memcpy(to, from, bytes);
+    return COH_OK;
+}
+
+/* Queues are threads: they look at the counter itself. */
+static coh_status device_watch(coh_device *device, coh_counter *counter)
+{
+    (void)device;
+    (void)counter;
+    return COH_OK;
+}
+
+static coh_status device_failure(coh_device *device)
+{
+    (void)device;
+    return COH_OK;
+}
+
 /* ---- the queue's thread ---- */
 
 /* The link serves one copy after the other at its rate; this one is done when all so far are. */
@@ -294,6 +323,11 @@ const coh_device_ops coh_device_host = {
     .arena_create = device_arena_create,
     .arena_destroy = device_arena_destroy,
     .arena_facts = device_arena_facts,
+    .fill = device_fill,
+    .put = device_copy,
+    .get = device_copy,
+    .watch = device_watch,
+    .failure = device_failure,
     .queue_create = queue_create,
     .queue_close = queue_close,
     .queue_destroy = queue_destroy,
