@@ -1,0 +1,44 @@
+/* cuda_queue.h - what a queue is on CUDA: one stream, and what kernels need to enqueue on it.
+ *
+ * A coh_queue of coh_device_cuda (memory/device_cuda.h) begins with this struct, so the pointer
+ * that a kind finds in call->queue can be read as a coh_cuda_queue. Its first member says which
+ * kernels compute there (base/queue_head.h).
+ *
+ * Threads: the one that enqueues. */
+#ifndef COH_MEMORY_CUDA_QUEUE_H
+#define COH_MEMORY_CUDA_QUEUE_H
+
+#include <stdint.h>
+
+#include "base/queue_head.h"
+#include "memory/cuda_driver.h"
+#include "memory/device.h"
+
+struct coh_cuda_kernels;   /* modules and functions: kernels/cuda/launch.h */
+struct coh_cuda_libraries; /* handles of cuBLASLt and cuDNN */
+
+typedef struct coh_cuda_queue {
+    coh_queue_head head;
+    const coh_cuda_driver *driver;
+    coh_device *device;
+    CUstream stream;
+    coh_lane lane;
+    int multiprocessor_count;
+
+    /* coh_device_kernels.open sets them, close takes them away; NULL: none. */
+    struct coh_cuda_kernels *kernels;
+    const struct coh_cuda_libraries *libraries;
+
+    /* While `launch` runs its work: the address on the device of the line's predicate, NULL: none.
+     * The kernels of a line that has one read it themselves, for the host is long past it: whoever
+     * launches them takes it (coh_cuda_take_predicate), and a line whose predicate nobody took is
+     * an error. */
+    const int32_t *predicate;
+    int predicate_is_taken;
+} coh_cuda_queue;
+
+/* Keeps `status` with this thread's error text as the failure of the queue's device; the first one
+ * wins, and everything on the device stops. COH_OK is no failure. */
+void coh_cuda_queue_fail(coh_cuda_queue *queue, coh_status status);
+
+#endif

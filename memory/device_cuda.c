@@ -1,0 +1,456 @@
+#include "memory/device_cuda.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "memory/device_cuda_state.h"
+
+/* Where matrices of 16 bytes a thread and copies of whole lines begin; allocations do as well. */
+#define ALIGNMENT 256
+
+/* ---- failing, closing ---- */
+
+void coh_cuda_device_close(coh_device *device)
+{
+    atomic_store_explicit(&device->is_closed, 1, memory_order_release);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        coh_word_lift(&device->words->gate[lane].value, COH_CUDA_RELEASED);
+    for (uint32_t i = 0; i < COH_CUDA_WATCH_COUNT; i++)
+        coh_word_lift(&device->words->mirror[i].value, COH_CUDA_RELEASED);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_queue *queue = atomic_load(&device->queues[lane]);
+        if (queue != NULL)
+            coh_counter_close(&queue->popped);
+    }
+}
+
+void coh_cuda_device_fail(coh_device *device, coh_status status, uint64_t number, uint32_t index)
+{
+    pthread_mutex_lock(&device->failure_mutex);
+    int is_first = device->failure == COH_OK;
+    if (is_first) {
+        device->failure = status;
+        coh_error_save(device->failure_text);
+    }
+    pthread_mutex_unlock(&device->failure_mutex);
+    if (!is_first)
+        return;
+    if (device->config.failed != NULL)
+        device->config.failed(device->config.failed_context, status, number, index);
+    coh_cuda_device_close(device);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_queue *queue = atomic_load(&device->queues[lane]);
+        coh_counter *counter = queue != NULL ? atomic_load(&queue->counter) : NULL;
+        if (counter != NULL)
+            coh_counter_close(counter);
+    }
+}
+
+static coh_status device_failure(coh_device *device)
+{
+    pthread_mutex_lock(&device->failure_mutex);
+    coh_status status = device->failure;
+    if (status != COH_OK)
+        coh_error_restore(device->failure_text);
+    pthread_mutex_unlock(&device->failure_mutex);
+    return status;
+}
+
+/* ---- the context ---- */
+
+coh_status coh_cuda_enter(const coh_device *device)
+{
+    return coh_cuda_check(device->driver, device->driver->cuCtxPushCurrent(device->context),
+                          "cuCtxPushCurrent");
+}
+
+void coh_cuda_leave(const coh_device *device)
+{
+    CUcontext ours;
+    (void)device->driver->cuCtxPopCurrent(&ours);
+}
+
+static coh_status check_attribute(const coh_device *device, CUdevice_attribute attribute,
+                                  const char *what)
+{
+    int has = 0;
+    COH_TRY(coh_cuda_check(device->driver,
+                           device->driver->cuDeviceGetAttribute(&has, attribute, device->gpu),
+                           "cuDeviceGetAttribute"));
+    if (!has)
+        return coh_fail(COH_ERR_DEVICE, "GPU %d (%s) has no %s: use another device",
+                        device->config.index, device->name, what);
+    return COH_OK;
+}
+
+static coh_status find_gpu(coh_device *device)
+{
+    const coh_cuda_driver *driver = device->driver;
+    int count = 0, index = device->config.index;
+    COH_TRY(coh_cuda_check(driver, driver->cuDeviceGetCount(&count), "cuDeviceGetCount"));
+    if (index < 0 || index >= count)
+        return coh_fail(COH_ERR_DEVICE,
+                        "GPU %d was asked for, the driver shows %d of them: number them from 0",
+                        index, count);
+    COH_TRY(coh_cuda_check(driver, driver->cuDeviceGet(&device->gpu, index), "cuDeviceGet"));
+    COH_TRY(coh_cuda_check(driver,
+                           driver->cuDeviceGetName(device->name, sizeof(device->name), device->gpu),
+                           "cuDeviceGetName"));
+    COH_TRY(check_attribute(device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "unified addressing"));
+    COH_TRY(check_attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                            "waits of streams for words of 64 bits"));
+    return coh_cuda_check(driver,
+                          driver->cuDeviceGetAttribute(&device->multiprocessor_count,
+                                                       CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                                       device->gpu),
+                          "cuDeviceGetAttribute");
+}
+
+/* What is made inside the context. */
+static coh_status fill_context(coh_device *device)
+{
+    const coh_cuda_driver *driver = device->driver;
+    void *words = NULL;
+    COH_TRY(coh_cuda_check(driver, driver->cuStreamCreate(&device->service, CU_STREAM_NON_BLOCKING),
+                           "cuStreamCreate"));
+    COH_TRY(coh_cuda_check(driver, driver->cuMemAllocHost(&words, sizeof(*device->words)),
+                           "cuMemAllocHost of %zu bytes", sizeof(*device->words)));
+    device->words = words;
+    memset(words, 0, sizeof(*device->words));
+    return coh_cuda_check(driver,
+                          driver->cuMemHostGetDevicePointer(&device->words_address, words, 0),
+                          "cuMemHostGetDevicePointer");
+}
+
+static coh_status create_context(coh_device *device)
+{
+    COH_TRY(coh_cuda_check(
+        device->driver, device->driver->cuDevicePrimaryCtxRetain(&device->context, device->gpu),
+        "cuDevicePrimaryCtxRetain of GPU %d (%s)", device->config.index, device->name));
+    COH_TRY(coh_cuda_enter(device));
+    coh_status status = fill_context(device);
+    coh_cuda_leave(device);
+    return status;
+}
+
+static void destroy_context(coh_device *device)
+{
+    if (device->context == NULL)
+        return;
+    int is_inside = coh_cuda_enter(device) == COH_OK;
+    if (device->words != NULL)
+        (void)device->driver->cuMemFreeHost(device->words);
+    if (device->service != NULL)
+        (void)device->driver->cuStreamDestroy(device->service);
+    if (is_inside)
+        coh_cuda_leave(device);
+    (void)device->driver->cuDevicePrimaryCtxRelease(device->gpu);
+}
+
+/* ---- create, destroy ---- */
+
+static coh_status start_retirer(coh_device *device)
+{
+    int error = coh_thread_start(&device->retirer, coh_cuda_retire_main, device);
+    if (error != 0)
+        return coh_fail(COH_ERR_MEMORY, "no thread to retire a GPU's commands: %s",
+                        strerror(error));
+    device->retirer_is_started = 1;
+    return COH_OK;
+}
+
+static coh_status open_device(coh_device *device)
+{
+    device->driver = device->config.driver;
+    if (device->driver == NULL) {
+        COH_TRY(coh_cuda_driver_open(&device->opened));
+        device->driver = device->opened;
+    }
+    COH_TRY(find_gpu(device));
+    COH_TRY(create_context(device));
+    return start_retirer(device);
+}
+
+static void close_device(coh_device *device)
+{
+    if (device->retirer_is_started) {
+        coh_counter_close(&device->pushed);
+        pthread_join(device->retirer, NULL);
+    }
+    for (uint32_t i = 0; i < device->watched_count; i++)
+        coh_counter_set_mirror(device->watched[i], NULL);
+    destroy_context(device);
+    coh_cuda_driver_close(device->opened);
+}
+
+static coh_status device_create(const coh_device_config *config, coh_device **out_device)
+{
+    *out_device = NULL;
+    coh_status status = COH_OK;
+    coh_device *device;
+    COH_TRY(COH_ALLOC(1, &device));
+    device->config = *config;
+    if (pthread_mutex_init(&device->failure_mutex, NULL) != 0) {
+        status = coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a GPU");
+        goto free_device;
+    }
+    COH_TRY_GOTO(status, coh_counter_init(&device->pushed), destroy_mutex);
+    COH_TRY_GOTO(status, coh_counter_init(&device->pass_made), fini_pushed);
+    status = open_device(device);
+    if (status == COH_OK) {
+        *out_device = device;
+        return COH_OK;
+    }
+    close_device(device);
+    coh_counter_fini(&device->pass_made);
+fini_pushed:
+    coh_counter_fini(&device->pushed);
+destroy_mutex:
+    pthread_mutex_destroy(&device->failure_mutex);
+free_device:
+    coh_free(device);
+    return status;
+}
+
+static void device_facts(const coh_device *device, coh_device_facts *out_facts)
+{
+    *out_facts = (coh_device_facts){ .alignment = ALIGNMENT };
+    memcpy(out_facts->name, device->name, sizeof(out_facts->name));
+}
+
+/* ---- from the host: fill, put, get ---- */
+
+static coh_status finish_service(const coh_device *device, CUresult result, const char *what,
+                                 size_t bytes)
+{
+    COH_TRY(coh_cuda_check(device->driver, result, "%s of %zu bytes", what, bytes));
+    return coh_cuda_check(device->driver, device->driver->cuStreamSynchronize(device->service),
+                          "%s of %zu bytes, at its end", what, bytes);
+}
+
+static coh_status device_fill(coh_device *device, void *to, int byte, size_t bytes)
+{
+    COH_TRY(coh_cuda_enter(device));
+    coh_status status =
+        finish_service(device,
+                       device->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)to,
+                                                       (unsigned char)byte, bytes, device->service),
+                       "cuMemsetD8Async", bytes);
+    coh_cuda_leave(device);
+    return status;
+}
+
+/* In and out: addresses say which memory they are of. */
+static coh_status device_copy(coh_device *device, void *to, const void *from, size_t bytes)
+{
+    COH_TRY(coh_cuda_enter(device));
+    coh_status status = finish_service(device,
+                                       device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
+                                                                     (CUdeviceptr)(uintptr_t)from,
+                                                                     bytes, device->service),
+                                       "cuMemcpyAsync", bytes);
+    coh_cuda_leave(device);
+    return status;
+}
+
+/* ---- arenas ---- */
+
+static coh_status allocate_arena(coh_device *device, uint64_t bytes)
+{
+    const coh_cuda_driver *driver = device->driver;
+    size_t free_bytes = 0, total_bytes = 0;
+    COH_TRY(
+        coh_cuda_check(driver, driver->cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
+    uint64_t fits = free_bytes > COH_CUDA_RESERVE_BYTES ? free_bytes - COH_CUDA_RESERVE_BYTES : 0;
+    fits -= fits % COH_PAGE_BYTES;
+    if (bytes > fits)
+        return coh_fail(COH_ERR_MEMORY,
+                        "the device arena needs %" PRIu64 " bytes, GPU %d (%s) has %zu of %zu "
+                        "free: at most %" PRIu64 " would fit (%u MiB are kept back for kernels "
+                        "and libraries): lower --device-memory",
+                        bytes, device->config.index, device->name, free_bytes, total_bytes, fits,
+                        (unsigned)(COH_CUDA_RESERVE_BYTES >> 20));
+    return coh_cuda_check(driver, driver->cuMemAlloc(&device->arena, bytes),
+                          "cuMemAlloc of %" PRIu64 " bytes for the device arena, where %zu of %zu "
+                          "are free and at most %" PRIu64 " should fit",
+                          bytes, free_bytes, total_bytes, fits);
+}
+
+static void destroy_device_arena(coh_device *device)
+{
+    if (device->arena != 0) {
+        int is_inside = coh_cuda_enter(device) == COH_OK;
+        (void)device->driver->cuMemFree(device->arena);
+        if (is_inside)
+            coh_cuda_leave(device);
+    }
+    if (device->arena_is_counted)
+        coh_ledger_remove(device->config.ledger, COH_TIER_DEVICE, "device arena", "arena",
+                          device->arena_bytes);
+    device->arena = 0;
+    device->arena_is_counted = 0;
+}
+
+static coh_status create_device_arena(coh_device *device, uint64_t bytes)
+{
+    coh_status status = COH_OK;
+    COH_TRY(coh_cuda_enter(device));
+    status = allocate_arena(device, bytes);
+    coh_cuda_leave(device);
+    COH_TRY(status);
+    device->arena_bytes = bytes;
+    uint64_t begin_ns = coh_clock_ns();
+    COH_TRY_GOTO(status, device_fill(device, (void *)(uintptr_t)device->arena, 0, bytes), failed);
+    device->arena_touch_ns = coh_clock_ns() - begin_ns;
+    if (device->config.ledger == NULL)
+        return COH_OK;
+    COH_TRY_GOTO(
+        status,
+        coh_ledger_add(device->config.ledger, COH_TIER_DEVICE, "device arena", "arena", bytes),
+        failed);
+    device->arena_is_counted = 1;
+    return COH_OK;
+failed:
+    destroy_device_arena(device);
+    return status;
+}
+
+static void unpin(coh_device *device)
+{
+    char *base = coh_arena_base(device->host_arena);
+    for (uint64_t at = 0; at < device->pinned_bytes; at += COH_CUDA_PIN_BYTES)
+        (void)device->driver->cuMemHostUnregister(base + at);
+    device->pinned_bytes = 0;
+}
+
+/* In pieces: a driver refuses very large ones, and a refusal says how far it came. */
+static coh_status pin(coh_device *device)
+{
+    char *base = coh_arena_base(device->host_arena);
+    uint64_t bytes = coh_arena_bytes(device->host_arena), begin_ns = coh_clock_ns();
+    while (device->pinned_bytes < bytes) {
+        uint64_t left = bytes - device->pinned_bytes;
+        size_t piece = (size_t)(left < COH_CUDA_PIN_BYTES ? left : COH_CUDA_PIN_BYTES);
+        COH_TRY(coh_cuda_check(device->driver,
+                               device->driver->cuMemHostRegister(base + device->pinned_bytes, piece,
+                                                                 CU_MEMHOSTREGISTER_PORTABLE),
+                               "cuMemHostRegister of the pinned host arena: %" PRIu64 " of %" PRIu64
+                               " bytes are "
+                               "pinned, lower --host-memory",
+                               device->pinned_bytes, bytes));
+        device->pinned_bytes += piece;
+    }
+    device->pin_ns = coh_clock_ns() - begin_ns;
+    return COH_OK;
+}
+
+static void destroy_host_arena(coh_device *device)
+{
+    if (device->host_arena == NULL)
+        return;
+    int is_inside = coh_cuda_enter(device) == COH_OK;
+    unpin(device);
+    if (is_inside)
+        coh_cuda_leave(device);
+    coh_arena_destroy(device->host_arena);
+    device->host_arena = NULL;
+}
+
+static coh_status create_host_arena(coh_device *device, uint64_t bytes)
+{
+    COH_TRY(coh_arena_create(bytes, "pinned host arena", COH_TIER_HOST, device->config.ledger,
+                             device->config.thread_count, &device->host_arena));
+    coh_status status = coh_cuda_enter(device);
+    if (status == COH_OK) {
+        status = pin(device);
+        coh_cuda_leave(device);
+    }
+    if (status != COH_OK)
+        destroy_host_arena(device);
+    return status;
+}
+
+static coh_status device_arena_create(coh_device *device, coh_tier tier, uint64_t bytes,
+                                      void **out_base)
+{
+    *out_base = NULL;
+    if (tier == COH_TIER_DEVICE) {
+        COH_TRY(create_device_arena(device, bytes));
+        *out_base = (void *)(uintptr_t)device->arena;
+        return COH_OK;
+    }
+    COH_TRY(create_host_arena(device, bytes));
+    *out_base = coh_arena_base(device->host_arena);
+    return COH_OK;
+}
+
+static void device_arena_destroy(coh_device *device, coh_tier tier)
+{
+    if (tier == COH_TIER_DEVICE)
+        destroy_device_arena(device);
+    else
+        destroy_host_arena(device);
+}
+
+static void device_arena_facts(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts)
+{
+    *out_facts = (coh_arena_facts){ 0 };
+    if (tier == COH_TIER_DEVICE && device->arena != 0)
+        *out_facts = (coh_arena_facts){ .node_count = 1, .touch_ns = device->arena_touch_ns };
+    if (tier == COH_TIER_HOST && device->host_arena != NULL) {
+        coh_arena_read_facts(device->host_arena, out_facts);
+        out_facts->pin_ns = device->pin_ns;
+    }
+}
+
+static void device_destroy(coh_device *device)
+{
+    if (device == NULL)
+        return;
+    destroy_host_arena(device);
+    destroy_device_arena(device);
+    close_device(device);
+    coh_counter_fini(&device->pass_made);
+    coh_counter_fini(&device->pushed);
+    pthread_mutex_destroy(&device->failure_mutex);
+    coh_free(device);
+}
+
+static coh_status device_watch(coh_device *device, coh_counter *counter)
+{
+    if (device->watched_count == COH_CUDA_WATCH_COUNT)
+        return coh_fail(COH_ERR_FULL, "a GPU watches the counters of %u lanes at most",
+                        COH_CUDA_WATCH_COUNT);
+    coh_counter_set_mirror(counter, &device->words->mirror[device->watched_count].value);
+    device->watched[device->watched_count++] = counter;
+    return COH_OK;
+}
+
+const coh_device_ops coh_device_cuda = {
+    .struct_bytes = sizeof(coh_device_ops),
+    .name = "cuda",
+    .create = device_create,
+    .destroy = device_destroy,
+    .facts = device_facts,
+    .arena_create = device_arena_create,
+    .arena_destroy = device_arena_destroy,
+    .arena_facts = device_arena_facts,
+    .fill = device_fill,
+    .put = device_copy,
+    .get = device_copy,
+    .watch = device_watch,
+    .failure = device_failure,
+    .queue_create = coh_cuda_queue_create,
+    .queue_close = coh_cuda_queue_close,
+    .queue_destroy = coh_cuda_queue_destroy,
+    .copy = coh_cuda_queue_copy,
+    .launch = coh_cuda_queue_launch,
+    .notify = coh_cuda_queue_notify,
+    .signal = coh_cuda_queue_signal,
+    .wait = coh_cuda_queue_wait,
+    .wait_host = coh_cuda_queue_wait_host,
+};

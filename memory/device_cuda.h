@@ -1,0 +1,44 @@
+/* device_cuda.h - a GPU as a coh_device: queues are streams.
+ *
+ *   coh-step     copy, launch, wait, signal      enqueued at once, in the program's order
+ *   compute      [ c1 ] w1 [ c2 ] w2             w: the stream writes how far it is
+ *   h2d             [ l1 ] w1                       into a word of pinned memory
+ *   coh-retire   looks at the words; runs notify, raises counters, in each queue's order
+ *
+ * Who waits for whom:
+ *
+ *   stream for stream   an event, recorded at `signal`, awaited at `wait`: the wait is enqueued
+ *                       after the record, or it would be no wait at all. A value that nobody has
+ *                       signalled yet is refused.
+ *   stream for thread   the counter's mirror, a word in pinned memory, lifted by
+ *                       coh_counter_raise (watch): cuStreamWaitValue64
+ *   thread for stream   the counter, raised by coh-retire
+ *
+ * A word is written only where the stream has something that the last one does not cover: one per
+ * line, one more per line that waits. coh-retire takes a queue's records in order and stops at a
+ * wait whose counter is not there yet, so what it does for one line comes after all that it does
+ * for those that the line waited for, whichever word it happened to see first.
+ *
+ * A failing call, or a stream that breaks (cuStreamQuery, about once in a millisecond while
+ * something is under way), is the device's failure: the first one is kept, config.failed is told,
+ * and all that streams wait for is released so that they run empty.
+ *
+ * coh-retire naps for up to 50 us at a time while commands are under way, and sleeps when there are
+ * none: a counter rises up to 50 us late, and stall times are exact to that.
+ *
+ * The device tier is one allocation. The host tier is memory as on the host device
+ * (memory/arena.h), then registered with the driver in pieces. */
+#ifndef COH_MEMORY_DEVICE_CUDA_H
+#define COH_MEMORY_DEVICE_CUDA_H
+
+#include "memory/device.h"
+
+/* Left on the GPU, beside the arena, for what the driver loads for kernels and libraries. An
+ * estimate; `overhead` is measured at start. */
+#define COH_CUDA_RESERVE_BYTES ((uint64_t)256 << 20)
+/* A piece of the host tier that is registered at once. */
+#define COH_CUDA_PIN_BYTES ((uint64_t)1 << 30)
+
+extern const coh_device_ops coh_device_cuda;
+
+#endif

@@ -1,0 +1,341 @@
+/* What enqueues on a stream. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "memory/device_cuda_state.h"
+
+/* ---- failing ---- */
+
+/* The line that is being issued: the last one that said it begins. */
+static const coh_cuda_record *last_line(const coh_queue *queue)
+{
+    static const coh_cuda_record none;
+    const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    for (uint64_t back = 1; back <= pushed && back <= COH_CUDA_RING_COUNT; back++) {
+        const coh_cuda_record *record = &queue->ring[(pushed - back) % COH_CUDA_RING_COUNT];
+        if (record->kind == COH_CUDA_NOTIFY)
+            return record;
+    }
+    return &none;
+}
+
+void coh_cuda_queue_fail(coh_cuda_queue *base, coh_status status)
+{
+    if (status == COH_OK)
+        return;
+    const coh_cuda_record *line = last_line((coh_queue *)(void *)base);
+    coh_fail_prefix(status, "lane %s", coh_lane_name(base->lane));
+    coh_cuda_device_fail(base->device, status, line->number, line->index);
+}
+
+/* 1: `result` is CUDA_SUCCESS. */
+static int check(coh_queue *queue, CUresult result, const char *what)
+{
+    if (result == CUDA_SUCCESS)
+        return 1;
+    coh_cuda_queue_fail(&queue->base, coh_cuda_check(queue->base.driver, result, "%s", what));
+    return 0;
+}
+
+/* 1: the queue takes commands, and the driver's calls are in its context. */
+static int open_for(coh_queue *queue)
+{
+    coh_device *device = queue->base.device;
+    return !coh_cuda_is_closed(device) &&
+           check(queue, device->driver->cuCtxSetCurrent(device->context), "cuCtxSetCurrent");
+}
+
+/* ---- progress, records ---- */
+
+/* The stream writes how far it is, unless it did so behind its last command. 0: failed. */
+static int cover(coh_queue *queue)
+{
+    const coh_device *device = queue->base.device;
+    if (!queue->is_dirty)
+        return 1;
+    const uint64_t place = queue->written + 1;
+    const CUdeviceptr word =
+        coh_cuda_word_address(device, &device->words->progress[queue->base.lane]);
+    if (!check(queue,
+               device->driver->cuStreamWriteValue64(queue->base.stream, word, place,
+                                                    CU_STREAM_WRITE_VALUE_DEFAULT),
+               "cuStreamWriteValue64"))
+        return 0;
+    queue->written = place;
+    queue->is_dirty = 0;
+    return 1;
+}
+
+/* For coh-retire, behind all that the last word covers. Waits for room. */
+static void push(coh_queue *queue, const coh_cuda_record *record)
+{
+    const uint64_t count = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    if (count - coh_counter_read(&queue->popped) >= COH_CUDA_RING_COUNT &&
+        !coh_counter_wait(&queue->popped, count - COH_CUDA_RING_COUNT / 2))
+        return;
+    coh_cuda_record *to = &queue->ring[count % COH_CUDA_RING_COUNT];
+    *to = *record;
+    to->place = queue->written;
+    atomic_store_explicit(&queue->pushed, count + 1, memory_order_release);
+    coh_counter *pushed = &queue->base.device->pushed;
+    coh_counter_raise(pushed, coh_counter_read(pushed) + 1);
+}
+
+/* ---- commands ---- */
+
+void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t bytes)
+{
+    if (!open_for(queue))
+        return;
+    CUresult result = queue->base.driver->cuMemcpyAsync(
+        (CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, bytes, queue->base.stream);
+    if (check(queue, result, "cuMemcpyAsync"))
+        queue->is_dirty = 1;
+}
+
+void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                           uint32_t index, const int32_t *predicate)
+{
+    if (!open_for(queue))
+        return;
+    queue->base.predicate = predicate;
+    queue->base.predicate_is_taken = 0;
+    work(context, number, index);
+    queue->is_dirty = 1;
+    queue->base.predicate = NULL;
+    if (predicate != NULL && !queue->base.predicate_is_taken)
+        coh_cuda_queue_fail(&queue->base,
+                            coh_fail(COH_ERR_INTERNAL, "a line has a predicate, and none of the "
+                                                       "kernels it launched looks at it"));
+}
+
+void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                           uint32_t index)
+{
+    if (open_for(queue) && cover(queue))
+        push(queue, &(coh_cuda_record){ .kind = COH_CUDA_NOTIFY,
+                                        .work = work,
+                                        .target = context,
+                                        .number = number,
+                                        .index = index });
+}
+
+/* 1: it is the counter that this queue signals. */
+static int take_counter(coh_queue *queue, coh_counter *counter)
+{
+    const coh_counter *before = atomic_load(&queue->counter);
+    if (before == counter)
+        return 1;
+    if (before == NULL) {
+        atomic_store(&queue->counter, counter);
+        return 1;
+    }
+    coh_cuda_queue_fail(&queue->base,
+                        coh_fail(COH_ERR_INTERNAL, "a queue of a GPU signals one counter only"));
+    return 0;
+}
+
+void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
+{
+    const coh_device *device = queue->base.device;
+    const coh_cuda_driver *driver = device->driver;
+    CUstream stream = queue->base.stream;
+    if (!open_for(queue) || !take_counter(queue, counter) || !cover(queue))
+        return;
+    const CUdeviceptr gate = coh_cuda_word_address(device, &device->words->gate[queue->base.lane]);
+    if (device->config.lockstep &&
+        !check(queue,
+               driver->cuStreamWaitValue64(stream, gate, queue->written, CU_STREAM_WAIT_VALUE_GEQ),
+               "cuStreamWaitValue64"))
+        return;
+    const uint64_t slot = queue->signal_count % COH_CUDA_RING_COUNT;
+    if (!check(queue, driver->cuEventRecord(queue->events[slot], stream), "cuEventRecord"))
+        return;
+    queue->values[slot] = value;
+    queue->signal_count++;
+    push(queue, &(coh_cuda_record){ .kind = COH_CUDA_SIGNAL, .target = counter, .number = value });
+}
+
+/* ---- waits ---- */
+
+static coh_queue *signaller(const coh_device *device, const coh_counter *counter)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_queue *queue = atomic_load_explicit(&device->queues[lane], memory_order_acquire);
+        if (queue != NULL && atomic_load(&queue->counter) == counter)
+            return queue;
+    }
+    return NULL;
+}
+
+/* The event of the first signal of at least `value`; NULL: there was none. Signals that are no
+ * longer kept were retired, so nobody asks for them. */
+static CUevent find_event(const coh_queue *queue, uint64_t value)
+{
+    uint64_t end = queue->signal_count;
+    uint64_t low = end > COH_CUDA_RING_COUNT ? end - COH_CUDA_RING_COUNT : 0, high = end;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (queue->values[middle % COH_CUDA_RING_COUNT] >= value)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low == end ? NULL : queue->events[low % COH_CUDA_RING_COUNT];
+}
+
+/* The stream was told to wait: so does coh-retire, and takes the time. */
+static void note_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
+                      _Atomic uint64_t *stall_ns)
+{
+    queue->is_dirty = 1;
+    if (stall_ns != NULL && !cover(queue))
+        return;
+    push(queue, &(coh_cuda_record){ .kind = COH_CUDA_WAIT,
+                                    .target = counter,
+                                    .number = value,
+                                    .stall_ns = stall_ns,
+                                    .begin_ns = stall_ns != NULL ? coh_clock_ns() : 0 });
+}
+
+void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
+                         _Atomic uint64_t *stall_ns)
+{
+    if (!open_for(queue) || coh_counter_read(counter) >= value)
+        return;
+    const coh_queue *other = signaller(queue->base.device, counter);
+    if (other == queue)
+        return; /* a stream does its commands one after the other */
+    CUevent event = other != NULL ? find_event(other, value) : NULL;
+    if (event == NULL) {
+        coh_cuda_queue_fail(&queue->base,
+                            coh_fail(COH_ERR_INTERNAL,
+                                     "it is to wait for %llu of lane %s, which nobody has "
+                                     "signalled yet: a wait is enqueued after its signal",
+                                     (unsigned long long)value,
+                                     other != NULL ? coh_lane_name(other->base.lane) : "?"));
+        return;
+    }
+    if (check(
+            queue,
+            queue->base.driver->cuStreamWaitEvent(queue->base.stream, event, CU_EVENT_WAIT_DEFAULT),
+            "cuStreamWaitEvent"))
+        note_wait(queue, counter, value, stall_ns);
+}
+
+void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
+                              _Atomic uint64_t *stall_ns)
+{
+    const coh_device *device = queue->base.device;
+    if (!open_for(queue) || coh_counter_read(counter) >= value)
+        return;
+    uint32_t i = 0;
+    while (i < device->watched_count && device->watched[i] != counter)
+        i++;
+    if (i == device->watched_count) {
+        coh_cuda_queue_fail(&queue->base, coh_fail(COH_ERR_INTERNAL,
+                                                   "it is to wait for a host lane whose counter "
+                                                   "the device does not watch"));
+        return;
+    }
+    const CUdeviceptr mirror = coh_cuda_word_address(device, &device->words->mirror[i]);
+    if (check(queue,
+              device->driver->cuStreamWaitValue64(queue->base.stream, mirror, value,
+                                                  CU_STREAM_WAIT_VALUE_GEQ),
+              "cuStreamWaitValue64"))
+        note_wait(queue, counter, value, stall_ns);
+}
+
+/* ---- made and unmade ---- */
+
+static coh_status fill_queue(coh_queue *queue)
+{
+    const coh_device *device = queue->base.device;
+    const coh_cuda_driver *driver = device->driver;
+    const coh_device_kernels *kernels = device->config.kernels;
+    COH_TRY(coh_cuda_check(driver,
+                           driver->cuStreamCreate(&queue->base.stream, CU_STREAM_NON_BLOCKING),
+                           "cuStreamCreate for lane %s", coh_lane_name(queue->base.lane)));
+    for (; queue->event_count < COH_CUDA_RING_COUNT; queue->event_count++)
+        COH_TRY(coh_cuda_check(
+            driver,
+            driver->cuEventCreate(&queue->events[queue->event_count], CU_EVENT_DISABLE_TIMING),
+            "cuEventCreate for lane %s", coh_lane_name(queue->base.lane)));
+    if (kernels == NULL || queue->base.lane != COH_LANE_COMPUTE)
+        return COH_OK;
+    COH_TRY(kernels->open(queue));
+    queue->base.head.kernels = kernels->table;
+    return COH_OK;
+}
+
+static void empty_queue(coh_queue *queue)
+{
+    const coh_device *device = queue->base.device;
+    const coh_cuda_driver *driver = device->driver;
+    if (queue->base.stream != NULL)
+        (void)driver->cuStreamSynchronize(queue->base.stream);
+    if (queue->base.head.kernels != NULL)
+        device->config.kernels->close(queue);
+    while (queue->event_count > 0)
+        (void)driver->cuEventDestroy(queue->events[--queue->event_count]);
+    if (queue->base.stream != NULL)
+        (void)driver->cuStreamDestroy(queue->base.stream);
+}
+
+coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **out_queue)
+{
+    *out_queue = NULL;
+    coh_status status = COH_OK;
+    coh_queue *queue;
+    if (coh_cuda_is_closed(device))
+        return coh_fail(COH_ERR_STOPPED, "no lane %s: the GPU was closed while it was at work",
+                        coh_lane_name(lane));
+    if (atomic_load(&device->queues[lane]) != NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "a GPU has one lane %s", coh_lane_name(lane));
+    COH_TRY(COH_ALLOC(1, &queue));
+    queue->base = (coh_cuda_queue){ .driver = device->driver,
+                                    .device = device,
+                                    .lane = lane,
+                                    .multiprocessor_count = device->multiprocessor_count };
+    atomic_store(&device->words->progress[lane].value, 0);
+    atomic_store(&device->words->gate[lane].value, 0);
+    COH_TRY_GOTO(status, coh_counter_init(&queue->popped), free_queue);
+    COH_TRY_GOTO(status, coh_cuda_enter(device), fini_popped);
+    status = fill_queue(queue);
+    if (status != COH_OK)
+        empty_queue(queue);
+    coh_cuda_leave(device);
+    if (status == COH_OK) {
+        atomic_store_explicit(&device->queues[lane], queue, memory_order_release);
+        *out_queue = queue;
+        return COH_OK;
+    }
+fini_popped:
+    coh_counter_fini(&queue->popped);
+free_queue:
+    coh_free(queue);
+    return status;
+}
+
+void coh_cuda_queue_close(coh_queue *queue)
+{
+    coh_cuda_device_close(queue->base.device);
+}
+
+void coh_cuda_queue_destroy(coh_queue *queue)
+{
+    if (queue == NULL)
+        return;
+    coh_device *device = queue->base.device;
+    if (coh_cuda_queue_is_pending(queue))
+        coh_cuda_device_close(device);
+    atomic_store(&device->queues[queue->base.lane], NULL);
+    coh_cuda_retire_pass(device);
+    int is_inside = coh_cuda_enter(device) == COH_OK;
+    empty_queue(queue);
+    if (is_inside)
+        coh_cuda_leave(device);
+    coh_counter_fini(&queue->popped);
+    coh_free(queue);
+}

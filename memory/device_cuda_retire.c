@@ -1,0 +1,168 @@
+/* coh-retire: looks at the words that streams write, and does what waits for them on the host. */
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "memory/device_cuda_state.h"
+
+/* Looks before the first nap: some 20 us, as long as small kernels take. */
+#define LOOK_COUNT 256
+#define NAP_NS     50000
+/* Naps between two looks at the streams themselves: about a millisecond. */
+#define QUERY_NAPS 16
+
+/* 0: not yet. */
+static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
+{
+    const coh_counter *counter = record->target;
+    if (coh_counter_read(counter) < record->number)
+        return 0;
+    if (record->stall_ns != NULL) {
+        /* The stream stood here since it was done with what is before, or since it was told to. */
+        uint64_t begin_ns =
+            queue->passed_ns > record->begin_ns ? queue->passed_ns : record->begin_ns;
+        uint64_t now_ns = coh_clock_ns();
+        if (now_ns > begin_ns)
+            atomic_fetch_add_explicit(record->stall_ns, now_ns - begin_ns, memory_order_relaxed);
+    }
+    return 1;
+}
+
+/* 0: the queue stops here for now. */
+static int pass_record(coh_queue *queue, const coh_cuda_record *record)
+{
+    switch (record->kind) {
+    case COH_CUDA_NOTIFY:
+        record->work(record->target, record->number, record->index);
+        return 1;
+    case COH_CUDA_SIGNAL: {
+        coh_device *device = queue->base.device;
+        coh_counter_raise(record->target, record->number);
+        if (device->config.lockstep)
+            coh_word_lift(&device->words->gate[queue->base.lane].value, record->place);
+        return 1;
+    }
+    case COH_CUDA_WAIT:
+        return pass_wait(queue, record);
+    }
+    return 0;
+}
+
+/* Does what the queue's progress allows. Returns whether that was anything. */
+static int pass_queue(coh_queue *queue)
+{
+    const coh_device *device = queue->base.device;
+    const uint64_t progress = atomic_load_explicit(&device->words->progress[queue->base.lane].value,
+                                                   memory_order_acquire);
+    const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
+    const uint64_t begin = coh_counter_read(&queue->popped);
+    uint64_t popped = begin;
+    for (; popped < pushed && !coh_cuda_is_closed(device); popped++) {
+        const coh_cuda_record *record = &queue->ring[popped % COH_CUDA_RING_COUNT];
+        if (record->place > progress || !pass_record(queue, record))
+            break;
+        if (record->place > queue->passed_place) {
+            queue->passed_place = record->place;
+            queue->passed_ns = coh_clock_ns();
+        }
+    }
+    if (popped == begin)
+        return 0;
+    coh_counter_raise(&queue->popped, popped);
+    return 1;
+}
+
+/* The first line of the queue that is not over; number 0: none. */
+static const coh_cuda_record *first_line(const coh_queue *queue)
+{
+    static const coh_cuda_record none;
+    const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
+    for (uint64_t i = coh_counter_read(&queue->popped); i < pushed; i++) {
+        const coh_cuda_record *record = &queue->ring[i % COH_CUDA_RING_COUNT];
+        if (record->kind == COH_CUDA_NOTIFY)
+            return record;
+    }
+    return &none;
+}
+
+/* A stream that broke never writes its word. A broken context answers so for every stream: the line
+ * is that of the compute lane, if it has one, for that is where things break. */
+static void query_streams(coh_device *device)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_queue *queue = atomic_load(&device->queues[lane]);
+        if (queue == NULL || !coh_cuda_queue_is_pending(queue))
+            continue;
+        CUresult result = device->driver->cuStreamQuery(queue->base.stream);
+        if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+            continue;
+        const coh_cuda_record *line = first_line(queue);
+        coh_cuda_device_fail(device,
+                             coh_cuda_check(device->driver, result,
+                                            "GPU %d (%s) broke off while lane %s was at work",
+                                            device->config.index, device->name,
+                                            coh_lane_name((coh_lane)lane)),
+                             line->number, line->index);
+        return;
+    }
+}
+
+/* One look at every queue. */
+static void make_pass(coh_device *device, int *out_moved, int *out_pending)
+{
+    *out_moved = *out_pending = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_queue *queue = atomic_load_explicit(&device->queues[lane], memory_order_acquire);
+        if (queue == NULL)
+            continue;
+        *out_moved |= pass_queue(queue);
+        *out_pending |= coh_cuda_queue_is_pending(queue);
+    }
+    *out_pending &= !coh_cuda_is_closed(device);
+}
+
+/* Between two looks that found nothing; `count` of them so far. */
+static void rest(coh_device *device, uint64_t count)
+{
+    if (count < LOOK_COUNT)
+        return;
+    if ((count - LOOK_COUNT) % QUERY_NAPS == QUERY_NAPS - 1)
+        query_streams(device);
+    nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+}
+
+void *coh_cuda_retire_main(void *argument)
+{
+    coh_device *device = argument;
+    pthread_setname_np(pthread_self(), "coh-retire");
+    coh_thread_be_brief();
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL);
+    coh_status status = coh_cuda_check(
+        device->driver, device->driver->cuCtxSetCurrent(device->context), "cuCtxSetCurrent");
+    if (status != COH_OK)
+        coh_cuda_device_fail(device, status, 0, 0);
+    uint64_t idle_count = 0;
+    for (;;) {
+        const uint64_t seen = coh_counter_read(&device->pushed);
+        const uint64_t asked = atomic_load(&device->pass_asked);
+        int moved, pending;
+        make_pass(device, &moved, &pending);
+        coh_counter_raise(&device->pass_made, asked);
+        if (coh_counter_is_closed(&device->pushed))
+            return NULL;
+        if (moved)
+            idle_count = 0;
+        else if (pending)
+            rest(device, idle_count++);
+        else if (!coh_counter_wait(&device->pushed, seen + 1))
+            return NULL;
+    }
+}
+
+void coh_cuda_retire_pass(coh_device *device)
+{
+    const uint64_t number = atomic_fetch_add(&device->pass_asked, 1) + 1;
+    coh_counter_raise(&device->pushed, coh_counter_read(&device->pushed) + 1);
+    (void)coh_counter_wait(&device->pass_made, number);
+}

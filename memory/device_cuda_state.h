@@ -1,0 +1,167 @@
+/* device_cuda_state.h - the inside of coh_device_cuda, shared by its files:
+ *
+ *   device_cuda.c         context, words, arenas, failures: made and unmade
+ *   device_cuda_queue.c   what enqueues
+ *   device_cuda_retire.c  the thread coh-retire */
+#ifndef COH_MEMORY_DEVICE_CUDA_STATE_H
+#define COH_MEMORY_DEVICE_CUDA_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "memory/cuda_queue.h"
+#include "memory/device_cuda.h"
+
+/* Records a queue holds, as the commands of the host device: the step thread runs some hundred
+ * lines ahead, then sleeps until half of them are done. */
+#define COH_CUDA_RING_COUNT 1024u
+/* Counters of host threads. */
+#define COH_CUDA_WATCH_COUNT 16u
+/* Above every value that is waited for. A stream compares as int64_t(word - value) >= 0: all ones
+ * would be below. */
+#define COH_CUDA_RELEASED ((uint64_t)INT64_MAX)
+
+/* A word of pinned memory, alone in its cache line. */
+typedef struct coh_cuda_word {
+    _Alignas(64) _Atomic uint64_t value;
+} coh_cuda_word;
+
+/* All words of a device: one page. */
+typedef struct coh_cuda_words {
+    coh_cuda_word progress[COH_LANE_COUNT]; /* the stream writes, coh-retire reads */
+    coh_cuda_word gate[COH_LANE_COUNT];     /* lockstep: coh-retire writes, the stream waits */
+    coh_cuda_word mirror[COH_CUDA_WATCH_COUNT];
+} coh_cuda_words;
+
+typedef enum coh_cuda_record_kind {
+    COH_CUDA_NOTIFY,
+    COH_CUDA_SIGNAL,
+    COH_CUDA_WAIT /* the stream has waited; so does coh-retire, for the counter */
+} coh_cuda_record_kind;
+
+/* What coh-retire does when the queue's progress has come to `place`. */
+typedef struct coh_cuda_record {
+    coh_cuda_record_kind kind;
+    uint32_t index;
+    uint64_t number; /* of work; value of a counter */
+    uint64_t place;
+    coh_device_work work;
+    void *target; /* context, counter */
+    _Atomic uint64_t *stall_ns;
+    uint64_t begin_ns; /* of a wait whose time is wanted: when it was enqueued */
+} coh_cuda_record;
+
+struct coh_queue {
+    coh_cuda_queue base; /* first: what kernels are given points at both */
+
+    /* The enqueuing thread's. */
+    uint64_t written; /* the last progress that was enqueued */
+    int is_dirty;     /* something was enqueued since */
+    uint64_t signal_count;
+    CUevent events[COH_CUDA_RING_COUNT]; /* of the last signals: number n at [n % count] */
+    uint64_t values[COH_CUDA_RING_COUNT];
+    uint32_t event_count; /* that were made */
+
+    /* That this queue signals; NULL: none yet. The enqueuing thread sets it, any thread that fails
+     * the device closes it. */
+    _Atomic(coh_counter *) counter;
+
+    /* coh-retire's: when it saw progress come to passed_place. */
+    uint64_t passed_place, passed_ns;
+
+    /* The enqueuing thread writes a record, then raises pushed (release); coh-retire reads it
+     * (acquire), then raises popped. */
+    _Atomic uint64_t pushed;
+    coh_counter popped;
+    coh_cuda_record ring[COH_CUDA_RING_COUNT];
+};
+
+struct coh_device {
+    coh_device_config config;
+    const coh_cuda_driver *driver;
+    coh_cuda_driver *opened; /* NULL: the driver is the caller's */
+    CUdevice gpu;
+    CUcontext context; /* NULL: not retained */
+    CUstream service;  /* fill, put, get */
+    char name[64];
+    int multiprocessor_count;
+
+    CUdeviceptr arena; /* device tier; 0: none */
+    uint64_t arena_bytes;
+    int arena_is_counted;    /* in the ledger */
+    uint64_t arena_touch_ns; /* what zeroing took */
+    coh_arena *host_arena;
+    uint64_t pinned_bytes; /* of the host tier, from its begin on */
+    uint64_t pin_ns;
+
+    coh_cuda_words *words;
+    CUdeviceptr words_address; /* the same for streams */
+    coh_counter *watched[COH_CUDA_WATCH_COUNT];
+    uint32_t watched_count;
+
+    pthread_t retirer;
+    int retirer_is_started;
+    _Atomic(coh_queue *) queues[COH_LANE_COUNT]; /* queue_create and destroy write */
+    coh_counter pushed;          /* commands of all queues: coh-retire sleeps here */
+    _Atomic uint64_t pass_asked; /* queue_destroy adds, coh-retire reads */
+    coh_counter pass_made;       /* coh-retire raises it to what was asked as a pass began */
+    _Atomic uint32_t is_closed;  /* any thread sets, all read */
+
+    pthread_mutex_t failure_mutex;
+    coh_status failure; /* first one; under the mutex */
+    char failure_text[COH_ERROR_TEXT_BYTES];
+};
+
+/* ---- device_cuda.c ---- */
+
+/* The driver's calls belong to the thread's current context: the device's between these two. */
+coh_status coh_cuda_enter(const coh_device *device);
+void coh_cuda_leave(const coh_device *device);
+/* The failure of the device, if it is the first: this thread's last error, at line `number`,
+ * `index`. Tells config.failed, and stops everything. */
+void coh_cuda_device_fail(coh_device *device, coh_status status, uint64_t number, uint32_t index);
+/* From now on nothing is enqueued and nobody notified; all that streams wait for is released. */
+void coh_cuda_device_close(coh_device *device);
+
+static inline int coh_cuda_is_closed(const coh_device *device)
+{
+    return (int)atomic_load_explicit(&device->is_closed, memory_order_acquire);
+}
+
+/* Something that coh-retire has not done. */
+static inline int coh_cuda_queue_is_pending(const coh_queue *queue)
+{
+    return coh_counter_read(&queue->popped) <
+           atomic_load_explicit(&queue->pushed, memory_order_acquire);
+}
+
+/* Where streams find a word. */
+static inline CUdeviceptr coh_cuda_word_address(const coh_device *device, const coh_cuda_word *word)
+{
+    return device->words_address + (CUdeviceptr)((const char *)word - (const char *)device->words);
+}
+
+/* ---- device_cuda_queue.c ---- */
+
+coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **out_queue);
+void coh_cuda_queue_close(coh_queue *queue);
+void coh_cuda_queue_destroy(coh_queue *queue);
+void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t bytes);
+void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                           uint32_t index, const int32_t *predicate);
+void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                           uint32_t index);
+void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value);
+void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
+                         _Atomic uint64_t *stall_ns);
+void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
+                              _Atomic uint64_t *stall_ns);
+
+/* ---- device_cuda_retire.c ---- */
+
+/* The thread coh-retire. */
+void *coh_cuda_retire_main(void *device);
+/* Returns once coh-retire no longer looks at what it saw before the call. Not for coh-retire. */
+void coh_cuda_retire_pass(coh_device *device);
+
+#endif
