@@ -88,10 +88,11 @@ static coh_status find_quantiles(const coh_layout *layout, const coh_program *pr
         periods[walk] = simulation.period_ns;
     }
     qsort(periods, WALKS, sizeof(periods[0]), compare_ns);
-    const double median = (double)periods[WALKS / 2], step = (double)out->p50_ns;
+    const size_t middle = WALKS / 2, tenth = WALKS / 10;
+    const double median = (double)periods[middle], step = (double)out->p50_ns;
     if (median > 0) {
-        out->p10_ns = coh_whole_ns(step * ((double)periods[WALKS / 10] / median));
-        out->p90_ns = coh_whole_ns(step * ((double)periods[WALKS - 1 - WALKS / 10] / median));
+        out->p10_ns = coh_whole_ns(step * ((double)periods[tenth] / median));
+        out->p90_ns = coh_whole_ns(step * ((double)periods[WALKS - 1 - tenth] / median));
     }
     return COH_OK;
 }

@@ -42,11 +42,11 @@ static coh_plan_options tight_options(const trial_numbers *numbers, uint64_t dev
     return options;
 }
 
-/* The number before "B" behind "raise --device-memory to ". */
+/* The number before "B" behind "raise --device-memory to ", with or without "at least". */
 static uint64_t named_bytes(const char *sentence)
 {
     const char *found = strstr(sentence, "raise --device-memory to ");
-    return found ? strtoull(found + strlen("raise --device-memory to "), NULL, 10) : 0;
+    return found ? strtoull(found + strcspn(found, "0123456789"), NULL, 10) : 0;
 }
 
 static void ledger_and_plan_agree_to_the_byte_whatever_runs(void **state)

@@ -517,7 +517,7 @@ class Train(ProgramTest):
         big += ["--micro-batch", "auto"]
         done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
         self.assertEqual(done.err.count("also with --disk DIR"), 1, done.err)
-        least = int(re.search(r"raise --device-memory to (\d+)B", done.err)[1])
+        least = int(re.search(r"raise --device-memory to (?:at least )?(\d+)B", done.err)[1])
         fits = self.succeeds("plan", *big, "--device-memory", f"{least}B", "--disk", self.folder)
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
