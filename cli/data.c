@@ -28,6 +28,7 @@ int32_t cli_data_id_bytes(const cli_options *options)
 coh_status cli_data_form_from_options(const cli_options *options, cli_data_form *out_form)
 {
     *out_form = (cli_data_form){ .chat = options->chat,
+                                 .chat_form = options->chat_form, /* in the order of choices */
                                  .aligned = options->documents,
                                  .validation_split = options->validation_split,
                                  .id_bytes = cli_data_id_bytes(options) };
@@ -36,6 +37,9 @@ coh_status cli_data_form_from_options(const cli_options *options, cli_data_form 
                         "--chat reads the field \"messages\", so --field %s says "
                         "nothing: leave one of them out",
                         options->field);
+    if (cli_given(options, CLI_FLAG_CHAT_FORM) && !options->chat)
+        return cli_fail(COH_ERR_ARGUMENT, "--chat-form says how conversations are written: add "
+                                          "--chat, or leave it out");
     if (options->field && strlen(options->field) >= sizeof(out_form->field))
         return cli_fail(COH_ERR_ARGUMENT, "--field takes a name of less than %zu bytes, not %zu",
                         sizeof(out_form->field), strlen(options->field));
@@ -151,6 +155,7 @@ void cli_data_build_options(const cli_data_source *source, const char *what,
     out_options->field = form->field[0] ? form->field : NULL;
     out_options->chat_folder =
         strcmp(source->tokenizer_path, "bytes") == 0 ? NULL : source->tokenizer_path;
+    out_options->chat_form = (coh_chat_form)form->chat_form;
     out_options->window = form->aligned ? source->sequence : 0;
     out_options->seed = source->seed;
     out_options->thread_count = source->thread_count;
@@ -288,7 +293,7 @@ static coh_status open_whole(const cli_data_source *source, const char *flag, co
 {
     if (source->is_form_given)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s %s holds ids already: --field, --chat, --documents and "
+                        "--%s %s holds ids already: --field, --chat, --chat-form, --documents and "
                         "--validation-split are for text, so leave them out or give them to "
                         "cohobate tokenize",
                         flag, what);

@@ -18,6 +18,7 @@ struct cli_options;
 typedef struct cli_data_form {
     char field[CLI_PATH_BYTES]; /* of JSON lines; "": "text", where there are JSON lines at all */
     int64_t chat;               /* 1: JSON lines hold conversations */
+    int64_t chat_form;          /* coh_chat_form */
     int64_t aligned;            /* 1: no window holds two documents */
     double validation_split;    /* 0: none */
     int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */

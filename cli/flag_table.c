@@ -56,6 +56,10 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         "the data is JSON lines of conversations ({\"messages\": [...]}); only "
                         "what "
                         "the assistant says is learned" },
+    [CLI_FLAG_CHAT_FORM] = { "chat-form", "auto|chatml|llama3|llama2|plain", CLI_VALUE_CHOICE,
+                             AT(chat_form), 0, 0, "--chat-form chatml", DATA, 0, 0,
+                             "how conversations are written (default auto: as the tokenizer's "
+                             "chat template, which is refused where it is none of these)" },
     [CLI_FLAG_DOCUMENTS] = { "documents", "packed|aligned", CLI_VALUE_CHOICE, AT(documents), 0, 0,
                              "--documents aligned", DATA, 0, 0,
                              "packed: one after the other (default); aligned: a sequence holds one "

@@ -38,6 +38,7 @@ typedef enum cli_flag {
     CLI_FLAG_VALIDATION_SPLIT,
     CLI_FLAG_FIELD,
     CLI_FLAG_CHAT,
+    CLI_FLAG_CHAT_FORM,
     CLI_FLAG_DOCUMENTS,
     CLI_FLAG_ID_BYTES,
     CLI_FLAG_VOCABULARY,
@@ -134,7 +135,7 @@ typedef struct cli_options {
     int64_t threads, recompute, dtype, export_dtype;
     int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
-    int64_t test_delay_seed, chat, documents, id_bytes, memory_curve;
+    int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     int64_t new_data, operators, hash, json, merge_lora, quick, test_poison;

@@ -229,6 +229,7 @@ static const note_row note_rows[] = {
     LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("field", NOTE_PATH, form.field),
     LATER("chat", NOTE_AMOUNT, form.chat),
+    LATER("chat_form", NOTE_AMOUNT, form.chat_form),
     LATER("aligned", NOTE_AMOUNT, form.aligned),
     LATER("validation_split", NOTE_REAL, form.validation_split),
     LATER("base", NOTE_PATH, base),
@@ -357,7 +358,8 @@ coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, 
 int cli_recipe_form_is_given(const cli_options *options)
 {
     return cli_given(options, CLI_FLAG_FIELD) || cli_given(options, CLI_FLAG_CHAT) ||
-           cli_given(options, CLI_FLAG_DOCUMENTS) || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+           cli_given(options, CLI_FLAG_CHAT_FORM) || cli_given(options, CLI_FLAG_DOCUMENTS) ||
+           cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
@@ -380,9 +382,10 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         return cli_fail(COH_ERR_ARGUMENT, "the checkpoint names no data: add --new-data");
     if (cli_recipe_form_is_given(options)) {
         if (!options->new_data)
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "--field, --chat, --documents and --validation-split come from the "
-                            "checkpoint with --resume: leave them out, or add --new-data");
+            return cli_fail(
+                COH_ERR_ARGUMENT,
+                "--field, --chat, --chat-form, --documents and --validation-split "
+                "come from the checkpoint with --resume: leave them out, or add --new-data");
         CLI_TRY(cli_data_form_from_options(options, &recipe->form));
         if (recipe->form.validation_split > 0)
             recipe->validation[0] = '\0'; /* from now on what is put aside */

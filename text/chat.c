@@ -1,12 +1,11 @@
 #include "text/chat.h"
 
+#include <limits.h>
 #include <stdio.h>
-
-typedef enum chat_form { FORM_CHATML, FORM_LLAMA3, FORM_LLAMA2, FORM_PLAIN } chat_form;
 
 struct coh_chat {
     coh_tokenizer *tokenizer;
-    chat_form form;
+    coh_chat_form form;
     /* Special tokens; -1: none. open and close stand around a role (Llama 3) or before it. */
     int32_t begin_of_text, open, close, end_of_turn;
     char *default_system; /* NULL: none */
@@ -266,16 +265,17 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, siz
     chat->answer_begin = SIZE_MAX;
     chat->after = -1;
     switch (chat->form) {
-    case FORM_CHATML:
+    case COH_CHAT_FORM_CHATML:
         status = encode_chatml(chat, messages, count);
         break;
-    case FORM_LLAMA3:
+    case COH_CHAT_FORM_LLAMA3:
         status = encode_llama3(chat, messages, count);
         break;
-    case FORM_LLAMA2:
+    case COH_CHAT_FORM_LLAMA2:
         status = encode_llama2(chat, messages, count);
         break;
-    case FORM_PLAIN:
+    case COH_CHAT_FORM_AUTO: /* which is always one of the others by now */
+    case COH_CHAT_FORM_PLAIN:
         status = encode_plain(chat, messages, count);
         break;
     }
@@ -283,6 +283,22 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, siz
 }
 
 /* ---- which form ---- */
+
+enum { FORM_TOKENS = 3 };
+/* What is written by special tokens needs all of them. */
+static const char *const form_tokens[][FORM_TOKENS] = {
+    [COH_CHAT_FORM_CHATML] = { "<|im_start|>", "<|im_end|>" },
+    [COH_CHAT_FORM_LLAMA3] = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
+};
+
+/* The first that the vocabulary lacks, or NULL. */
+static const char *lacking(const coh_tokenizer *tokenizer, coh_chat_form form)
+{
+    for (int i = 0; i < FORM_TOKENS && form_tokens[form][i]; i++)
+        if (coh_tokenizer_token_id(tokenizer, form_tokens[form][i]) < 0)
+            return form_tokens[form][i];
+    return NULL;
+}
 
 static int is_llama2(const coh_tokenizer *tokenizer, const char *template_text)
 {
@@ -293,82 +309,131 @@ static int is_llama2(const coh_tokenizer *tokenizer, const char *template_text)
            coh_tokenizer_token_id(tokenizer, "<0x0A>") >= 0;
 }
 
+/* COH_CHAT_FORM_AUTO: there is a template, and it is none of those that are known. */
+static coh_chat_form find_form(const coh_tokenizer *tokenizer, const char *template_text)
+{
+    int has_begin;
+    if (!lacking(tokenizer, COH_CHAT_FORM_CHATML) &&
+        (!template_text || coh_chat_template_is_chatml(template_text, &has_begin)))
+        return COH_CHAT_FORM_CHATML;
+    if (!lacking(tokenizer, COH_CHAT_FORM_LLAMA3) &&
+        (!template_text || coh_chat_template_is_llama3(template_text)))
+        return COH_CHAT_FORM_LLAMA3;
+    if (is_llama2(tokenizer, template_text))
+        return COH_CHAT_FORM_LLAMA2;
+    return template_text ? COH_CHAT_FORM_AUTO : COH_CHAT_FORM_PLAIN;
+}
+
 static int32_t first_of(int32_t id, int32_t other)
 {
     return id >= 0 ? id : other;
 }
 
-static coh_status choose_chatml(coh_chat *chat, const char *template_text)
+static coh_status open_chatml(coh_chat *chat, const char *template_text)
 {
-    int has_begin = 0, is_other = 0;
+    int has_begin = 0;
     if (template_text) {
-        is_other = !coh_chat_template_is_chatml(template_text, &has_begin);
+        (void)coh_chat_template_is_chatml(template_text, &has_begin);
         COH_TRY(coh_chat_default_system(template_text, &chat->default_system));
     }
     if (has_begin)
         chat->begin_of_text = coh_tokenizer_begin_of_text(chat->tokenizer);
-    snprintf(chat->description, sizeof(chat->description), "ChatML (<|im_start|>)%s%s",
+    chat->open = coh_tokenizer_token_id(chat->tokenizer, "<|im_start|>");
+    chat->end_of_turn = coh_tokenizer_token_id(chat->tokenizer, "<|im_end|>");
+    snprintf(chat->description, sizeof(chat->description), "ChatML (<|im_start|>)%s",
              chat->default_system ? ", with the tokenizer's default system prompt where there is "
                                     "none"
-                                  : "",
-             is_other ? "; not as the tokenizer's chat_template" : "");
+                                  : "");
     return COH_OK;
 }
 
-static coh_status choose_form(coh_chat *chat, const char *template_text)
+static void open_llama3_form(coh_chat *chat, const char *template_text)
 {
     const coh_tokenizer *tokenizer = chat->tokenizer;
-    const char *text;
-    int32_t begin = coh_tokenizer_begin_of_text(tokenizer);
-    int32_t im_start = coh_tokenizer_token_id(tokenizer, "<|im_start|>");
-    int32_t im_end = coh_tokenizer_token_id(tokenizer, "<|im_end|>");
-    int32_t header = coh_tokenizer_token_id(tokenizer, "<|start_header_id|>");
-    int32_t header_end = coh_tokenizer_token_id(tokenizer, "<|end_header_id|>");
-    int32_t eot = coh_tokenizer_token_id(tokenizer, "<|eot_id|>");
-    if (im_start >= 0 && im_end >= 0) {
-        chat->form = FORM_CHATML;
-        chat->open = im_start;
-        chat->end_of_turn = im_end;
-        return choose_chatml(chat, template_text);
-    } else if (header >= 0 && header_end >= 0 && eot >= 0) {
-        chat->form = FORM_LLAMA3;
-        chat->begin_of_text =
-            first_of(begin, coh_tokenizer_token_id(tokenizer, "<|begin_of_text|>"));
-        chat->open = header;
-        chat->close = header_end;
-        chat->end_of_turn = eot;
-        chat->has_date =
-            template_text && strstr(template_text, "Cutting Knowledge Date: December 2023");
-        text = chat->has_date ? "Llama 3.1 (<|start_header_id|>, today is 26 Jul 2024)"
-                              : "Llama 3 (<|start_header_id|>)";
-    } else if (is_llama2(tokenizer, template_text)) {
-        chat->form = FORM_LLAMA2;
-        chat->begin_of_text = first_of(begin, coh_tokenizer_token_id(tokenizer, "<s>"));
-        chat->end_of_turn = first_of(coh_tokenizer_end_of_text(tokenizer),
-                                     coh_tokenizer_token_id(tokenizer, "</s>"));
-        text = "Llama 2 ([INST])";
-    } else {
-        chat->form = FORM_PLAIN;
-        chat->end_of_turn = coh_tokenizer_end_of_text(tokenizer);
-        text = template_text ? "plain (\"user: \", \"assistant: \"; not as the tokenizer's "
-                               "chat_template, which is none of the known ones)"
-                             : "plain (\"user: \", \"assistant: \")";
-    }
-    snprintf(chat->description, sizeof(chat->description), "%s", text);
-    return COH_OK;
+    chat->begin_of_text = first_of(coh_tokenizer_begin_of_text(tokenizer),
+                                   coh_tokenizer_token_id(tokenizer, "<|begin_of_text|>"));
+    chat->open = coh_tokenizer_token_id(tokenizer, "<|start_header_id|>");
+    chat->close = coh_tokenizer_token_id(tokenizer, "<|end_header_id|>");
+    chat->end_of_turn = coh_tokenizer_token_id(tokenizer, "<|eot_id|>");
+    chat->has_date =
+        template_text && strstr(template_text, "Cutting Knowledge Date: December 2023");
+    snprintf(chat->description, sizeof(chat->description), "%s",
+             chat->has_date ? "Llama 3.1 (<|start_header_id|>, today is 26 Jul 2024)"
+                            : "Llama 3 (<|start_header_id|>)");
 }
 
-coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat **out_chat)
+static coh_status open_llama2_form(coh_chat *chat)
+{
+    const coh_tokenizer *tokenizer = chat->tokenizer;
+    chat->begin_of_text =
+        first_of(coh_tokenizer_begin_of_text(tokenizer), coh_tokenizer_token_id(tokenizer, "<s>"));
+    chat->end_of_turn =
+        first_of(coh_tokenizer_end_of_text(tokenizer), coh_tokenizer_token_id(tokenizer, "</s>"));
+    snprintf(chat->description, sizeof(chat->description), "Llama 2 ([INST])");
+    if (chat->end_of_turn >= 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "the tokenizer has no end of text, with which Llama 2's form "
+                                      "ends an answer: name one in its tokenizer_config.json, or "
+                                      "choose another form");
+}
+
+static coh_status open_form(coh_chat *chat, const char *template_text)
+{
+    const char *token;
+    switch (chat->form) {
+    case COH_CHAT_FORM_CHATML:
+    case COH_CHAT_FORM_LLAMA3:
+        token = lacking(chat->tokenizer, chat->form);
+        if (token)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the tokenizer has no token \"%s\", which the form that was asked for "
+                            "is written with: choose another form",
+                            token);
+        if (chat->form == COH_CHAT_FORM_CHATML)
+            return open_chatml(chat, template_text);
+        open_llama3_form(chat, template_text);
+        return COH_OK;
+    case COH_CHAT_FORM_LLAMA2:
+        return open_llama2_form(chat);
+    case COH_CHAT_FORM_PLAIN:
+        chat->end_of_turn = coh_tokenizer_end_of_text(chat->tokenizer);
+        snprintf(chat->description, sizeof(chat->description),
+                 "plain (\"user: \", \"assistant: \")");
+        return COH_OK;
+    case COH_CHAT_FORM_AUTO:
+        break;
+    }
+    return coh_fail(COH_ERR_ARGUMENT, "there is no form of conversations of number %d",
+                    (int)chat->form);
+}
+
+static coh_status choose_form(coh_chat *chat, const char *path, const char *template_text)
+{
+    if (chat->form == COH_CHAT_FORM_AUTO)
+        chat->form = find_form(chat->tokenizer, template_text);
+    if (chat->form != COH_CHAT_FORM_AUTO)
+        return open_form(chat, template_text);
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%.300s: the chat template is none of the forms that are known here (ChatML, "
+                    "Llama 3, Llama 2), so the model would learn conversations that nobody gives "
+                    "it: choose one all the same with --chat-form chatml|llama3|llama2|plain, or "
+                    "write them out with apply_chat_template and give the texts with --field",
+                    path);
+}
+
+coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,
+                         coh_chat **out_chat)
 {
     coh_chat *chat;
-    char *template_text = NULL;
+    char *template_text = NULL, path[PATH_MAX] = "";
     *out_chat = NULL;
     COH_TRY(COH_ALLOC(1, &chat));
     chat->tokenizer = tokenizer;
+    chat->form = form;
     chat->begin_of_text = chat->open = chat->close = chat->end_of_turn = -1;
-    coh_status status = folder ? coh_chat_template_read(folder, &template_text) : COH_OK;
+    coh_status status = folder ? coh_chat_template_read(folder, path, &template_text) : COH_OK;
     if (status == COH_OK)
-        status = choose_form(chat, template_text);
+        status = choose_form(chat, path, template_text);
     coh_free(template_text);
     if (status != COH_OK)
         coh_chat_close(chat);
@@ -394,7 +459,7 @@ int coh_chat_writes(const coh_chat *chat, int32_t id)
                        id == chat->end_of_turn);
 }
 
-const char *coh_chat_form(const coh_chat *chat)
+const char *coh_chat_description(const coh_chat *chat)
 {
     return chat->description;
 }

@@ -4,8 +4,9 @@
  *                                                          +++++ ++++++++++         counts
  *
  * A tokenizer's own chat template is a program (Jinja) and is not run. Which of the forms below it
- * has is told by the special tokens of the vocabulary; ids are then those that transformers'
- * apply_chat_template gives for the templates named here, without a generation prompt:
+ * has is told by the special tokens of the vocabulary and by literal parts of the template; ids are
+ * then those that transformers' apply_chat_template gives for the templates named here, without a
+ * generation prompt:
  *
  *   form      told by                                          templates
  *   ChatML    <|im_start|> and <|im_end|>                      Qwen2, Qwen2.5, SmolLM, SmolLM2
@@ -13,13 +14,14 @@
  *                                                              date_string='26 Jul 2024'
  *   Llama 2   <<SYS>> in the template; where there is none,    Llama 2 Chat
  *             <s>, </s> and <0x0A>
- *   plain     none of these                                    ours: "user: Hi\nassistant: Hello",
+ *   plain     none of these, and no template                   ours: "user: Hi\nassistant: Hello",
  *                                                              end of text after each answer;
  *                                                              begun as a text is
  *
- * The template's text is looked into for literal parts only: whether it is ChatML, begun with
- * bos_token, with a system prompt for conversations without one; and the two lines that Llama 3.1
- * puts before every system prompt. */
+ * A template that is none of them is refused: the model would learn conversations that nobody ever
+ * gives it. The caller may name a form instead. Of the template's text there are looked up, too:
+ * whether ChatML begins with bos_token and has a system prompt for conversations without one; and
+ * the two lines that Llama 3.1 puts before every system prompt. */
 #ifndef COH_TEXT_CHAT_H
 #define COH_TEXT_CHAT_H
 
@@ -34,13 +36,15 @@ typedef struct coh_chat_message {
 
 typedef struct coh_chat coh_chat;
 
-/* The form of this tokenizer. `folder` (may be NULL) holds chat_template.jinja or
- * tokenizer_config.json, if any; a file stands for its folder. The tokenizer must outlive the chat.
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT (a tokenizer_config.json that is none). */
-coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat **out_chat);
+/* `form` with this tokenizer, or the tokenizer's own. `folder` (may be NULL) holds
+ * chat_template.jinja or tokenizer_config.json, if any; a file stands for its folder. The tokenizer
+ * must outlive the chat. Fails: COH_ERR_IO, COH_ERR_CORRUPT (a tokenizer_config.json that is none, a
+ * template of no known form), COH_ERR_ARGUMENT (the vocabulary lacks what `form` writes). */
+coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,
+                         coh_chat **out_chat);
 void coh_chat_close(coh_chat *chat); /* accepts NULL */
 /* The form in a few words, for people. */
-const char *coh_chat_form(const coh_chat *chat);
+const char *coh_chat_description(const coh_chat *chat);
 
 /* Is `id` a special token that the form itself writes? */
 int coh_chat_writes(const coh_chat *chat, int32_t id);
@@ -55,11 +59,14 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, siz
 
 /* Without the white space at both ends, as Python's str.strip. */
 coh_slice coh_chat_strip(coh_slice text);
-/* The text of the chat template that a folder has; NULL: it has none. Release with coh_free. */
-coh_status coh_chat_template_read(const char *folder, char **out_template);
+/* The text of the chat template that a folder has, and the file where it stands (PATH_MAX bytes);
+ * NULL: it has none. Release with coh_free. */
+coh_status coh_chat_template_read(const char *folder, char *out_path, char **out_template);
 /* Whether a template writes ChatML as it is written here, by its literal parts; *out_has_begin:
  * bos_token stands before the first turn. */
 int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin);
+/* Whether it writes Llama 3's form, likewise. */
+int coh_chat_template_is_llama3(const char *template_text);
 /* The system prompt that a ChatML template spells out, release with coh_free; NULL: it has none. */
 coh_status coh_chat_default_system(const char *template_text, char **out_system);
 

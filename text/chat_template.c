@@ -92,10 +92,9 @@ static coh_status read_config(const char *path, char **out_template)
     return status;
 }
 
-coh_status coh_chat_template_read(const char *folder, char **out_template)
+coh_status coh_chat_template_read(const char *folder, char *out_path, char **out_template)
 {
     struct stat facts;
-    char path[PATH_MAX];
     size_t folder_bytes = strlen(folder), text_bytes;
     *out_template = NULL;
     if (stat(folder, &facts) == 0 && !S_ISDIR(facts.st_mode)) { /* a file: what stands beside it */
@@ -103,14 +102,15 @@ coh_status coh_chat_template_read(const char *folder, char **out_template)
         folder_bytes = slash ? (size_t)(slash - folder) : 1;
         folder = slash ? folder : ".";
     }
-    if (snprintf(path, sizeof(path), "%.*s/chat_template.jinja", (int)folder_bytes, folder) >=
+    if (snprintf(out_path, PATH_MAX, "%.*s/tokenizer_config.json", (int)folder_bytes, folder) >=
         PATH_MAX)
         return coh_fail(COH_ERR_ARGUMENT, "a tokenizer's path of %zu bytes is too long",
                         folder_bytes);
-    if (access(path, F_OK) == 0)
-        return coh_file_read_whole(path, TEMPLATE_BYTES_MAX, out_template, &text_bytes);
-    snprintf(path, sizeof(path), "%.*s/tokenizer_config.json", (int)folder_bytes, folder);
-    return access(path, F_OK) == 0 ? read_config(path, out_template) : COH_OK;
+    snprintf(out_path, PATH_MAX, "%.*s/chat_template.jinja", (int)folder_bytes, folder);
+    if (access(out_path, F_OK) == 0)
+        return coh_file_read_whole(out_path, TEMPLATE_BYTES_MAX, out_template, &text_bytes);
+    snprintf(out_path, PATH_MAX, "%.*s/tokenizer_config.json", (int)folder_bytes, folder);
+    return access(out_path, F_OK) == 0 ? read_config(out_path, out_template) : COH_OK;
 }
 
 /* ---- ChatML ---- */
@@ -149,6 +149,15 @@ int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin)
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         has_role &= strstr(template_text, others[i]) == NULL;
     return has_role && strstr(template_text, "<|im_end|>");
+}
+
+/* ---- Llama 3 ---- */
+
+int coh_chat_template_is_llama3(const char *template_text)
+{
+    return strstr(template_text, "<|start_header_id|>") &&
+           strstr(template_text, "<|end_header_id|>") && strstr(template_text, "<|eot_id|>") &&
+           (strstr(template_text, "trim") || strstr(template_text, "strip("));
 }
 
 /* ---- the default system prompt ---- */

@@ -331,7 +331,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     if (is_folder)
         COH_TRY(coh_file_list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
     if (options->form == COH_DATA_CHAT)
-        COH_TRY(coh_chat_open(b->tokenizer, options->chat_folder, &b->chat));
+        COH_TRY(coh_chat_open(b->tokenizer, options->chat_folder, options->chat_form, &b->chat));
     COH_TRY(create_writers(b));
     COH_TRY(build_all(b, is_folder));
     COH_TRY(check_shares(b));
@@ -356,7 +356,7 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *facts)
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
         facts->lines_as_text_count += (uint64_t)coh_file_list_is_lines(b->list.paths[i]);
     if (b->chat)
-        snprintf(facts->chat_form, sizeof(facts->chat_form), "%s", coh_chat_form(b->chat));
+        snprintf(facts->chat_form, sizeof(facts->chat_form), "%s", coh_chat_description(b->chat));
 }
 
 void coh_token_build_options_init(coh_token_build_options *out_options)

@@ -41,7 +41,8 @@ static coh_status fill_worker(const coh_token_builder *out, int number, coh_toke
     }
     COH_TRY(coh_tokenizer_fork(out->tokenizer, &worker->tokenizer));
     if (out->chat)
-        COH_TRY(coh_chat_open(worker->tokenizer, out->options->chat_folder, &worker->chat));
+        COH_TRY(coh_chat_open(worker->tokenizer, out->options->chat_folder, out->options->chat_form,
+                              &worker->chat));
     return COH_OK;
 }
 

@@ -93,14 +93,25 @@ typedef enum coh_data_form {
     COH_DATA_CHAT,  /* a line is {"messages": [{"role": ..., "content": ...}, ...]}: a document */
 } coh_data_form;
 
+/* How conversations are written (docs/data.md). */
+typedef enum coh_chat_form {
+    COH_CHAT_FORM_AUTO, /* as the tokenizer's chat template says, else its special tokens */
+    COH_CHAT_FORM_CHATML,
+    COH_CHAT_FORM_LLAMA3,
+    COH_CHAT_FORM_LLAMA2,
+    COH_CHAT_FORM_PLAIN,
+} coh_chat_form;
+
 typedef struct coh_token_build_options {
     uint32_t struct_bytes;
     coh_data_form form;
     const char *in_path, *out_path;
     const char *field; /* of COH_DATA_JSONL; NULL: "text" */
-    /* Of COH_DATA_CHAT: the tokenizer's folder, whose chat template says whether a conversation
-     * without a system prompt gets one. NULL: it gets none. */
+    /* Of COH_DATA_CHAT: the tokenizer's folder, whose chat template says which form it is, and
+     * whether a conversation without a system prompt gets one. NULL: there is no template. */
     const char *chat_folder;
+    /* Of COH_DATA_CHAT: a form that is taken whatever the template says. */
+    coh_chat_form chat_form;
     int64_t window; /* 0: packed; else aligned: tokens of a window */
     /* Documents for validation go to `held_out_path`: of each `held_out` (> 1) the last, or those
      * that a hash of `seed` and their bytes puts into the share `validation_split` (0 to
@@ -145,8 +156,9 @@ typedef struct coh_token_build_facts {
  * form gives (docs/data.md) and nothing more.
  *
  * *out_facts may be NULL. Existing files are replaced when the new ones are whole, else left alone.
- * Fails: COH_ERR_ARGUMENT (nothing held out), COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:"
- * and what is wrong with a line; a token beyond options->vocabulary, with its place), or what
+ * Fails: COH_ERR_ARGUMENT (nothing held out; a form of conversations that the vocabulary cannot
+ * write), COH_ERR_IO, COH_ERR_CORRUPT (no text; "FILE:LINE:" and what is wrong with a line; a token
+ * beyond options->vocabulary, with its place; a chat template of no known form), or what
  * options->go_on said. */
 COH_API coh_status coh_token_file_make(coh_tokenizer *tokenizer,
                                        const coh_token_build_options *options,

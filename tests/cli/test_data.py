@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import struct
 import unittest
 
+import model_folder
 from program import TINY, ProgramTest
 
 DOCUMENTS = ["one", "", "a longer document than one window", "x" * 15, "y" * 16, "z" * 17, "caf\u00e9\n"]
@@ -106,6 +108,24 @@ class Data(ProgramTest):
         for length in (4, 16, 64):
             file = self.tokenize(self.chats(), "--chat", "--documents", "aligned", "--sequence", length)
             self.assertEqual(file.windows(), windows_by_hand(expected, length))
+
+    def test_a_chat_template_of_no_known_form_is_refused_unless_a_form_is_named(self):
+        folder, chats = self.path("tokenizer"), self.chats()
+        shutil.copytree(os.path.join(model_folder.TOKENIZERS, "gpt2"), folder)
+        told = ["tokenize", chats, "--chat", "--tokenizer", folder, "-o", self.path("out.tokens")]
+        plain = self.tokenize(*told[1:-2]).ids  # without a template
+        template = self.write("tokenizer/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        for says in (template, "--chat-form chatml|llama3|llama2|plain", "apply_chat_template"):
+            self.fails(4, *told, says=says)
+        self.assertEqual(self.tokenize(*told[1:-2], "--chat-form", "plain").ids, plain)
+        self.assertNotEqual(self.tokenize(*told[1:-2], "--chat-form", "llama2").ids, plain)
+        self.fails(2, *told, "--chat-form", "chatml", says="<|im_start|>")
+        self.fails(2, *told[:2], *told[3:], "--chat-form", "plain", says="--chat")
+        # a run keeps the form: its validation text is tokenized anew by each resume
+        train = ["train", "--save", self.path("run"), "--steps"]
+        self.succeeds(*train, 1, "gpt2-nano", "--tokenizer", folder, "--data", chats, "--validation", chats, "--chat",
+                      "--chat-form", "plain", "--sequence", 16, "--batch", 1, "--threads", 1)
+        self.succeeds("train", "--resume", self.path("run"), "--steps", 2, "--threads", 1)
 
     def test_a_validation_split_is_a_partition_in_order(self):
         documents = [f"document {i}" for i in range(200)]

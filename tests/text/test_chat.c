@@ -87,7 +87,10 @@ static void open_for(const char *form, const char *name, opened *o)
     if (coh_tokenizer_open(path, &o->tokenizer) != COH_OK)
         fail_msg("%s", coh_last_error());
     snprintf(path, sizeof(path), "%s/%s", CHATS, form);
-    if (coh_chat_open(o->tokenizer, path, &o->chat) != COH_OK)
+    /* whose template is ours, so none that is known */
+    const int is_plain = strcmp(form, "plain") == 0;
+    if (coh_chat_open(o->tokenizer, path, is_plain ? COH_CHAT_FORM_PLAIN : COH_CHAT_FORM_AUTO,
+                      &o->chat) != COH_OK)
         fail_msg("%s", coh_last_error());
 }
 
@@ -135,18 +138,28 @@ static void write_text(const char *name, const char *text)
     folder_write(name, text, strlen(text));
 }
 
-static void assert_form(const char *tokenizer_name, const char *folder, const char *form)
+/* A chat of the fixture's tokenizer, or the status it fails with and two parts of its sentence. */
+static void assert_opened(const char *tokenizer_name, const char *folder, coh_chat_form form,
+                          coh_status expected, const char *says, const char *and_says)
 {
     char path[PATH_MAX];
     coh_tokenizer *tokenizer;
     coh_chat *chat;
     snprintf(path, sizeof(path), "%s/%s", TOKENIZERS, tokenizer_name);
     assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
-    assert_int_equal(coh_chat_open(tokenizer, folder, &chat), COH_OK);
-    if (strncmp(coh_chat_form(chat), form, strlen(form)) != 0)
-        fail_msg("%s: %s, expected %s", tokenizer_name, coh_chat_form(chat), form);
+    const coh_status status = coh_chat_open(tokenizer, folder, form, &chat);
+    const char *text = status == COH_OK ? coh_chat_description(chat) : coh_last_error();
+    if (status != expected || !strstr(text, says) || !strstr(text, and_says))
+        fail_msg("%s: status %d, %s; expected %d, %s %s", tokenizer_name, (int)status, text,
+                 (int)expected, says, and_says);
+    assert_int_equal(chat != NULL, status == COH_OK);
     coh_chat_close(chat);
     coh_tokenizer_close(tokenizer);
+}
+
+static void assert_form(const char *tokenizer_name, const char *folder, const char *description)
+{
+    assert_opened(tokenizer_name, folder, COH_CHAT_FORM_AUTO, COH_OK, description, "");
 }
 
 static void the_form_follows_from_special_tokens_and_the_template(void **state)
@@ -161,21 +174,63 @@ static void the_form_follows_from_special_tokens_and_the_template(void **state)
     assert_form("opt", NULL, "plain");
     /* a template beside the tokenizer: as a file of its own, or within its configuration */
     write_text("tokenizer_config.json",
-               "{\"chat_template\": \"{{ 'Cutting Knowledge Date: December "
-               "2023' }}\"}");
+               "{\"chat_template\": \"<|start_header_id|><|end_header_id|>Cutting Knowledge Date: "
+               "December 2023{{ content | trim }}<|eot_id|>\"}");
     assert_form("llama3", folder_path, "Llama 3.1");
     assert_form("llama3", folder_file("tokenizer.json"), "Llama 3 ("); /* no such path */
     write_text("tokenizer.json", "{}");
     assert_form("llama3", folder_file("tokenizer.json"), "Llama 3.1");
-    assert_form("llama2-json", folder_path, "plain"); /* a template without <<SYS>> */
     write_text("tokenizer_config.json",
                "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"},"
-               " {\"name\": \"default\", \"template\": \"<|im_start|>system\\nS.<|im_end|>\"}]}");
+               " {\"name\": \"default\", \"template\": "
+               "\"<|im_start|>system\\nS.<|im_end|>{{ '<|im_start|>' + m.role + '\\n' }}\"}]}");
     assert_form("qwen2", folder_path, "ChatML (<|im_start|>), with");
-    write_text("chat_template.jinja", "{{ messages }}"); /* goes first */
-    assert_form("qwen2", folder_path,
-                "ChatML (<|im_start|>); not as the tokenizer's chat_template");
-    assert_form("gpt2", folder_path, "plain (\"user: \", \"assistant: \"; not");
+    write_text("chat_template.jinja", "{{ '[INST] <<SYS>>' }}"); /* goes first */
+    assert_form("qwen2", folder_path, "Llama 2");
+}
+
+static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void **state)
+{
+    (void)state;
+    static const char *const tokenizers[] = { "gpt2", "qwen2", "llama3", "llama2-json" };
+    static const char *const templates[] = {
+        "{{ messages }}", "",
+        /* what stands for a known form, but for one thing that makes other ids */
+        "{{ '<|im_start|>' + m.role + '<|im_sep|>' + m.content + '<|im_end|>' }}",
+        "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>' + m.content + '<|eot_id|>' }}",
+        "{{ '[INST] ' + m.content + ' [/INST]' }}"
+    };
+    for (size_t t = 0; t < sizeof(templates) / sizeof(templates[0]); t++) {
+        write_text("chat_template.jinja", templates[t]);
+        for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++)
+            assert_opened(tokenizers[i], folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT,
+                          folder_file("chat_template.jinja"), "--chat-form");
+    }
+    assert_opened("qwen2", folder_path, COH_CHAT_FORM_CHATML, COH_OK, "ChatML", "");
+    assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3 (", "");
+    assert_opened("llama2-json", folder_path, COH_CHAT_FORM_LLAMA2, COH_OK, "Llama 2", "");
+    assert_opened("qwen2", folder_path, COH_CHAT_FORM_PLAIN, COH_OK, "plain", "");
+    remove(folder_file("chat_template.jinja"));
+    write_text("tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\"}");
+    assert_opened("gpt2", folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT,
+                  folder_file("tokenizer_config.json"), "apply_chat_template");
+}
+
+static void a_form_that_the_vocabulary_cannot_write_is_refused(void **state)
+{
+    (void)state;
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    assert_opened("gpt2", NULL, COH_CHAT_FORM_CHATML, COH_ERR_ARGUMENT, "<|im_start|>", "choose");
+    assert_opened("qwen2", NULL, COH_CHAT_FORM_LLAMA3, COH_ERR_ARGUMENT, "<|start_header_id|>",
+                  "choose");
+    assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
+    tokenizer->end_of_text = -1;
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_LLAMA2, &chat), COH_ERR_ARGUMENT);
+    assert_null(chat);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, (coh_chat_form)9, &chat), COH_ERR_ARGUMENT);
+    assert_null(chat);
+    coh_tokenizer_close(tokenizer);
 }
 
 /* Literal parts of published templates, most of them shortened. */
@@ -217,7 +272,7 @@ static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_li
     const coh_chat_message messages[] = { { COH_CHAT_USER, { "Hi", 2 } },
                                           { COH_CHAT_ASSISTANT, { "Hello", 5 } } };
     coh_chat *chat;
-    assert_int_equal(coh_chat_open(tokenizer, folder, &chat), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat), COH_OK);
     assert_int_equal(coh_chat_encode(chat, messages, 2, ids, counts), COH_OK);
     coh_chat_close(chat);
 }
@@ -271,7 +326,8 @@ static void a_broken_configuration_is_refused(void **state)
     static const char *const broken[] = { "{", "[]", "\"x\"" };
     for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
         write_text("tokenizer_config.json", broken[i]);
-        assert_int_equal(coh_chat_open(tokenizer, folder_path, &chat), COH_ERR_CORRUPT);
+        assert_int_equal(coh_chat_open(tokenizer, folder_path, COH_CHAT_FORM_AUTO, &chat),
+                         COH_ERR_CORRUPT);
         assert_null(chat);
         assert_non_null(strstr(coh_last_error(), "tokenizer_config.json"));
     }
@@ -316,7 +372,7 @@ static void llama_2_asks_for_turns(void **state)
     coh_byte_list counts = { 0 };
     snprintf(path, sizeof(path), "%s/llama2-json", TOKENIZERS);
     assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
-    assert_int_equal(coh_chat_open(tokenizer, NULL, &chat), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         coh_chat_message messages[MESSAGES_MOST];
         size_t count = 0;
@@ -350,7 +406,7 @@ static void without_an_end_of_text_the_line_end_ends_a_turn(void **state)
     static const char text[] = "user: q\nassistant: ab\nuser: r\n";
     assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
     tokenizer->end_of_text = -1;
-    assert_int_equal(coh_chat_open(tokenizer, NULL, &chat), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
     assert_int_equal(coh_chat_encode(chat, messages, 3, &ids, &counts), COH_OK);
     assert_int_equal(ids.count, sizeof(text) - 1);
     for (size_t i = 0; i < ids.count; i++) {
@@ -401,7 +457,7 @@ static void every_failing_allocation_is_said(void **state)
         coh_id_list ids = { 0 };
         coh_byte_list counts = { 0 };
         coh_alloc_fail_nth(n);
-        coh_status status = coh_chat_open(tokenizer, folder, &chat);
+        coh_status status = coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat);
         if (status == COH_OK)
             status = coh_chat_encode(chat, messages, 2, &ids, &counts);
         int was_hit = coh_alloc_fault_was_hit();
@@ -425,6 +481,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_and_what_counts_are_those_of_transformers),
         IN_FOLDER(the_form_follows_from_special_tokens_and_the_template),
+        IN_FOLDER(a_template_of_no_known_form_is_refused_unless_a_form_is_named),
+        cmocka_unit_test(a_form_that_the_vocabulary_cannot_write_is_refused),
         IN_FOLDER(a_broken_configuration_is_refused),
         cmocka_unit_test(chatml_is_told_by_literal_parts_of_the_template),
         IN_FOLDER(conversations_begin_as_the_template_or_a_text_does),
