@@ -216,8 +216,13 @@ int coh_file_unlink_at(coh_file_ops *ops, int folder_fd, const char *name, const
 
 int coh_file_rmdir(coh_file_ops *ops, const char *path)
 {
+    return coh_file_rmdir_at(ops, AT_FDCWD, path, path);
+}
+
+int coh_file_rmdir_at(coh_file_ops *ops, int folder_fd, const char *name, const char *path)
+{
     int fault = enter(ops);
-    int result = fault ? fault : result_of(rmdir(path));
+    int result = fault ? fault : result_of(unlinkat(folder_fd, name, AT_REMOVEDIR));
     if (result == 0)
         coh_power_cut_removed_folder(ops->power_cut, path);
     return result;

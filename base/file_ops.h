@@ -61,5 +61,6 @@ int coh_file_unlink(coh_file_ops *ops, const char *path);
  * created. */
 int coh_file_unlink_at(coh_file_ops *ops, int folder_fd, const char *name, const char *path);
 int coh_file_rmdir(coh_file_ops *ops, const char *path);
+int coh_file_rmdir_at(coh_file_ops *ops, int folder_fd, const char *name, const char *path);
 
 #endif

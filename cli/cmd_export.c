@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
@@ -53,6 +54,22 @@ static coh_status choose_tokenizer(export_run *run)
     return run->weights.folder && !is_given ? COH_OK : check_tokenizer(run);
 }
 
+/* The folder that the weights came from, for its licence; where that is gone, the tokenizer's, which
+ * stands where it was moved to. */
+static const char *notices_from(const export_run *run)
+{
+    struct stat facts;
+    const char *base = run->weights.folder ? run->options->operand : run->recipe.base;
+    if (!base[0] || (stat(base, &facts) == 0 && S_ISDIR(facts.st_mode)))
+        return base[0] ? base : NULL;
+    if (run->tokenizer[0] && stat(run->tokenizer, &facts) == 0 && S_ISDIR(facts.st_mode))
+        return run->tokenizer;
+    cli_note("note: %s, which the run began from, is gone: its LICENSE, NOTICE and README.md do "
+             "not go along",
+             base);
+    return NULL;
+}
+
 /* Adapters go out by themselves unless they are merged. */
 static int is_beside(const export_run *run)
 {
@@ -93,6 +110,7 @@ static coh_status open_run(export_run *run)
                                                            : run->model.stored,
         .shard_bytes = options->shard_bytes,
         .files_from = run->tokenizer[0] ? run->tokenizer : NULL,
+        .notices_from = is_beside(run) ? NULL : notices_from(run),
     };
     run->write_beside = (coh_adapters_write_options){
         .dtype = run->write.dtype,

@@ -1,10 +1,12 @@
 #include "models/companions.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +15,7 @@
 /* What tokenizers and generation are read from, by whatever version of `transformers`. */
 static const struct companion {
     const char *name;
-    coh_companions least; /* of the choices that it belongs to, the one with fewest files */
+    coh_companions kind;
 } companions[] = {
     { "tokenizer.json", COH_COMPANIONS_TOKENIZER },
     { "tokenizer.model", COH_COMPANIONS_TOKENIZER },
@@ -24,9 +26,29 @@ static const struct companion {
     { "special_tokens_map.json", COH_COMPANIONS_TOKENIZER },
     { "chat_template.json", COH_COMPANIONS_TOKENIZER },
     { "chat_template.jinja", COH_COMPANIONS_TOKENIZER },
-    { "generation_config.json", COH_COMPANIONS_ALL },
+    { "generation_config.json", COH_COMPANIONS_GENERATION },
+    { "README.md", COH_COMPANIONS_NOTICES },
 };
 enum { COMPANIONS = sizeof(companions) / sizeof(companions[0]) };
+
+/* Templates beside the one of chat_template.jinja, by name: for tools, say. */
+#define MORE_TEMPLATES "additional_chat_templates"
+
+static int is_template(const char *name)
+{
+    const size_t length = strlen(name);
+    return length > 6 && strcmp(name + length - 6, ".jinja") == 0;
+}
+
+/* LICENSE, License.txt, LICENSE-APACHE, NOTICE.md: there is no one name of them. */
+static int is_notice(const char *name)
+{
+    static const char *const beginnings[] = { "LICENSE", "LICENCE", "NOTICE" };
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
+        if (strncasecmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+            return 1;
+    return 0;
+}
 
 /* Read and written at a time. */
 #define PIECE_BYTES 32768
@@ -89,10 +111,71 @@ static coh_status take_file(coh_folder_place *place, const char *from_path, cons
     return COH_OK;
 }
 
-static coh_status take_all(coh_folder_place *place, const char *from, coh_companions which,
-                           uint64_t *bytes)
+static coh_status path_join(const char *folder, const char *name, char *out_path)
+{
+    if (snprintf(out_path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
+                        strlen(folder));
+    return COH_OK;
+}
+
+/* The file `name` of folder `from`, where it is there and a file, becomes `to`. */
+static coh_status take_there(coh_folder_place *place, const char *from, const char *name,
+                             const char *to, uint64_t *bytes)
 {
     char path[PATH_MAX];
+    struct stat facts;
+    COH_TRY(path_join(from, name, path));
+    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return COH_OK;
+    return take_file(place, path, to, &facts, bytes);
+}
+
+static coh_status take_notices(coh_folder_place *place, const char *from, uint64_t *bytes)
+{
+    coh_status status = COH_OK;
+    struct dirent *entry;
+    DIR *folder = opendir(from);
+    if (!folder)
+        return cannot_read(from);
+    while (status == COH_OK && (entry = readdir(folder)))
+        if (is_notice(entry->d_name))
+            status = take_there(place, from, entry->d_name, entry->d_name, bytes);
+    closedir(folder);
+    return status;
+}
+
+static coh_status take_templates(coh_folder_place *place, const char *from, uint64_t *bytes)
+{
+    char path[PATH_MAX], to[sizeof(MORE_TEMPLATES) + 256];
+    coh_status status = COH_OK;
+    struct dirent *entry;
+    int is_made = 0;
+    COH_TRY(path_join(from, MORE_TEMPLATES, path));
+    DIR *folder = opendir(path);
+    if (!folder)
+        return errno == ENOENT || errno == ENOTDIR ? COH_OK : cannot_read(path);
+    while (status == COH_OK && (entry = readdir(folder))) {
+        if (!is_template(entry->d_name))
+            continue;
+        if (!is_made++ && place)
+            status = coh_folder_place_below(place, MORE_TEMPLATES);
+        snprintf(to, sizeof(to), "%s/%s", MORE_TEMPLATES, entry->d_name);
+        if (status == COH_OK)
+            status = take_there(place, path, entry->d_name, to, bytes);
+    }
+    closedir(folder);
+    if (status != COH_OK || !is_made)
+        return status;
+    if (place)
+        return coh_folder_place_flush(place, MORE_TEMPLATES);
+    *bytes += COH_PAGE_BYTES;
+    return COH_OK;
+}
+
+static coh_status take_all(coh_folder_place *place, const char *from, unsigned which,
+                           uint64_t *bytes)
+{
     struct stat facts;
     if (!from)
         return COH_OK;
@@ -101,25 +184,22 @@ static coh_status take_all(coh_folder_place *place, const char *from, coh_compan
     if (!S_ISDIR(facts.st_mode) && !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_CORRUPT, "%.300s is neither a folder nor a file", from);
     if (!S_ISDIR(facts.st_mode))
-        return take_file(place, from, NULL, &facts, bytes);
-    for (int i = 0; i < COMPANIONS; i++) {
-        if (companions[i].least < which)
-            continue;
-        if (snprintf(path, sizeof(path), "%s/%s", from, companions[i].name) >= (int)sizeof(path))
-            return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
-                            strlen(from));
-        if (stat(path, &facts) == 0 && S_ISREG(facts.st_mode))
-            COH_TRY(take_file(place, path, companions[i].name, &facts, bytes));
-    }
-    return COH_OK;
+        return which & COH_COMPANIONS_TOKENIZER ? take_file(place, from, NULL, &facts, bytes)
+                                                : COH_OK;
+    for (int i = 0; i < COMPANIONS; i++)
+        if (which & companions[i].kind)
+            COH_TRY(take_there(place, from, companions[i].name, companions[i].name, bytes));
+    if (which & COH_COMPANIONS_TOKENIZER)
+        COH_TRY(take_templates(place, from, bytes));
+    return which & COH_COMPANIONS_NOTICES ? take_notices(place, from, bytes) : COH_OK;
 }
 
-coh_status coh_companions_copy(coh_folder_place *place, const char *from, coh_companions which)
+coh_status coh_companions_copy(coh_folder_place *place, const char *from, unsigned which)
 {
     return take_all(place, from, which, NULL);
 }
 
-coh_status coh_companions_bytes(const char *from, coh_companions which, uint64_t *out_bytes)
+coh_status coh_companions_bytes(const char *from, unsigned which, uint64_t *out_bytes)
 {
     *out_bytes = 0;
     return take_all(NULL, from, which, out_bytes);

@@ -31,21 +31,63 @@ static coh_status paths_set(coh_folder_place *place, const char *path)
 
 /* ---- the temporary folder ---- */
 
+/* The next name that `folder` lists, but its own and that of the one above; NULL: no more. */
+static const char *next_name(DIR *folder)
+{
+    struct dirent *entry;
+    while ((entry = readdir(folder)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            return entry->d_name;
+    return NULL;
+}
+
+/* A second listing of the same folder; NULL: it cannot be listed. */
+static DIR *list(int fd)
+{
+    const int listed = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = listed < 0 ? NULL : fdopendir(listed);
+    if (!folder && listed >= 0)
+        close(listed);
+    return folder;
+}
+
+static void files_remove(coh_file_ops *ops, int fd, const char *name)
+{
+    char path[PATH_MAX];
+    const char *file;
+    DIR *folder = list(fd);
+    while (folder && (file = next_name(folder)))
+        if (snprintf(path, PATH_MAX, "%s/%s", name, file) < PATH_MAX)
+            (void)coh_file_unlink_at(ops, fd, file, path);
+    if (folder)
+        closedir(folder);
+}
+
+/* Those in it, with their files; a link to one is a file. */
+static void folders_remove(coh_file_ops *ops, int fd, const char *name)
+{
+    char path[PATH_MAX];
+    const char *below;
+    DIR *folder = list(fd);
+    while (folder && (below = next_name(folder))) {
+        const int opened = openat(fd, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (opened < 0)
+            continue;
+        if (snprintf(path, PATH_MAX, "%s/%s", name, below) < PATH_MAX) {
+            files_remove(ops, opened, path);
+            (void)coh_file_rmdir_at(ops, fd, below, path);
+        }
+        close(opened);
+    }
+    if (folder)
+        closedir(folder);
+}
+
 /* All that is in it is ours, and goes. `fd` holds it: what else has its name is left alone. */
 static void temporary_remove(coh_file_ops *ops, int fd, const char *name)
 {
-    char path[PATH_MAX];
-    struct dirent *entry;
-    const int listed = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = listed < 0 ? NULL : fdopendir(listed);
-    while (folder && (entry = readdir(folder)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            snprintf(path, PATH_MAX, "%s/%s", name, entry->d_name) < PATH_MAX)
-            (void)coh_file_unlink_at(ops, fd, entry->d_name, path);
-    if (folder)
-        closedir(folder);
-    else if (listed >= 0)
-        close(listed);
+    folders_remove(ops, fd, name);
+    files_remove(ops, fd, name);
     (void)coh_file_rmdir(ops, name);
 }
 
@@ -170,6 +212,21 @@ coh_status coh_folder_place_create(coh_folder_place *place, const char *name, ch
     COH_TRY(coh_folder_place_path(place, name, out_path));
     *out_fd = coh_file_create(&place->ops, out_path);
     return *out_fd < 0 ? coh_safetensors_operation_fail(*out_fd, "creating", out_path) : COH_OK;
+}
+
+coh_status coh_folder_place_below(coh_folder_place *place, const char *name)
+{
+    char path[PATH_MAX];
+    COH_TRY(coh_folder_place_path(place, name, path));
+    const int error = coh_file_mkdir(&place->ops, path);
+    return error ? coh_safetensors_operation_fail(error, "creating", path) : COH_OK;
+}
+
+coh_status coh_folder_place_flush(coh_folder_place *place, const char *name)
+{
+    char path[PATH_MAX];
+    COH_TRY(coh_folder_place_path(place, name, path));
+    return coh_safetensors_folder_flush(&place->ops, path);
 }
 
 coh_status coh_folder_place_close(coh_folder_place *place, int fd, int error, const char *path)

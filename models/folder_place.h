@@ -34,6 +34,10 @@ coh_status coh_folder_place_path(const coh_folder_place *place, const char *name
 coh_status coh_folder_place_create(coh_folder_place *place, const char *name, char *out_path,
                                    int *out_fd);
 
+/* A folder `name` in it, for files "name/..."; flush once they are there. Fails: as create does. */
+coh_status coh_folder_place_below(coh_folder_place *place, const char *name);
+coh_status coh_folder_place_flush(coh_folder_place *place, const char *name);
+
 /* Flushes it and closes it, whatever comes; `error` (0, -errno) is that of what came before. */
 coh_status coh_folder_place_close(coh_folder_place *place, int fd, int error, const char *path);
 

@@ -91,6 +91,9 @@ typedef struct coh_folder_write_options {
     /* The folder (or tokenizer file) whose tokenizer and generation files go along, those that are
      * there; NULL: none. */
     const char *files_from;
+    /* The folder that the weights came from, whose terms and model card go along: LICENSE*,
+     * LICENCE*, NOTICE* (in any case) and README.md; NULL: none. */
+    const char *notices_from;
 } coh_folder_write_options;
 
 /* Writes the model into a new folder `path` that `transformers` reads: config.json, tensors as
@@ -111,7 +114,7 @@ COH_API coh_status coh_folder_clear(const char *path);
 
 /* Bytes of disk that such a folder takes, each file to whole pages: known before the first one.
  * Fails: COH_ERR_ARGUMENT (NULL, dtype), COH_ERR_FULL (beyond 64 bits), COH_ERR_IO (files_from
- * cannot be read), COH_ERR_MEMORY. */
+ * or notices_from cannot be read), COH_ERR_MEMORY. */
 COH_API coh_status coh_folder_write_bytes(const coh_model *model,
                                           const coh_folder_write_options *options,
                                           uint64_t *out_bytes);

@@ -107,14 +107,37 @@ class Folder(ProgramTest):
             with self.subTest(kind=kind):
                 folder, _ = self.model(kind, kind)
                 run, out = self.path("run-" + kind), self.path("out-" + kind)
+                terms = ["LICENSE", "NOTICE.txt", "README.md", "additional_chat_templates/rag.jinja"]
+                os.mkdir(self.path(kind, "additional_chat_templates"))
+                for name in terms:
+                    self.write(f"{kind}/{name}", f"{name} of {kind}")
                 self.train(folder, *STILL, "--save", run)
                 self.succeeds("export", run, "-o", out)
                 was, now = (json.loads(self.bytes_of(name, "config.json")) for name in (kind, "out-" + kind))
                 self.assertEqual({key: now.get(key) for key in was}, was)
                 beside = [name for name in os.listdir(folder) if not name.startswith(("model", "config"))]
                 self.assertIn("generation_config.json", beside)
-                for name in beside:
+                for name in {*beside, *terms} - {"additional_chat_templates"}:
                     self.assertEqual(self.bytes_of("out-" + kind, name), self.bytes_of(kind, name), name)
+
+    def test_the_terms_are_those_of_the_weights_and_that_they_are_gone_is_said(self):
+        folder, _ = self.model("gpt2")
+        other, _ = self.model("gpt2", "other")
+        self.write("model/LICENSE", "of the weights")
+        self.write("other/LICENSE", "of another")
+        run, out = self.path("run"), self.path("out")
+        self.train(folder, *STILL, "--save", run)
+        for more, terms in ((["--tokenizer", other], b"of the weights"), (["--tokenizer", "none"], b"of the weights")):
+            self.assertNotIn("LICENSE", self.succeeds("export", run, "-o", out, *more).err)
+            self.assertEqual(self.bytes_of("out", "LICENSE"), terms)
+            shutil.rmtree(out)
+        os.rename(folder, self.path("elsewhere"))
+        self.succeeds("export", run, "-o", out, "--tokenizer", self.path("elsewhere"))
+        self.assertEqual(self.bytes_of("out", "LICENSE"), b"of the weights")
+        shutil.rmtree(out)
+        done = self.succeeds("export", run, "-o", out, "--tokenizer", "none")
+        self.assertIn("LICENSE, NOTICE and README.md do not go along", done.err)
+        self.assertNotIn("LICENSE", os.listdir(out))
 
     def test_training_changes_every_tensor_and_export_takes_the_newest_checkpoint(self):
         folder, tensors = self.model("gpt2")

@@ -2,7 +2,6 @@
 #include "cohobate/folder.h"
 #include "tests/models/folder_fixture.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -15,8 +14,16 @@ static json_t *root, *tensors;
 static coh_model model;
 static coh_folder *folder;
 
-static const char *const companions[] = { "tokenizer.json", "chat_template.jinja" };
-enum { COMPANIONS = 2, SHARD_BYTES = 5000 }; /* two shards */
+static const char *const companions[] = { "tokenizer.json",
+                                          "chat_template.jinja",
+                                          "additional_chat_templates/tool_use.jinja",
+                                          "README.md",
+                                          "LICENSE",
+                                          "notice.txt" };
+enum { COMPANIONS = 6, SHARD_BYTES = 5000 }; /* two shards */
+static const char *const others[] = { "training_args.bin", "additional_chat_templates/x.bin",
+                                      "a-license" };
+enum { OTHERS = 3 };
 
 static int set_up(void **state)
 {
@@ -29,12 +36,18 @@ static int set_up(void **state)
     tensors = json_object_get(one, "tensors");
     model =
         made_resolve(made_folder("in", json_object_get(one, "config"), tensors, COH_DTYPE_BF16, 0));
+    if (mkdir(folder_file("in/additional_chat_templates"), 0777) != 0 ||
+        mkdir(folder_file("in/licenses"), 0777) != 0)
+        return -1;
     for (int i = 0; i < COMPANIONS; i++) {
         snprintf(name, sizeof(name), "in/%s", companions[i]);
         snprintf(text, sizeof(text), "what %s holds", companions[i]);
         folder_write(name, text, strlen(text));
     }
-    folder_write("in/training_args.bin", "no", 2);
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(name, sizeof(name), "in/%s", others[i]);
+        folder_write(name, "no", 2);
+    }
     return coh_folder_open(&model, &folder) == COH_OK ? 0 : -1;
 }
 
@@ -55,7 +68,8 @@ static coh_status write_out(coh_dtype dtype)
 {
     const coh_folder_write_options options = { .dtype = dtype,
                                                .shard_bytes = SHARD_BYTES,
-                                               .files_from = model.folder };
+                                               .files_from = model.folder,
+                                               .notices_from = model.folder };
     return coh_folder_write(&model, &options, folder_file("out"), numbers, folder);
 }
 
@@ -91,26 +105,27 @@ static void assert_out_is_whole(void)
         assert_string_equal(copy, text);
         free(copy);
     }
-    assert_int_not_equal(access(folder_file("out/training_args.bin"), F_OK), 0);
+    for (i = 0; i < OTHERS; i++) {
+        snprintf(name, sizeof(name), "out/%s", others[i]);
+        assert_int_not_equal(access(folder_file(name), F_OK), 0);
+    }
+    assert_int_not_equal(access(folder_file("out/licenses"), F_OK), 0);
 }
 
-/* Files of a folder, each to a page, and the folder. */
+/* Files of a folder, each to a page, and the folders. */
+static uint64_t bytes_seen;
+static int add_bytes(const char *path, const struct stat *facts, int type, struct FTW *place)
+{
+    (void)path, (void)place;
+    bytes_seen += type == FTW_D ? 4096 : ((uint64_t)facts->st_size + 4095) / 4096 * 4096;
+    return 0;
+}
+
 static uint64_t bytes_on_disk(const char *path)
 {
-    char name[PATH_MAX + 256];
-    struct stat facts;
-    struct dirent *entry;
-    uint64_t bytes = 4096;
-    DIR *listed = opendir(path);
-    assert_non_null(listed);
-    while ((entry = readdir(listed))) {
-        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-        assert_int_equal(stat(name, &facts), 0);
-        if (S_ISREG(facts.st_mode))
-            bytes += ((uint64_t)facts.st_size + 4095) / 4096 * 4096;
-    }
-    closedir(listed);
-    return bytes;
+    bytes_seen = 0;
+    assert_int_equal(nftw(path, add_bytes, 16, FTW_PHYS), 0);
+    return bytes_seen;
 }
 
 static int remove_out(void)
@@ -118,7 +133,7 @@ static int remove_out(void)
     return nftw(folder_file("out"), folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static void files_of_tokenizer_and_generation_go_along_and_no_others(void **state)
+static void files_of_tokenizer_generation_and_terms_go_along_and_no_others(void **state)
 {
     (void)state;
     if (write_out(COH_DTYPE_BF16) != COH_OK)
@@ -163,7 +178,9 @@ static void what_a_folder_takes_is_known_to_the_page(void **state)
             const coh_folder_write_options options = { .dtype = COH_DTYPE_F32,
                                                        .shard_bytes = shard_bytes[i],
                                                        .files_from =
-                                                           tokenizer ? model.folder : NULL };
+                                                           tokenizer ? model.folder : NULL,
+                                                       .notices_from =
+                                                           tokenizer ? NULL : model.folder };
             assert_int_equal(coh_folder_write_bytes(&model, &options, &bytes), COH_OK);
             assert_int_equal(
                 coh_folder_write(&model, &options, folder_file("out"), numbers, folder), COH_OK);
@@ -246,7 +263,7 @@ static void write_and_be_killed(void)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        setenv("COH_TEST_SIGNAL_AT", "12:9", 1);
+        setenv("COH_TEST_SIGNAL_AT", "17:9", 1); /* there is a folder in it by then */
         _exit(write_out(COH_DTYPE_BF16));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -261,15 +278,15 @@ static void what_killed_processes_left_goes_with_the_next_write(void **state)
     write_and_be_killed();
     assert_true(folder_count() > before + 2);
     /* Not one of theirs: other names, and a file. */
-    static const char *const others[] = { "out.partial",     "out.partial-1",   "out.partial-1-",
-                                          "out.partial-1-x", "out.partial-x-1", "in.partial-1-0" };
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        assert_int_equal(mkdir(folder_file(others[i]), 0700), 0);
+    static const char *const names[] = { "out.partial",     "out.partial-1",   "out.partial-1-",
+                                         "out.partial-1-x", "out.partial-x-1", "in.partial-1-0" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_int_equal(mkdir(folder_file(names[i]), 0700), 0);
     folder_write("out.partial-1-0", "a file", 6);
     assert_int_equal(write_out(COH_DTYPE_BF16), COH_OK);
     assert_out_is_whole();
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        assert_int_equal(rmdir(folder_file(others[i])), 0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_int_equal(rmdir(folder_file(names[i])), 0);
     assert_int_equal(remove(folder_file("out.partial-1-0")), 0);
     assert_int_equal(remove_out(), 0);
     assert_int_equal(folder_count(), before);
@@ -357,7 +374,7 @@ static void whatever_operation_fails_nothing_is_left(void **state)
 {
     (void)state;
     static const char *const ways[] = { "", ":28", ":short" };
-    enum { OPERATIONS_MOST = 100 };
+    enum { OPERATIONS_MOST = 160 };
     const int before = folder_count();
     for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
         /* A short write is written on: only writes can be short, and none makes a failure. */
@@ -469,7 +486,7 @@ static void whenever_the_power_goes_the_folder_is_whole_or_not_there(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(files_of_tokenizer_and_generation_go_along_and_no_others),
+        CASE(files_of_tokenizer_generation_and_terms_go_along_and_no_others),
         CASE(one_tokenizer_file_of_any_name_is_called_as_its_kind_is),
         CASE(what_a_folder_takes_is_known_to_the_page),
         CASE(what_adapters_take_is_known_to_the_page),
