@@ -96,8 +96,8 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
                                      .is_form_given = cli_recipe_form_is_given(options) };
     /* Text is tokenized into a folder under TMPDIR, which goes before a stop does its work. */
     static const char at_once[] =
-        "\ncohobate eval: stopped at once; a folder cohobate-* may be left"
-        " under TMPDIR\n";
+        "\ncohobate eval: stopped at once; a folder cohobate-tokens-* may be left under TMPDIR, "
+        "and the next one removes it\n";
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     CLI_TRY(cli_data_open(&source, "data", options->data, NULL, NULL, &run->data, NULL));
     cli_stop_uninstall();

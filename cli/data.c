@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/scratch.h"
 #include "cli/stop.h"
 
 /* Text holds no NUL byte; the header of a token file does (its version and counts are small numbers
@@ -201,24 +202,16 @@ static coh_status build(const cli_data_source *source, const char *what, const c
     return COH_OK;
 }
 
-/* Into a fresh folder under TMPDIR; files and folder are unnamed as soon as they are open. */
+/* Into a folder under TMPDIR; files and folder are unnamed as soon as they are open. */
 static coh_status build_unnamed(const cli_data_source *source, const char *what, cli_data *parts[2])
 {
-    char folder[CLI_PATH_BYTES / 2], paths[2][CLI_PATH_BYTES];
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/cohobate-XXXXXX", base && base[0] ? base : "/tmp");
-    if (!mkdtemp(folder))
-        return cli_fail(COH_ERR_IO,
-                        "cannot make the folder %s for the tokens: %s: set TMPDIR to a"
-                        " folder that can be written to, or run cohobate tokenize"
-                        " first",
-                        folder, strerror(errno));
-    snprintf(paths[0], sizeof(paths[0]), "%s/data.tokens", folder);
-    snprintf(paths[1], sizeof(paths[1]), "%s/validation.tokens", folder);
+    cli_scratch scratch;
+    char paths[2][CLI_PATH_BYTES];
+    CLI_TRY(cli_scratch_create(&scratch));
+    snprintf(paths[0], sizeof(paths[0]), "%s/data.tokens", scratch.path);
+    snprintf(paths[1], sizeof(paths[1]), "%s/validation.tokens", scratch.path);
     coh_status status = build(source, what, (const char *[]){ paths[0], paths[1] }, parts);
-    (void)unlink(paths[0]);
-    (void)unlink(paths[1]);
-    (void)rmdir(folder);
+    cli_scratch_destroy(&scratch);
     return status;
 }
 

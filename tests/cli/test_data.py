@@ -1,13 +1,16 @@
 """Data of all forms through the program, against token files and windows that are made by hand here."""
 
+import fcntl
 import json
 import os
 import shutil
+import signal
 import struct
+import time
 import unittest
 
 import model_folder
-from program import TINY, ProgramTest
+from program import TINY, ProgramTest, environment, start
 
 DOCUMENTS = ["one", "", "a longer document than one window", "x" * 15, "y" * 16, "z" * 17, "caf\u00e9\n"]
 CHATS = [[("user", "Hi"), ("assistant", "Hello")],
@@ -79,6 +82,42 @@ class Data(ProgramTest):
         self.succeeds("tokenize", *arguments, "-o", self.path("out.tokens"))
         self.succeeds("check", self.path("out.tokens"))
         return TokenFile(self.path("out.tokens"))
+
+    # ---- what nobody keeps ----
+
+    def test_what_a_killed_tokenization_left_goes_with_the_next_and_what_is_held_stays(self):
+        temporary = self.path("temporary")
+        os.mkdir(temporary)
+        model_folder.make(self.path("model"), "gpt2")
+        measure = ["eval", self.path("model"), "--sequence", 16, "--data"]
+        keywords = {"env": environment(TMPDIR=temporary)}
+        large = self.write("large.txt", "so many words as take a while, " * 2000000)
+        killed = start(*measure, large, **keywords)
+        while killed.poll() is None and not any(os.listdir(os.path.join(temporary, n)) for n in os.listdir(temporary)):
+            time.sleep(0.001)  # until it has begun to write
+        killed.kill()
+        killed.communicate()
+        self.assertEqual(killed.returncode, -signal.SIGKILL)
+        self.assertEqual(len(os.listdir(temporary)), 1)
+        # held by a live process; of another name; a link; with a file that nobody here has made
+        others = ["cohobate-tokens-aaaaaa", "cohobate-tokens-bbbb", "cohobate-bbbbbb", "cohobate-tokens-cccccc"]
+        for name in others:
+            os.mkdir(os.path.join(temporary, name))
+            self.write(f"temporary/{name}/data.tokens", "theirs")
+        self.write("temporary/cohobate-tokens-cccccc/notes.txt", "theirs")
+        os.symlink(os.path.join(temporary, "cohobate-bbbbbb"), os.path.join(temporary, "cohobate-tokens-dddddd"))
+        held = os.open(os.path.join(temporary, others[0]), os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        small = self.corpus(60)
+        self.succeeds(*measure, small, **keywords)
+        self.assertEqual(sorted(os.listdir(temporary)), sorted([*others, "cohobate-tokens-dddddd"]))
+        for name in others[:3]:
+            self.assertEqual(os.listdir(os.path.join(temporary, name)), ["data.tokens"])
+        self.assertEqual(os.listdir(os.path.join(temporary, others[3])), ["notes.txt"])
+        os.close(held)
+        self.succeeds(*measure, small, **keywords)
+        self.assertNotIn(others[0], os.listdir(temporary))
+        self.fails(5, *measure, small, env=environment(TMPDIR=self.path("none")), says="set TMPDIR")
 
     # ---- forms ----
 
