@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,9 +162,27 @@ int coh_file_sync_folder(coh_file_ops *ops, const char *path)
         result = result_of(fsync(fd));
     while (result == -EINTR);
     close(fd);
+    if (result == -EINVAL)
+        result = 0;
     if (result == 0)
         coh_power_cut_synced_folder(ops->power_cut, path);
     return result;
+}
+
+void coh_file_parent(const char *path, char *out_folder)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        snprintf(out_folder, PATH_MAX, ".");
+    else
+        snprintf(out_folder, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+int coh_file_sync_parent(coh_file_ops *ops, const char *path)
+{
+    char folder[PATH_MAX];
+    coh_file_parent(path, folder);
+    return coh_file_sync_folder(ops, folder);
 }
 
 int coh_file_close(coh_file_ops *ops, int fd)

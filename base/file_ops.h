@@ -50,8 +50,13 @@ int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, 
  * the page cache does not fill with them. Promises nothing, cannot fail, is not counted. */
 void coh_file_write_back(int fd, uint64_t bytes, uint64_t offset);
 int coh_file_sync(coh_file_ops *ops, int fd);
-/* Flushes the entries of a folder. */
+/* Flushes the entries of a folder. On a file system that has no notion of it (EINVAL) that is done
+ * by doing nothing. */
 int coh_file_sync_folder(coh_file_ops *ops, const char *path);
+/* The same of the folder that `path` stands in: makes a name durable. */
+int coh_file_sync_parent(coh_file_ops *ops, const char *path);
+/* The folder that `path` stands in, of PATH_MAX bytes; "." where it names none. Not an operation. */
+void coh_file_parent(const char *path, char *out_folder);
 /* Closes; the descriptor is gone even on failure. Accepts -1. */
 int coh_file_close(coh_file_ops *ops, int fd);
 /* Refuses an existing target with -EEXIST. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file_ops.h"
 
 coh_status coh_text_add(coh_text *text, const char *format, ...)
 {
@@ -91,24 +92,6 @@ static coh_status write_all(int fd, const char *path, const char *data, size_t b
     return COH_OK;
 }
 
-/* Makes a rename durable. A folder that cannot be flushed (some network file
- * systems) is not an error. */
-static void flush_folder_of(const char *path)
-{
-    char folder[4096];
-    snprintf(folder, sizeof(folder), "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        snprintf(folder, sizeof(folder), ".");
-    else
-        slash[slash == folder ? 1 : 0] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
-}
-
 coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes)
 {
     char partial[4096];
@@ -127,7 +110,9 @@ coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes
         unlink(partial);
         return status;
     }
-    flush_folder_of(path);
+    /* A folder that cannot be flushed is not an error: what is in the file can be made again. */
+    coh_file_ops ops = { 0 };
+    (void)coh_file_sync_parent(&ops, path);
     return COH_OK;
 }
 

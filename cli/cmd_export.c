@@ -54,8 +54,8 @@ static coh_status choose_tokenizer(export_run *run)
     return run->weights.folder && !is_given ? COH_OK : check_tokenizer(run);
 }
 
-/* The folder that the weights came from, for its licence; where that is gone, the tokenizer's, which
- * stands where it was moved to. */
+/* The folder that the weights came from, for its licence; where that is gone, the tokenizer's,
+ * which stands where it was moved to. */
 static const char *notices_from(const export_run *run)
 {
     struct stat facts;

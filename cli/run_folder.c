@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,25 +29,6 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
                     out_path);
 }
 
-/* A checkpoint is no safer than the folder it stands in: makes the name of a new folder durable. A
- * folder that the system cannot flush, or that we may not open, is left as it is. */
-static coh_status flush_parent(const char *path)
-{
-    char parent[CLI_PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    int descriptor = open(parent[0] ? parent : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0)
-        return COH_OK;
-    int error = fsync(descriptor) != 0 ? errno : 0;
-    close(descriptor);
-    if (error == 0 || error == EINVAL)
-        return COH_OK;
-    return cli_fail(COH_ERR_IO,
-                    "--save: cannot flush the folder that holds %s: %s: give another folder", path,
-                    strerror(error));
-}
-
 static coh_status make_folders(const char *path, cli_run_folder *folder)
 {
     char *prefix = folder->given;
@@ -64,7 +44,9 @@ static coh_status make_folders(const char *path, cli_run_folder *folder)
         if (mkdir(prefix, 0777) == 0) {
             if (folder->made_count < CLI_FOLDERS_MADE_MOST)
                 folder->made_lengths[folder->made_count++] = (uint16_t)i;
-            CLI_TRY(flush_parent(prefix));
+            const coh_status status = coh_name_flush(prefix);
+            if (status != COH_OK)
+                return cli_blame(status, "--save %s", path);
         } else if (errno != EEXIST)
             return cli_fail(COH_ERR_IO,
                             "--save: cannot make the run folder %s: %s: give another, or"

@@ -208,12 +208,7 @@ static coh_status paths_set(coh_checkpoint_writer *writer, const char *path)
     writer->path[length] = '\0';
     memcpy(writer->partial, writer->path, length);
     strcpy(writer->partial + length, ".partial");
-    const char *slash = strrchr(writer->path, '/');
-    size_t parent_length = slash ? (size_t)(slash - writer->path) : 0;
-    memcpy(writer->parent, writer->path, parent_length);
-    writer->parent[parent_length] = '\0';
-    if (parent_length == 0)
-        strcpy(writer->parent, slash ? "/" : ".");
+    coh_file_parent(writer->path, writer->parent);
     struct stat facts;
     if (lstat(writer->path, &facts) == 0)
         return coh_fail(COH_ERR_ARGUMENT,

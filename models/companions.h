@@ -1,5 +1,5 @@
-/* companions.h - the files that go along with an exported model: those of its tokenizer, how text is
- * generated with it, and under which terms it may be used. */
+/* companions.h - the files that go along with an exported model: those of its tokenizer, how text
+ * is generated with it, and under which terms it may be used. */
 #ifndef COH_MODELS_COMPANIONS_H
 #define COH_MODELS_COMPANIONS_H
 

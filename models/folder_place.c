@@ -159,7 +159,7 @@ static void rests_remove(coh_folder_place *place)
     char parent[PATH_MAX], name[PATH_MAX];
     struct dirent *entry;
     const char *slash = strrchr(place->path, '/');
-    coh_safetensors_folder_of(place->path, parent);
+    coh_file_parent(place->path, parent);
     DIR *folder = opendir(parent);
     while (folder && (entry = readdir(folder))) {
         if (!is_temporary_name(entry->d_name, slash ? slash + 1 : place->path) ||
@@ -258,7 +258,7 @@ coh_status coh_folder_place_publish(coh_folder_place *place)
         return coh_safetensors_operation_fail(error, "renaming to", place->path);
     /* What may not outlive a power cut is taken back rather than promised. */
     memcpy(place->partial, place->path, sizeof(place->path));
-    coh_safetensors_folder_of(place->path, parent);
+    coh_file_parent(place->path, parent);
     COH_TRY(coh_safetensors_folder_flush(&place->ops, parent));
     place->partial[0] = '\0';
     close(place->lock_fd);

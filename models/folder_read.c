@@ -302,11 +302,6 @@ static coh_status read_transposed(const coh_folder *folder, const coh_safetensor
     return COH_OK;
 }
 
-static int is_adapter(const char *name)
-{
-    return strstr(name, ".lora_A") || strstr(name, ".lora_B");
-}
-
 coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char *name,
                               uint64_t element_begin, uint64_t count, float *values)
 {
@@ -317,11 +312,12 @@ coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char 
     if (!of || !name || (!values && count))
         return coh_fail(COH_ERR_ARGUMENT, "numbers of a folder need it, a name and a place");
     if (coh_model_name_find(&of->model, name, &index) != COH_MODEL_NAME_PARAMETER)
-        return is_adapter(name) ? COH_OK
-                                : coh_fail(COH_ERR_CORRUPT,
-                                           "%.300s holds no parameter %.150s: it is of another "
-                                           "model",
-                                           of->model.folder, name);
+        return coh_model_is_adapter_name(name)
+                   ? COH_OK
+                   : coh_fail(COH_ERR_CORRUPT,
+                              "%.300s holds no parameter %.150s: it is of another "
+                              "model",
+                              of->model.folder, name);
     COH_TRY(coh_model_tensor_at(&of->model, index, &tensor));
     const coh_safetensors_tensor *found = of->found[index];
     const uint64_t elements = coh_safetensors_elements(found), end = element_begin + count;

@@ -42,19 +42,10 @@ coh_status coh_safetensors_operation_fail(int error, const char *what, const cha
     return coh_fail(COH_ERR_IO, "%s %.300s failed: %s: %s", what, path, strerror(-error), remedy);
 }
 
-void coh_safetensors_folder_of(const char *path, char *out_folder)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        snprintf(out_folder, PATH_MAX, ".");
-    else
-        snprintf(out_folder, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-}
-
 coh_status coh_safetensors_folder_flush(coh_file_ops *ops, const char *folder)
 {
     int error = coh_file_sync_folder(ops, folder);
-    if (error != 0 && error != -EINVAL)
+    if (error != 0)
         return coh_safetensors_operation_fail(error, "flushing folder", folder);
     return COH_OK;
 }
@@ -244,7 +235,7 @@ coh_status coh_safetensors_writer_publish(coh_safetensors_writer *writer)
 {
     char folder[PATH_MAX];
     COH_TRY(coh_safetensors_writer_rename(writer));
-    coh_safetensors_folder_of(writer->path, folder);
+    coh_file_parent(writer->path, folder);
     COH_TRY(coh_safetensors_folder_flush(writer->ops, folder));
     coh_safetensors_writer_keep(writer);
     return COH_OK;

@@ -37,10 +37,7 @@ void coh_safetensors_writer_keep(coh_safetensors_writer *writer);
 coh_status coh_safetensors_temporary_create(coh_file_ops *ops, const char *path, char *out_name,
                                             int *out_fd);
 
-/* The folder of `path` ("." where it names none), of PATH_MAX bytes. */
-void coh_safetensors_folder_of(const char *path, char *out_folder);
-
-/* Flushes a folder's entries; a file system that has no notion of it is not an error. */
+/* coh_file_sync_folder with a sentence. */
 coh_status coh_safetensors_folder_flush(coh_file_ops *ops, const char *folder);
 
 /* "<what> <path> failed: <why>: <remedy>" for a file operation's -errno: COH_ERR_ARGUMENT where the

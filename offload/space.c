@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/file_ops.h"
 #include "cohobate/machine.h"
 
 /* The nearest folder on the way up that exists, and which file system it is on. */
@@ -176,6 +177,17 @@ void coh_space_hold_release(coh_space_hold *hold)
     if (hold->fd >= 0)
         (void)close(hold->fd);
     *hold = (coh_space_hold){ .fd = -1 };
+}
+
+coh_status coh_name_flush(const char *path)
+{
+    coh_file_ops ops = { 0 };
+    const int error = coh_file_sync_parent(&ops, path);
+    if (error == 0 || error == -EACCES)
+        return COH_OK;
+    return coh_fail(COH_ERR_IO,
+                    "the folder that holds %.300s cannot be flushed: %s: give another folder", path,
+                    strerrordesc_np(-error));
 }
 
 /* ---- one run per folder ---- */

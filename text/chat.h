@@ -38,8 +38,8 @@ typedef struct coh_chat coh_chat;
 
 /* `form` with this tokenizer, or the tokenizer's own. `folder` (may be NULL) holds
  * chat_template.jinja or tokenizer_config.json, if any; a file stands for its folder. The tokenizer
- * must outlive the chat. Fails: COH_ERR_IO, COH_ERR_CORRUPT (a tokenizer_config.json that is none, a
- * template of no known form), COH_ERR_ARGUMENT (the vocabulary lacks what `form` writes). */
+ * must outlive the chat. Fails: COH_ERR_IO, COH_ERR_CORRUPT (a tokenizer_config.json that is none,
+ * a template of no known form), COH_ERR_ARGUMENT (the vocabulary lacks what `form` writes). */
 coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,
                          coh_chat **out_chat);
 void coh_chat_close(coh_chat *chat); /* accepts NULL */

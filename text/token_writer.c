@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/file_ops.h"
 
 #define BUFFER_BYTES (1u << 20)
 
@@ -142,32 +143,18 @@ coh_status coh_token_writer_finish(coh_token_writer *writer)
     return COH_OK;
 }
 
-/* The folder of `path` to disk, so that a new name in it survives a power cut. */
-static coh_status flush_folder(const char *path)
-{
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        snprintf(folder, sizeof(folder), ".");
-    else
-        snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* EINVAL: a file system that has no notion of it. */
-    coh_status status = COH_OK;
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        status = coh_fail(COH_ERR_IO, "flushing folder %s failed: %s", folder, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
 coh_status coh_token_writer_publish(coh_token_writer *writer)
 {
     if (rename(writer->temporary, writer->path) != 0)
         return coh_fail(COH_ERR_IO, "renaming %s to %s failed: %s", writer->temporary, writer->path,
                         strerror(errno));
     writer->is_published = 1;
-    return flush_folder(writer->path);
+    coh_file_ops ops = { 0 };
+    const int error = coh_file_sync_parent(&ops, writer->path);
+    if (error)
+        return coh_fail(COH_ERR_IO, "flushing the folder of %s failed: %s", writer->path,
+                        strerror(-error));
+    return COH_OK;
 }
 
 uint64_t coh_token_writer_count(const coh_token_writer *writer)

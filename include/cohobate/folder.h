@@ -68,7 +68,7 @@ COH_API coh_status coh_folder_tensor_at(const coh_folder *folder, int64_t index,
 
 /* A coh_parameter_source (engine.h), `folder` a coh_folder: elements [element_begin, element_begin
  * + count) of the parameter we call `name`, in our layout, as f32 (exact). Adapters
- * ("<operator>.lora_A", ".lora_B") are in no folder of a model: theirs stay as they are.
+ * (coh_model_is_adapter_name) are in no folder of a model: theirs stay as they are.
  * Memory: 24 KiB of stack. A tensor kept the other way round is read by pieces of its rows, one
  * read a row: wide ranges are cheaper than narrow ones.
  * Fails: COH_ERR_CORRUPT (a name or range the model does not have), COH_ERR_IO (also: the file has

@@ -57,6 +57,11 @@ COH_API void coh_space_hold_keep(coh_space_hold *hold, uint64_t bytes);
 /* Gives the room back. Does nothing if none is held. */
 COH_API void coh_space_hold_release(coh_space_hold *hold);
 
+/* Makes the name of the new file or folder `path` survive a power cut: what is in it is no safer
+ * than that. A folder above it that we may not open, or a file system that has no notion of it, is
+ * left as it is. Fails: COH_ERR_IO. */
+COH_API coh_status coh_name_flush(const char *path);
+
 /* ---- one run per folder ---- */
 
 typedef struct coh_run_lock {

@@ -477,7 +477,12 @@ static void a_range_or_name_that_is_not_there_is_refused_and_adapters_are_left_a
     assert_int_equal(numbers(folder, "ln_f.bias", 12, 1, &value), COH_ERR_CORRUPT);
     assert_int_equal(numbers(folder, "ln_f.bias", UINT64_MAX, 2, &value), COH_ERR_CORRUPT);
     assert_int_equal(numbers(folder, "ln_g.bias", 0, 1, &value), COH_ERR_CORRUPT);
-    assert_int_equal(numbers(folder, "h.0.attn.c_attn.lora_A", 0, 1, &value), COH_OK);
+    assert_int_equal(numbers(folder, "h.0.attn.c_attn.lora_A.weight", 0, 1, &value), COH_OK);
+    assert_int_equal(numbers(folder, "h.0.attn.c_attn.lora_B.weight", 0, 1, &value), COH_OK);
+    static const char *const alike[] = { "h.0.attn.c_attn.lora_A", "h.0.attn.c_attn.lora_A.bias",
+                                         "h.0.attn.c_attn.lora_Ab.weight", "lora_A.weight" };
+    for (size_t i = 0; i < sizeof(alike) / sizeof(alike[0]); i++)
+        assert_int_equal(numbers(folder, alike[i], 0, 1, &value), COH_ERR_CORRUPT);
     assert_true(value == 7);
     coh_folder_close(folder);
     json_decref(root);

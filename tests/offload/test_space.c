@@ -35,6 +35,26 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
+/* Which folder that is shows in what cannot be flushed. */
+static void a_name_is_flushed_with_the_folder_that_holds_it(void **state)
+{
+    (void)state;
+    char path[300];
+    snprintf(path, sizeof(path), "%s/new", folder);
+    assert_int_equal(coh_name_flush(path), COH_OK);
+    assert_int_equal(coh_name_flush("new"), COH_OK);
+    assert_int_equal(coh_name_flush("/new"), COH_OK);
+    snprintf(path, sizeof(path), "%s/not/there", folder);
+    assert_int_equal(coh_name_flush(path), COH_ERR_IO);
+    assert_non_null(strstr(coh_last_error(), path));
+    snprintf(path, sizeof(path), "%s/lock", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+    snprintf(path, sizeof(path), "%s/lock/below", folder);
+    assert_int_equal(coh_name_flush(path), COH_ERR_IO);
+}
+
 /* Each of the two fits alone (free space may move while the test runs, hence the wide margins). */
 static void folders_on_one_file_system_share_its_room(void **state)
 {
@@ -200,6 +220,7 @@ static void a_folder_that_is_not_there_cannot_be_locked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        WITH_FOLDER(a_name_is_flushed_with_the_folder_that_holds_it),
         WITH_FOLDER(folders_on_one_file_system_share_its_room),
         WITH_FOLDER(folders_on_other_file_systems_are_counted_apart),
         WITH_FOLDER(sums_that_overflow_and_nameless_folders_are_refused),
