@@ -101,11 +101,26 @@ static int moves_frozen(const coh_step *step, const coh_program *program,
     return object->stream == COH_STREAM_WORK && layout->groups[object->owner].state < 0;
 }
 
+/* What CLIP found: it is the host's now that the line is done. */
+static void take_clip(coh_step *step, coh_ticket *ticket)
+{
+    const coh_clip_record *clip = &ticket->clip;
+    ticket->result.step = clip->step;
+    ticket->result.loss = clip->loss;
+    ticket->result.grad_norm = clip->grad_norm;
+    ticket->result.finite = clip->finite;
+    ticket->result.applied_count = clip->applied_count;
+    coh_step_stamp(step, ticket);
+}
+
 void coh_line_end(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
-    const coh_bound *bound = coh_step_ticket(step, number)->bound;
+    coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_bound *bound = ticket->bound;
     const coh_instruction *line = &bound->program->lines[index];
+    if (line->opcode == COH_OP_CLIP)
+        take_clip(step, ticket);
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
         uint32_t extent = bound->uses[i];
         if (take_off(step, bound, number % 2, extent) && bound->goes_on_as[extent] > 0)
@@ -252,7 +267,7 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
 
 /* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot,
  * for parameters of one group share chunks and only the first of them writes them anew. */
-static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+static void run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
     coh_view to = { 0 }, from = { 0 };
@@ -265,7 +280,6 @@ static coh_status run_add(coh_step *step, const coh_bound *bound, const coh_inst
     }
     coh_kernel_pass(step->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
                     call->input_grad_adds != 0);
-    return COH_OK;
 }
 
 /* ---- all opcodes ---- */
@@ -275,26 +289,31 @@ static coh_status execute(coh_step *step, coh_ticket *ticket, const coh_instruct
     const coh_bound *bound = ticket->bound;
     switch ((coh_opcode)line->opcode) {
     case COH_OP_FEED:
-        return coh_line_feed(step, ticket);
+        coh_line_feed(step, ticket);
+        return COH_OK;
     case COH_OP_FORWARD:
     case COH_OP_RECOMPUTE:
     case COH_OP_BACKWARD:
         return run_kind(step, ticket, line);
     case COH_OP_ADD:
-        return run_add(step, bound, line);
+        run_add(step, bound, line);
+        return COH_OK;
     case COH_OP_NORM:
-        return coh_line_norm(step, bound->program, line);
+        coh_line_norm(step, bound->program, line);
+        return COH_OK;
     case COH_OP_CLIP:
-        return coh_line_clip(step, ticket);
+        coh_line_clip(step, ticket);
+        return COH_OK;
     case COH_OP_UPDATE:
-        return coh_line_update(step, bound->program, line);
+        coh_line_update(step, bound->program, line);
+        return COH_OK;
     case COH_OP_INIT:
     case COH_OP_IMPORT:
     case COH_OP_HASH:
     case COH_OP_SAVE:
         return coh_line_chunks(step, ticket, line);
     case COH_OP_SETTLE:
-        coh_step_cells(step)->pending = 0;
+        coh_kernel_settle(step->pool, coh_step_cells(step));
         return COH_OK;
     case COH_OP_LOAD:
     case COH_OP_STORE:

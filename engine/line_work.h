@@ -1,11 +1,11 @@
 /* line_work.h - what lines of a program do, as functions of plain arguments: the executor calls
  * them with what stands in its arenas, the measuring of a profile with memory of its own.
  *
- * Threads: the compute lane's; `pool` helps (NULL: alone). Nothing here allocates or fails. */
+ * Threads: the compute lane's. Nothing here allocates or fails. */
 #ifndef COH_ENGINE_LINE_WORK_H
 #define COH_ENGINE_LINE_WORK_H
 
-#include "base/pool.h"
+#include "engine/grains.h"
 #include "kernels/kernels.h"
 #include "planner/program.h"
 
@@ -28,16 +28,9 @@ typedef struct coh_chunk_place {
     uint64_t object_offset, bytes;
 } coh_chunk_place;
 
-/* Norm partials of a gradient's chunk, into `partials` of the whole layout. */
-void coh_chunk_norm(coh_pool *pool, const coh_chunk_place *place, void *grad, double *partials);
-
-typedef struct coh_chunk_update_job {
-    coh_chunk_place place;
-    void *work, *grad, *state;
-    double *partials; /* of the layout: made on the way; NULL: a NORM line makes them */
-    coh_adamw adamw;  /* decay as for a parameter that decays */
-} coh_chunk_update_job;
-/* The optimizer's update of one chunk. */
-void coh_chunk_update(coh_pool *pool, const coh_chunk_update_job *update);
+/* The update of one chunk whose trained parameters are `grains`, at these places; cells, partials
+ * and the constants of AdamW are the caller's to fill in. */
+coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grains, void *work,
+                            const void *grad, void *state);
 
 #endif

@@ -48,30 +48,42 @@ static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place 
     return base + coh_window_place(&b->window, need->object, chunk->object_offset);
 }
 
+/* The runs of a chunk, for one call. */
+static coh_chunk_grains grains_of(const coh_chunk_place *place, coh_grain_run *runs)
+{
+    return (coh_chunk_grains){ runs, coh_grain_runs_of(place->layout, place->group,
+                                                       place->object_offset, place->bytes, runs) };
+}
+
 static void run_update(const bench *b, char *base)
 {
-    coh_chunk_place ignored;
-    coh_chunk_update_job update = {
-        .adamw = { .rate = 1e-4f,
-                   .scale = 1,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.95f,
-                   .bias1 = 0.5f,
-                   .bias2 = 0.5f,
-                   .epsilon = 1e-8f,
-                   .decay = 0.1f },
+    coh_chunk_place place = { 0 }, ignored;
+    coh_grain_run runs[COH_GRAIN_RUNS_MOST];
+    const coh_cells cells = {
+        .update_rate = 1e-4f, .update_scale = 1, .update_bias1 = 0.5f, .update_bias2 = 0.5f
     };
-    update.work = data_of(b, COH_ROLE_WORK, base, &update.place);
-    update.grad = data_of(b, COH_ROLE_GRAD, base, &ignored);
-    update.state = data_of(b, COH_ROLE_OPTIMIZER_STATE, base, &ignored);
-    coh_chunk_update(b->pool, &update);
+    void *work = data_of(b, COH_ROLE_WORK, base, &place);
+    const void *grad = data_of(b, COH_ROLE_GRAD, base, &ignored);
+    void *state = data_of(b, COH_ROLE_OPTIMIZER_STATE, base, &ignored);
+    coh_update update = coh_chunk_update(&place, grains_of(&place, runs), work, grad, state);
+    update.cells = &cells;
+    update.beta1 = 0.9f;
+    update.beta2 = 0.95f;
+    update.epsilon = 1e-8f;
+    update.decay = 0.1f;
+    coh_kernel_update(b->m->pool, &update);
 }
 
 static void run_norm(const bench *b, char *base)
 {
-    coh_chunk_place place, ignored;
-    void *grad = data_of(b, COH_ROLE_GRAD, base, &place);
-    coh_chunk_norm(b->pool, &place, grad, data_of(b, COH_ROLE_PARTIALS, base, &ignored));
+    coh_chunk_place place = { 0 }, ignored;
+    coh_grain_run runs[COH_GRAIN_RUNS_MOST];
+    const void *grad = data_of(b, COH_ROLE_GRAD, base, &place);
+    const coh_square_sums sums = { .dtype = place.layout->groups[place.group].dtype,
+                                   .grains = grains_of(&place, runs),
+                                   .grad = grad,
+                                   .partials = data_of(b, COH_ROLE_PARTIALS, base, &ignored) };
+    coh_kernel_square_sums(b->m->pool, &sums);
 }
 
 static void run_add(const bench *b, char *base)

@@ -228,6 +228,11 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
     ticket->microbatch_count = feed->microbatch_count;
     ticket->result = (coh_step_result){ 0 };
     ticket->input = feed->input != NULL ? *feed->input : (coh_step_input){ 0 };
+    ticket->feed =
+        (coh_feed_values){ .random = { .seed = ticket->input.seed, .step = ticket->input.step },
+                           .learning_rate = ticket->input.learning_rate,
+                           .clip = ticket->input.clip,
+                           .loss_factor = coh_loss_factor(&ticket->input) };
     const coh_graph *graph = step->plan->graph;
     for (uint32_t i = 0; feed->microbatch_count > 0 && i < step->layout->input_count; i++)
         memcpy(ticket->input_bytes[i], feed->input->inputs[i],

@@ -28,6 +28,7 @@
 #include "cohobate/engine.h"
 #include "engine/line_times.h"
 #include "engine/segments.h"
+#include "memory/cells.h"
 #include "memory/device.h"
 #include "memory/ledger.h"
 #include "memory/tier.h"

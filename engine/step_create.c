@@ -102,6 +102,7 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
 
 static coh_status bind_programs(coh_step *step)
 {
+    COH_TRY(coh_grain_table_init(step->layout, &step->grains));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (step->plan->programs[kind].line_count > 0)
             COH_TRY(coh_bound_init(step, &step->plan->programs[kind], &step->bounds[kind]));
@@ -293,6 +294,7 @@ void coh_step_destroy(coh_step *step)
                           step->layout->file_bytes);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_bound_fini(&step->bounds[kind]);
+    coh_grain_table_fini(&step->grains);
     for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
         for (int i = 0; i < COH_PORT_MAX; i++)
             coh_free(step->tickets[slot].input_bytes[i]);

@@ -60,8 +60,9 @@ typedef struct coh_ticket {
     uint64_t base[COH_LANE_COUNT];
     uint64_t submitted_ns;
 
-    /* FEED */
+    /* FEED reads `feed` and the inputs when its turn has come. */
     coh_step_input input;
+    coh_feed_values feed;
     uint64_t microbatch_count;
     void *input_bytes[COH_PORT_MAX]; /* ours, by graph input */
 
@@ -70,7 +71,9 @@ typedef struct coh_ticket {
     void *visitor_context;
     int32_t scan;
 
-    /* CLIP writes, coh_step_await reads after CLIP has retired. Exposed and links: since create. */
+    /* CLIP writes its record; as it ends, result and time are taken from it, and coh_step_await
+     * reads those after CLIP has retired. Exposed and links: since create. */
+    coh_clip_record clip;
     uint64_t clip_ns;
     coh_step_result result;
 } coh_ticket;
@@ -124,6 +127,7 @@ struct coh_step {
     int store_is_counted; /* in the ledger */
     coh_pool *pool;
     coh_ledger *ledger;
+    coh_grain_table grains;
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
     coh_call call; /* compute lane: put together for each line that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
@@ -191,7 +195,7 @@ static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *
 /* Records this thread's last error as the step's failure, if it is the first, and stops everything.
  * Any thread. */
 void coh_step_fail(coh_step *step, coh_status status);
-/* Takes time and totals into the ticket's result: CLIP, at its end. */
+/* Takes time and totals into the ticket's result: as CLIP ends. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
 /* The thread coh-step. */
 void *coh_issue_main(void *step);
@@ -234,10 +238,10 @@ const int32_t *coh_line_predicate(const coh_step *step, const coh_program *progr
 
 /* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
 
-coh_status coh_line_feed(coh_step *step, coh_ticket *ticket);
-coh_status coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line);
-coh_status coh_line_clip(coh_step *step, coh_ticket *ticket);
-coh_status coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line);
+void coh_line_feed(coh_step *step, coh_ticket *ticket);
+void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line);
+void coh_line_clip(coh_step *step, coh_ticket *ticket);
+void coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line);
 coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
 
 /* ---- lane_disk.c ---- */

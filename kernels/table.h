@@ -8,10 +8,10 @@
  * So a kind is written once: it gives pointers, shapes and constants, and reads no tensor itself,
  * for what a pointer names may stand in the memory of a device that is not done yet. Structs and
  * what of theirs lies in the host's memory (so it says where it is) are read before a function
- * returns. The tables hold what kernels.h declares with a queue, by the same signatures: one list
- * makes the fields, the calls and the host's declarations.
+ * returns. The tables hold what kernels.h and optimizer.h declare with a queue, by the same
+ * signatures: one list makes the fields, the calls and the host's declarations.
  *
- * A device does here what it says in kernels.h, with the host's formulas: bits may differ from
+ * A device does here what those headers say, with the host's formulas: bits may differ from
  * device to device where sums are folded otherwise, never from run to run. What it cannot do it
  * keeps in its queue as a failure, which the engine asks for. */
 #ifndef COH_KERNELS_TABLE_H
@@ -19,6 +19,7 @@
 
 #include "base/queue_head.h"
 #include "kernels/kernels.h"
+#include "kernels/optimizer.h"
 
 /* X(name, parameters, arguments) */
 #define COH_KERNEL_LIST(X)                                                                         \
@@ -66,7 +67,12 @@
     X(attention_backward, (void *queue, const coh_attention *attention), (queue, attention))       \
     X(attention_decode, (void *queue, const coh_attention_decode *decode), (queue, decode))        \
     X(classifier, (void *queue, const coh_classifier *classifier), (queue, classifier))            \
-    X(classifier_backward, (void *queue, const coh_classifier *classifier), (queue, classifier))
+    X(classifier_backward, (void *queue, const coh_classifier *classifier), (queue, classifier))   \
+    X(feed, (void *queue, const coh_feed *feed), (queue, feed))                                    \
+    X(square_sums, (void *queue, const coh_square_sums *sums), (queue, sums))                      \
+    X(clip, (void *queue, const coh_clip *clip), (queue, clip))                                    \
+    X(update, (void *queue, const coh_update *update), (queue, update))                            \
+    X(settle, (void *queue, coh_cells *cells), (queue, cells))
 
 typedef struct coh_kernel_table {
 #define COH_KERNEL_FIELD(name, parameters, arguments) void(*name) parameters;

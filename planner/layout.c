@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "memory/cells.h"
 
 /* Of f32 work: the measure of chunk sizes. */
 #define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))

@@ -143,24 +143,7 @@ static inline int coh_chunk_is_read_only(const coh_layout *layout, uint32_t chun
 
 /* ---- cells ---- */
 
-/* Values that change from step to step. The host runs ahead, so a cell is only ever written by a
- * line: FEED takes this step's from the host ring; CLIP latches what the update will need, because
- * with deferred updates it runs in the next body, after the next FEED. The count of applied updates
- * is state, kept here: a masked step must not count, and the host learns of it too late to say
- * so. */
-typedef struct coh_cells {
-    coh_random_cell random; /* FEED: seed and number of the step */
-    float learning_rate;    /* FEED */
-    float clip;             /* FEED; 0: off */
-    int32_t pending;        /* CLIP: 1 if finite; SETTLE: 0. Predicate of every deferred UPDATE */
-    int32_t finite;         /* CLIP: were loss and norm finite */
-    uint64_t applied_count; /* CLIP, if finite. In checkpoints */
-    /* CLIP: learning rate and clip factor of the step whose gradients wait; bias corrections
-     * 1 - beta^applied_count. With updates in backward FEED sets them. */
-    float update_rate, update_scale;
-    float update_bias1, update_bias2;
-} coh_cells;
-
+/* Of coh_cells (memory/cells.h): what an instruction names as its predicate. */
 enum { COH_CELL_NONE = -1, COH_CELL_PENDING = 0 };
 
 /* ---- lines ---- */

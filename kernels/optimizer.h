@@ -1,0 +1,135 @@
+/* optimizer.h - what stands between gradients and new parameters, as jobs of a device.
+ *
+ *     FEED     this step's values and inputs, from the host  ->  cells, inputs
+ *     NORM     a chunk of gradient                           ->  one partial per grain
+ *     CLIP     partials, losses, cells                       ->  cells; a record for the host
+ *     UPDATE   a chunk of work, gradient and states          ->  their next version
+ *     SETTLE                                                 ->  `pending` of the cells is 0
+ *
+ * What changes from step to step is read from the cells when the job's turn has come; what is the
+ * same in all steps of a run is in its struct. A struct and the runs of grains it points to are
+ * read before a call returns; all other pointers are of the device's memory, or say that the host's
+ * is meant. Partials are one per grain and folded in their order, so neither chunks nor threads can
+ * change the norm. Which queue computes: kernels/table.h. */
+#ifndef COH_KERNELS_OPTIMIZER_H
+#define COH_KERNELS_OPTIMIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cohobate/model.h"
+#include "memory/cells.h"
+
+/* ---- grains of a chunk ---- */
+
+/* The part of one trained tensor that stands in a chunk: whole grains, but for the tensor's last.
+ *
+ *   chunk   | tensor 3: grain 7, 8 (short) | tensor 4: grain 0, 1, 2 |
+ *   pieces        0      1                        2      3   4           numbered for all of them
+ */
+typedef struct coh_grain_run {
+    int64_t first;         /* piece with which it begins */
+    int64_t element;       /* of the chunk, where it begins */
+    int64_t count;         /* elements, >= 1 */
+    int64_t partial_begin; /* partial of its first grain */
+    int32_t decays;
+} coh_grain_run;
+
+#define COH_GRAIN_RUNS_MOST COH_PORT_MAX /* a chunk holds parameters of one operator */
+
+/* The runs stand in the host's memory, made once when programs are bound. */
+typedef struct coh_chunk_grains {
+    const coh_grain_run *runs;
+    int32_t run_count; /* 0: nothing of the chunk is trained */
+} coh_chunk_grains;
+
+/* ---- FEED ---- */
+
+typedef struct coh_feed_values {
+    coh_random_cell random;
+    float learning_rate, clip, loss_factor;
+} coh_feed_values;
+
+typedef struct coh_feed_input {
+    void *to;
+    const void *from; /* the host's */
+    size_t bytes;
+} coh_feed_input;
+
+/* `values` and what `inputs` copy from are in the host's memory, where the device reaches them, and
+ * stay as they are until the job is done; `inputs` itself is read at once. */
+typedef struct coh_feed {
+    coh_cells *cells;
+    const coh_feed_values *values;
+    const coh_feed_input *inputs;
+    int32_t input_count;
+    int32_t latches;    /* 1: updates of this step run before its CLIP: latch for them */
+    float beta1, beta2; /* of AdamW */
+} coh_feed;
+void coh_kernel_feed(void *queue, const coh_feed *feed);
+
+/* ---- NORM ---- */
+
+/* partials[..] = sum of squares of each grain, in double. */
+typedef struct coh_square_sums {
+    coh_dtype dtype;
+    coh_chunk_grains grains;
+    const void *grad; /* of the chunk */
+    double *partials; /* of all parameters */
+} coh_square_sums;
+void coh_kernel_square_sums(void *queue, const coh_square_sums *sums);
+
+/* ---- CLIP ---- */
+
+/* What the host learns of a step. */
+typedef struct coh_clip_record {
+    uint64_t step, applied_count;
+    double loss, grad_norm;
+    int32_t finite;
+} coh_clip_record;
+
+/* loss = mean of the losses * loss_factor; norm = sqrt(sum of all partials), of which those of
+ * frozen parameters are 0. The gradient's scale is 1, or clip / norm where clip is above 0 and norm
+ * above clip. If both are finite the step counts, and with `defers` its updates are pending. */
+typedef struct coh_clip {
+    coh_cells *cells;
+    const double *partials; /* NULL: the norm is 0 */
+    int64_t partial_count;
+    const float *losses; /* one per micro-batch, loss_stride elements apart; NULL: they are 0 */
+    int64_t loss_stride, microbatch_count;
+    int32_t defers;          /* 1: updates run after the next FEED: latch for them */
+    float beta1, beta2;      /* of AdamW */
+    coh_clip_record *record; /* the host's, where the device reaches it */
+} coh_clip;
+void coh_kernel_clip(void *queue, const coh_clip *clip);
+
+/* Folded in their order. */
+static inline double coh_losses_mean(const float *losses, int64_t stride, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; losses != NULL && i < count; i++)
+        sum += losses[i * stride];
+    return sum / (double)count;
+}
+
+/* ---- UPDATE, SETTLE ---- */
+
+/* AdamW (kernels.h) of each element of the chunk's grains, by update_rate, update_scale and bias
+ * corrections of the cells. f32: `work` is the master and low NULL; bf16: its upper half. */
+typedef struct coh_update {
+    coh_dtype dtype; /* of work and grad */
+    coh_chunk_grains grains;
+    void *work;
+    const void *grad;
+    uint16_t *low;
+    float *m, *v;
+    double *partials; /* as square_sums makes them, on the way; NULL: not wanted */
+    const coh_cells *cells;
+    float beta1, beta2, epsilon;
+    float decay; /* of what decays */
+} coh_update;
+void coh_kernel_update(void *queue, const coh_update *update);
+
+void coh_kernel_settle(void *queue, coh_cells *cells);
+
+#endif
