@@ -21,12 +21,11 @@ void coh_philox(uint32_t block[4], const uint32_t counter[4], const uint32_t key
     memcpy(block, x, sizeof(x));
 }
 
-coh_random coh_random_of(const coh_call *call)
+coh_random coh_random_of(const coh_random_cell *cell, int32_t operator_index, int32_t microbatch)
 {
-    const uint64_t seed = call->random_cell->seed, step = call->random_cell->step;
-    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    const uint32_t counter[4] = { (uint32_t)step, (uint32_t)(step >> 32),
-                                  (uint32_t)call->operator_index, (uint32_t)call->microbatch };
+    const uint32_t key[2] = { (uint32_t)cell->seed, (uint32_t)(cell->seed >> 32) };
+    const uint32_t counter[4] = { (uint32_t)cell->step, (uint32_t)(cell->step >> 32),
+                                  (uint32_t)operator_index, (uint32_t)microbatch };
     uint32_t block[4];
     coh_philox(block, counter, key);
     return (coh_random){ .key = { block[0], block[1] }, .high = { block[2], block[3] } };
@@ -34,7 +33,8 @@ coh_random coh_random_of(const coh_call *call)
 
 void coh_random_words(const coh_call *call, uint64_t first, int64_t count, uint32_t *words)
 {
-    const coh_random random = coh_random_of(call);
+    const coh_random random =
+        coh_random_of(call->random_cell, call->operator_index, call->microbatch);
     uint32_t group[COH_RANDOM_GROUP];
     while (count > 0) {
         const int64_t skipped = (int64_t)(first % COH_RANDOM_GROUP);
@@ -51,7 +51,9 @@ coh_drop coh_drop_of(const coh_call *call, double probability)
 {
     if (call->random_cell == NULL || probability <= 0)
         return (coh_drop){ .scale = 1.0f };
-    return (coh_drop){ .random = coh_random_of(call),
+    return (coh_drop){ .cell = call->random_cell,
+                       .operator_index = call->operator_index,
+                       .microbatch = call->microbatch,
                        .threshold = (uint32_t)(probability * 0x1p32),
                        .scale = (float)(1.0 / (1.0 - probability)) };
 }

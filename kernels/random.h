@@ -34,8 +34,8 @@ typedef struct coh_random {
 /* One block: block[4] = Philox of counter[4] under key[2]. */
 void coh_philox(uint32_t block[4], const uint32_t counter[4], const uint32_t key[2]);
 
-/* The stream of a call that draws (call->random_cell is not NULL). */
-coh_random coh_random_of(const coh_call *call);
+/* The stream of an operator's call on a micro-batch, in the step that stands in the cell now. */
+coh_random coh_random_of(const coh_random_cell *cell, int32_t operator_index, int32_t microbatch);
 
 /* Making a word, in operations as kinds count them: ten rounds of two products of 64 bits make four
  * words at a time. */
@@ -43,9 +43,11 @@ coh_random coh_random_of(const coh_call *call);
 
 /* What dropout asks of a word (Srivastava et al. 2014): an element whose word is below `threshold`
  * becomes zero, the others are multiplied by `scale`, 1 / (1 - probability). Threshold 0: nothing
- * is dropped, and `scale` is 1. */
+ * is dropped, and `scale` is 1. The cell is of the device that computes, and read only there: the
+ * words come of coh_random_of these three. */
 typedef struct coh_drop {
-    coh_random random;
+    const coh_random_cell *cell;
+    int32_t operator_index, microbatch;
     uint32_t threshold;
     float scale;
 } coh_drop;

@@ -8,11 +8,17 @@
 #define DROP_GROUPS   8
 #define DROP_ELEMENTS (DROP_GROUPS * COH_RANDOM_GROUP)
 
+typedef struct drop_job {
+    const coh_dropout *d;
+    coh_random random; /* where something is dropped */
+} drop_job;
+
 /* One piece is one grain. It may begin within a group of words, as a tensor may that is a piece of
  * another: the words before it are left out. */
 static void drop_grain(void *argument, int64_t index)
 {
-    const coh_dropout *d = argument;
+    const drop_job *job = argument;
+    const coh_dropout *d = job->d;
     const coh_rows *rows = coh_rows_for(d->dtype);
     const int64_t begin = index * COH_GRAIN_ELEMENTS;
     const int64_t end =
@@ -23,7 +29,7 @@ static void drop_grain(void *argument, int64_t index)
         const int64_t skipped = (int64_t)(number % COH_RANDOM_GROUP);
         count = end - at < DROP_ELEMENTS - skipped ? end - at : DROP_ELEMENTS - skipped;
         if (d->drop.threshold > 0)
-            rows->random(words, &d->drop.random, number / COH_RANDOM_GROUP,
+            rows->random(words, &job->random, number / COH_RANDOM_GROUP,
                          (skipped + count + COH_RANDOM_GROUP - 1) / COH_RANDOM_GROUP);
         const void *base = d->adds ? d->y : d->residual;
         rows->drop(&(coh_drop_row){
@@ -40,6 +46,10 @@ static void drop_grain(void *argument, int64_t index)
 
 void coh_cpu_dropout(void *queue, const coh_dropout *dropout)
 {
+    const coh_drop *drop = &dropout->drop;
+    drop_job job = { .d = dropout };
+    if (drop->threshold > 0)
+        job.random = coh_random_of(drop->cell, drop->operator_index, drop->microbatch);
     coh_parallel(queue, (dropout->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS, drop_grain,
-                 (void *)dropout);
+                 &job);
 }

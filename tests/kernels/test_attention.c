@@ -125,6 +125,8 @@ static void place_parts(problem *p)
     p->a.dv = coh_element(p->a.dtype, p->dqkv, part_begin(p, 2));
 }
 
+static const coh_random_cell random_cell = { .seed = 11, .step = 12 };
+
 static void problem_create(problem *p, const shape *s, coh_dtype dtype)
 {
     const int64_t G = s->G > 0 ? s->G : s->H;
@@ -134,7 +136,9 @@ static void problem_create(problem *p, const shape *s, coh_dtype dtype)
     p->a = (coh_attention){ s->B, s->T, s->H, G, s->D, .dtype = dtype };
     p->dropped = s->dropped;
     if (s->dropped > 0)
-        p->a.drop = (coh_drop){ .random = { { 11, 12 }, { 13, 14 } },
+        p->a.drop = (coh_drop){ .cell = &random_cell,
+                                .operator_index = 13,
+                                .microbatch = 14,
                                 .threshold = (uint32_t)(s->dropped * 0x1p32),
                                 .scale = (float)(1.0 / (1.0 - s->dropped)) };
     p->a.first_head = 5;
@@ -209,8 +213,9 @@ static void weigh(const problem *p, query *one)
 
 static void draw(const problem *p, query *one, int64_t head)
 {
-    const coh_random *random = &p->a.drop.random;
-    const uint32_t stream[4] = { random->key[0], random->key[1], random->high[0], random->high[1] };
+    const coh_call call = { .random_cell = &random_cell, .operator_index = 13, .microbatch = 14 };
+    uint32_t stream[4];
+    coh_reference_stream(&call, stream);
     for (int64_t j = 0; j <= one->i; j++)
         one->kept[j] = coh_reference_kept(
             coh_reference_pair_word(stream, p->a.first_head + head, p->a.T, one->i, j), p->dropped);

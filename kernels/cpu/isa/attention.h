@@ -36,6 +36,7 @@ typedef struct head {
     void *dq, *dk, *dv; /* NULL where it is not wanted */
     float scale;
     const coh_drop *drop;
+    coh_random random;  /* where something is dropped */
     uint32_t first_row; /* of four keys: in the counters of the words that drop weights */
     float kept;         /* by what weights that are not dropped are multiplied, in the end */
 } head;
@@ -77,6 +78,8 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .kept = a->drop.threshold > 0 ? a->drop.scale : 1.0f,
     };
     one.words = block_round(one.depth, 16);
+    if (a->drop.threshold > 0)
+        one.random = coh_random_of(a->drop.cell, a->drop.operator_index, a->drop.microbatch);
     return one;
 }
 
@@ -97,7 +100,7 @@ LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
 /* Which weights of keys j to j + 3, j a multiple of four, are kept in the queries from i on. */
 LANES_INLINE void head_kept(const head *one, int64_t j, int64_t i, vector_bits kept[4])
 {
-    const coh_random *random = &one->drop->random;
+    const coh_random *random = &one->random;
     kept[0] = bits_all((uint32_t)i) + bits_order();
     kept[1] = bits_all(one->first_row + (uint32_t)(j / 4));
     kept[2] = bits_all(random->high[0]);
