@@ -167,7 +167,15 @@ static void gelu_backward(void *argument)
 static void position(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_position(t->pool, t->dtype, t->y, t->x, t->table, t->N / T, T, C);
+    const coh_position p = { .dtype = t->dtype,
+                             .B = t->N / T,
+                             .T = T,
+                             .C = C,
+                             .rows = T,
+                             .x = t->x,
+                             .weight = t->table,
+                             .y = t->y };
+    coh_kernel_position(t->pool, &p);
 }
 
 static void embedding(void *argument)

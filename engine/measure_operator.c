@@ -261,6 +261,7 @@ static void make_call(bench *b, int phase, char *base, coh_call *call)
     *call = (coh_call){ .attributes = op->attributes,
                         .random_cell = op->kind.draws ? &b->random : NULL,
                         .loss_scale = 1,
+                        .loss_share = 1,
                         .row_begin = line_call->row_begin,
                         .row_end = line_call->row_end,
                         .row_count = line_call->row_count,

@@ -113,6 +113,17 @@ void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, const void 
 
 /* ---- embedding and position ---- */
 
+/* Fails where an index is outside least..most: COH_ERR_CORRUPT with "`what` 7 at place 3 is outside
+ * 0..6: `remedy`". The host says so at once; another device says COH_OK, keeps what it finds in its
+ * queue, and what is computed behind it leaves such an index out. Texts live as long as the
+ * program. */
+typedef struct coh_index_check {
+    const char *what, *remedy;
+    const int32_t *indices;
+    int64_t count, least, most;
+} coh_index_check;
+coh_status coh_kernel_check_indices(void *queue, const coh_index_check *check);
+
 /* y [N,C] = weight[tokens[n], :] for the tokens in [row_begin, row_end); other rows of y stay as
  * they are. `weight` points at row row_begin. */
 typedef struct coh_embedding {
@@ -131,9 +142,15 @@ void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, 
                                    const void *dy, int adds);
 int64_t coh_kernel_embedding_order(int64_t N);
 
-/* y [B,T,C] = x + weight[t, :]; y may be x. */
-void coh_kernel_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
-                         int64_t B, int64_t T, int64_t C);
+/* y [B,T,C] = x + weight[position + t, :], of a table of `rows`; y may be x. */
+typedef struct coh_position {
+    coh_dtype dtype;
+    int64_t B, T, C, rows;
+    const void *x, *weight;
+    void *y;
+    const int32_t *position; /* the device's; NULL: 0 */
+} coh_position;
+void coh_kernel_position(void *queue, const coh_position *position);
 /* dweight [rows, C]: row offset + t (= or +=) the sum of dy over B; other rows get nothing. */
 typedef struct coh_position_gradient {
     coh_dtype dtype;
@@ -148,9 +165,10 @@ void coh_kernel_position_backward(void *queue, const coh_position_gradient *grad
  * c < D/2 <= COH_HEAD_WIDTH_MOST / 2; `turns_back`: by as much the other way, which is the
  * derivative. y may be x when it does not add. */
 typedef struct coh_rope {
-    int64_t B, T, H, D, position;
+    int64_t B, T, H, D;
+    const int32_t *position; /* the device's; NULL: 0 */
     coh_dtype dtype;
-    const float *frequencies;
+    const float *frequencies; /* [D / 2], the host's: read before the call returns */
     const void *x;
     void *y;
     int turns_back, adds;
@@ -277,7 +295,8 @@ int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G,
  * attends over rows 0..position. q, k and v of a sequence are q_stride and kv_stride elements from
  * those of the next. */
 typedef struct coh_attention_decode {
-    int64_t B, H, G, D, positions, position;
+    int64_t B, H, G, D, positions;
+    const int32_t *position; /* the device's */
     coh_dtype dtype;
     int64_t q_stride, kv_stride;
     const void *q, *k, *v;
@@ -308,7 +327,9 @@ typedef struct coh_classifier {
     int dx_adds, dweight_adds;
     float *dx_sum;      /* coh_kernel_classifier_dx_sums kept from call to call; none: NULL */
     float *dweight_sum; /* coh_kernel_classifier_dweight_sums of scratch; none: NULL */
-    float loss_scale;
+    /* backward: gradients are times loss_share and *loss_factor, the device's; NULL: 1 */
+    float loss_share;
+    const float *loss_factor;
 } coh_classifier;
 void coh_kernel_classifier(void *queue, const coh_classifier *classifier);
 void coh_kernel_classifier_backward(void *queue, const coh_classifier *classifier);

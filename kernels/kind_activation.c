@@ -70,6 +70,8 @@ const coh_op_kind coh_kind_gelu = {
     .infer = infer_gelu,
     .forward = forward_gelu,
     .backward = backward_gelu,
+    .forward_cuda = forward_gelu,
+    .backward_cuda = backward_gelu,
     ACTIVATION_KIND,
 };
 
@@ -100,5 +102,7 @@ const coh_op_kind coh_kind_relu = {
     .infer = infer_relu,
     .forward = forward_relu,
     .backward = backward_relu,
+    .forward_cuda = forward_relu,
+    .backward_cuda = backward_relu,
     ACTIVATION_KIND,
 };

@@ -111,6 +111,8 @@ const coh_op_kind coh_kind_attention = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 /* ---- with dropout: its attributes begin with those of the plain one ---- */
@@ -163,6 +165,8 @@ const coh_op_kind coh_kind_attention_dropout = {
     .infer = infer_dropout,
     .forward = forward_dropout,
     .backward = backward_dropout,
+    .forward_cuda = forward_dropout,
+    .backward_cuda = backward_dropout,
 };
 
 /* ---- one step of a decoder ---- */
@@ -192,7 +196,7 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
 static coh_status forward_decode(const coh_call *call)
 {
     const coh_attention_decode_attributes *a = call->attributes;
-    coh_status status = coh_check_position(&call->input[1], a->positions);
+    coh_status status = coh_check_position(call, 1, a->positions);
     if (status != COH_OK)
         return status;
     const int64_t C = call->input[0].shape.dim[2] / 3;
@@ -204,7 +208,7 @@ static coh_status forward_decode(const coh_call *call)
         .G = a->heads,
         .D = C / a->heads,
         .positions = a->positions,
-        .position = *(const int32_t *)call->input[1].data,
+        .position = call->input[1].data,
         .dtype = call->input[0].shape.dtype,
         .q_stride = 3 * C,
         .kv_stride = 3 * C,
@@ -229,4 +233,5 @@ const coh_op_kind coh_kind_attention_decode = {
     .state_count = 2,
     .infer = infer_decode,
     .forward = forward_decode,
+    .forward_cuda = forward_decode,
 };

@@ -130,6 +130,8 @@ const coh_op_kind coh_kind_attention_grouped = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 /* ---- with dropout: its attributes begin with those of the plain one ---- */
@@ -185,6 +187,8 @@ const coh_op_kind coh_kind_attention_grouped_dropout = {
     .infer = infer_dropout,
     .forward = forward_dropout,
     .backward = backward_dropout,
+    .forward_cuda = forward_dropout,
+    .backward_cuda = backward_dropout,
 };
 
 /* ---- one step of a decoder ---- */
@@ -215,7 +219,7 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
 static coh_status forward_decode(const coh_call *call)
 {
     const coh_attention_grouped_decode_attributes *a = call->attributes;
-    coh_status status = coh_check_position(&call->input[3], a->positions);
+    coh_status status = coh_check_position(call, 3, a->positions);
     if (status != COH_OK)
         return status;
     const coh_shape *q = &call->input[0].shape;
@@ -226,7 +230,7 @@ static coh_status forward_decode(const coh_call *call)
         .G = a->kv_heads,
         .D = D,
         .positions = a->positions,
-        .position = *(const int32_t *)call->input[3].data,
+        .position = call->input[3].data,
         .dtype = q->dtype,
         .q_stride = a->heads * D,
         .kv_stride = a->kv_heads * D,
@@ -251,4 +255,5 @@ const coh_op_kind coh_kind_attention_grouped_decode = {
     .state_count = 2,
     .infer = infer_decode,
     .forward = forward_decode,
+    .forward_cuda = forward_decode,
 };

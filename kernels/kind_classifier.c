@@ -1,7 +1,5 @@
 #include "cohobate/kinds.h"
 
-#include <inttypes.h>
-
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
@@ -98,12 +96,16 @@ static coh_classifier classifier_of(const coh_call *call)
 static coh_status forward(const coh_call *call)
 {
     coh_classifier classifier = classifier_of(call);
-    for (int64_t n = 0; n < classifier.N && classifier.row_begin == 0; n++)
-        if (classifier.targets[n] < -1 || classifier.targets[n] >= classifier.V)
-            return coh_kind_fail(COH_ERR_CORRUPT,
-                                 "target %" PRId32 " at place %" PRId64 " is outside -1..%" PRId64
-                                 ": the data was made with another tokenizer",
-                                 classifier.targets[n], n, classifier.V - 1);
+    const coh_index_check check = { .what = "target",
+                                    .remedy = "the data was made with another tokenizer",
+                                    .indices = classifier.targets,
+                                    .count = classifier.N,
+                                    .least = -1,
+                                    .most = classifier.V - 1 };
+    const coh_status status =
+        classifier.row_begin == 0 ? coh_kernel_check_indices(call->queue, &check) : COH_OK;
+    if (status != COH_OK)
+        return status;
     classifier.loss = call->output[0].data;
     coh_kernel_classifier(call->queue, &classifier);
     return COH_OK;
@@ -116,7 +118,8 @@ static coh_status backward(const coh_call *call)
     classifier.dweight = call->parameter_grad[0].data;
     classifier.dx_adds = (call->input_grad_adds & 1u) != 0;
     classifier.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
-    classifier.loss_scale = call->loss_scale;
+    classifier.loss_share = call->loss_share;
+    classifier.loss_factor = call->loss_factor_cell;
     if (coh_kernel_classifier_dx_sums(classifier.dtype, classifier.N, classifier.C) > 0)
         classifier.dx_sum = (float *)call->saved + 3 * classifier.N;
     if (coh_kernel_classifier_dweight_sums(classifier.dtype, classifier.N, classifier.C,
@@ -145,6 +148,8 @@ const coh_op_kind coh_kind_classifier = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 /* ---- logits, for a decoder ---- */
@@ -202,4 +207,5 @@ const coh_op_kind coh_kind_logits = {
     .row_split_parameters = 1u,
     .infer = infer_logits,
     .forward = forward_logits,
+    .forward_cuda = forward_logits,
 };

@@ -82,6 +82,8 @@ const coh_op_kind coh_kind_dropout = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 const coh_op_kind coh_kind_dropout_residual = {
@@ -101,4 +103,6 @@ const coh_op_kind coh_kind_dropout_residual = {
     .infer = infer_residual,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };

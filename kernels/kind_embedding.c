@@ -56,12 +56,15 @@ static coh_status forward(const coh_call *call)
 {
     const coh_embedding_attributes *a = call->attributes;
     const coh_embedding embedding = embedding_of(call);
-    for (int64_t n = 0; n < embedding.N && embedding.row_begin == 0; n++)
-        if (embedding.tokens[n] < 0 || embedding.tokens[n] >= a->vocabulary)
-            return coh_kind_fail(COH_ERR_CORRUPT,
-                                 "token %" PRId32 " at place %" PRId64 " is outside 0..%" PRId64
-                                 ": the data was made with another tokenizer",
-                                 embedding.tokens[n], n, a->vocabulary - 1);
+    const coh_index_check check = { .what = "token",
+                                    .remedy = "the data was made with another tokenizer",
+                                    .indices = embedding.tokens,
+                                    .count = embedding.N,
+                                    .most = a->vocabulary - 1 };
+    const coh_status status =
+        embedding.row_begin == 0 ? coh_kernel_check_indices(call->queue, &check) : COH_OK;
+    if (status != COH_OK)
+        return status;
     coh_kernel_embedding(call->queue, &embedding, call->output[0].data, call->parameter[0].data);
     return COH_OK;
 }
@@ -96,6 +99,8 @@ const coh_op_kind coh_kind_embedding = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 /* ---- with padding: its attributes begin with those of the plain one ---- */
@@ -135,4 +140,6 @@ const coh_op_kind coh_kind_embedding_padded = {
     .infer = infer_padded,
     .forward = forward,
     .backward = backward_padded,
+    .forward_cuda = forward,
+    .backward_cuda = backward_padded,
 };

@@ -89,4 +89,6 @@ const coh_op_kind coh_kind_layernorm = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };

@@ -257,6 +257,8 @@ const coh_op_kind coh_kind_linear = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
     LINEAR_KIND(1),
 };
 
@@ -267,6 +269,8 @@ const coh_op_kind coh_kind_linear_uniform = {
     .infer = infer_uniform,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
     LINEAR_KIND(1),
 };
 
@@ -282,6 +286,8 @@ const coh_op_kind coh_kind_linear_residual = {
     .infer = infer_residual,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
     LINEAR_KIND(2),
 };
 
@@ -349,6 +355,8 @@ const coh_op_kind coh_kind_linear_gelu = {
     .infer = infer_gelu,
     .forward = forward_gelu,
     .backward = backward_gelu,
+    .forward_cuda = forward_gelu,
+    .backward_cuda = backward_gelu,
     LINEAR_KIND(1),
 };
 
@@ -389,5 +397,7 @@ const coh_op_kind coh_kind_linear_relu = {
     .infer = infer_relu,
     .forward = forward_relu,
     .backward = backward_relu,
+    .forward_cuda = forward_relu,
+    .backward_cuda = backward_relu,
     LINEAR_KIND(1),
 };

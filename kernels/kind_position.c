@@ -37,20 +37,30 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     return COH_OK;
 }
 
-/* Row `position` of the table, past those that are never read. */
-static const void *row_of(const coh_call *call, int64_t position)
+/* Rows of the table past those that are never read. */
+static void add_rows(const coh_call *call, const int32_t *first)
 {
     const coh_position_attributes *a = call->attributes;
     const coh_view *x = &call->input[0];
-    return (const char *)call->parameter[0].data +
-           (size_t)((position + a->offset) * x->shape.dim[2]) * coh_dtype_bytes(x->shape.dtype);
+    const int64_t *dim = x->shape.dim;
+    const coh_position position = {
+        .dtype = x->shape.dtype,
+        .B = dim[0],
+        .T = dim[1],
+        .C = dim[2],
+        .rows = a->positions,
+        .x = x->data,
+        .weight = (const char *)call->parameter[0].data +
+                  (size_t)(a->offset * dim[2]) * coh_dtype_bytes(x->shape.dtype),
+        .y = call->output[0].data,
+        .position = first,
+    };
+    coh_kernel_position(call->queue, &position);
 }
 
 static coh_status forward(const coh_call *call)
 {
-    const int64_t *dim = call->input[0].shape.dim;
-    coh_kernel_position(call->queue, call->input[0].shape.dtype, call->output[0].data,
-                        call->input[0].data, row_of(call, 0), dim[0], dim[1], dim[2]);
+    add_rows(call, NULL);
     return COH_OK;
 }
 
@@ -95,6 +105,8 @@ const coh_op_kind coh_kind_position = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 /* ---- one step of a decoder ---- */
@@ -110,14 +122,10 @@ static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_
 static coh_status forward_at(const coh_call *call)
 {
     const coh_position_attributes *a = call->attributes;
-    const int64_t *dim = call->input[0].shape.dim;
-    coh_status status = coh_check_position(&call->input[1], a->positions);
-    if (status != COH_OK)
-        return status;
-    coh_kernel_position(call->queue, call->input[0].shape.dtype, call->output[0].data,
-                        call->input[0].data, row_of(call, *(const int32_t *)call->input[1].data),
-                        dim[0], 1, dim[2]);
-    return COH_OK;
+    const coh_status status = coh_check_position(call, 1, a->positions);
+    if (status == COH_OK)
+        add_rows(call, call->input[1].data);
+    return status;
 }
 
 const coh_op_kind coh_kind_position_at = {
@@ -132,4 +140,5 @@ const coh_op_kind coh_kind_position_at = {
     .in_place_count = { 1, 0 },
     .infer = infer_at,
     .forward = forward_at,
+    .forward_cuda = forward_at,
 };

@@ -80,4 +80,6 @@ const coh_op_kind coh_kind_rmsnorm = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };

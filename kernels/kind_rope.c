@@ -143,6 +143,8 @@ const coh_op_kind coh_kind_rope = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };
 
 /* ---- one step of a decoder ---- */
@@ -157,10 +159,10 @@ static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_
 
 static coh_status forward_at(const coh_call *call)
 {
-    coh_status status = coh_check_position(&call->input[1], positions_most(call->attributes));
+    coh_status status = coh_check_position(call, 1, positions_most(call->attributes));
     if (status != COH_OK)
         return status;
-    const coh_rope at = { .position = *(const int32_t *)call->input[1].data };
+    const coh_rope at = { .position = call->input[1].data };
     return turn(call, &call->input[0], &call->output[0], at);
 }
 
@@ -175,4 +177,5 @@ const coh_op_kind coh_kind_rope_at = {
     .in_place_count = { 1, 0 },
     .infer = infer_at,
     .forward = forward_at,
+    .forward_cuda = forward_at,
 };

@@ -63,4 +63,6 @@ const coh_op_kind coh_kind_scale = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };

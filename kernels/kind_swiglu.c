@@ -68,4 +68,6 @@ const coh_op_kind coh_kind_swiglu = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .forward_cuda = forward,
+    .backward_cuda = backward,
 };

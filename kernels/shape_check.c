@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "kernels/kernels.h"
+
 static const char *dtype_name(coh_dtype dtype)
 {
     switch (dtype) {
@@ -81,15 +83,14 @@ coh_status coh_check_leading(const char *port, const coh_shape *shape, const cha
                          other_port, other_text, free_axes > 0 ? " but for the last axis" : "");
 }
 
-coh_status coh_check_position(const coh_view *position, int64_t positions)
+coh_status coh_check_position(const coh_call *call, int port, int64_t positions)
 {
-    const int64_t at = *(const int32_t *)position->data;
-    if (at < 0 || at >= positions)
-        return coh_kind_fail(COH_ERR_CORRUPT,
-                             "position %" PRId64 " is outside 0..%" PRId64
-                             ": the text is longer than the model's positions",
-                             at, positions - 1);
-    return COH_OK;
+    const coh_index_check check = { .what = "position",
+                                    .remedy = "the text is longer than the model's positions",
+                                    .indices = call->input[port].data,
+                                    .count = 1,
+                                    .most = positions - 1 };
+    return coh_kernel_check_indices(call->queue, &check);
 }
 
 coh_status coh_check_step(const coh_shape *x, const coh_shape *position)

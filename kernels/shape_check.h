@@ -25,9 +25,9 @@ coh_status coh_check_count(const char *attribute, int64_t count);
 coh_status coh_check_leading(const char *port, const coh_shape *shape, const char *other_port,
                              const coh_shape *other, int32_t free_axes);
 
-/* i32 [1], a place in a table of `positions` rows. The value comes with the call:
- * coh_check_position. Fails there: COH_ERR_CORRUPT. */
-coh_status coh_check_position(const coh_view *position, int64_t positions);
+/* The call's input `port`, i32 [1], is a place in a table of `positions` rows (kernels.h,
+ * coh_kernel_check_indices). Fails: COH_ERR_CORRUPT. */
+coh_status coh_check_position(const coh_call *call, int port, int64_t positions);
 
 /* One step of a decoder: x is [B,1,..] and `position` i32 [1]. */
 coh_status coh_check_step(const coh_shape *x, const coh_shape *position);

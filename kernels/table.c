@@ -1,7 +1,8 @@
 #include "kernels/table.h"
 
 #define CPU_FIELD(name, parameters, arguments) .name = coh_cpu_##name,
-const coh_kernel_table coh_kernel_table_cpu = { COH_KERNEL_LIST(CPU_FIELD) };
+const coh_kernel_table coh_kernel_table_cpu = { .check_indices = coh_cpu_check_indices,
+                                                COH_KERNEL_LIST(CPU_FIELD) };
 
 /* The one branch that a call costs: nobody else may ask what device a queue is of. */
 static const coh_kernel_table *table_of(const void *queue)
@@ -16,3 +17,8 @@ static const coh_kernel_table *table_of(const void *queue)
         table_of(queue)->name arguments;                                                           \
     }
 COH_KERNEL_LIST(DISPATCH)
+
+coh_status coh_kernel_check_indices(void *queue, const coh_index_check *check)
+{
+    return table_of(queue)->check_indices(queue, check);
+}

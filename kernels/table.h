@@ -21,7 +21,7 @@
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
 
-/* X(name, parameters, arguments) */
+/* X(name, parameters, arguments): those that cannot fail. */
 #define COH_KERNEL_LIST(X)                                                                         \
     X(pass, (void *queue, coh_dtype dtype, void *to, const void *from, int64_t count, int adds),   \
       (queue, dtype, to, from, count, adds))                                                       \
@@ -37,10 +37,7 @@
     X(embedding_backward,                                                                          \
       (void *queue, const coh_embedding *embedding, void *dweight, const void *dy, int adds),      \
       (queue, embedding, dweight, dy, adds))                                                       \
-    X(position,                                                                                    \
-      (void *queue, coh_dtype dtype, void *y, const void *x, const void *weight, int64_t B,        \
-       int64_t T, int64_t C),                                                                      \
-      (queue, dtype, y, x, weight, B, T, C))                                                       \
+    X(position, (void *queue, const coh_position *position), (queue, position))                    \
     X(position_backward, (void *queue, const coh_position_gradient *gradient), (queue, gradient))  \
     X(rope, (void *queue, const coh_rope *rope), (queue, rope))                                    \
     X(norm, (void *queue, const coh_norm *norm), (queue, norm))                                    \
@@ -78,6 +75,7 @@ typedef struct coh_kernel_table {
 #define COH_KERNEL_FIELD(name, parameters, arguments) void(*name) parameters;
     COH_KERNEL_LIST(COH_KERNEL_FIELD)
 #undef COH_KERNEL_FIELD
+    coh_status (*check_indices)(void *queue, const coh_index_check *check);
 } coh_kernel_table;
 
 /* The host's: coh_cpu_pass, ... Their queue is a pool or NULL. */
@@ -85,5 +83,6 @@ extern const coh_kernel_table coh_kernel_table_cpu;
 #define COH_KERNEL_CPU(name, parameters, arguments) void coh_cpu_##name parameters;
 COH_KERNEL_LIST(COH_KERNEL_CPU)
 #undef COH_KERNEL_CPU
+coh_status coh_cpu_check_indices(void *queue, const coh_index_check *check);
 
 #endif

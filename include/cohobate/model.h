@@ -118,7 +118,7 @@ typedef struct coh_call {
     const coh_random_cell *random_cell;
     const int64_t *count_cell; /* NULL, or how many leading rows are real (experts) */
     /* loss kinds only: 1 / micro-batches, so that the sum is the mean, times the step's
-     * loss_factor */
+     * loss_factor. On a GPU: loss_share and loss_factor_cell, below */
     float loss_scale;
     /* Row-split parameters: this call is for rows [row_begin, row_end) of row_count. Calls come in
      * rising order and cover all rows; the one with row_begin 0 initialises outputs, saved and
@@ -132,6 +132,10 @@ typedef struct coh_call {
      * one micro-batch are both given it, or neither; backward may overwrite what it has read. */
     void *cache;
     int32_t operator_index; /* in the graph: no two operators draw the same */
+    /* What loss_scale is the product of: 1 / micro-batches, and the step's loss_factor (NULL: 1),
+     * which is in the device's memory, for on a GPU no value of a step is an argument. */
+    float loss_share;
+    const float *loss_factor_cell;
 } coh_call;
 
 typedef struct coh_port_mask {
@@ -188,7 +192,9 @@ typedef struct coh_op_kind {
      * threads. */
     coh_status (*forward)(const coh_call *call);
     coh_status (*backward)(const coh_call *call);
-    /* NULL: the operator runs on the host device only */
+    /* The same on a GPU: they enqueue on call->queue and return. What the pointers of a call name
+     * is the device's memory, not to be read or written here. NULL: the operator runs on the host
+     * device only. */
     coh_status (*forward_cuda)(const coh_call *call);
     coh_status (*backward_cuda)(const coh_call *call);
 
@@ -202,6 +208,9 @@ typedef struct coh_op_kind {
      * workspace is kept, and only the range with row_begin 0 is given gradients of other
      * parameters. */
     int32_t column_slices;
+    /* Scratch of forward_cuda and backward_cuda, instead of infer's workspace_bytes; pure like
+     * infer. NULL: as infer says. */
+    size_t (*workspace_cuda)(const void *attributes, const coh_shape *inputs, coh_phase phase);
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

@@ -49,7 +49,7 @@ static void decode_piece(void *argument, int64_t index)
     const coh_dtype dtype = a->dtype;
     const int64_t b = index / a->H, h = index % a->H, D = a->D, stride = a->G * D;
     const int64_t cached = b * a->positions * stride + h / (a->H / a->G) * D;
-    decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = a->position };
+    decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = *a->position };
     one.q = coh_element_const(dtype, a->q, b * a->q_stride + h * D);
     one.keys = coh_element(dtype, a->keys, cached);
     one.values = coh_element(dtype, a->values, cached);
@@ -62,7 +62,7 @@ static void decode_piece(void *argument, int64_t index)
 static void keep_row(const coh_attention_decode *a, void *states, const void *from, int64_t b)
 {
     const int64_t stride = a->G * a->D;
-    memcpy(coh_element(a->dtype, states, (b * a->positions + a->position) * stride),
+    memcpy(coh_element(a->dtype, states, (b * a->positions + *a->position) * stride),
            coh_element_const(a->dtype, from, b * a->kv_stride),
            (size_t)stride * coh_dtype_bytes(a->dtype));
 }

@@ -10,8 +10,8 @@
 /* loss = 1/N sum_n (max_n + log sum_n - logit_n[target_n]), logits = x weight^T taken tile by tile
  * (a chunk of tokens x COH_ROW_BLOCK rows of the table) and rounded to the model's element type.
  * Backward finds each tile in the cache or makes it again, turns it into
- * dlogits = (softmax - onehot) loss_scale / N in place, and adds its part of dx and dweight: blocks
- * of rows rising, chunks of tokens rising inside, whatever ranges the calls bring.
+ * dlogits = (softmax - onehot) loss_share loss_factor / N in place, and adds its part of dx and
+ * dweight: blocks of rows rising, chunks of tokens rising inside, whatever ranges the calls bring.
  *
  *            v0      v0+1024
  *      n0  +-------+-------+--          cache: a block's tiles follow one another, tile (v0, n0) at
@@ -221,7 +221,8 @@ static void each_tile(void *queue, const coh_classifier *c,
                       void (*use)(void *queue, const logit_tile *tile))
 {
     const int64_t chunk = coh_kernel_classifier_chunk(c->dtype);
-    logit_tile tile = { .c = c, .gradient_scale = c->loss_scale / (float)c->N };
+    const float loss_factor = c->loss_factor != NULL ? *c->loss_factor : 1.0f;
+    logit_tile tile = { .c = c, .gradient_scale = c->loss_share * loss_factor / (float)c->N };
     for (tile.v0 = c->row_begin; tile.v0 < c->row_end; tile.v0 += COH_ROW_BLOCK) {
         tile.rows = smaller(COH_ROW_BLOCK, c->row_end - tile.v0);
         tile.weight = coh_element_const(c->dtype, c->weight, (tile.v0 - c->row_begin) * c->C);

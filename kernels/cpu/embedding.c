@@ -1,5 +1,6 @@
 #include "kernels/table.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "cohobate/model.h"
@@ -14,6 +15,18 @@
 #define ZERO_ROWS      256
 #define POSITION_ROWS  16
 #define DIGIT_BITS     11
+
+coh_status coh_cpu_check_indices(void *queue, const coh_index_check *check)
+{
+    (void)queue;
+    for (int64_t i = 0; i < check->count; i++)
+        if (check->indices[i] < check->least || check->indices[i] > check->most)
+            return coh_kind_fail(
+                COH_ERR_CORRUPT,
+                "%s %" PRId32 " at place %" PRId64 " is outside %" PRId64 "..%" PRId64 ": %s",
+                check->what, check->indices[i], i, check->least, check->most, check->remedy);
+    return COH_OK;
+}
 
 typedef struct embedding_job {
     const coh_embedding *e;
@@ -154,29 +167,21 @@ void coh_cpu_embedding_backward(void *queue, const coh_embedding *embedding, voi
 
 /* ---- position ---- */
 
-typedef struct position_job {
-    coh_dtype dtype;
-    void *y;
-    const void *x, *weight;
-    int64_t B, T, C;
-} position_job;
-
 static void position_rows(void *argument, int64_t index)
 {
-    const position_job *job = argument;
-    const coh_rows *row = coh_rows_for(job->dtype);
-    const int64_t end = smaller((index + 1) * POSITION_ROWS, job->B * job->T);
+    const coh_position *p = argument;
+    const coh_rows *row = coh_rows_for(p->dtype);
+    const int64_t begin = p->position != NULL ? *p->position : 0;
+    const int64_t end = smaller((index + 1) * POSITION_ROWS, p->B * p->T);
     for (int64_t n = index * POSITION_ROWS; n < end; n++)
-        row->sum(coh_element(job->dtype, job->y, n * job->C),
-                 coh_element_const(job->dtype, job->x, n * job->C),
-                 coh_element_const(job->dtype, job->weight, n % job->T * job->C), job->C);
+        row->sum(coh_element(p->dtype, p->y, n * p->C), coh_element_const(p->dtype, p->x, n * p->C),
+                 coh_element_const(p->dtype, p->weight, (begin + n % p->T) * p->C), p->C);
 }
 
-void coh_cpu_position(void *queue, coh_dtype dtype, void *y, const void *x, const void *weight,
-                      int64_t B, int64_t T, int64_t C)
+void coh_cpu_position(void *queue, const coh_position *position)
 {
-    position_job job = { .dtype = dtype, .y = y, .x = x, .weight = weight, .B = B, .T = T, .C = C };
-    coh_parallel(queue, (B * T + POSITION_ROWS - 1) / POSITION_ROWS, position_rows, &job);
+    coh_parallel(queue, (position->B * position->T + POSITION_ROWS - 1) / POSITION_ROWS,
+                 position_rows, (void *)position);
 }
 
 /* Channels [c, c + width) of a row, summed over the sequences in f32 and rounded once; nothing for

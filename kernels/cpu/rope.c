@@ -14,7 +14,8 @@ static void turn_token(const coh_rope *rope, int64_t t)
 {
     float cosine[HALF_MOST], sine[HALF_MOST];
     const int64_t half = rope->D / 2, C = rope->H * rope->D;
-    coh_rows_get()->turns(cosine, sine, rope->frequencies, (float)(rope->position + t), half);
+    const int64_t begin = rope->position != NULL ? *rope->position : 0;
+    coh_rows_get()->turns(cosine, sine, rope->frequencies, (float)(begin + t), half);
     for (int64_t i = 0; rope->turns_back && i < half; i++)
         sine[i] = -sine[i];
     for (int64_t b = 0; b < rope->B; b++) {

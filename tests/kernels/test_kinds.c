@@ -62,7 +62,7 @@ static void forward_and_backward_agree_with_double_precision(void **state)
         coh_case one;
         coh_reference r;
         shape_case_create(&one, index, 5);
-        one.call.loss_scale = 0.125f;
+        coh_case_scale_loss(&one, 0.125f);
         coh_reference_create(&r, &one);
         coh_reference_forward(&r);
         coh_reference_backward(&r);

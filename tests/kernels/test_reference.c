@@ -49,7 +49,7 @@ static void check(const coh_op_kind *kind, const void *attributes, const coh_sha
 {
     coh_case one;
     coh_case_create(&one, kind, attributes, inputs, 17);
-    one.call.loss_scale = 0.25f;
+    coh_case_scale_loss(&one, 0.25f);
     for (int i = 0; i < kind->input_count; i++)
         if (inputs[i].dtype == COH_DTYPE_I32)
             coh_case_ids(&one, i, ids, 3);

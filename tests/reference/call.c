@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "base/bytes.h"
 #include "base/rng.h"
 
 void coh_poison(void *data, size_t bytes)
@@ -16,13 +18,15 @@ void coh_poison(void *data, size_t bytes)
 static void *take(coh_case *one, size_t bytes)
 {
     const size_t fence = 256;
-    char *block = malloc(bytes + 2 * fence);
+    const size_t whole = (size_t)coh_bytes_round_page(bytes + 2 * fence);
+    char *block = aligned_alloc(COH_PAGE_BYTES, whole);
     if (block == NULL || one->block_count == 64) {
         fprintf(stderr, "a test case is out of memory\n");
         exit(1);
     }
+    one->block_bytes[one->block_count] = whole;
     one->blocks[one->block_count++] = block;
-    coh_poison(block, bytes + 2 * fence);
+    coh_poison(block, whole);
     return block + fence;
 }
 
@@ -67,6 +71,35 @@ static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
 /* Beyond 32 bits each, so that no half of them may be left out. */
 static const coh_random_cell random_cell = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u };
 
+/* Factors that are exact, so that their product is `loss_scale` in whatever way it is made. */
+void coh_case_scale_loss(coh_case *one, float loss_scale)
+{
+    one->call.loss_scale = loss_scale;
+    one->call.loss_share = loss_scale / 4.0f;
+    if (one->call.loss_factor_cell == NULL)
+        one->call.loss_factor_cell = take(one, sizeof(float));
+    *(float *)one->call.loss_factor_cell = 4.0f;
+}
+
+static void protect(coh_case *one, int protection)
+{
+    for (int i = 0; i < one->block_count; i++)
+        if (mprotect(one->blocks[i], one->block_bytes[i], protection) != 0) {
+            perror("mprotect");
+            exit(1);
+        }
+}
+
+void coh_case_lock(coh_case *one)
+{
+    protect(one, PROT_NONE);
+}
+
+void coh_case_unlock(coh_case *one)
+{
+    protect(one, PROT_READ | PROT_WRITE);
+}
+
 void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
                      const coh_shape *inputs, uint64_t seed)
 {
@@ -79,11 +112,14 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
     }
     coh_call *call = &one->call;
     call->attributes = attributes;
-    call->loss_scale = 1.0f;
+    coh_case_scale_loss(one, 1.0f);
     call->operator_index = 7;
     call->microbatch = 3;
-    if (kind->draws)
-        call->random_cell = &random_cell;
+    if (kind->draws) {
+        coh_random_cell *cell = take(one, sizeof(random_cell));
+        *cell = random_cell;
+        call->random_cell = cell;
+    }
     for (int i = 0; i < kind->input_count; i++) {
         call->input[i] = take_view(one, &inputs[i]);
         if (inputs[i].dtype == COH_DTYPE_I32) {

@@ -19,7 +19,8 @@ typedef struct coh_case {
     coh_op_facts facts;
     coh_call call; /* all data pointers set; those of frozen gradients may be nulled by the test */
     void *cache;   /* call.cache is NULL unless the test sets it to this */
-    void *blocks[64];
+    void *blocks[64]; /* whole pages each */
+    size_t block_bytes[64];
     int block_count;
 } coh_case;
 
@@ -28,6 +29,14 @@ typedef struct coh_case {
 void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *attributes,
                      const coh_shape *inputs, uint64_t seed);
 void coh_case_destroy(coh_case *one);
+
+/* The gradient of a loss is multiplied by so much: at the begin by 1. */
+void coh_case_scale_loss(coh_case *one, float loss_scale);
+
+/* All that the pointers of the call name, cells as well, may be read and written, or not at all:
+ * who does it then stops the program. */
+void coh_case_lock(coh_case *one);
+void coh_case_unlock(coh_case *one);
 
 /* Uniform ids in [0, bound) for an i32 input. */
 void coh_case_ids(coh_case *one, int input, int32_t bound, uint64_t seed);
