@@ -49,7 +49,7 @@ typedef struct coh_device_kernels {
 
 /* A device failed behind its callers' backs. `status` with its sentence as this thread's last
  * error; `number` and `index` are those of a line that was under way (0, 0: none was). Called once,
- * by the thread that found it; may close queues. */
+ * by the thread that found it. It closes the counters that others wait for; it may close queues. */
 typedef void (*coh_device_failed)(void *context, coh_status status, uint64_t number,
                                   uint32_t index);
 

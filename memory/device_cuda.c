@@ -42,15 +42,9 @@ void coh_cuda_device_fail(coh_device *device, coh_status status, uint64_t number
     if (device->config.failed != NULL)
         device->config.failed(device->config.failed_context, status, number, index);
     coh_cuda_device_close(device);
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        coh_queue *queue = atomic_load(&device->queues[lane]);
-        coh_counter *counter = queue != NULL ? atomic_load(&queue->counter) : NULL;
-        if (counter != NULL)
-            coh_counter_close(counter);
-    }
 }
 
-static coh_status device_failure(coh_device *device)
+coh_status coh_cuda_device_failure(coh_device *device)
 {
     pthread_mutex_lock(&device->failure_mutex);
     coh_status status = device->failure;
@@ -443,7 +437,7 @@ const coh_device_ops coh_device_cuda = {
     .put = device_copy,
     .get = device_copy,
     .watch = device_watch,
-    .failure = device_failure,
+    .failure = coh_cuda_device_failure,
     .queue_create = coh_cuda_queue_create,
     .queue_close = coh_cuda_queue_close,
     .queue_destroy = coh_cuda_queue_destroy,

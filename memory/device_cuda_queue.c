@@ -124,13 +124,10 @@ void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context
 /* 1: it is the counter that this queue signals. */
 static int take_counter(coh_queue *queue, coh_counter *counter)
 {
-    const coh_counter *before = atomic_load(&queue->counter);
-    if (before == counter)
+    if (queue->counter == NULL)
+        queue->counter = counter;
+    if (queue->counter == counter)
         return 1;
-    if (before == NULL) {
-        atomic_store(&queue->counter, counter);
-        return 1;
-    }
     coh_cuda_queue_fail(&queue->base,
                         coh_fail(COH_ERR_INTERNAL, "a queue of a GPU signals one counter only"));
     return 0;
@@ -163,7 +160,7 @@ static coh_queue *signaller(const coh_device *device, const coh_counter *counter
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         coh_queue *queue = atomic_load_explicit(&device->queues[lane], memory_order_acquire);
-        if (queue != NULL && atomic_load(&queue->counter) == counter)
+        if (queue != NULL && queue->counter == counter)
             return queue;
     }
     return NULL;
@@ -265,6 +262,7 @@ static coh_status fill_queue(coh_queue *queue)
     if (kernels == NULL || queue->base.lane != COH_LANE_COMPUTE)
         return COH_OK;
     COH_TRY(kernels->open(queue));
+    queue->kernels_are_open = 1;
     queue->base.head.kernels = kernels->table;
     return COH_OK;
 }
@@ -275,7 +273,7 @@ static void empty_queue(coh_queue *queue)
     const coh_cuda_driver *driver = device->driver;
     if (queue->base.stream != NULL)
         (void)driver->cuStreamSynchronize(queue->base.stream);
-    if (queue->base.head.kernels != NULL)
+    if (queue->kernels_are_open)
         device->config.kernels->close(queue);
     while (queue->event_count > 0)
         (void)driver->cuEventDestroy(queue->events[--queue->event_count]);
@@ -288,6 +286,7 @@ coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **
     *out_queue = NULL;
     coh_status status = COH_OK;
     coh_queue *queue;
+    COH_TRY(coh_cuda_device_failure(device));
     if (coh_cuda_is_closed(device))
         return coh_fail(COH_ERR_STOPPED, "no lane %s: the GPU was closed while it was at work",
                         coh_lane_name(lane));

@@ -55,16 +55,14 @@ struct coh_queue {
     coh_cuda_queue base; /* first: what kernels are given points at both */
 
     /* The enqueuing thread's. */
-    uint64_t written; /* the last progress that was enqueued */
-    int is_dirty;     /* something was enqueued since */
+    uint64_t written;     /* the last progress that was enqueued */
+    int is_dirty;         /* something was enqueued since */
+    int kernels_are_open; /* config.kernels */
+    coh_counter *counter; /* that this queue signals; NULL: none yet */
     uint64_t signal_count;
     CUevent events[COH_CUDA_RING_COUNT]; /* of the last signals: number n at [n % count] */
     uint64_t values[COH_CUDA_RING_COUNT];
     uint32_t event_count; /* that were made */
-
-    /* That this queue signals; NULL: none yet. The enqueuing thread sets it, any thread that fails
-     * the device closes it. */
-    _Atomic(coh_counter *) counter;
 
     /* coh-retire's: when it saw progress come to passed_place. */
     uint64_t passed_place, passed_ns;
@@ -120,6 +118,8 @@ void coh_cuda_leave(const coh_device *device);
 /* The failure of the device, if it is the first: this thread's last error, at line `number`,
  * `index`. Tells config.failed, and stops everything. */
 void coh_cuda_device_fail(coh_device *device, coh_status status, uint64_t number, uint32_t index);
+/* COH_OK, or the first failure, its sentence made this thread's last error. */
+coh_status coh_cuda_device_failure(coh_device *device);
 /* From now on nothing is enqueued and nobody notified; all that streams wait for is released. */
 void coh_cuda_device_close(coh_device *device);
 

@@ -1,0 +1,56 @@
+/* device_bench.h - a device over the stub driver, with three lanes, and a pipeline to run on it:
+ *
+ *   h2d      load r: in[r] -> slot            waits for kernel r - 1, which read the slot
+ *   compute  kernel r: out slot = f(slot)     waits for load r, and store r - 1, which read its slot
+ *   d2h      store r: out slot -> out[r]      waits for kernel r
+ *
+ * Waits are numbered as they come, so that a test can leave one out. */
+#ifndef COH_TESTS_CUDA_DEVICE_BENCH_H
+#define COH_TESTS_CUDA_DEVICE_BENCH_H
+
+#include "memory/cuda_queue.h"
+#include "memory/device_cuda.h"
+#include "tests/cuda/stub_driver.h"
+
+enum { BENCH_LANES = 3, BENCH_NUMBERS = 64, BENCH_ROUNDS_MOST = 8 };
+#define BENCH_ARENA_BYTES ((uint64_t)1 << 16)
+#define BENCH_GPU_BYTES   (COH_CUDA_RESERVE_BYTES + ((uint64_t)1 << 20))
+
+typedef struct bench_slots {
+    uint32_t in[BENCH_ROUNDS_MOST][BENCH_NUMBERS], out[BENCH_ROUNDS_MOST][BENCH_NUMBERS];
+} bench_slots;
+
+typedef struct bench {
+    coh_device_config config;
+    coh_device *device;
+    coh_queue *queues[BENCH_LANES]; /* by coh_lane: compute, h2d, d2h */
+    coh_counter counters[BENCH_LANES], host_counter;
+    int counter_count;
+    uint64_t signalled[BENCH_LANES];
+    uint32_t *slot, *out_slot; /* device tier */
+    bench_slots *host;         /* host tier */
+    /* What config.failed was told, by any thread; then the counters are closed. */
+    int failed_count;
+    coh_status failed_status;
+    uint64_t failed_number;
+    uint32_t failed_index;
+    char failed_text[COH_ERROR_TEXT_BYTES];
+    int skipped_wait; /* -1: none */
+    int wait_count;   /* so far */
+} bench;
+
+/* Device, arenas, queues; `config` (NULL: a plain one) but for its driver. Fails as those do;
+ * bench_close then takes back what was made. */
+coh_status bench_open(bench *b, const coh_device_config *config);
+void bench_close(bench *b);
+
+/* Enqueues `rounds` rounds; returns at once. in[] is made from `seed`. */
+void bench_enqueue(bench *b, int rounds, uint32_t seed);
+/* Waits until all that was enqueued is retired, then says whether out[] is right.
+ * Fails: the device's failure. */
+coh_status bench_finish(bench *b, int rounds, int *out_is_right);
+
+void bench_wait(bench *b, coh_lane lane, coh_lane other, uint64_t value);
+void bench_signal(bench *b, coh_lane lane);
+
+#endif

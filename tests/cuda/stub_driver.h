@@ -1,0 +1,76 @@
+/* stub_driver.h - a CUDA driver that executes, on the host's memory: one GPU, whose streams are
+ * lazy.
+ *
+ * The one idea: what a call enqueues is put off. Which stream goes on next is then chosen by the
+ * test, among those whose first command may run, so every order that events and words allow can be
+ * tried: an order that a device_cuda.c must forbid and does not shows as other results.
+ *
+ *     stream 1   copy | write | record          any order of the heads, but
+ *     stream 2   wait event | kernel | write    wait: not before that record
+ *
+ * What it imitates on purpose:
+ *   - to wait for an event that was never recorded is no wait; to wait for one is to wait for the
+ *     record before the call, whatever is recorded later;
+ *   - words compare as int64_t(word - value) >= 0;
+ *   - calls without a current context, with addresses outside of what was allocated, or on what was
+ *     freed fail; a failure while executing is sticky: all later calls return it;
+ *   - an unmaking call that is made to fail has unmade all the same.
+ * Kernels are replaced by functions of the host (twins), found by their symbol.
+ *
+ * There is one stub per process. Threads: any; commands execute one at a time. */
+#ifndef COH_TESTS_CUDA_STUB_DRIVER_H
+#define COH_TESTS_CUDA_STUB_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/cuda_driver.h"
+
+extern const coh_cuda_driver coh_stub_driver;
+
+typedef enum coh_stub_call {
+#define COH_STUB_CALL(name) COH_STUB_##name,
+    COH_CUDA_DRIVER_LIST(COH_STUB_CALL)
+#undef COH_STUB_CALL
+        COH_STUB_CALL_COUNT
+} coh_stub_call;
+
+/* As the process begins: `memory_bytes` free on the GPU, no failure planned, counts at 0. Asserts
+ * that nothing is alive. */
+void coh_stub_reset(size_t memory_bytes);
+
+/* What was made and not unmade: contexts, memory, registered ranges, streams, events, modules. */
+uint64_t coh_stub_live_count(void);
+const char *coh_stub_call_name(coh_stub_call call);
+uint64_t coh_stub_call_count(coh_stub_call call);
+/* The n-th call from now (1: the next) of that function returns `result`; 0: none. */
+void coh_stub_fail_nth(coh_stub_call call, uint64_t n, CUresult result);
+int coh_stub_fault_was_hit(void);
+/* The GPU breaks: nothing executes any more, and every call returns `result`. */
+void coh_stub_break(CUresult result);
+
+/* ---- commands of a test's own ---- */
+
+/* A twin: gets a copy of the bytes that the kernel was launched with. */
+typedef void (*coh_stub_work)(const void *arguments);
+#define COH_STUB_ARGUMENT_BYTES 256
+
+/* Stands for the kernel `symbol` in modules that are loaded from now on. */
+void coh_stub_set_twin(const char *symbol, coh_stub_work work, size_t argument_bytes);
+/* Enqueues work as if it were a kernel: what a twin of a whole kernel function does. */
+void coh_stub_enqueue(CUstream stream, coh_stub_work work, const void *arguments, size_t bytes);
+
+/* ---- executing ---- */
+
+/* Commands of all streams that were not executed. */
+size_t coh_stub_pending_count(void);
+/* Streams (numbered as they were made) whose first command may run now; at most `most`. */
+size_t coh_stub_ready(int *out_streams, size_t most);
+/* Executes the first command of that stream, if it may run. */
+void coh_stub_run(int stream);
+
+/* A thread that executes, the stream chosen by `seed`, until it is stopped. */
+void coh_stub_start(uint64_t seed);
+void coh_stub_stop(void);
+
+#endif

@@ -1,0 +1,99 @@
+/* stub_state.h - the inside of the stub driver, shared by its two files: stub_driver.c, the calls;
+ * stub_streams.c, commands and their execution. All under coh_stub.mutex. */
+#ifndef COH_TESTS_CUDA_STUB_STATE_H
+#define COH_TESTS_CUDA_STUB_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tests/cuda/stub_driver.h"
+
+enum { STUB_STREAMS_MOST = 32, STUB_RANGES_MOST = 256, STUB_TWINS_MOST = 64 };
+
+typedef enum stub_command_kind {
+    STUB_COPY,
+    STUB_FILL,
+    STUB_WORK,
+    STUB_WRITE,
+    STUB_WAIT_VALUE,
+    STUB_RECORD,
+    STUB_WAIT_EVENT
+} stub_command_kind;
+
+typedef struct stub_command {
+    stub_command_kind kind;
+    void *to;
+    const void *from;
+    size_t bytes;   /* of copy and fill; of arguments */
+    uint64_t value; /* of words and fills; the record that is meant */
+    CUevent event;
+    coh_stub_work work;
+    _Alignas(16) unsigned char arguments[COH_STUB_ARGUMENT_BYTES];
+} stub_command;
+
+struct CUstream_st {
+    int number;
+    int is_busy;            /* its first command executes, without the mutex */
+    stub_command *commands; /* [begin, end) are pending */
+    size_t begin, end, capacity;
+};
+
+struct CUevent_st {
+    uint64_t recorded, completed; /* records: enqueued, executed */
+};
+
+struct CUmod_st {
+    int function_count;
+    struct CUfunc_st *functions[128];
+};
+
+struct CUfunc_st {
+    coh_stub_work work; /* NULL: no twin */
+    size_t argument_bytes;
+};
+
+typedef enum stub_memory { STUB_DEVICE, STUB_HOST, STUB_REGISTERED } stub_memory;
+
+typedef struct stub_range {
+    stub_memory memory;
+    char *base; /* NULL: free entry */
+    size_t bytes;
+} stub_range;
+
+typedef struct stub_state {
+    pthread_mutex_t mutex;
+    size_t memory_bytes, used_bytes;
+    uint64_t live_count;
+    CUresult broken;
+    uint64_t call_counts[COH_STUB_CALL_COUNT];
+    coh_stub_call fail_call;
+    uint64_t fail_in; /* 0: none planned */
+    CUresult fail_result;
+    int fault_was_hit;
+    CUstream streams[STUB_STREAMS_MOST];
+    int stream_count; /* that were ever made */
+    stub_range ranges[STUB_RANGES_MOST];
+    struct stub_twin {
+        const char *symbol;
+        coh_stub_work work;
+        size_t argument_bytes;
+    } twins[STUB_TWINS_MOST];
+    int twin_count;
+    pthread_t thread;
+    int thread_is_started;
+    _Atomic int thread_stops;
+    uint64_t seed;
+} stub_state;
+
+extern stub_state coh_stub;
+
+/* stub_streams.c; the mutex is held. */
+void coh_stub_push(CUstream stream, const stub_command *command);
+int coh_stub_head_is_ready(const struct CUstream_st *stream);
+void coh_stub_execute_head(CUstream stream);
+/* Executes until the stream is empty, other streams where it waits for them. */
+CUresult coh_stub_finish(CUstream stream);
+/* 1: [address, address + bytes) lies inside memory that streams reach. */
+int coh_stub_reaches(const void *address, size_t bytes);
+
+#endif

@@ -1,0 +1,197 @@
+/* Commands of the stub's streams, and who executes them. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "tests/cuda/stub_state.h"
+
+stub_state coh_stub = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static void lock(void)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+/* ---- commands ---- */
+
+void coh_stub_push(CUstream stream, const stub_command *command)
+{
+    if (stream->begin == stream->end)
+        stream->begin = stream->end = 0;
+    if (stream->end == stream->capacity) {
+        stream->capacity = stream->capacity > 0 ? 2 * stream->capacity : 64;
+        stream->commands = realloc(stream->commands, stream->capacity * sizeof(*stream->commands));
+        if (stream->commands == NULL)
+            abort();
+    }
+    stream->commands[stream->end++] = *command;
+}
+
+int coh_stub_reaches(const void *address, size_t bytes)
+{
+    const char *at = address;
+    for (int i = 0; i < STUB_RANGES_MOST; i++) {
+        const stub_range *range = &coh_stub.ranges[i];
+        if (range->base != NULL && at >= range->base && bytes <= range->bytes &&
+            (size_t)(at - range->base) <= range->bytes - bytes)
+            return 1;
+    }
+    return 0;
+}
+
+static uint64_t word_at(const void *address)
+{
+    return atomic_load_explicit((const _Atomic uint64_t *)address, memory_order_acquire);
+}
+
+int coh_stub_head_is_ready(const struct CUstream_st *stream)
+{
+    if (stream->begin == stream->end || stream->is_busy || coh_stub.broken != CUDA_SUCCESS)
+        return 0;
+    const stub_command *c = &stream->commands[stream->begin];
+    if (c->kind == STUB_WAIT_VALUE)
+        return (int64_t)(word_at(c->from) - c->value) >= 0;
+    if (c->kind == STUB_WAIT_EVENT)
+        return c->event->completed >= c->value;
+    return 1;
+}
+
+/* Takes the mutex off while work runs: a twin may take long, or break the GPU. */
+void coh_stub_execute_head(CUstream stream)
+{
+    stub_command c = stream->commands[stream->begin];
+    switch (c.kind) {
+    case STUB_COPY:
+        memcpy(c.to, c.from, c.bytes);
+        break;
+    case STUB_FILL:
+        memset(c.to, (int)c.value, c.bytes);
+        break;
+    case STUB_WORK:
+        stream->is_busy = 1;
+        unlock();
+        c.work(c.arguments);
+        lock();
+        stream->is_busy = 0;
+        break;
+    case STUB_WRITE:
+        atomic_store_explicit((_Atomic uint64_t *)c.to, c.value, memory_order_release);
+        break;
+    case STUB_RECORD:
+        c.event->completed = c.value;
+        break;
+    case STUB_WAIT_VALUE:
+    case STUB_WAIT_EVENT:
+        break;
+    }
+    stream->begin++;
+}
+
+void coh_stub_enqueue(CUstream stream, coh_stub_work work, const void *arguments, size_t bytes)
+{
+    stub_command c = { .kind = STUB_WORK, .work = work, .bytes = bytes };
+    if (bytes > sizeof(c.arguments))
+        abort();
+    memcpy(c.arguments, arguments, bytes);
+    lock();
+    coh_stub_push(stream, &c);
+    unlock();
+}
+
+/* ---- executing ---- */
+
+size_t coh_stub_pending_count(void)
+{
+    size_t count = 0;
+    lock();
+    for (int i = 0; i < coh_stub.stream_count; i++)
+        if (coh_stub.streams[i] != NULL)
+            count += coh_stub.streams[i]->end - coh_stub.streams[i]->begin;
+    unlock();
+    return count;
+}
+
+static size_t find_ready(int *out_streams, size_t most)
+{
+    size_t count = 0;
+    for (int i = 0; i < coh_stub.stream_count && count < most; i++)
+        if (coh_stub.streams[i] != NULL && coh_stub_head_is_ready(coh_stub.streams[i]))
+            out_streams[count++] = i;
+    return count;
+}
+
+size_t coh_stub_ready(int *out_streams, size_t most)
+{
+    lock();
+    size_t count = find_ready(out_streams, most);
+    unlock();
+    return count;
+}
+
+CUresult coh_stub_finish(CUstream stream)
+{
+    while (stream->begin < stream->end && coh_stub.broken == CUDA_SUCCESS) {
+        int ready[STUB_STREAMS_MOST];
+        if (coh_stub_head_is_ready(stream)) {
+            coh_stub_execute_head(stream);
+        } else if (find_ready(ready, STUB_STREAMS_MOST) > 0) {
+            coh_stub_execute_head(coh_stub.streams[ready[0]]);
+        } else {
+            unlock();
+            sched_yield();
+            lock();
+        }
+    }
+    return coh_stub.broken;
+}
+
+void coh_stub_run(int stream)
+{
+    lock();
+    /* A thread that waits for its stream may have been here since the caller looked. */
+    if (coh_stub_head_is_ready(coh_stub.streams[stream]))
+        coh_stub_execute_head(coh_stub.streams[stream]);
+    unlock();
+}
+
+static void *run_all(void *argument)
+{
+    (void)argument;
+    for (uint64_t i = 0; !atomic_load(&coh_stub.thread_stops); i++) {
+        int ready[STUB_STREAMS_MOST];
+        lock();
+        size_t count = find_ready(ready, STUB_STREAMS_MOST);
+        if (count > 0)
+            coh_stub_execute_head(
+                coh_stub.streams[ready[coh_rng_below(coh_stub.seed, 0, i, count)]]);
+        unlock();
+        if (count == 0)
+            sched_yield();
+    }
+    return NULL;
+}
+
+void coh_stub_start(uint64_t seed)
+{
+    coh_stub.seed = seed;
+    atomic_store(&coh_stub.thread_stops, 0);
+    if (pthread_create(&coh_stub.thread, NULL, run_all, NULL) != 0)
+        abort();
+    coh_stub.thread_is_started = 1;
+}
+
+void coh_stub_stop(void)
+{
+    if (!coh_stub.thread_is_started)
+        return;
+    atomic_store(&coh_stub.thread_stops, 1);
+    pthread_join(coh_stub.thread, NULL);
+    coh_stub.thread_is_started = 0;
+}

@@ -1,0 +1,506 @@
+/* A GPU as a device, over the stub driver: order of what the host is told, host lanes, lockstep,
+ * closing, failing at every call. */
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/launch.h"
+#include "tests/cuda/device_bench.h"
+
+static const coh_device_ops *const ops = &coh_device_cuda;
+
+static void open_bench(bench *b, const coh_device_config *config)
+{
+    coh_stub_reset(BENCH_GPU_BYTES);
+    assert_int_equal(bench_open(b, config), COH_OK);
+}
+
+static void close_bench(bench *b)
+{
+    bench_close(b);
+    assert_int_equal(coh_stub_live_count(), 0);
+}
+
+/* Runs first heads until nothing may run. */
+static void run_ready(void)
+{
+    int ready[BENCH_LANES + 1];
+    while (coh_stub_ready(ready, BENCH_LANES + 1) > 0)
+        coh_stub_run(ready[0]);
+}
+
+/* ---- what the host is told ---- */
+
+enum { LOG_MOST = 64 };
+typedef struct event_log {
+    uint64_t numbers[LOG_MOST];
+    int count; /* coh-retire writes; read behind a counter */
+} event_log;
+
+static void log_number(void *context, uint64_t number, uint32_t index)
+{
+    (void)index;
+    event_log *log = context;
+    log->numbers[log->count++] = number;
+}
+
+/* Lines of three lanes, each waiting for the one before it, tell their begin and their end: in
+ * whatever order words are seen, no line begins before the one that it waited for has ended. */
+static void a_line_is_told_of_after_those_it_waited_for(void **state)
+{
+    (void)state;
+    static const coh_lane lanes[BENCH_LANES] = { COH_LANE_H2D, COH_LANE_COMPUTE, COH_LANE_D2H };
+    bench b;
+    open_bench(&b, NULL);
+    for (int turn = 0; turn < 200; turn++) {
+        event_log log = { .count = 0 };
+        for (int line = 0; line < 6; line++) {
+            coh_lane lane = lanes[line % 3], before = lanes[(line + 2) % 3];
+            coh_queue *queue = b.queues[lane];
+            if (line > 0)
+                bench_wait(&b, lane, before, b.signalled[before]);
+            ops->notify(queue, log_number, &log, (uint64_t)(2 * line), 0);
+            ops->copy(queue, b.slot, b.host->in[0], sizeof(b.host->in[0]));
+            ops->notify(queue, log_number, &log, (uint64_t)(2 * line + 1), 0);
+            bench_signal(&b, lane);
+        }
+        run_ready();
+        assert_int_equal(coh_stub_pending_count(), 0);
+        assert_true(coh_counter_wait(&b.counters[COH_LANE_D2H], b.signalled[COH_LANE_D2H]));
+        assert_int_equal(log.count, 12);
+        for (int i = 0; i < 12; i++)
+            assert_int_equal(log.numbers[i], i);
+    }
+    close_bench(&b);
+}
+
+/* Nobody hears of a line before the stream is through with it. */
+static void nothing_is_told_before_it_is_done(void **state)
+{
+    (void)state;
+    bench b;
+    event_log log = { .count = 0 };
+    open_bench(&b, NULL);
+    ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
+    ops->notify(b.queues[COH_LANE_H2D], log_number, &log, 7, 0);
+    bench_signal(&b, COH_LANE_H2D);
+    for (int i = 0; i < 1000; i++)
+        sched_yield();
+    assert_int_equal(coh_counter_read(&b.counters[COH_LANE_H2D]), 0);
+    run_ready();
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_H2D], 1));
+    assert_int_equal(log.count, 1);
+    assert_int_equal(log.numbers[0], 7);
+    close_bench(&b);
+}
+
+/* More than the ring holds: the enqueuing thread waits for room. */
+static void a_full_ring_makes_the_caller_wait(void **state)
+{
+    (void)state;
+    bench b;
+    open_bench(&b, NULL);
+    coh_stub_start(1);
+    for (int i = 0; i < 5000; i++) {
+        ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
+        bench_signal(&b, COH_LANE_H2D);
+        bench_wait(&b, COH_LANE_COMPUTE, COH_LANE_H2D, b.signalled[COH_LANE_H2D]);
+        bench_signal(&b, COH_LANE_COMPUTE);
+    }
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 5000));
+    coh_stub_stop();
+    close_bench(&b);
+}
+
+/* ---- host lanes ---- */
+
+static void a_stream_waits_for_a_host_lane_by_its_mirror(void **state)
+{
+    (void)state;
+    bench b;
+    int ready[BENCH_LANES + 1];
+    _Atomic uint64_t stall_ns = 0;
+    open_bench(&b, NULL);
+    ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 3, &stall_ns);
+    ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
+    bench_signal(&b, COH_LANE_H2D);
+    assert_int_equal(coh_stub_ready(ready, 1), 0);
+    coh_counter_raise(&b.host_counter, 2);
+    assert_int_equal(coh_stub_ready(ready, 1), 0);
+    b.host->in[0][0] = 4711;
+    coh_counter_raise(&b.host_counter, 3);
+    run_ready();
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_H2D], 1));
+    assert_int_equal(b.slot[0], 4711);
+    assert_true(stall_ns > 0);
+
+    /* What holds already costs neither a command nor time. */
+    uint64_t stalled_ns = stall_ns;
+    ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 3, &stall_ns);
+    assert_int_equal(coh_stub_pending_count(), 0);
+    assert_int_equal(stall_ns, stalled_ns);
+    close_bench(&b);
+}
+
+static void expect_failure(bench *b, coh_status status, const char *words)
+{
+    assert_int_equal(ops->failure(b->device), status);
+    if (strstr(coh_last_error(), words) == NULL)
+        print_error("'%s' is not in: %s\n", words, coh_last_error());
+    assert_non_null(strstr(coh_last_error(), words));
+}
+
+static void a_wait_before_its_signal_is_refused(void **state)
+{
+    (void)state;
+    bench b;
+    open_bench(&b, NULL);
+    bench_signal(&b, COH_LANE_COMPUTE);
+    ops->wait(b.queues[COH_LANE_H2D], &b.counters[COH_LANE_COMPUTE], 2, NULL);
+    expect_failure(&b, COH_ERR_INTERNAL, "lane h2d: it is to wait for 2 of lane compute");
+    run_ready();
+    close_bench(&b);
+}
+
+static void a_counter_that_nobody_watches_is_refused(void **state)
+{
+    (void)state;
+    bench b;
+    coh_counter other;
+    assert_int_equal(coh_counter_init(&other), COH_OK);
+    open_bench(&b, NULL);
+    ops->wait_host(b.queues[COH_LANE_H2D], &other, 1, NULL);
+    expect_failure(&b, COH_ERR_INTERNAL, "does not watch");
+    close_bench(&b);
+    coh_counter_fini(&other);
+}
+
+/* ---- lockstep: what notify does to an arena is over before the next line ---- */
+
+typedef struct poison {
+    bench *b;
+    coh_counter may_go;
+} poison;
+
+static void poison_slot(void *context, uint64_t number, uint32_t index)
+{
+    (void)number;
+    (void)index;
+    poison *p = context;
+    (void)coh_counter_wait(&p->may_go, 1);
+    (void)ops->fill(p->b->device, p->b->slot, 0xff, sizeof(uint32_t));
+}
+
+/* A line ends and poisons its slot late; the next one loads it. Returns what is then there. */
+static uint32_t load_behind_poison(int lockstep)
+{
+    const coh_device_config config = { .lockstep = lockstep };
+    bench b;
+    poison p = { .b = &b };
+    assert_int_equal(coh_counter_init(&p.may_go), COH_OK);
+    open_bench(&b, &config);
+    b.host->in[0][0] = 1;
+    b.host->in[1][0] = 2;
+    ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
+    ops->notify(b.queues[COH_LANE_H2D], poison_slot, &p, 0, 0);
+    bench_signal(&b, COH_LANE_H2D);
+    ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[1], 4);
+    bench_signal(&b, COH_LANE_H2D);
+    run_ready();
+    coh_counter_raise(&p.may_go, 1);
+    while (coh_counter_read(&b.counters[COH_LANE_H2D]) < 2)
+        run_ready();
+    uint32_t found = b.slot[0];
+    close_bench(&b);
+    coh_counter_fini(&p.may_go);
+    return found;
+}
+
+static void under_lockstep_poison_comes_before_the_next_line(void **state)
+{
+    (void)state;
+    assert_int_equal(load_behind_poison(1), 2);
+    assert_int_equal(load_behind_poison(0), UINT32_MAX);
+}
+
+/* ---- kernels ---- */
+
+static void scale_twin(const void *arguments)
+{
+    const coh_cuda_scale_arguments *a = arguments;
+    for (int64_t i = 0; i < a->count; i++)
+        ((float *)a->y)[i] = a->factor * ((const float *)a->x)[i];
+}
+
+static void launch_scale(void *context, uint64_t number, uint32_t index)
+{
+    (void)number;
+    (void)index;
+    bench *b = context;
+    const coh_cuda_grid grid = { .x = 1, .y = 1, .z = 1, .threads = 64 }, none = { .y = 1, .z = 1 };
+    const coh_cuda_scale_arguments arguments = {
+        .x = b->slot, .y = b->out_slot, .count = 3, .factor = 2.5f
+    };
+    coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &none, &arguments);
+    coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &grid, &arguments);
+    assert_int_equal(coh_cuda_multiprocessors(b->queues[COH_LANE_COMPUTE]), 132);
+}
+
+static const coh_device_kernels scale_kernels = { .open = coh_cuda_kernels_open,
+                                                  .close = coh_cuda_kernels_close };
+
+static void a_kernel_gets_its_arguments_by_value(void **state)
+{
+    (void)state;
+    const coh_device_config config = { .kernels = &scale_kernels };
+    const float in[3] = { 1, -2, 4 };
+    float out[3];
+    bench b;
+    coh_stub_reset(BENCH_GPU_BYTES);
+    coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_scale_arguments));
+    assert_int_equal(bench_open(&b, &config), COH_OK);
+    assert_int_equal(ops->put(b.device, b.slot, in, sizeof(in)), COH_OK);
+    ops->launch(b.queues[COH_LANE_COMPUTE], launch_scale, &b, 0, 0, NULL);
+    bench_signal(&b, COH_LANE_COMPUTE);
+    run_ready();
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 1));
+    assert_int_equal(ops->get(b.device, out, b.out_slot, sizeof(out)), COH_OK);
+    for (int i = 0; i < 3; i++)
+        assert_true(out[i] == 2.5f * in[i]);
+    assert_int_equal(coh_stub_call_count(COH_STUB_cuLaunchKernel), 1);
+    close_bench(&b);
+}
+
+static void take_predicate(void *context, uint64_t number, uint32_t index)
+{
+    (void)index;
+    bench *b = context;
+    if (number == 1)
+        assert_ptr_equal(coh_cuda_take_predicate(b->queues[COH_LANE_COMPUTE]), b->slot);
+}
+
+/* The host cannot skip a line by a value that is not there yet: its kernels must look. */
+static void a_predicate_that_no_kernel_takes_is_an_error(void **state)
+{
+    (void)state;
+    bench b;
+    open_bench(&b, NULL);
+    const int32_t *predicate = (const int32_t *)(const void *)b.slot;
+    ops->launch(b.queues[COH_LANE_COMPUTE], take_predicate, &b, 1, 0, predicate);
+    assert_int_equal(ops->failure(b.device), COH_OK);
+    ops->launch(b.queues[COH_LANE_COMPUTE], take_predicate, &b, 0, 0, predicate);
+    expect_failure(&b, COH_ERR_INTERNAL, "lane compute: a line has a predicate");
+    close_bench(&b);
+}
+
+/* ---- arenas ---- */
+
+static void an_arena_that_does_not_fit_is_refused_with_what_would(void **state)
+{
+    (void)state;
+    const coh_device_config config = { .driver = &coh_stub_driver, .thread_count = 1 };
+    coh_device *device;
+    void *base;
+    coh_stub_reset(COH_CUDA_RESERVE_BYTES + 10000);
+    assert_int_equal(ops->create(&config, &device), COH_OK);
+    assert_int_equal(ops->arena_create(device, COH_TIER_DEVICE, 12288, &base), COH_ERR_MEMORY);
+    assert_null(base);
+    assert_non_null(strstr(coh_last_error(), "needs 12288 bytes"));
+    assert_non_null(strstr(coh_last_error(), "at most 8192 would fit"));
+    assert_int_equal(ops->arena_create(device, COH_TIER_DEVICE, 8192, &base), COH_OK);
+    for (int i = 0; i < 8192; i++)
+        assert_int_equal(((const char *)base)[i], 0);
+    ops->destroy(device);
+    assert_int_equal(coh_stub_live_count(), 0);
+}
+
+static void arenas_are_in_the_ledger_while_they_stand(void **state)
+{
+    (void)state;
+    coh_ledger *ledger;
+    assert_int_equal(coh_ledger_create(&ledger), COH_OK);
+    const coh_device_config config = { .ledger = ledger };
+    coh_arena_facts facts;
+    bench b;
+    open_bench(&b, &config);
+    assert_int_equal(coh_ledger_total_bytes(ledger), 2 * BENCH_ARENA_BYTES);
+    ops->arena_facts(b.device, COH_TIER_HOST, &facts);
+    assert_true(facts.pin_ns > 0 && facts.touch_ns > 0);
+    close_bench(&b);
+    assert_int_equal(coh_ledger_total_bytes(ledger), 0);
+    coh_ledger_destroy(ledger);
+}
+
+/* ---- closing, failing ---- */
+
+static void closing_ends_what_waits_and_tells_nobody(void **state)
+{
+    (void)state;
+    bench b;
+    event_log log = { .count = 0 };
+    open_bench(&b, NULL);
+    ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 1, NULL); /* never raised */
+    ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
+    ops->notify(b.queues[COH_LANE_H2D], log_number, &log, 1, 0);
+    bench_signal(&b, COH_LANE_H2D);
+    bench_wait(&b, COH_LANE_COMPUTE, COH_LANE_H2D, 1);
+    ops->notify(b.queues[COH_LANE_COMPUTE], log_number, &log, 2, 0);
+    bench_signal(&b, COH_LANE_COMPUTE);
+    run_ready();
+    assert_true(coh_stub_pending_count() > 0);
+    close_bench(&b);
+    assert_int_equal(log.count, 0);
+    assert_int_equal(coh_counter_read(&b.counters[COH_LANE_H2D]), 0);
+}
+
+/* Kernels fail when they run, long after they were launched. */
+static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
+{
+    (void)state;
+    event_log log = { .count = 0 };
+    bench b;
+    open_bench(&b, NULL);
+    coh_queue *queue = b.queues[COH_LANE_COMPUTE];
+    for (uint32_t line = 0; line < 3; line++) {
+        ops->notify(queue, log_number, &log, 8, 20 + line);
+        ops->copy(queue, b.slot, b.host->in[0], 4);
+        ops->notify(queue, log_number, &log, 8, 20 + line);
+        bench_signal(&b, COH_LANE_COMPUTE);
+    }
+    int first[1];
+    for (int command = 0; command < 3; command++) { /* the first line: copy, word, event */
+        assert_int_equal(coh_stub_ready(first, 1), 1);
+        coh_stub_run(first[0]);
+    }
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 1));
+    coh_stub_break(CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_false(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 2)); /* closed by the failure */
+    expect_failure(&b, COH_ERR_DEVICE, "broke off while lane compute was at work");
+    assert_int_equal(b.failed_count, 1);
+    assert_int_equal(b.failed_status, COH_ERR_DEVICE);
+    assert_int_equal(b.failed_number, 8);
+    assert_int_equal(b.failed_index, 21);
+    assert_string_equal(b.failed_text, coh_last_error());
+    close_bench(&b);
+}
+
+/* A launch that asks for much shared memory and does nothing. */
+static void launch_nothing(void *context, uint64_t number, uint32_t index)
+{
+    (void)number;
+    (void)index;
+    bench *b = context;
+    const coh_cuda_grid grid = { .x = 1, .y = 1, .z = 1, .threads = 64, .shared_bytes = 100 << 10 };
+    const coh_cuda_scale_arguments arguments = { .count = 0 };
+    coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &grid, &arguments);
+}
+
+/* One pass through everything. */
+static coh_status live_once(uint64_t seed)
+{
+    const coh_device_config config = { .kernels = &scale_kernels };
+    bench b;
+    int is_right = 0;
+    coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_scale_arguments));
+    coh_status status = bench_open(&b, &config);
+    if (status == COH_OK) {
+        coh_stub_start(seed);
+        bench_enqueue(&b, 3, (uint32_t)seed);
+        ops->launch(b.queues[COH_LANE_COMPUTE], launch_nothing, &b, 0, 0, NULL);
+        bench_signal(&b, COH_LANE_COMPUTE);
+        ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 1, NULL);
+        bench_signal(&b, COH_LANE_H2D);
+        coh_counter_raise(&b.host_counter, 1);
+        status = bench_finish(&b, 3, &is_right);
+        if (status == COH_OK)
+            status = ops->fill(b.device, b.slot, 0, 4);
+        coh_stub_stop();
+        assert_true(status != COH_OK || is_right);
+    }
+    bench_close(&b);
+    return status;
+}
+
+/* Calls that unmake: that one of them fails has no consequence to tell of. */
+static int unmakes(coh_stub_call call)
+{
+    switch ((int)call) {
+    case COH_STUB_cuDevicePrimaryCtxRelease:
+    case COH_STUB_cuCtxPushCurrent: /* at the end */
+    case COH_STUB_cuCtxPopCurrent:
+    case COH_STUB_cuMemFree:
+    case COH_STUB_cuMemFreeHost:
+    case COH_STUB_cuMemHostUnregister:
+    case COH_STUB_cuStreamDestroy:
+    case COH_STUB_cuStreamSynchronize: /* at the end */
+    case COH_STUB_cuStreamQuery:       /* only where something takes long */
+    case COH_STUB_cuEventDestroy:
+    case COH_STUB_cuModuleUnload:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Calls that a pass through everything need not make. */
+static int is_left_out(coh_stub_call call)
+{
+    return call == COH_STUB_cuInit || call == COH_STUB_cuDriverGetVersion ||
+           call == COH_STUB_cuGetErrorName || call == COH_STUB_cuGetErrorString ||
+           call == COH_STUB_cuStreamQuery;
+}
+
+/* Each call fails at its n-th use, ever fewer of many: one sentence, nothing left over. */
+static void whatever_call_fails_nothing_leaks(void **state)
+{
+    (void)state;
+    for (int call = 0; call < COH_STUB_CALL_COUNT; call++) {
+        int hit_count = 0;
+        for (uint64_t n = 1;; n += 1 + n / 4) {
+            coh_stub_reset(BENCH_GPU_BYTES);
+            coh_stub_fail_nth((coh_stub_call)call, n, CUDA_ERROR_UNKNOWN);
+            coh_status status = live_once(n);
+            int hit = coh_stub_fault_was_hit();
+            assert_int_equal(coh_stub_live_count(), 0);
+            if (!hit) {
+                assert_int_equal(status, COH_OK);
+                break;
+            }
+            hit_count++;
+            if (status == COH_OK && !unmakes((coh_stub_call)call))
+                print_error("%s failed at use %d, and nobody said so\n",
+                            coh_stub_call_name((coh_stub_call)call), (int)n);
+            assert_true(status != COH_OK || unmakes((coh_stub_call)call));
+            if (status != COH_OK)
+                assert_non_null(strstr(coh_last_error(), "CUDA_ERROR_STUB"));
+        }
+        assert_true(hit_count > 0 || is_left_out((coh_stub_call)call));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_told_of_after_those_it_waited_for),
+        cmocka_unit_test(nothing_is_told_before_it_is_done),
+        cmocka_unit_test(a_full_ring_makes_the_caller_wait),
+        cmocka_unit_test(a_stream_waits_for_a_host_lane_by_its_mirror),
+        cmocka_unit_test(a_wait_before_its_signal_is_refused),
+        cmocka_unit_test(a_counter_that_nobody_watches_is_refused),
+        cmocka_unit_test(under_lockstep_poison_comes_before_the_next_line),
+        cmocka_unit_test(a_kernel_gets_its_arguments_by_value),
+        cmocka_unit_test(a_predicate_that_no_kernel_takes_is_an_error),
+        cmocka_unit_test(an_arena_that_does_not_fit_is_refused_with_what_would),
+        cmocka_unit_test(arenas_are_in_the_ledger_while_they_stand),
+        cmocka_unit_test(closing_ends_what_waits_and_tells_nobody),
+        cmocka_unit_test(a_gpu_that_breaks_is_found_and_its_line_named),
+        cmocka_unit_test(whatever_call_fails_nothing_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
