@@ -84,10 +84,23 @@ static void tell_store(const coh_engine *engine)
         engine->options.log(engine->options.log_context, facts.reason);
 }
 
-static coh_status create_all(coh_engine *engine)
+static coh_status check_device(const coh_plan *plan, const coh_engine_device *device)
+{
+    const int wants_gpu = plan->profile.device_kind != 0, is_gpu = device->kernels != NULL;
+    if (wants_gpu == is_gpu)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "the plan is for %s ('%s'), and the device is %s: plan with "
+                    "a profile of the device",
+                    wants_gpu ? "a GPU" : "the host device", plan->profile.name,
+                    is_gpu ? "a GPU" : "the host");
+}
+
+static coh_status create_all(coh_engine *engine, const coh_engine_device *device)
 {
     const coh_store_ops *store_ops;
     COH_TRY(check_options(engine->plan, &engine->options));
+    COH_TRY(check_device(engine->plan, device));
     COH_TRY(find_store(engine->options.store, &store_ops));
     COH_TRY(verify_all(engine->plan));
     COH_TRY(coh_ledger_create(&engine->ledger));
@@ -95,7 +108,10 @@ static coh_status create_all(coh_engine *engine)
     COH_TRY(coh_engine_create_tables(engine));
     const coh_step_config config = { .plan = engine->plan,
                                      .options = &engine->options,
-                                     .device_ops = &coh_device_host,
+                                     .device_ops = device->ops,
+                                     .device_index = device->index,
+                                     .device_kernels = device->kernels,
+                                     .driver = device->driver,
                                      .store_ops = store_ops,
                                      .pool = engine->pool,
                                      .ledger = engine->ledger };
@@ -104,18 +120,33 @@ static coh_status create_all(coh_engine *engine)
     return COH_OK;
 }
 
+/* Fields that the caller did not know have their defaults. */
+static coh_engine_options known_options(const coh_engine_options *options)
+{
+    coh_engine_options known;
+    coh_engine_options_init(&known);
+    size_t bytes =
+        options->struct_bytes < sizeof(*options) ? options->struct_bytes : sizeof(*options);
+    memcpy(&known, options, bytes);
+    return known;
+}
+
 coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                              coh_engine **out_engine)
+{
+    const coh_engine_device host = { .ops = &coh_device_host };
+    return coh_engine_create_on(plan, options, &host, out_engine);
+}
+
+coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,
+                                const coh_engine_device *device, coh_engine **out_engine)
 {
     *out_engine = NULL;
     coh_engine *engine;
     COH_TRY(COH_ALLOC(1, &engine));
     engine->plan = plan;
-    coh_engine_options_init(&engine->options);
-    size_t known =
-        options->struct_bytes < sizeof(*options) ? options->struct_bytes : sizeof(*options);
-    memcpy(&engine->options, options, known);
-    coh_status status = create_all(engine);
+    engine->options = known_options(options);
+    coh_status status = create_all(engine, device);
     if (status != COH_OK) {
         coh_engine_destroy(engine);
         return status;
@@ -236,8 +267,11 @@ coh_status coh_engine_drain(coh_engine *engine)
 {
     COH_TRY(coh_engine_check_idle(engine, "a drain"));
     COH_TRY(coh_step_quiet(engine->step));
-    const coh_cells *cells = coh_step_cells(engine->step);
-    if (engine->plan->programs[COH_PROGRAM_DRAIN].line_count == 0 || !cells->pending)
+    coh_cells cells;
+    if (engine->plan->programs[COH_PROGRAM_DRAIN].line_count == 0)
+        return COH_OK;
+    COH_TRY(coh_step_get_cells(engine->step, &cells));
+    if (!cells.pending)
         return COH_OK;
     return coh_engine_run_program(engine, COH_PROGRAM_DRAIN, &(coh_step_feed){ 0 }, NULL);
 }
@@ -252,8 +286,10 @@ coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, 
     const coh_step_feed feed = { .input = input, .microbatch_count = 1 };
     COH_TRY(coh_engine_run_program(engine, trains ? COH_PROGRAM_EVALUATE : COH_PROGRAM_BODY, &feed,
                                    NULL));
+    double loss;
+    COH_TRY(coh_step_first_loss(engine->step, &loss));
     if (out_loss != NULL)
-        *out_loss = coh_step_mean_loss(engine->step, 1) * (double)coh_loss_factor(input);
+        *out_loss = loss * (double)coh_loss_factor(input);
     return COH_OK;
 }
 
@@ -270,7 +306,7 @@ coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void *
         if (object->stream != COH_STREAM_OUTPUT || object->owner != tensor.index)
             continue;
         const coh_shape *shape = &graph->tensors[tensor.index].shape;
-        *out_data = coh_step_pinned(engine->step, (int32_t)i);
+        COH_TRY(coh_step_look(engine->step, (int32_t)i, out_data));
         *out_bytes = (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
         return COH_OK;
     }
@@ -321,6 +357,16 @@ static void write_sentence(const coh_engine *engine, const coh_step_result *resu
              coh_opcode_name(finding.opcode));
 }
 
+/* At a quiet point: nothing is pending, and so many updates count. */
+static coh_status take_back(coh_engine *engine, uint64_t applied_count)
+{
+    coh_cells cells;
+    COH_TRY(coh_step_get_cells(engine->step, &cells));
+    cells.pending = 0;
+    cells.applied_count = applied_count;
+    return coh_step_put_cells(engine->step, &cells);
+}
+
 coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint64_t applied_count,
                            char *out_sentence)
 {
@@ -331,16 +377,13 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
                                           "out: resume from the last checkpoint");
     COH_TRY(coh_engine_check_idle(engine, "a scan"));
     COH_TRY(coh_step_quiet(engine->step));
-    coh_cells *cells = coh_step_cells(engine->step);
-    cells->pending = 0; /* a quiet point: no line runs */
-    cells->applied_count = applied_count;
+    COH_TRY(take_back(engine, applied_count));
     const coh_step_feed feed = { .input = input,
                                  .microbatch_count = engine->plan->layout.microbatch_count,
                                  .scan = 1 };
     coh_step_result result;
     COH_TRY(coh_engine_run_program(engine, COH_PROGRAM_BODY, &feed, &result));
-    cells->pending = 0;
-    cells->applied_count = applied_count;
+    COH_TRY(take_back(engine, applied_count));
     write_sentence(engine, &result, out_sentence);
     return COH_OK;
 }

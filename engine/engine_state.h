@@ -25,6 +25,19 @@ struct coh_engine {
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
 };
 
+/* The device that an engine runs on. */
+typedef struct coh_engine_device {
+    const coh_device_ops *ops;
+    int index;                            /* of several of a kind */
+    const coh_device_kernels *kernels;    /* NULL: the host's */
+    const struct coh_cuda_driver *driver; /* NULL: the machine's */
+} coh_engine_device;
+
+/* coh_engine_create on that device. Fails: also COH_ERR_ARGUMENT where the plan is for another kind
+ * of device, or a kind of operator has no kernels for this one. */
+coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,
+                                const coh_engine_device *device, coh_engine **out_engine);
+
 /* Runs one program at a quiet point, to its end. Fails: COH_ERR_ARGUMENT when
  * bodies are under way. */
 coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,

@@ -12,13 +12,15 @@
 
 /* ---- its time ---- */
 
-/* Runs of the body behind the first one of a row count, and lines that do something. */
+/* Runs of the body behind the first one of a row count, and lines that do something, as far as the
+ * host can tell. */
 static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
                               const coh_instruction *line)
 {
     const int32_t *predicate = coh_line_predicate(step, ticket->bound->program, line);
+    const int is_seen = step->host_addressable || line->lane == COH_LANE_HOST;
     if (ticket->repetition == 0 || ticket->bound != &step->bounds[COH_PROGRAM_BODY] ||
-        ticket->scan || (predicate != NULL && *predicate == 0))
+        ticket->scan || (predicate != NULL && is_seen && *predicate == 0))
         return 0;
     return coh_clock_ns();
 }
@@ -70,8 +72,12 @@ static void leave(coh_step *step, const coh_bound *bound, uint32_t index, coh_ex
     const coh_chunk *chunk = &step->layout->chunks[extent->chunk];
     coh_ledger_leave(step->ledger, (coh_tier)extent->tier,
                      step->layout->objects[chunk->object].stream, extent->offset, extent->bytes);
-    if (step->options.poison)
-        memset((char *)step->arenas[extent->tier] + extent->offset, 0xff, extent->bytes);
+    if (step->options.poison) {
+        coh_status status =
+            coh_step_fill(step, (coh_tier)extent->tier, extent->offset, 0xff, extent->bytes);
+        if (status != COH_OK)
+            coh_step_fail(step, status);
+    }
 }
 
 /* Takes one user off an extent in the run of that parity. Returns whether it was the last. */
@@ -104,7 +110,7 @@ static int moves_frozen(const coh_step *step, const coh_program *program,
 /* What CLIP found: it is the host's now that the line is done. */
 static void take_clip(coh_step *step, coh_ticket *ticket)
 {
-    const coh_clip_record *clip = &ticket->clip;
+    const coh_clip_record *clip = &ticket->shared->clip;
     ticket->result.step = clip->step;
     ticket->result.loss = clip->loss;
     ticket->result.grad_norm = clip->grad_norm;
@@ -218,7 +224,15 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->row_end = line_call->row_end;
     call->row_count = line_call->row_count;
     call->microbatch = line_call->microbatch;
-    call->queue = step->pool;
+    call->queue = step->kernel_queue;
+}
+
+/* A line is about to work on the host: on a device that computes by itself, only once all that was
+ * launched before is done. */
+static void wait_for_device(coh_step *step)
+{
+    if (!step->host_addressable)
+        step->device_ops->finish(step->queues[COH_LANE_COMPUTE]);
 }
 
 /* Does a scan look at this port of a line? Rows of a split parameter leave outputs unfinished until
@@ -237,14 +251,17 @@ static int is_result(const coh_bound_port *port, const coh_line_call *call, coh_
     return (port->role == COH_ROLE_OUTPUT || port->role == COH_ROLE_LOSS) && is_last;
 }
 
-static void scan_line(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+static coh_status scan_line(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
+    wait_for_device(step);
     for (uint32_t i = 0; i < call->binding_count && !step->has_finding; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
-        if (!is_result(port, call, (coh_opcode)line->opcode) ||
-            coh_kernel_all_finite(port->view.shape.dtype, port->view.data,
-                                  coh_shape_elements(&port->view.shape)))
+        int is_finite;
+        if (!is_result(port, call, (coh_opcode)line->opcode))
+            continue;
+        COH_TRY(coh_step_all_finite(step, &port->view, &is_finite));
+        if (is_finite)
             continue;
         step->finding = (coh_scan_finding){ .operator_index = call->operator_index,
                                             .microbatch = call->microbatch,
@@ -253,6 +270,17 @@ static void scan_line(coh_step *step, const coh_bound *bound, const coh_instruct
                                             .port = port->port };
         step->has_finding = 1;
     }
+    return COH_OK;
+}
+
+typedef coh_status (*kind_function)(const coh_call *call);
+
+static kind_function kernels_of(const coh_step *step, const coh_op_kind *kind,
+                                const coh_instruction *line)
+{
+    if (line->opcode == COH_OP_BACKWARD)
+        return step->host_addressable ? kind->backward : kind->backward_cuda;
+    return step->host_addressable ? kind->forward : kind->forward_cuda;
 }
 
 static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
@@ -260,8 +288,7 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
     const coh_line_call *line_call = &ticket->bound->program->calls[line->call];
     const coh_graph_op_entry *op = &step->plan->graph->ops[line_call->operator_index];
     fill_call(step, ticket, line, &step->call);
-    coh_status status = line->opcode == COH_OP_BACKWARD ? op->kind.backward(&step->call)
-                                                        : op->kind.forward(&step->call);
+    coh_status status = kernels_of(step, &op->kind, line)(&step->call);
     if (status != COH_OK)
         return coh_fail_prefix(status, "operator '%s', %s of micro-batch %d", op->name,
                                coh_opcode_name((coh_opcode)line->opcode), line_call->microbatch);
@@ -281,8 +308,8 @@ static void run_add(coh_step *step, const coh_bound *bound, const coh_instructio
         else
             from = port->view;
     }
-    coh_kernel_pass(step->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
-                    call->input_grad_adds != 0);
+    coh_kernel_pass(step->kernel_queue, to.shape.dtype, to.data, from.data,
+                    coh_shape_elements(&to.shape), call->input_grad_adds != 0);
 }
 
 /* ---- all opcodes ---- */
@@ -314,9 +341,10 @@ static coh_status execute(coh_step *step, coh_ticket *ticket, const coh_instruct
     case COH_OP_IMPORT:
     case COH_OP_HASH:
     case COH_OP_SAVE:
+        wait_for_device(step);
         return coh_line_chunks(step, ticket, line);
     case COH_OP_SETTLE:
-        coh_kernel_settle(step->pool, coh_step_cells(step));
+        coh_kernel_settle(step->kernel_queue, coh_step_cells(step));
         return COH_OK;
     case COH_OP_LOAD:
     case COH_OP_STORE:
@@ -335,8 +363,8 @@ void coh_line_execute(void *context, uint64_t number, uint32_t index)
     coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *line = &ticket->bound->program->lines[index];
     coh_status status = execute(step, ticket, line);
+    if (status == COH_OK && ticket->scan && line->call >= 0 && !step->has_finding)
+        status = scan_line(step, ticket->bound, line);
     if (status != COH_OK)
         coh_step_fail(step, status);
-    else if (ticket->scan && line->call >= 0 && !step->has_finding)
-        scan_line(step, ticket->bound, line);
 }

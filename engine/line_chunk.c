@@ -163,19 +163,35 @@ static coh_status show_place(coh_step *step, const coh_ticket *ticket, const pla
     return show_part(step, ticket, at, opcode, COH_STREAM_STATE, COH_PART_V, at->states.v);
 }
 
-/* Chunk `index` of an operand of WORK, GRAD or STATE. */
-static place operand_place(const coh_step *step, const coh_program *program,
+/* Chunk `index` of an operand, where the device has it. */
+typedef struct piece {
+    const coh_object *object;
+    const coh_chunk *chunk;
+    coh_stage stage;
+    coh_tier tier;
+    void *data;
+} piece;
+
+static piece operand_piece(const coh_step *step, const coh_program *program,
                            const coh_operand *operand, uint32_t index)
 {
-    const coh_object *object = &step->layout->objects[operand->object];
-    const coh_chunk *chunk =
-        &step->layout->chunks[program->touches[operand->touch_begin + index].chunk];
-    void *data =
-        (char *)coh_operand_data(step, operand) + (chunk->object_offset - operand->object_offset);
+    piece p = { .object = &step->layout->objects[operand->object],
+                .tier = (coh_tier)operand->tier };
+    p.chunk = &step->layout->chunks[program->touches[operand->touch_begin + index].chunk];
+    p.stage = p.object->stream == COH_STREAM_STATE ? COH_STAGE_STATES : COH_STAGE_VALUES;
+    p.data =
+        (char *)coh_operand_data(step, operand) + (p.chunk->object_offset - operand->object_offset);
+    return p;
+}
+
+/* A piece of WORK, GRAD or STATE, whose bytes the host finds at `data`. */
+static place piece_place(const coh_step *step, const piece *p, void *data)
+{
+    const coh_object *object = p->object;
     place at = { .group = object->owner,
                  .dtype = step->layout->groups[object->owner].dtype,
-                 .object_offset = chunk->object_offset,
-                 .bytes = chunk->bytes };
+                 .object_offset = p->chunk->object_offset,
+                 .bytes = p->chunk->bytes };
     if (object->stream == COH_STREAM_STATE) {
         at.object_offset /= coh_state_factor(at.dtype);
         at.bytes /= coh_state_factor(at.dtype);
@@ -194,6 +210,33 @@ static int is_pair(const coh_group_layout *group)
     return group->dtype == COH_DTYPE_BF16 && group->state >= 0;
 }
 
+static int is_writer(const coh_instruction *line)
+{
+    return line->opcode == COH_OP_INIT || line->opcode == COH_OP_IMPORT;
+}
+
+/* One piece, or two of one chunk of parameters: what is in the second are its states. */
+static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const coh_instruction *line,
+                              const piece *pieces, int count)
+{
+    place at = { 0 };
+    for (int i = 0; i < count; i++) {
+        const piece *p = &pieces[i];
+        void *data;
+        COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
+        const place one = piece_place(step, p, data);
+        if (i == 0)
+            at = one;
+        else
+            at.states = one.states;
+    }
+    COH_TRY(show_place(step, ticket, &at, (coh_opcode)line->opcode));
+    for (int i = 0; i < count && is_writer(line); i++)
+        COH_TRY(coh_step_take_back(step, pieces[i].stage, pieces[i].tier, pieces[i].data,
+                                   pieces[i].chunk->bytes));
+    return COH_OK;
+}
+
 static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
                                const coh_instruction *line, const coh_operand *operand)
 {
@@ -207,10 +250,10 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
             states = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
     }
     for (uint32_t i = 0; i < operand->touch_count; i++) {
-        place at = operand_place(step, program, operand, i);
+        piece pieces[2] = { operand_piece(step, program, operand, i) };
         if (states != NULL)
-            at.states = operand_place(step, program, states, i).states;
-        COH_TRY(show_place(step, ticket, &at, (coh_opcode)line->opcode));
+            pieces[1] = operand_piece(step, program, states, i);
+        COH_TRY(show_pieces(step, ticket, line, pieces, states != NULL ? 2 : 1));
     }
     return COH_OK;
 }
@@ -219,10 +262,10 @@ coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruc
 {
     const coh_program *program = ticket->bound->program;
     const coh_operand *operands = &program->operands[line->operand_begin];
-    int writes = line->opcode == COH_OP_INIT || line->opcode == COH_OP_IMPORT;
-    for (uint32_t i = 0; writes && i < line->operand_count; i++)
+    for (uint32_t i = 0; is_writer(line) && i < line->operand_count; i++)
         if (step->layout->objects[operands[i].object].stream != COH_STREAM_CELLS)
-            memset(coh_operand_data(step, &operands[i]), 0, (size_t)operands[i].bytes);
+            COH_TRY(coh_step_fill(step, (coh_tier)operands[i].tier, operands[i].offset, 0,
+                                  operands[i].bytes));
     for (uint32_t i = 0; i < line->operand_count; i++) {
         uint8_t stream = step->layout->objects[operands[i].object].stream;
         if (stream == COH_STREAM_WORK || stream == COH_STREAM_GRAD || stream == COH_STREAM_STATE)

@@ -27,13 +27,13 @@ void coh_line_feed(coh_step *step, coh_ticket *ticket)
                                       .bytes = coh_input_bytes(step->plan->graph, i) *
                                                ticket->microbatch_count };
     const coh_feed feed = { .cells = coh_step_cells(step),
-                            .values = &ticket->feed,
+                            .values = &ticket->shared->feed,
                             .inputs = inputs,
                             .input_count = (int32_t)layout->input_count,
                             .latches = !step->plan->options.deferred_update,
                             .beta1 = step->options.beta1,
                             .beta2 = step->options.beta2 };
-    coh_kernel_feed(step->pool, &feed);
+    coh_kernel_feed(step->kernel_queue, &feed);
 }
 
 void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line)
@@ -48,7 +48,7 @@ void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruc
                                        .grains = step->grains.chunks[index],
                                        .grad = grad + begin,
                                        .partials = coh_step_pinned(step, step->layout->partials) };
-        coh_kernel_square_sums(step->pool, &sums);
+        coh_kernel_square_sums(step->kernel_queue, &sums);
     }
 }
 
@@ -56,12 +56,6 @@ void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruc
 
 /* Losses are that many floats apart. */
 #define LOSS_STRIDE (COH_LOSS_STRIDE_BYTES / sizeof(float))
-
-double coh_step_mean_loss(coh_step *step, uint64_t microbatch_count)
-{
-    return coh_losses_mean(coh_step_pinned(step, step->layout->losses), LOSS_STRIDE,
-                           (int64_t)microbatch_count);
-}
 
 void coh_line_clip(coh_step *step, coh_ticket *ticket)
 {
@@ -75,8 +69,8 @@ void coh_line_clip(coh_step *step, coh_ticket *ticket)
                             .defers = step->plan->options.deferred_update,
                             .beta1 = step->options.beta1,
                             .beta2 = step->options.beta2,
-                            .record = &ticket->clip };
-    coh_kernel_clip(step->pool, &clip);
+                            .record = &ticket->shared->clip };
+    coh_kernel_clip(step->kernel_queue, &clip);
 }
 
 /* ---- UPDATE ---- */
@@ -116,5 +110,5 @@ void coh_line_update(coh_step *step, const coh_program *program, const coh_instr
     update.beta2 = step->options.beta2;
     update.epsilon = step->options.epsilon;
     update.decay = step->options.weight_decay;
-    coh_kernel_update(line->lane == COH_LANE_HOST ? NULL : step->pool, &update);
+    coh_kernel_update(line->lane == COH_LANE_HOST ? NULL : step->kernel_queue, &update);
 }

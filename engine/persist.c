@@ -150,7 +150,7 @@ coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter
     COH_TRY(coh_engine_check_idle(engine, "an init"));
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = 0;
-    coh_step_clear_pinned(engine->step);
+    COH_TRY(coh_step_clear_pinned(engine->step));
     visit_context visit = { .run = source != NULL ? source_run : NULL,
                             .wants = wants_values,
                             .source = source,
@@ -181,8 +181,9 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
     visit_context visit = { .run = hash_run, .wants = wants_values_and_states };
     coh_logical_hash_begin(engine->hash);
     COH_TRY(run_visit(engine, COH_PROGRAM_HASH, &visit, NULL));
-    return coh_logical_hash_finish(engine->hash, coh_step_cells(engine->step)->applied_count,
-                                   out_hash);
+    coh_cells cells;
+    COH_TRY(coh_step_get_cells(engine->step, &cells));
+    return coh_logical_hash_finish(engine->hash, cells.applied_count, out_hash);
 }
 
 /* ---- save ---- */
@@ -201,14 +202,17 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
     COH_TRY(coh_engine_drain(engine));
     COH_TRY(coh_checkpoint_writer_begin(engine->writer, path, note->json));
     visit_context visit = { .run = save_run, .wants = wants_values_and_states };
+    coh_cells cells = { 0 };
     coh_status status = run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
+    if (status == COH_OK)
+        status = coh_step_get_cells(engine->step, &cells);
     if (status != COH_OK) {
         coh_checkpoint_writer_abort(engine->writer);
         return status;
     }
     const coh_checkpoint_seal seal = {
         .step = note->step,
-        .applied_count = coh_step_cells(engine->step)->applied_count,
+        .applied_count = cells.applied_count,
         .numeric_fingerprint = engine->plan->numeric_fingerprint,
     };
     return coh_checkpoint_writer_finish(engine->writer, &seal, NULL);
@@ -264,9 +268,12 @@ static coh_status import(coh_engine *engine, visit_context *visit,
                          const coh_checkpoint_facts *facts)
 {
     engine->is_ready = 0;
-    coh_step_clear_pinned(engine->step);
+    COH_TRY(coh_step_clear_pinned(engine->step));
     COH_TRY(run_visit(engine, COH_PROGRAM_IMPORT, visit, NULL));
-    coh_step_cells(engine->step)->applied_count = facts->applied_count; /* a quiet point */
+    coh_cells cells;
+    COH_TRY(coh_step_get_cells(engine->step, &cells));
+    cells.applied_count = facts->applied_count;
+    COH_TRY(coh_step_put_cells(engine->step, &cells));
     engine->is_ready = 1;
     return COH_OK;
 }

@@ -228,7 +228,7 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
     ticket->microbatch_count = feed->microbatch_count;
     ticket->result = (coh_step_result){ 0 };
     ticket->input = feed->input != NULL ? *feed->input : (coh_step_input){ 0 };
-    ticket->feed =
+    ticket->shared->feed =
         (coh_feed_values){ .random = { .seed = ticket->input.seed, .step = ticket->input.step },
                            .learning_rate = ticket->input.learning_rate,
                            .clip = ticket->input.clip,
@@ -270,24 +270,6 @@ int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding)
 {
     *out_finding = step->finding;
     return step->has_finding;
-}
-
-void *coh_step_pinned(coh_step *step, int32_t object)
-{
-    if (object < 0 || !step->layout->objects[object].pinned)
-        return NULL;
-    return (char *)step->arenas[COH_TIER_DEVICE] + step->layout->objects[object].pinned_offset;
-}
-
-coh_cells *coh_step_cells(coh_step *step)
-{
-    return coh_step_pinned(step, step->layout->cells);
-}
-
-void coh_step_clear_pinned(coh_step *step)
-{
-    if (step->layout->pinned_bytes > 0)
-        memset(step->arenas[COH_TIER_DEVICE], 0, step->layout->pinned_bytes);
 }
 
 const coh_line_times *coh_step_times(const coh_step *step)

@@ -64,6 +64,10 @@ typedef struct coh_step_config {
     const coh_plan *plan;
     const coh_engine_options *options; /* read during create only */
     const coh_device_ops *device_ops;
+    /* Beside the host device: which GPU, its kernels, and its driver (NULL: the machine's). */
+    int device_index;
+    const coh_device_kernels *device_kernels;
+    const struct coh_cuda_driver *driver;
     const coh_store_ops *store_ops; /* NULL: the best rung */
     coh_pool *pool;                 /* for kernels of the compute lane; NULL: none */
     coh_ledger *ledger;
@@ -120,16 +124,17 @@ typedef struct coh_scan_finding {
 } coh_scan_finding;
 int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding);
 
-/* At a quiet point only: the cells, and where an object stands (pinned ones).
- * NULL: there is none. */
-coh_cells *coh_step_cells(coh_step *step);
-void *coh_step_pinned(coh_step *step, int32_t object);
-/* Zeroes all pinned objects: before parameters are made or loaded anew. */
-void coh_step_clear_pinned(coh_step *step);
-
-/* Mean of the losses of the first micro-batches, folded in their order; 0 without losses. CLIP's,
- * or at a quiet point. */
-double coh_step_mean_loss(coh_step *step, uint64_t microbatch_count);
+/* At a quiet point only, as all up to coh_step_times: the cells, from the device and back.
+ * Fails: COH_ERR_DEVICE. */
+coh_status coh_step_get_cells(coh_step *step, coh_cells *out_cells);
+coh_status coh_step_put_cells(coh_step *step, const coh_cells *cells);
+/* Where the host finds what a pinned object holds now, until the next run or the next such call.
+ * Fails: COH_ERR_DEVICE. */
+coh_status coh_step_look(coh_step *step, int32_t object, const void **out_data);
+/* Zeroes all pinned objects: before parameters are made or loaded anew. Fails: COH_ERR_DEVICE. */
+coh_status coh_step_clear_pinned(coh_step *step);
+/* The loss of the first micro-batch; 0 without losses. Fails: COH_ERR_DEVICE. */
+coh_status coh_step_first_loss(coh_step *step, double *out_loss);
 
 /* What the body's lines took: at a quiet point. */
 const coh_line_times *coh_step_times(const coh_step *step);

@@ -49,7 +49,8 @@ static coh_status create_arenas(coh_step *step)
         for (int tier = 0; tier < COH_TIER_DISK; tier++) {
             uint64_t kept = tier == COH_TIER_DEVICE ? layout->pinned_bytes : 0;
             if (layout->arena_bytes[tier] > kept)
-                memset((char *)step->arenas[tier] + kept, 0xff, layout->arena_bytes[tier] - kept);
+                COH_TRY(coh_step_fill(step, (coh_tier)tier, kept, 0xff,
+                                      layout->arena_bytes[tier] - kept));
         }
     if (step->ledger != NULL)
         change_boundary(step, coh_ledger_enter);
@@ -115,14 +116,25 @@ uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input)
     return (uint64_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
 }
 
-static coh_status allocate_inputs(coh_step *step)
+static coh_status share_ticket(coh_step *step, coh_ticket *ticket)
 {
-    for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
-        for (uint32_t i = 0; i < step->layout->input_count; i++)
-            COH_TRY(coh_alloc(step->layout->microbatch_count,
-                              (size_t)coh_input_bytes(step->plan->graph, i),
-                              &step->tickets[slot].input_bytes[i]));
+    const coh_device_ops *ops = step->device_ops;
+    void *shared;
+    COH_TRY(ops->share(step->device, sizeof(*ticket->shared), &shared));
+    ticket->shared = shared;
+    for (uint32_t i = 0; i < step->layout->input_count; i++)
+        COH_TRY(ops->share(
+            step->device,
+            (size_t)(coh_input_bytes(step->plan->graph, i) * step->layout->microbatch_count),
+            &ticket->input_bytes[i]));
     return COH_OK;
+}
+
+static void unshare_ticket(coh_step *step, coh_ticket *ticket)
+{
+    step->device_ops->unshare(step->device, ticket->shared);
+    for (int i = 0; i < COH_PORT_MAX; i++)
+        step->device_ops->unshare(step->device, ticket->input_bytes[i]);
 }
 
 static coh_status allocate_visit(coh_step *step)
@@ -173,10 +185,72 @@ static coh_status start_threads(coh_step *step)
         else
             COH_TRY(start_lane_thread(step, (coh_lane)lane));
     }
+    step->kernel_queue =
+        step->host_addressable ? (void *)step->pool : (void *)step->queues[COH_LANE_COMPUTE];
     int error = coh_thread_start(&step->issuer, coh_issue_main, step);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
     step->issuer_is_started = 1;
+    return COH_OK;
+}
+
+/* ---- the device ---- */
+
+/* The device broke off at a line of ticket `number`, or at none that it could name. */
+static void device_failed(void *context, coh_status status, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    const coh_bound *bound = number > 0 ? coh_step_ticket(step, number)->bound : NULL;
+    if (bound != NULL) {
+        const coh_program *program = bound->program;
+        const coh_instruction *line = &program->lines[index];
+        const char *opcode = coh_opcode_name((coh_opcode)line->opcode);
+        if (line->call >= 0 && program->calls[line->call].operator_index >= 0)
+            coh_fail_prefix(status, "operator '%s', %s of micro-batch %d",
+                            step->plan->graph->ops[program->calls[line->call].operator_index].name,
+                            opcode, program->calls[line->call].microbatch);
+        else
+            coh_fail_prefix(status, "line %u of program '%s', %s", index,
+                            coh_program_kind_name((coh_program_kind)program->kind), opcode);
+    }
+    coh_step_fail(step, status);
+}
+
+/* Every operator must have kernels of the device. */
+static coh_status check_kinds(const coh_step *step)
+{
+    const coh_graph *graph = step->plan->graph;
+    const int trains = step->plan->options.mode == COH_PLAN_TRAIN;
+    for (size_t i = 0; !step->host_addressable && graph != NULL && i < graph->op_count; i++) {
+        const coh_op_kind *kind = &graph->ops[i].kind;
+        if (kind->forward_cuda == NULL || (trains && kind->backward_cuda == NULL))
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "operator '%s' is of kind '%s', which has no kernels for a GPU: run it "
+                            "on the host device",
+                            graph->ops[i].name, kind->name);
+    }
+    return COH_OK;
+}
+
+static coh_status create_device(coh_step *step, const coh_step_config *config)
+{
+    const coh_device_config device_config = {
+        .index = config->device_index,
+        .thread_count = step->options.thread_count,
+        .ledger = step->ledger,
+        .link_bytes_per_s = step->plan->options.link_bytes_per_s,
+        .kernels = config->device_kernels,
+        .failed = device_failed,
+        .failed_context = step,
+        .lockstep = step->options.poison,
+        .driver = config->driver,
+    };
+    COH_TRY(step->device_ops->create(&device_config, &step->device));
+    COH_TRY(coh_step_create_views(step));
+    COH_TRY(check_kinds(step));
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (!coh_lane_is_queue((coh_lane)lane) && lane_is_used(step, lane))
+            COH_TRY(step->device_ops->watch(step->device, coh_step_retired(step, (coh_lane)lane)));
     return COH_OK;
 }
 
@@ -189,15 +263,11 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     step->mutex_is_made = 1;
     for (; step->counter_count < COH_COUNTER_COUNT; step->counter_count++)
         COH_TRY(coh_counter_init(&step->counters[step->counter_count]));
-    const coh_device_config device_config = {
-        .thread_count = step->options.thread_count,
-        .ledger = step->ledger,
-        .link_bytes_per_s = step->plan->options.link_bytes_per_s,
-    };
-    COH_TRY(step->device_ops->create(&device_config, &step->device));
+    COH_TRY(create_device(step, config));
     COH_TRY(create_arenas(step));
     COH_TRY(bind_programs(step));
-    COH_TRY(allocate_inputs(step));
+    for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
+        COH_TRY(share_ticket(step, &step->tickets[slot]));
     COH_TRY(allocate_visit(step));
     COH_TRY(coh_line_times_init(&step->times, step->plan));
     COH_TRY(open_store(step, config->store_ops));
@@ -295,9 +365,9 @@ void coh_step_destroy(coh_step *step)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_bound_fini(&step->bounds[kind]);
     coh_grain_table_fini(&step->grains);
-    for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
-        for (int i = 0; i < COH_PORT_MAX; i++)
-            coh_free(step->tickets[slot].input_bytes[i]);
+    for (int slot = 0; step->device != NULL && slot < COH_TICKET_SLOTS; slot++)
+        unshare_ticket(step, &step->tickets[slot]);
+    coh_step_destroy_views(step);
     coh_free(step->generations);
     coh_free(step->visit_values);
     coh_line_times_fini(&step->times);

@@ -53,6 +53,11 @@ typedef struct coh_bound {
  * for two more. */
 enum { COH_TICKET_SLOTS = 4 };
 
+typedef struct coh_ticket_shared {
+    coh_feed_values feed;
+    coh_clip_record clip;
+} coh_ticket_shared;
+
 typedef struct coh_ticket {
     coh_bound *bound;
     uint64_t number;
@@ -60,20 +65,20 @@ typedef struct coh_ticket {
     uint64_t base[COH_LANE_COUNT];
     uint64_t submitted_ns;
 
-    /* FEED reads `feed` and the inputs when its turn has come. */
     coh_step_input input;
-    coh_feed_values feed;
     uint64_t microbatch_count;
-    void *input_bytes[COH_PORT_MAX]; /* ours, by graph input */
+    /* Shared with the device: FEED reads its values and the inputs when its turn has come, CLIP
+     * writes its record. */
+    coh_ticket_shared *shared;
+    void *input_bytes[COH_PORT_MAX]; /* by graph input */
 
     coh_chunk_visitor visitor;
     coh_chunk_filter visitor_wants;
     void *visitor_context;
     int32_t scan;
 
-    /* CLIP writes its record; as it ends, result and time are taken from it, and coh_step_await
-     * reads those after CLIP has retired. Exposed and links: since create. */
-    coh_clip_record clip;
+    /* As CLIP ends, result and time are taken from its record, and coh_step_await reads those after
+     * CLIP has retired. Exposed and links: since create. */
     uint64_t clip_ns;
     coh_step_result result;
 } coh_ticket;
@@ -92,6 +97,10 @@ enum {
     COH_COUNTER_ISSUED,                         /* tickets; coh-step raises */
     COH_COUNTER_COUNT
 };
+
+/* Where the host sees what stands on a device that it cannot address. */
+typedef enum coh_stage { COH_STAGE_VALUES, COH_STAGE_STATES, COH_STAGE_COUNT } coh_stage;
+#define COH_STAGE_BYTES ((uint64_t)1 << 20)
 
 /* A request of a disk lane that is not retired. */
 typedef struct coh_disk_request {
@@ -121,6 +130,13 @@ struct coh_step {
     const coh_device_ops *device_ops;
     coh_device *device;
     coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
+    /* 1: the host reads and writes the device tier itself, and what a line launches is done when it
+     * returns. 0: both go by way of `stage`, a buffer for what is of parameters' size and
+     * one for states, of the largest chunk and at least COH_STAGE_BYTES. */
+    int host_addressable;
+    void *stages[COH_STAGE_COUNT];
+    void *look;         /* of coh_step_look; NULL: not needed */
+    void *kernel_queue; /* what kernels of the compute lane are given: the pool, or its queue */
     void *arenas[COH_TIER_COUNT];
     const coh_store_ops *store_ops;
     coh_store *store;
@@ -222,6 +238,31 @@ static inline void *coh_operand_data(const coh_step *step, const coh_operand *op
 /* The line's first operand of `role`, or NULL. */
 const coh_operand *coh_line_operand(const coh_program *program, const coh_instruction *line,
                                     coh_role role);
+
+/* ---- step_view.c: what the host sees of the device ---- */
+
+/* Buffers, and what kind of device it is. Fails: COH_ERR_MEMORY. */
+coh_status coh_step_create_views(coh_step *step);
+void coh_step_destroy_views(coh_step *step);
+
+/* A pinned object and the cells, where the device finds them; NULL: there is none. */
+void *coh_step_pinned(coh_step *step, int32_t object);
+static inline coh_cells *coh_step_cells(coh_step *step)
+{
+    return coh_step_pinned(step, step->layout->cells);
+}
+
+/* Sets bytes of an arena: at a quiet point, or where a notify lets go of them. */
+coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byte, uint64_t bytes);
+
+/* For a line that works on the host, once its queue has finished what is before it: where the host
+ * finds `bytes` at `data` of an arena, and back there after it changed them. */
+coh_status coh_step_bring(coh_step *step, coh_stage stage, coh_tier tier, void *data,
+                          uint64_t bytes, void **out_data);
+coh_status coh_step_take_back(coh_step *step, coh_stage stage, coh_tier tier, void *data,
+                              uint64_t bytes);
+/* Likewise: is every element of a tensor on the device finite? */
+coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_finite);
 
 /* ---- line.c: coh_device_work of (step, ticket number, line index) ---- */
 

@@ -101,6 +101,12 @@ typedef struct coh_device_ops {
     coh_status (*put)(coh_device *device, void *to, const void *from, size_t bytes);
     coh_status (*get)(coh_device *device, void *to, const void *from, size_t bytes);
 
+    /* Zeroed memory of the host that this device's kernels read and write by the same address, for
+     * what goes between the two without a copy. At start; given back before the device is.
+     * Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
+    coh_status (*share)(coh_device *device, size_t bytes, void **out);
+    void (*unshare)(coh_device *device, void *shared); /* accepts NULL */
+
     /* `counter` is one that wait_host may name. Before it is raised; it outlives the device, which
      * is destroyed when nobody raises it. Fails: COH_ERR_FULL. */
     coh_status (*watch)(coh_device *device, coh_counter *counter);
@@ -124,6 +130,9 @@ typedef struct coh_device_ops {
      * for room. On a closed queue they do nothing: whoever closed it knows why. */
 
     void (*copy)(coh_queue *queue, void *to, const void *from, size_t bytes);
+    /* Returns once all that was enqueued here is done; notifies may still be under way. On a closed
+     * queue it may return before. */
+    void (*finish)(coh_queue *queue);
     /* Work of this lane. On the host device `work` runs on the queue's thread; else it runs at
      * once, on the caller's, and enqueues kernels. `predicate` is read on the device when the
      * command's turn has come; 0: skip. NULL: always. */

@@ -251,6 +251,29 @@ static coh_status device_copy(coh_device *device, void *to, const void *from, si
     return status;
 }
 
+/* ---- shared with the host ---- */
+
+/* Addresses are one space, which the device was asked for: the GPU reads it where the host does. */
+static coh_status device_share(coh_device *device, size_t bytes, void **out)
+{
+    *out = NULL;
+    COH_TRY(coh_cuda_enter(device));
+    coh_status status = coh_cuda_check(device->driver, device->driver->cuMemAllocHost(out, bytes),
+                                       "cuMemAllocHost of %zu bytes", bytes);
+    coh_cuda_leave(device);
+    if (status == COH_OK)
+        memset(*out, 0, bytes);
+    return status;
+}
+
+static void device_unshare(coh_device *device, void *shared)
+{
+    if (shared == NULL || coh_cuda_enter(device) != COH_OK)
+        return;
+    (void)device->driver->cuMemFreeHost(shared);
+    coh_cuda_leave(device);
+}
+
 /* ---- arenas ---- */
 
 static coh_status allocate_arena(coh_device *device, uint64_t bytes)
@@ -436,12 +459,15 @@ const coh_device_ops coh_device_cuda = {
     .fill = device_fill,
     .put = device_copy,
     .get = device_copy,
+    .share = device_share,
+    .unshare = device_unshare,
     .watch = device_watch,
     .failure = coh_cuda_device_failure,
     .queue_create = coh_cuda_queue_create,
     .queue_close = coh_cuda_queue_close,
     .queue_destroy = coh_cuda_queue_destroy,
     .copy = coh_cuda_queue_copy,
+    .finish = coh_cuda_queue_finish,
     .launch = coh_cuda_queue_launch,
     .notify = coh_cuda_queue_notify,
     .signal = coh_cuda_queue_signal,

@@ -94,6 +94,13 @@ void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t by
         queue->is_dirty = 1;
 }
 
+void coh_cuda_queue_finish(coh_queue *queue)
+{
+    if (open_for(queue))
+        (void)check(queue, queue->base.driver->cuStreamSynchronize(queue->base.stream),
+                    "cuStreamSynchronize");
+}
+
 void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index, const int32_t *predicate)
 {

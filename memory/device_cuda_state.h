@@ -147,6 +147,7 @@ coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **
 void coh_cuda_queue_close(coh_queue *queue);
 void coh_cuda_queue_destroy(coh_queue *queue);
 void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t bytes);
+void coh_cuda_queue_finish(coh_queue *queue);
 void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index, const int32_t *predicate);
 void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,

@@ -121,6 +121,18 @@ static coh_status device_copy(coh_device *device, void *to, const void *from, si
     return COH_OK;
 }
 
+static coh_status device_share(coh_device *device, size_t bytes, void **out)
+{
+    (void)device;
+    return coh_alloc(bytes, 1, out);
+}
+
+static void device_unshare(coh_device *device, void *shared)
+{
+    (void)device;
+    coh_free(shared);
+}
+
 /* Queues are threads: they look at the counter itself. */
 static coh_status device_watch(coh_device *device, coh_counter *counter)
 {
@@ -279,6 +291,11 @@ static void queue_copy(coh_queue *queue, void *to, const void *from, size_t byte
     push(queue, &(command){ .kind = COMMAND_COPY, .target = to, .source = from, .number = bytes });
 }
 
+static void queue_finish(coh_queue *queue)
+{
+    (void)coh_counter_wait(&queue->popped, queue->pushed_count);
+}
+
 static void queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                          uint32_t index, const int32_t *predicate)
 {
@@ -326,12 +343,15 @@ const coh_device_ops coh_device_host = {
     .fill = device_fill,
     .put = device_copy,
     .get = device_copy,
+    .share = device_share,
+    .unshare = device_unshare,
     .watch = device_watch,
     .failure = device_failure,
     .queue_create = queue_create,
     .queue_close = queue_close,
     .queue_destroy = queue_destroy,
     .copy = queue_copy,
+    .finish = queue_finish,
     .launch = queue_launch,
     .notify = queue_notify,
     .signal = queue_signal,

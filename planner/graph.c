@@ -155,7 +155,8 @@ static coh_status check_facts(const coh_graph_op_entry *op)
     }
     uint64_t most = (uint64_t)1 << 48;
     if (op->facts.saved_bytes > most || op->facts.cache_bytes > most ||
-        op->facts.workspace_bytes[0] > most || op->facts.workspace_bytes[1] > most)
+        op->facts.workspace_bytes[0] > most || op->facts.workspace_bytes[1] > most ||
+        op->cuda_workspace_bytes[0] > most || op->cuda_workspace_bytes[1] > most)
         return coh_fail(COH_ERR_SHAPE, "saved, cache or workspace bytes above 2^48");
     if (!(op->facts.cache_saves_flops >= 0 &&
           op->facts.cache_saves_flops <= op->facts.flops[COH_PHASE_BACKWARD]))
@@ -241,6 +242,11 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
         inputs[i] = graph->tensors[tensor].shape;
     }
     coh_status status = op->kind.infer(op->attributes, inputs, &op->facts);
+    for (int phase = 0; status == COH_OK && phase < COH_PHASE_COUNT; phase++)
+        op->cuda_workspace_bytes[phase] =
+            op->kind.workspace_cuda != NULL
+                ? op->kind.workspace_cuda(op->attributes, inputs, (coh_phase)phase)
+                : op->facts.workspace_bytes[phase];
     if (status == COH_OK)
         status = check_facts(op);
     if (status != COH_OK)

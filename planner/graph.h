@@ -29,8 +29,16 @@ typedef struct coh_graph_op {
     int32_t input[COH_PORT_MAX], output[COH_PORT_MAX]; /* tensors */
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
     coh_op_facts facts;
+    uint64_t cuda_workspace_bytes[COH_PHASE_COUNT]; /* instead of the facts', on a GPU */
     int32_t block;
 } coh_graph_op_entry;
+
+/* Scratch of one call on the kind of device that a profile is of (device_kind). */
+static inline uint64_t coh_graph_workspace_bytes(const coh_graph_op_entry *op, coh_phase phase,
+                                                 int on_gpu)
+{
+    return on_gpu ? op->cuda_workspace_bytes[phase] : (uint64_t)op->facts.workspace_bytes[phase];
+}
 
 struct coh_graph {
     coh_graph_tensor *tensors;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "memory/cells.h"
+#include "planner/profile.h"
 
 /* Of f32 work: the measure of chunk sizes. */
 #define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
@@ -409,6 +410,7 @@ static coh_status add_scratch_gradients(builder *b, int32_t op_index)
 
 static coh_status add_operator_objects(builder *b)
 {
+    const int on_gpu = b->options->profile != NULL && b->options->profile->device_kind != 0;
     for (size_t i = 0; i < b->graph->op_count; i++) {
         const coh_graph_op_entry *op = &b->graph->ops[i];
         for (size_t port = coh_port_index((int32_t)i, 0); port < coh_port_index((int32_t)i + 1, 0);
@@ -417,7 +419,7 @@ static coh_status add_operator_objects(builder *b)
         for (size_t copy = 0; copy < b->map->copies; copy++)
             COH_TRY(add_kept_forward(b, (int32_t)i, copy));
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
-                          op->facts.workspace_bytes[COH_PHASE_FORWARD], 0,
+                          coh_graph_workspace_bytes(op, COH_PHASE_FORWARD, on_gpu), 0,
                           &b->map->workspace[COH_PHASE_FORWARD][i]));
         b->map->workspace[COH_PHASE_BACKWARD][i] = -1;
         for (int32_t port = 0; port < op->kind.state_count; port++)
@@ -427,7 +429,7 @@ static coh_status add_operator_objects(builder *b)
         if (!b->map->runs_backward[i])
             continue;
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
-                          op->facts.workspace_bytes[COH_PHASE_BACKWARD], 0,
+                          coh_graph_workspace_bytes(op, COH_PHASE_BACKWARD, on_gpu), 0,
                           &b->map->workspace[COH_PHASE_BACKWARD][i]));
         COH_TRY(add_scratch_gradients(b, (int32_t)i));
     }

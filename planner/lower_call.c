@@ -197,6 +197,13 @@ static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, co
     return coh_lower_bind(w, role, 0, 0, &shape);
 }
 
+static coh_status workspace_port(coh_lower_writer *w, int32_t index, coh_phase phase, int access)
+{
+    const int32_t object = w->map->workspace[phase][index];
+    return bytes_port(w, object, access, COH_ROLE_WORKSPACE,
+                      object < 0 ? 0 : w->layout->objects[object].bytes);
+}
+
 /* Is the operator given its cache? Not where its block runs forward twice, and only where a
  * backward follows. */
 static int has_cache(const coh_lower_writer *w, int32_t index)
@@ -255,8 +262,7 @@ static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t i
                        COH_ROLE_SAVED, op->facts.saved_bytes));
     COH_TRY(cache_port(w, index, microbatch, writes_or_adds(rows, 0)));
     COH_TRY(random_cell(w, index));
-    return bytes_port(w, w->map->workspace[COH_PHASE_FORWARD][index], COH_ACCESS_WRITE,
-                      COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_FORWARD]);
+    return workspace_port(w, index, COH_PHASE_FORWARD, COH_ACCESS_WRITE);
 }
 
 static int32_t gradient_object(const coh_lower_writer *w, int32_t tensor, int32_t microbatch)
@@ -403,9 +409,8 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
     COH_TRY(random_cell(w, index));
     COH_TRY(input_grad_ports(w, index, microbatch, rows));
     COH_TRY(parameter_grad_ports(w, index, rows));
-    return bytes_port(w, w->map->workspace[COH_PHASE_BACKWARD][index],
-                      op->kind.column_slices ? writes_or_adds(rows, 0) : COH_ACCESS_WRITE,
-                      COH_ROLE_WORKSPACE, op->facts.workspace_bytes[COH_PHASE_BACKWARD]);
+    return workspace_port(w, index, COH_PHASE_BACKWARD,
+                          op->kind.column_slices ? writes_or_adds(rows, 0) : COH_ACCESS_WRITE);
 }
 
 /* One ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole

@@ -53,7 +53,7 @@ void coh_stub_break(CUresult result);
 
 /* A twin: gets a copy of the bytes that the kernel was launched with. */
 typedef void (*coh_stub_work)(const void *arguments);
-#define COH_STUB_ARGUMENT_BYTES 256
+#define COH_STUB_ARGUMENT_BYTES 2048
 
 /* Stands for the kernel `symbol` in modules that are loaded from now on. */
 void coh_stub_set_twin(const char *symbol, coh_stub_work work, size_t argument_bytes);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "engine/step_state.h"
 #include "tests/engine/made_stream.h"
 
 enum { STEPS = 5 };

@@ -1,0 +1,234 @@
+#include "tests/cuda/host_twins.h"
+
+#include <string.h>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/optimizer.h"
+#include "kernels/table.h"
+#include "memory/cuda_queue.h"
+#include "tests/cuda/stub_driver.h"
+
+static void enqueue(void *queue, coh_stub_work work, const void *arguments, size_t bytes)
+{
+    coh_stub_enqueue(((coh_cuda_queue *)queue)->stream, work, arguments, bytes);
+}
+
+/* ---- calls of one struct ---- */
+
+#define JOB(name, type)                                                                            \
+    static void run_##name(const void *arguments)                                                  \
+    {                                                                                              \
+        coh_cpu_##name(NULL, (const type *)arguments);                                             \
+    }                                                                                              \
+    static void twin_##name(void *queue, const type *job)                                          \
+    {                                                                                              \
+        enqueue(queue, run_##name, job, sizeof(*job));                                             \
+    }
+
+JOB(matmul, coh_matmul)
+JOB(position, coh_position)
+JOB(position_backward, coh_position_gradient)
+JOB(norm, coh_norm)
+JOB(norm_backward, coh_norm)
+JOB(scale, coh_scale)
+JOB(dropout, coh_dropout)
+JOB(swiglu, coh_swiglu)
+JOB(swiglu_backward, coh_swiglu)
+JOB(activation_gradient, coh_activation_gradient)
+JOB(attention, coh_attention)
+JOB(attention_backward, coh_attention)
+JOB(attention_decode, coh_attention_decode)
+JOB(classifier, coh_classifier)
+JOB(classifier_backward, coh_classifier)
+JOB(square_sums, coh_square_sums)
+JOB(clip, coh_clip)
+
+/* ---- calls of several arguments ---- */
+
+typedef struct plain_call {
+    coh_dtype dtype;
+    void *to;
+    const void *from, *of;
+    int64_t rows, columns, more;
+    int adds;
+} plain_call;
+
+#define PLAIN(name, parameters, made, call)                                                        \
+    static void run_##name(const void *arguments)                                                  \
+    {                                                                                              \
+        const plain_call *c = arguments;                                                           \
+        call;                                                                                      \
+    }                                                                                              \
+    static void twin_##name parameters                                                             \
+    {                                                                                              \
+        const plain_call c = made;                                                                 \
+        enqueue(queue, run_##name, &c, sizeof(c));                                                 \
+    }
+#define MADE(...) ((plain_call){ __VA_ARGS__ })
+
+PLAIN(pass, (void *queue, coh_dtype dtype, void *to, const void *from, int64_t count, int adds),
+      MADE(.dtype = dtype, .to = to, .from = from, .rows = count, .adds = adds),
+      coh_cpu_pass(NULL, c->dtype, c->to, c->from, c->rows, c->adds))
+PLAIN(round, (void *queue, coh_dtype dtype, void *to, const float *from, int64_t count, int adds),
+      MADE(.dtype = dtype, .to = to, .from = from, .rows = count, .adds = adds),
+      coh_cpu_round(NULL, c->dtype, c->to, c->from, c->rows, c->adds))
+PLAIN(column_sum,
+      (void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows, int64_t columns,
+       int adds),
+      MADE(.dtype = dtype, .to = sums, .from = x, .rows = rows, .columns = columns, .adds = adds),
+      coh_cpu_column_sum(NULL, c->dtype, c->to, c->from, c->rows, c->columns, c->adds))
+PLAIN(gelu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),
+      MADE(.dtype = dtype, .to = y, .from = x, .rows = count),
+      coh_cpu_gelu(NULL, c->dtype, c->to, c->from, c->rows))
+PLAIN(gelu_backward,
+      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x, int64_t count,
+       int adds),
+      MADE(.dtype = dtype, .to = dx, .from = dy, .of = x, .rows = count, .adds = adds),
+      coh_cpu_gelu_backward(NULL, c->dtype, c->to, c->from, c->of, c->rows, c->adds))
+PLAIN(relu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),
+      MADE(.dtype = dtype, .to = y, .from = x, .rows = count),
+      coh_cpu_relu(NULL, c->dtype, c->to, c->from, c->rows))
+PLAIN(relu_backward,
+      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y, int64_t count,
+       int adds),
+      MADE(.dtype = dtype, .to = dx, .from = dy, .of = y, .rows = count, .adds = adds),
+      coh_cpu_relu_backward(NULL, c->dtype, c->to, c->from, c->of, c->rows, c->adds))
+PLAIN(settle, (void *queue, coh_cells *cells), MADE(.to = cells), coh_cpu_settle(NULL, c->to))
+
+typedef struct embedding_call {
+    coh_embedding embedding;
+    void *to;
+    const void *from;
+    int adds;
+} embedding_call;
+
+static void run_embedding(const void *arguments)
+{
+    const embedding_call *c = arguments;
+    coh_cpu_embedding(NULL, &c->embedding, c->to, c->from);
+}
+
+static void twin_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight)
+{
+    const embedding_call call = { .embedding = *embedding, .to = y, .from = weight };
+    enqueue(queue, run_embedding, &call, sizeof(call));
+}
+
+static void run_embedding_backward(const void *arguments)
+{
+    const embedding_call *c = arguments;
+    coh_cpu_embedding_backward(NULL, &c->embedding, c->to, c->from, c->adds);
+}
+
+static void twin_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
+                                    const void *dy, int adds)
+{
+    const embedding_call call = {
+        .embedding = *embedding, .to = dweight, .from = dy, .adds = adds
+    };
+    enqueue(queue, run_embedding_backward, &call, sizeof(call));
+}
+
+/* ---- calls whose struct points to the caller's own ---- */
+
+typedef struct rope_call {
+    coh_rope rope;
+    float frequencies[COH_HEAD_WIDTH_MOST / 2];
+} rope_call;
+
+static void run_rope(const void *arguments)
+{
+    const rope_call *c = arguments;
+    coh_rope rope = c->rope;
+    rope.frequencies = c->frequencies;
+    coh_cpu_rope(NULL, &rope);
+}
+
+static void twin_rope(void *queue, const coh_rope *rope)
+{
+    rope_call call = { .rope = *rope };
+    memcpy(call.frequencies, rope->frequencies, (size_t)rope->D / 2 * sizeof(float));
+    enqueue(queue, run_rope, &call, sizeof(call));
+}
+
+enum { INPUTS_MOST = 4 };
+
+typedef struct feed_call {
+    coh_feed feed;
+    coh_feed_input inputs[INPUTS_MOST];
+} feed_call;
+
+static void run_feed(const void *arguments)
+{
+    feed_call call = *(const feed_call *)arguments;
+    call.feed.inputs = call.inputs;
+    coh_cpu_feed(NULL, &call.feed);
+}
+
+static void twin_feed(void *queue, const coh_feed *feed)
+{
+    feed_call call = { .feed = *feed };
+    memcpy(call.inputs, feed->inputs, (size_t)feed->input_count * sizeof(*feed->inputs));
+    enqueue(queue, run_feed, &call, sizeof(call));
+}
+
+typedef struct update_call {
+    coh_update update;
+    const int32_t *predicate;
+} update_call;
+
+static void run_update(const void *arguments)
+{
+    const update_call *c = arguments;
+    if (c->predicate == NULL || *c->predicate != 0)
+        coh_cpu_update(NULL, &c->update);
+}
+
+static void twin_update(void *queue, const coh_update *update)
+{
+    const update_call call = { .update = *update, .predicate = coh_cuda_take_predicate(queue) };
+    enqueue(queue, run_update, &call, sizeof(call));
+}
+
+/* What a kernel finds wrong, the engine learns of later. */
+typedef struct index_call {
+    coh_index_check check;
+    coh_cuda_queue *queue;
+} index_call;
+
+static void run_check_indices(const void *arguments)
+{
+    const index_call *c = arguments;
+    coh_cuda_queue_fail(c->queue, coh_cpu_check_indices(NULL, &c->check));
+}
+
+static coh_status twin_check_indices(void *queue, const coh_index_check *check)
+{
+    const index_call call = { .check = *check, .queue = queue };
+    enqueue(queue, run_check_indices, &call, sizeof(call));
+    return COH_OK;
+}
+
+/* ---- the table ---- */
+
+static const coh_kernel_table table = {
+#define TWIN(name, parameters, arguments) .name = twin_##name,
+    COH_KERNEL_LIST(TWIN)
+#undef TWIN
+        .check_indices = twin_check_indices
+};
+
+static coh_status open_nothing(void *queue)
+{
+    (void)queue;
+    return COH_OK;
+}
+
+static void close_nothing(void *queue)
+{
+    (void)queue;
+}
+
+const coh_device_kernels host_twins = { .table = &table,
+                                        .open = open_nothing,
+                                        .close = close_nothing };
