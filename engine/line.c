@@ -357,6 +357,46 @@ static coh_status execute(coh_step *step, coh_ticket *ticket, const coh_instruct
                     coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane));
 }
 
+/* ---- rehearsal ---- */
+
+static void rehearse(void *context, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    coh_status status = run_kind(step, ticket, &ticket->bound->program->lines[index]);
+    if (status != COH_OK)
+        coh_step_fail(step, status);
+}
+
+static coh_status rehearse_program(coh_step *step, coh_bound *bound)
+{
+    coh_ticket *ticket = coh_step_ticket(step, 0);
+    const coh_program *program = bound->program;
+    ticket->bound = bound;
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_opcode opcode = (coh_opcode)program->lines[i].opcode;
+        if (opcode != COH_OP_FORWARD && opcode != COH_OP_RECOMPUTE && opcode != COH_OP_BACKWARD)
+            continue;
+        coh_status status =
+            step->device_ops->rehearse(step->queues[COH_LANE_COMPUTE], rehearse, step, 0, i);
+        if (status != COH_OK)
+            return coh_fail_prefix(
+                status, "operator '%s', %s",
+                step->plan->graph->ops[program->calls[program->lines[i].call].operator_index].name,
+                coh_opcode_name(opcode));
+    }
+    ticket->bound = NULL;
+    return coh_step_failure(step);
+}
+
+coh_status coh_line_rehearse_all(coh_step *step)
+{
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && !step->host_addressable; kind++)
+        if (step->bounds[kind].program != NULL)
+            COH_TRY(rehearse_program(step, &step->bounds[kind]));
+    return COH_OK;
+}
+
 void coh_line_execute(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;

@@ -250,10 +250,12 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
             states = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
     }
     for (uint32_t i = 0; i < operand->touch_count; i++) {
-        piece pieces[2] = { operand_piece(step, program, operand, i) };
+        piece pieces[2];
+        int count = 0;
+        pieces[count++] = operand_piece(step, program, operand, i);
         if (states != NULL)
-            pieces[1] = operand_piece(step, program, states, i);
-        COH_TRY(show_pieces(step, ticket, line, pieces, states != NULL ? 2 : 1));
+            pieces[count++] = operand_piece(step, program, states, i);
+        COH_TRY(show_pieces(step, ticket, line, pieces, count));
     }
     return COH_OK;
 }

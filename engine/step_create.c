@@ -187,6 +187,7 @@ static coh_status start_threads(coh_step *step)
     }
     step->kernel_queue =
         step->host_addressable ? (void *)step->pool : (void *)step->queues[COH_LANE_COMPUTE];
+    COH_TRY(coh_line_rehearse_all(step));
     int error = coh_thread_start(&step->issuer, coh_issue_main, step);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
@@ -232,6 +233,11 @@ static coh_status check_kinds(const coh_step *step)
     return COH_OK;
 }
 
+static uint64_t workspace_offset(const coh_layout *layout)
+{
+    return layout->libraries >= 0 ? layout->objects[layout->libraries].pinned_offset : 0;
+}
+
 static coh_status create_device(coh_step *step, const coh_step_config *config)
 {
     const coh_device_config device_config = {
@@ -240,6 +246,7 @@ static coh_status create_device(coh_step *step, const coh_step_config *config)
         .ledger = step->ledger,
         .link_bytes_per_s = step->plan->options.link_bytes_per_s,
         .kernels = config->device_kernels,
+        .workspace_offset = workspace_offset(step->layout),
         .failed = device_failed,
         .failed_context = step,
         .lockstep = step->options.poison,

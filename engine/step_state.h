@@ -269,6 +269,9 @@ coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_fi
 void coh_line_begin(void *step, uint64_t number, uint32_t index);   /* delay, enter extents */
 void coh_line_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
 void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, leave extents */
+/* Has the device make ready what the first run of each line would (coh_device_ops.rehearse): before
+ * coh-step starts. Fails: the device's failure, with the operator. */
+coh_status coh_line_rehearse_all(coh_step *step);
 /* As a ticket begins: takes the ticket off what it finds and does not use. Creating thread. */
 void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
 

@@ -25,6 +25,12 @@ typedef struct coh_cuda_queue {
     coh_lane lane;
     int multiprocessor_count;
 
+    /* A slot of the device's arena, set before coh_device_kernels.open; NULL, 0: none. */
+    void *workspace;
+    size_t workspace_bytes;
+    /* 1: nothing may be enqueued, only made ready (coh_device_ops.rehearse). */
+    int is_rehearsing;
+
     /* coh_device_kernels.open sets them, close takes them away; NULL: none. */
     struct coh_cuda_kernels *kernels;
     const struct coh_cuda_libraries *libraries;

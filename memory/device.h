@@ -42,6 +42,7 @@ struct coh_kernel_table;
 /* The kernels of a device, for queues of the compute lane. */
 typedef struct coh_device_kernels {
     const struct coh_kernel_table *table; /* what such a queue begins with (base/queue_head.h) */
+    size_t workspace_bytes; /* of the device's arena, from config.workspace_offset on */
     /* What they need beside the queue: called once it is made, and before it is unmade. */
     coh_status (*open)(void *queue);
     void (*close)(void *queue);
@@ -61,6 +62,7 @@ typedef struct coh_device_config {
 
     /* The rest is for devices that are not the host. */
     const coh_device_kernels *kernels; /* NULL: nothing computes */
+    uint64_t workspace_offset;         /* in the device tier, of what kernels keep for themselves */
     coh_device_failed failed;          /* NULL: nobody is told */
     void *failed_context;
     /* 1: nothing begins behind a signal before its counter was raised, so what `notify` does with
@@ -138,6 +140,12 @@ typedef struct coh_device_ops {
      * command's turn has come; 0: skip. NULL: always. */
     void (*launch)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index, const int32_t *predicate);
+    /* Has `work` done as if it were launched, at once and on the caller's thread, but enqueues
+     * nothing: what the first launch would have to load, plan or allocate is made now. Once for
+     * each line, before the first launch. The host device has nothing to make, and does not call
+     * it. Fails: the device's failure. */
+    coh_status (*rehearse)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
+                           uint32_t index);
     /* Bookkeeping on the host at this place in the queue's order; always runs. */
     void (*notify)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index);

@@ -469,6 +469,7 @@ const coh_device_ops coh_device_cuda = {
     .copy = coh_cuda_queue_copy,
     .finish = coh_cuda_queue_finish,
     .launch = coh_cuda_queue_launch,
+    .rehearse = coh_cuda_queue_rehearse,
     .notify = coh_cuda_queue_notify,
     .signal = coh_cuda_queue_signal,
     .wait = coh_cuda_queue_wait,

@@ -1,4 +1,5 @@
 /* What enqueues on a stream. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -115,6 +116,17 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
         coh_cuda_queue_fail(&queue->base,
                             coh_fail(COH_ERR_INTERNAL, "a line has a predicate, and none of the "
                                                        "kernels it launched looks at it"));
+}
+
+coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void *context,
+                                   uint64_t number, uint32_t index)
+{
+    if (open_for(queue)) {
+        queue->base.is_rehearsing = 1;
+        work(context, number, index);
+        queue->base.is_rehearsing = 0;
+    }
+    return coh_cuda_device_failure(queue->base.device);
 }
 
 void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
@@ -253,6 +265,22 @@ void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t v
 
 /* ---- made and unmade ---- */
 
+static coh_status take_workspace(coh_queue *queue, size_t bytes)
+{
+    const coh_device *device = queue->base.device;
+    const uint64_t offset = device->config.workspace_offset;
+    if (bytes == 0)
+        return COH_OK;
+    if (offset > device->arena_bytes || bytes > device->arena_bytes - offset)
+        return coh_fail(COH_ERR_INTERNAL,
+                        "kernels want %zu bytes of workspace at %" PRIu64 " of a device arena of "
+                        "%" PRIu64,
+                        bytes, offset, device->arena_bytes);
+    queue->base.workspace = (void *)(uintptr_t)(device->arena + offset);
+    queue->base.workspace_bytes = bytes;
+    return COH_OK;
+}
+
 static coh_status fill_queue(coh_queue *queue)
 {
     const coh_device *device = queue->base.device;
@@ -268,6 +296,7 @@ static coh_status fill_queue(coh_queue *queue)
             "cuEventCreate for lane %s", coh_lane_name(queue->base.lane)));
     if (kernels == NULL || queue->base.lane != COH_LANE_COMPUTE)
         return COH_OK;
+    COH_TRY(take_workspace(queue, kernels->workspace_bytes));
     COH_TRY(kernels->open(queue));
     queue->kernels_are_open = 1;
     queue->base.head.kernels = kernels->table;

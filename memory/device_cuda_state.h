@@ -150,6 +150,8 @@ void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t by
 void coh_cuda_queue_finish(coh_queue *queue);
 void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index, const int32_t *predicate);
+coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void *context,
+                                   uint64_t number, uint32_t index);
 void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index);
 void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value);

@@ -296,6 +296,18 @@ static void queue_finish(coh_queue *queue)
     (void)coh_counter_wait(&queue->popped, queue->pushed_count);
 }
 
+/* Kernels of the host make nothing ready. */
+static coh_status queue_rehearse(coh_queue *queue, coh_device_work work, void *context,
+                                 uint64_t number, uint32_t index)
+{
+    (void)queue;
+    (void)work;
+    (void)context;
+    (void)number;
+    (void)index;
+    return COH_OK;
+}
+
 static void queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                          uint32_t index, const int32_t *predicate)
 {
@@ -353,6 +365,7 @@ const coh_device_ops coh_device_host = {
     .copy = queue_copy,
     .finish = queue_finish,
     .launch = queue_launch,
+    .rehearse = queue_rehearse,
     .notify = queue_notify,
     .signal = queue_signal,
     .wait = queue_wait,

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "memory/cells.h"
+#include "memory/library_workspace.h"
 #include "planner/profile.h"
 
 /* Of f32 work: the measure of chunk sizes. */
@@ -408,9 +409,14 @@ static coh_status add_scratch_gradients(builder *b, int32_t op_index)
     return COH_OK;
 }
 
+static int is_for_gpu(const builder *b)
+{
+    return b->options->profile != NULL && b->options->profile->device_kind != 0;
+}
+
 static coh_status add_operator_objects(builder *b)
 {
-    const int on_gpu = b->options->profile != NULL && b->options->profile->device_kind != 0;
+    const int on_gpu = is_for_gpu(b);
     for (size_t i = 0; i < b->graph->op_count; i++) {
         const coh_graph_op_entry *op = &b->graph->ops[i];
         for (size_t port = coh_port_index((int32_t)i, 0); port < coh_port_index((int32_t)i + 1, 0);
@@ -458,7 +464,10 @@ static coh_status add_pinned_objects(builder *b)
         b->map->activation[tensor] = layout->input_objects[i];
     }
     layout->input_count = (uint32_t)b->graph->input_count;
-    return COH_OK;
+    layout->libraries = -1;
+    return is_for_gpu(b)
+               ? add_pinned(b, COH_STREAM_SCRATCH, -1, COH_CUDA_LIBRARY_BYTES, &layout->libraries)
+               : COH_OK;
 }
 
 static coh_status allocate_map(builder *b)

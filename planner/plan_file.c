@@ -18,7 +18,7 @@
 #define FILE_BYTES_MOST ((uint64_t)1 << 30)
 
 /* Raise with every change of the planner that may write another program for the same decisions. */
-#define BUILDER_VERSION 5
+#define BUILDER_VERSION 6
 
 /* ---- writing ---- */
 

@@ -124,6 +124,7 @@ typedef struct coh_layout {
     coh_resident *residents;
     uint32_t resident_count;         /* sorted by tier, then chunk */
     int32_t cells, partials, losses; /* objects; -1: none */
+    int32_t libraries;               /* workspace of a GPU's libraries; -1: none */
     int32_t *input_objects;
     uint32_t input_count;      /* by graph input */
     uint32_t microbatch_count; /* per optimizer step */

@@ -10,7 +10,9 @@
 
 static void enqueue(void *queue, coh_stub_work work, const void *arguments, size_t bytes)
 {
-    coh_stub_enqueue(((coh_cuda_queue *)queue)->stream, work, arguments, bytes);
+    coh_cuda_queue *q = queue;
+    if (!q->is_rehearsing)
+        coh_stub_enqueue(q->stream, work, arguments, bytes);
 }
 
 /* ---- calls of one struct ---- */

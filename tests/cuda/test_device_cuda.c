@@ -65,9 +65,9 @@ static void a_line_is_told_of_after_those_it_waited_for(void **state)
             coh_queue *queue = b.queues[lane];
             if (line > 0)
                 bench_wait(&b, lane, before, b.signalled[before]);
-            ops->notify(queue, log_number, &log, (uint64_t)(2 * line), 0);
+            ops->notify(queue, log_number, &log, 2 * (uint64_t)line, 0);
             ops->copy(queue, b.slot, b.host->in[0], sizeof(b.host->in[0]));
-            ops->notify(queue, log_number, &log, (uint64_t)(2 * line + 1), 0);
+            ops->notify(queue, log_number, &log, 2 * (uint64_t)line + 1, 0);
             bench_signal(&b, lane);
         }
         run_ready();

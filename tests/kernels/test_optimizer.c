@@ -108,8 +108,9 @@ static void an_update_reaches_what_is_trained_and_no_padding(void **state)
     (void)state;
     double partials[PARTIALS] = { 0 };
     float *work = random_floats(2), *before = random_floats(2), *grad = random_floats(3);
-    float *m = calloc(ELEMENTS, sizeof(float)), *v = calloc(ELEMENTS, sizeof(float));
-    assert_true(m && v);
+    static float m[ELEMENTS], v[ELEMENTS];
+    memset(m, 0, sizeof(m));
+    memset(v, 0, sizeof(v));
     const coh_cells cells = {
         .update_rate = 0.25f, .update_scale = 0.5f, .update_bias1 = 0.125f, .update_bias2 = 0.0625f
     };
@@ -139,8 +140,6 @@ static void an_update_reaches_what_is_trained_and_no_padding(void **state)
     free(work);
     free(before);
     free(grad);
-    free(m);
-    free(v);
 }
 
 static void a_feed_copies_and_latches_for_updates_before_the_clip(void **state)
