@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import signal
 import struct
 import time
@@ -91,7 +90,7 @@ class Data(ProgramTest):
         model_folder.make(self.path("model"), "gpt2")
         measure = ["eval", self.path("model"), "--sequence", 16, "--data"]
         keywords = {"env": environment(TMPDIR=temporary)}
-        large = self.write("large.txt", "so many words as take a while, " * 2000000)
+        large = self.write("large.txt", "so many words as take a while, " * 600000)
         killed = start(*measure, large, **keywords)
         while killed.poll() is None and not any(os.listdir(os.path.join(temporary, n)) for n in os.listdir(temporary)):
             time.sleep(0.001)  # until it has begun to write
@@ -149,11 +148,11 @@ class Data(ProgramTest):
             self.assertEqual(file.windows(), windows_by_hand(expected, length))
 
     def test_a_chat_template_of_no_known_form_is_refused_unless_a_form_is_named(self):
-        folder, chats = self.path("tokenizer"), self.chats()
-        shutil.copytree(os.path.join(model_folder.TOKENIZERS, "gpt2"), folder)
+        folder, chats = self.path("model"), self.chats()
+        model_folder.make(folder, "gpt2")
         told = ["tokenize", chats, "--chat", "--tokenizer", folder, "-o", self.path("out.tokens")]
         plain = self.tokenize(*told[1:-2]).ids  # without a template
-        template = self.write("tokenizer/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        template = self.write("model/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
         for says in (template, "--chat-form chatml|llama3|llama2|plain", "apply_chat_template"):
             self.fails(4, *told, says=says)
         self.assertEqual(self.tokenize(*told[1:-2], "--chat-form", "plain").ids, plain)
@@ -162,7 +161,7 @@ class Data(ProgramTest):
         self.fails(2, *told[:2], *told[3:], "--chat-form", "plain", says="--chat")
         # a run keeps the form: its validation text is tokenized anew by each resume
         train = ["train", "--save", self.path("run"), "--steps"]
-        self.succeeds(*train, 1, "gpt2-nano", "--tokenizer", folder, "--data", chats, "--validation", chats, "--chat",
+        self.succeeds(*train, 1, folder, "--data", chats, "--validation", chats, "--chat",
                       "--chat-form", "plain", "--sequence", 16, "--batch", 1, "--threads", 1)
         self.succeeds("train", "--resume", self.path("run"), "--steps", 2, "--threads", 1)
 
