@@ -111,11 +111,13 @@ static coh_status evaluate(evaluation *run)
     run->sequence =
         cli_given(options, CLI_FLAG_SEQUENCE) ? options->sequence : inference->recipe.sequence;
     const coh_model_size size = coh_model_size_get(&inference->model);
-    if (run->sequence > size.positions)
+    if (run->sequence > size.positions) {
+        cli_weights_say(&inference->model); /* a sliding window has fewer than config.json says */
         return cli_fail(COH_ERR_ARGUMENT,
                         "--sequence %" PRId64 " is longer than the model's %" PRId64
                         " positions: lower it",
                         run->sequence, size.positions);
+    }
     CLI_TRY(open_data(run, size.vocabulary));
     CLI_TRY(cli_data_check_windows(&run->data, "data", options->data, run->sequence, 1));
     run->window_count = coh_token_file_window_count(run->data.file, run->sequence);
