@@ -55,7 +55,7 @@ int coh_file_sync(coh_file_ops *ops, int fd);
 int coh_file_sync_folder(coh_file_ops *ops, const char *path);
 /* The same of the folder that `path` stands in: makes a name durable. */
 int coh_file_sync_parent(coh_file_ops *ops, const char *path);
-/* The folder that `path` stands in, of PATH_MAX bytes; "." where it names none. Not an operation. */
+/* The folder that `path` stands in, of PATH_MAX bytes; "." where it names none. No operation. */
 void coh_file_parent(const char *path, char *out_folder);
 /* Closes; the descriptor is gone even on failure. Accepts -1. */
 int coh_file_close(coh_file_ops *ops, int fd);
