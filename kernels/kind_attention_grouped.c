@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "kernels/cuda/attention_scratch.h"
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
@@ -61,6 +62,16 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
     facts->flops[COH_PHASE_BACKWARD] = 5.0 * half;
     return COH_OK;
+}
+
+static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    const coh_attention_grouped_attributes *a = attributes;
+    const int64_t *dim = inputs[0].dim, C = dim[2];
+    if (phase == COH_PHASE_FORWARD)
+        return 0;
+    return coh_cuda_attention_scratch_bytes(inputs[0].dtype, dim[0], dim[1], a->heads, a->kv_heads,
+                                            C / a->heads);
 }
 
 static coh_attention attention_of(const coh_call *call)
@@ -130,6 +141,7 @@ const coh_op_kind coh_kind_attention_grouped = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
 };
@@ -187,6 +199,7 @@ const coh_op_kind coh_kind_attention_grouped_dropout = {
     .infer = infer_dropout,
     .forward = forward_dropout,
     .backward = backward_dropout,
+    .workspace_cuda = workspace_cuda,
     .forward_cuda = forward_dropout,
     .backward_cuda = backward_dropout,
 };

@@ -5,7 +5,7 @@
  *
  * cudnn_graph.h is read for its types; no library is linked. Which shapes it is asked for, and how
  * they are cut: attention_cudnn.h. Planning takes milliseconds to seconds and allocates; executing
- * does neither. */
+ * does neither, but for the first time with each set of addresses. */
 #ifndef COH_KERNELS_CUDA_CUDNN_H
 #define COH_KERNELS_CUDA_CUDNN_H
 
@@ -42,7 +42,8 @@ typedef struct coh_cudnn {
 } coh_cudnn;
 
 /* Finds and opens the library (memory/cuda_library.h says where); it needs no device, but making a
- * handle does. Fails: COH_ERR_DEVICE with what to install; COH_ERR_MEMORY. */
+ * handle does. Fails: COH_ERR_DEVICE where there is none, with what to install; COH_ERR_IO and
+ * COH_ERR_CORRUPT where there is one that cannot be used; COH_ERR_MEMORY. */
 coh_status coh_cudnn_open(coh_cudnn **out_library);
 void coh_cudnn_close(coh_cudnn *library); /* accepts NULL; no handle of it is left by then */
 
@@ -78,7 +79,7 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
 void coh_cudnn_plan_destroy(coh_cudnn_plan *plan); /* accepts NULL */
 size_t coh_cudnn_plan_workspace(const coh_cudnn_plan *plan);
 
-/* Enqueues it on the handle's stream; returns cuDNN's status. */
-cudnnStatus_t coh_cudnn_plan_execute(const coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors);
+/* Enqueues it on the handle's stream; returns cuDNN's status. Addresses that are new allocate. */
+cudnnStatus_t coh_cudnn_plan_execute(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -32,12 +33,24 @@ enum {
     TENSOR_INSIDE,
 };
 
+/* Addresses as cuDNN wants them: an object that cannot be changed once it is finalized. A program's
+ * calls have the same addresses in every step, in the same order, so each is made once and kept. */
+typedef struct variant_pack {
+    coh_cudnn_tensors tensors;
+    cudnnBackendDescriptor_t descriptor;
+} variant_pack;
+
 struct coh_cudnn_plan {
     coh_cudnn_target target;
-    cudnnBackendDescriptor_t plan, pack;
-    float scale;
-    int is_backward;
+    cudnnBackendDescriptor_t plan;
+    /* what it was made of: nothing says that a plan may outlive that */
+    cudnnBackendDescriptor_t made[DESCRIPTORS_MOST];
+    int made_count;
+    float scale, minus_infinity, one; /* cuDNN reads them when the plan runs */
+    int64_t is_backward;
     size_t workspace_bytes;
+    variant_pack *packs;
+    size_t pack_count, pack_capacity, next; /* next: the one that is probably asked for */
 };
 
 typedef cudnnBackendDescriptor_t node;
@@ -56,6 +69,8 @@ typedef struct graph {
 static node make(graph *g, cudnnBackendDescriptorType_t type)
 {
     node made = NULL;
+    if (g->made_count == DESCRIPTORS_MOST)
+        g->status = CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND;
     if (g->status == CUDNN_STATUS_SUCCESS)
         g->status = g->call->cudnnBackendCreateDescriptor(type, &made);
     if (made != NULL)
@@ -369,12 +384,6 @@ static node finalized_plan(graph *g, const node *candidates, int count)
     return NULL;
 }
 
-static void destroy_all(graph *g)
-{
-    while (g->made_count > 0)
-        g->call->cudnnBackendDestroyDescriptor(g->made[--g->made_count]);
-}
-
 coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn_shape *shape,
                                  coh_cudnn_plan **out_plan)
 {
@@ -384,6 +393,8 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
     COH_TRY(COH_ALLOC(1, &plan));
     *plan = (coh_cudnn_plan){ .target = *target,
                               .scale = (float)(1.0 / sqrt((double)shape->D)),
+                              .minus_infinity = -INFINITY,
+                              .one = 1.0f,
                               .is_backward = shape->is_backward };
     node candidates[CANDIDATES_MOST];
     shape->is_backward ? build_backward(&g) : build_forward(&g);
@@ -394,11 +405,9 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
         g.status =
             g.call->cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                              CUDNN_TYPE_INT64, 1, NULL, &bytes);
-    if (g.status == CUDNN_STATUS_SUCCESS)
-        g.status = g.call->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
-                                                        &plan->pack);
     plan->workspace_bytes = (size_t)bytes;
-    destroy_all(&g);
+    plan->made_count = g.made_count;
+    memcpy(plan->made, g.made, sizeof(g.made));
     if (g.status == CUDNN_STATUS_SUCCESS) {
         *out_plan = plan;
         return COH_OK;
@@ -415,10 +424,13 @@ void coh_cudnn_plan_destroy(coh_cudnn_plan *plan)
 {
     if (plan == NULL)
         return;
-    if (plan->pack != NULL)
-        plan->target.call->cudnnBackendDestroyDescriptor(plan->pack);
+    for (size_t i = 0; i < plan->pack_count; i++)
+        plan->target.call->cudnnBackendDestroyDescriptor(plan->packs[i].descriptor);
+    coh_free(plan->packs);
     if (plan->plan != NULL)
         plan->target.call->cudnnBackendDestroyDescriptor(plan->plan);
+    while (plan->made_count > 0)
+        plan->target.call->cudnnBackendDestroyDescriptor(plan->made[--plan->made_count]);
     coh_free(plan);
 }
 
@@ -427,39 +439,66 @@ size_t coh_cudnn_plan_workspace(const coh_cudnn_plan *plan)
     return plan->workspace_bytes;
 }
 
-cudnnStatus_t coh_cudnn_plan_execute(const coh_cudnn_plan *plan, const coh_cudnn_tensors *t)
+/* Fills a new pack. */
+static cudnnStatus_t fill(const coh_cudnn_plan *plan, cudnnBackendDescriptor_t pack,
+                          const coh_cudnn_tensors *t)
 {
-    float scale = plan->scale, minus_infinity = -INFINITY, one = 1.0f;
-    const int64_t forward_names[] = { TENSOR_Q,
-                                      TENSOR_K,
-                                      TENSOR_V,
-                                      TENSOR_Y,
-                                      TENSOR_STATISTICS,
-                                      TENSOR_SCALE,
-                                      TENSOR_MINUS_INFINITY };
-    const void *forward[] = { t->q, t->k, t->v, t->y, t->statistics, &scale, &minus_infinity };
-    const int64_t backward_names[] = { TENSOR_Q,     TENSOR_K,          TENSOR_V,
-                                       TENSOR_Y,     TENSOR_STATISTICS, TENSOR_DY,
-                                       TENSOR_DELTA, TENSOR_DQ,         TENSOR_DK,
-                                       TENSOR_DV,    TENSOR_SCALE,      TENSOR_MINUS_INFINITY,
-                                       TENSOR_ONE };
-    const void *backward[] = { t->q,  t->k,  t->v,  t->y,   t->statistics,   t->dy, t->delta,
-                               t->dq, t->dk, t->dv, &scale, &minus_infinity, &one };
+    const int64_t names[] = { TENSOR_Q,          TENSOR_K,     TENSOR_V,
+                              TENSOR_Y,          TENSOR_SCALE, TENSOR_MINUS_INFINITY,
+                              TENSOR_STATISTICS, TENSOR_DY,    TENSOR_DELTA,
+                              TENSOR_DQ,         TENSOR_DK,    TENSOR_DV,
+                              TENSOR_ONE };
+    const void *addresses[] = {
+        t->q,     t->k,  t->v,  t->y,  &plan->scale, &plan->minus_infinity, t->statistics, t->dy,
+        t->delta, t->dq, t->dk, t->dv, &plan->one
+    };
+    const int64_t count = plan->is_backward ? 13 : 7; /* the first seven are those of forward */
     const coh_cudnn_functions *call = plan->target.call;
-    const int64_t count = plan->is_backward ? 13 : 7;
-    cudnnStatus_t status = call->cudnnBackendSetAttribute(
-        plan->pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count,
-        plan->is_backward ? backward_names : forward_names);
+    cudnnStatus_t status = call->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                                          CUDNN_TYPE_INT64, count, names);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = call->cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                                CUDNN_TYPE_VOID_PTR, count,
-                                                plan->is_backward ? backward : forward);
+        status = call->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                                CUDNN_TYPE_VOID_PTR, count, addresses);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = call->cudnnBackendSetAttribute(plan->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+        status = call->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
                                                 CUDNN_TYPE_VOID_PTR, 1, &t->workspace);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = call->cudnnBackendFinalize(plan->pack);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = call->cudnnBackendExecute(plan->target.handle, plan->plan, plan->pack);
-    return status;
+    return status == CUDNN_STATUS_SUCCESS ? call->cudnnBackendFinalize(pack) : status;
+}
+
+static cudnnStatus_t find_pack(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors,
+                               cudnnBackendDescriptor_t *out_pack)
+{
+    const coh_cudnn_functions *call = plan->target.call;
+    for (size_t i = 0; i < plan->pack_count; i++) {
+        const size_t at = (plan->next + i) % plan->pack_count;
+        if (memcmp(&plan->packs[at].tensors, tensors, sizeof(*tensors)) == 0) {
+            plan->next = at + 1;
+            *out_pack = plan->packs[at].descriptor;
+            return CUDNN_STATUS_SUCCESS;
+        }
+    }
+    if (COH_GROW(&plan->packs, &plan->pack_capacity, plan->pack_count + 1) != COH_OK)
+        return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    variant_pack made = { .tensors = *tensors };
+    cudnnStatus_t status =
+        call->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &made.descriptor);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    status = fill(plan, made.descriptor, tensors);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        call->cudnnBackendDestroyDescriptor(made.descriptor);
+        return status;
+    }
+    plan->packs[plan->pack_count++] = made;
+    *out_pack = made.descriptor;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t coh_cudnn_plan_execute(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
+{
+    cudnnBackendDescriptor_t pack;
+    const cudnnStatus_t status = find_pack(plan, tensors, &pack);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    return plan->target.call->cudnnBackendExecute(plan->target.handle, plan->plan, pack);
 }

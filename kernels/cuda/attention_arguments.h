@@ -1,0 +1,57 @@
+/* attention_arguments.h - what the kernels of attention are given: one struct by value, the same
+ * for C and CUDA. Letters, strides and meaning are those of coh_attention (kernels/kernels.h). */
+#ifndef COH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H
+#define COH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H
+
+#include <stdint.h>
+
+#include "cohobate/model.h"
+
+enum {
+    COH_ATTENTION_THREADS = 128,         /* of tile kernels: four warps of sixteen rows each */
+    COH_ATTENTION_ROWS = 64,             /* of a block's own tile */
+    COH_ATTENTION_GENERAL_THREADS = 256, /* of general kernels */
+    COH_ATTENTION_GENERAL_ROWS = 32,
+    COH_ATTENTION_GENERAL_COLUMNS = 256, /* of dk and dv in one block */
+    COH_ATTENTION_DELTA_ROWS = 8,        /* a warp each */
+    COH_ATTENTION_DECODE_THREADS = 128,
+};
+
+/* How tile kernels of width W share out their shared memory, in rows of W + COH_ATTENTION_PAD bf16:
+ * forward two tiles each of keys and values, where the queries fit into registers lent to them
+ * before, else beside theirs; backward two own tiles and, once or twice, two of those passed over,
+ * with an lse and a delta a row where keys are the owners. */
+#define COH_ATTENTION_PAD               8
+#define COH_ATTENTION_HOLDS(W)          ((W) <= 128)
+#define COH_ATTENTION_FORWARD_KEYS(W)   (COH_ATTENTION_HOLDS(W) ? 64 : 32)
+#define COH_ATTENTION_BACKWARD_ROWS(W)  ((W) <= 64 ? 64 : (W) <= 128 ? 32 : 16)
+#define COH_ATTENTION_BACKWARD_SIDES(W) ((W) <= 128 ? 2 : 1)
+
+typedef struct coh_attention_arguments {
+    int64_t q_stride, kv_stride, first_head;
+    int64_t rows; /* B T H: of delta */
+    int32_t T, H, G, D;
+    const void *q, *k, *v;
+    void *y;
+    float *lse;
+    const void *dy;
+    float *delta; /* [B,H,T] sum of dy y over a head's row */
+    void *dq, *dk, *dv;
+    int32_t dq_adds, dk_adds, dv_adds;
+    float scale; /* of scores: 1 / sqrt(D) */
+    /* weights that are dropped; the cell stands in the device's memory */
+    const coh_random_cell *random_cell;
+    uint32_t operator_index, microbatch, drop_threshold;
+    float drop_scale;
+} coh_attention_arguments;
+
+typedef struct coh_attention_decode_arguments {
+    int64_t q_stride, kv_stride, positions;
+    const int32_t *position;
+    int32_t H, G, D;
+    float scale;
+    const void *q, *k, *v;
+    void *keys, *values, *y;
+} coh_attention_decode_arguments;
+
+#endif

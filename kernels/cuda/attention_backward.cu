@@ -1,0 +1,270 @@
+/* Gradients of causal attention of bf16 heads up to 256 wide, without atomics and without scratch
+ * of T x T: weights are made again from the log-sum-exp (Dao 2023, "FlashAttention-2", alg. 2, but
+ * twice). One kernel's blocks own 64 keys and pass over the queries of every head that shares them,
+ * the other's own 64 queries and pass over keys; each gradient is summed in one place, one order.
+ *
+ *     p = e^(s - lse)   ds = p (keep dp - delta)   delta = sum(dy y)
+ *     dv = (keep p)^T dy    dk = scale ds^T q    dq = scale ds k
+ *
+ * Grid: heads, then blocks, the longest first. */
+#include "kernels/cuda/attention_tile.cuh"
+
+/* Of a passed block: as many rows as leave the registers and 99 KiB of shared memory room for two
+ * of them, or for one where heads are widest. */
+template <int W> struct backward_shape {
+    enum {
+        ROWS = W <= 64    ? 64
+               : W <= 128 ? 32
+                          : 16,
+        SIDES = COH_ATTENTION_BACKWARD_SIDES(W),
+        OWN = COH_ATTENTION_ROWS * (W + COH_ATTENTION_PAD), /* elements of a tile */
+        TILE = ROWS * (W + COH_ATTENTION_PAD),
+    };
+};
+
+/* Which gradients one launch is for: with both, the sums of the widest heads do not fit. */
+enum { GRADIENT_V = 1, GRADIENT_K = 2 };
+
+template <int N> static __device__ __forceinline__ void clear(float values[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            values[n][e] = 0.0f;
+}
+
+/* ---- dk and dv ---- */
+
+/* One head's block of queries, passed over by the owners of keys. */
+typedef struct query_block {
+    const uint16_t *q, *dy; /* of the head: row 0 */
+    int64_t statistics;     /* of the head: its lse and delta begin there */
+    int i;
+} query_block;
+
+/* The index-th block from the diagonal on, head after head of those that share the keys. */
+static __device__ __forceinline__ query_block query_block_of(const coh_attention_arguments &a,
+                                                             int first, int blocks, int rows,
+                                                             int index)
+{
+    const int64_t shared = a.H / a.G, b = blockIdx.x / a.G;
+    const int64_t h = blockIdx.x % a.G * shared + index / blocks, row = b * a.T;
+    query_block one;
+    one.q = (const uint16_t *)a.q + row * a.q_stride + h * a.D;
+    one.dy = (const uint16_t *)a.dy + (row * a.H + h) * a.D;
+    one.statistics = (b * a.H + h) * a.T;
+    one.i = (first + index % blocks) * rows;
+    return one;
+}
+
+/* Begins to bring a block of queries; those from T on have no weights. */
+template <int W>
+static __device__ __forceinline__ void bring_queries(const coh_attention_arguments &a,
+                                                     const query_block &one, uint16_t *tiles,
+                                                     float *statistics)
+{
+    enum { ROWS = backward_shape<W>::ROWS };
+    coh_tile_copy<ROWS, W>(tiles, one.q, a.q_stride, one.i, a.T, a.D);
+    coh_tile_copy<ROWS, W>(tiles + backward_shape<W>::TILE, one.dy, (int64_t)a.H * a.D, one.i, a.T,
+                           a.D);
+    for (int row = (int)threadIdx.x; row < ROWS; row += COH_ATTENTION_THREADS) {
+        const bool is_there = one.i + row < a.T;
+        const int64_t at = one.statistics + one.i + row;
+        statistics[row] = is_there ? a.lse[at] * COH_LOG2E : INFINITY;
+        statistics[ROWS + row] = is_there ? a.delta[at] : 0.0f;
+    }
+}
+
+/* Scores [16 keys, ROWS queries] to weights and, where dp holds dp, that to ds. */
+template <int ROWS, bool DROPS, int WHAT>
+static __device__ __forceinline__ void
+weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
+           const coh_attention_drop &drop, float scale, int i, int j)
+{
+    const int lane = coh_lane();
+    const bool is_cut = i < j + 15;
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++) {
+        float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
+        if (DROPS)
+            coh_drop_by_key(kept, drop, i + 8 * n, j);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int query = 8 * n + lane % 4 * 2 + e % 2;
+            float p = coh_exp2(s[n][e] * scale - statistics[query]);
+            if (is_cut && j + lane / 4 + e / 2 * 8 > i + query)
+                p = 0.0f;
+            if (WHAT & GRADIENT_K)
+                dp[n][e] = p * (kept[e] * dp[n][e] - statistics[ROWS + query]);
+            s[n][e] = kept[e] * p;
+        }
+    }
+}
+
+template <int W, bool DROPS, int WHAT>
+static __device__ __forceinline__ void backward_keys(const coh_attention_arguments &a)
+{
+    typedef backward_shape<W> shape;
+    enum { ROWS = shape::ROWS, SIDES = shape::SIDES, STRIDE = 16 * (W + COH_ATTENTION_PAD) };
+    const int j0 = (int)blockIdx.y * COH_ATTENTION_ROWS, j = j0 + 16 * coh_warp();
+    const int first = j0 / ROWS, blocks = (a.T + ROWS - 1) / ROWS - first;
+    const int count = a.H / a.G * blocks, group = (int)(blockIdx.x % a.G);
+    const int64_t b = blockIdx.x / a.G, kv = b * a.T * a.kv_stride + (int64_t)group * a.D;
+    uint16_t *keys = (uint16_t *)coh_shared(), *values = keys + shape::OWN;
+    uint16_t *tiles = values + shape::OWN; /* queries and dy, for each side */
+    float *statistics = (float *)(tiles + SIDES * 2 * shape::TILE); /* lse and delta */
+    float dk[WHAT & GRADIENT_K ? W / 8 : 1][4] = {}, dv[WHAT & GRADIENT_V ? W / 8 : 1][4] = {};
+
+    coh_tile_copy<COH_ATTENTION_ROWS, W>(keys, (const uint16_t *)a.k + kv, a.kv_stride, j0, a.T,
+                                         a.D);
+    coh_tile_copy<COH_ATTENTION_ROWS, W>(values, (const uint16_t *)a.v + kv, a.kv_stride, j0, a.T,
+                                         a.D);
+    if (SIDES == 2)
+        bring_queries<W>(a, query_block_of(a, first, blocks, ROWS, 0), tiles, statistics);
+    coh_copy_commit();
+    for (int index = 0; index < count; index++) {
+        const int side = SIDES == 2 ? index & 1 : 0, ahead = index + SIDES - 1;
+        if (ahead < count)
+            bring_queries<W>(a, query_block_of(a, first, blocks, ROWS, ahead),
+                             tiles + ahead % SIDES * 2 * shape::TILE,
+                             statistics + ahead % SIDES * 2 * ROWS);
+        coh_copy_commit();
+        coh_copy_wait<SIDES - 1>();
+        __syncthreads();
+        const query_block one = query_block_of(a, first, blocks, ROWS, index);
+        const uint16_t *queries = tiles + side * 2 * shape::TILE, *dy = queries + shape::TILE;
+        coh_attention_drop drop = {};
+        if (DROPS)
+            drop = coh_attention_drop_of(a, one.statistics / a.T);
+        float s[ROWS / 8][4], dp[ROWS / 8][4];
+        coh_tile_scores<ROWS, W>(s, keys + coh_warp() * STRIDE, queries);
+        if (WHAT & GRADIENT_K)
+            coh_tile_scores<ROWS, W>(dp, values + coh_warp() * STRIDE, dy);
+        weigh_keys<ROWS, DROPS, WHAT>(s, dp, statistics + side * 2 * ROWS, drop,
+                                      a.scale * COH_LOG2E, one.i, j);
+        if constexpr ((WHAT & GRADIENT_V) != 0)
+            coh_tile_add_weighted<ROWS, W>(dv, s, dy);
+        if constexpr ((WHAT & GRADIENT_K) != 0)
+            coh_tile_add_weighted<ROWS, W>(dk, dp, queries);
+        __syncthreads();
+    }
+    const float by_one[2] = { 1.0f, 1.0f }, by_scale[2] = { a.scale, a.scale };
+    if constexpr ((WHAT & GRADIENT_V) != 0)
+        if (a.dv != NULL)
+            coh_tile_store<W>((uint16_t *)a.dv + kv, a.kv_stride, j, a.T, a.D, dv, by_one,
+                              a.dv_adds);
+    if constexpr ((WHAT & GRADIENT_K) != 0)
+        if (a.dk != NULL)
+            coh_tile_store<W>((uint16_t *)a.dk + kv, a.kv_stride, j, a.T, a.D, dk, by_scale,
+                              a.dk_adds);
+}
+
+/* ---- dq ---- */
+
+/* Scores [16 queries, ROWS keys] and dp to ds, in dp. */
+template <int ROWS, bool DROPS>
+static __device__ __forceinline__ void
+weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse[2],
+              const float delta[2], const coh_attention_drop &drop, float scale, int i, int j)
+{
+    const int lane = coh_lane();
+    const bool is_cut = j + ROWS - 1 > i;
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++) {
+        float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
+        if (DROPS)
+            coh_drop_by_query(kept, drop, i, j + 8 * n);
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float p = coh_exp2(s[n][e] * scale - lse[e / 2]);
+            if (is_cut && j + 8 * n + lane % 4 * 2 + e % 2 > i + lane / 4 + e / 2 * 8)
+                p = 0.0f;
+            dp[n][e] = p * (kept[e] * dp[n][e] - delta[e / 2]);
+        }
+    }
+}
+
+template <int W, bool DROPS>
+static __device__ __forceinline__ void backward_queries(const coh_attention_arguments &a)
+{
+    typedef backward_shape<W> shape;
+    enum { ROWS = shape::ROWS, SIDES = shape::SIDES, STRIDE = 16 * (W + COH_ATTENTION_PAD) };
+    const int head = (int)blockIdx.x, i0 = (int)(gridDim.y - 1 - blockIdx.y) * COH_ATTENTION_ROWS;
+    const int i = i0 + 16 * coh_warp(), last = min(i0 + COH_ATTENTION_ROWS, a.T);
+    const int64_t row = head / a.H * (int64_t)a.T, h = head % a.H, y_stride = (int64_t)a.H * a.D;
+    const int64_t q = row * a.q_stride + h * a.D, kv = row * a.kv_stride + h / (a.H / a.G) * a.D;
+    const uint16_t *k = (const uint16_t *)a.k + kv, *v = (const uint16_t *)a.v + kv;
+    uint16_t *queries = (uint16_t *)coh_shared(), *dy = queries + shape::OWN;
+    uint16_t *tiles = dy + shape::OWN; /* keys and values, for each side */
+
+    coh_tile_copy<COH_ATTENTION_ROWS, W>(queries, (const uint16_t *)a.q + q, a.q_stride, i0, a.T,
+                                         a.D);
+    coh_tile_copy<COH_ATTENTION_ROWS, W>(dy, (const uint16_t *)a.dy + row * y_stride + h * a.D,
+                                         y_stride, i0, a.T, a.D);
+    if (SIDES == 2) {
+        coh_tile_copy<ROWS, W>(tiles, k, a.kv_stride, 0, a.T, a.D);
+        coh_tile_copy<ROWS, W>(tiles + shape::TILE, v, a.kv_stride, 0, a.T, a.D);
+    }
+    coh_copy_commit();
+    float lse[2], delta[2], dq[W / 8][4] = {};
+    for (int half = 0; half < 2; half++) {
+        const int query = i + coh_lane() / 4 + 8 * half;
+        const int64_t at = (int64_t)head * a.T + query;
+        lse[half] = query < a.T ? a.lse[at] * COH_LOG2E : INFINITY;
+        delta[half] = query < a.T ? a.delta[at] : 0.0f;
+    }
+    coh_attention_drop drop = {};
+    if (DROPS)
+        drop = coh_attention_drop_of(a, head);
+    for (int j = 0, side = 0; j < last; j += ROWS, side = SIDES - 1 - side) {
+        const int ahead = j + (SIDES - 1) * ROWS;
+        if (ahead < last) {
+            uint16_t *to = tiles + (SIDES - 1 - side) * 2 * shape::TILE;
+            coh_tile_copy<ROWS, W>(to, k, a.kv_stride, ahead, a.T, a.D);
+            coh_tile_copy<ROWS, W>(to + shape::TILE, v, a.kv_stride, ahead, a.T, a.D);
+        }
+        coh_copy_commit();
+        coh_copy_wait<SIDES - 1>();
+        __syncthreads();
+        const uint16_t *keys = tiles + side * 2 * shape::TILE;
+        float s[ROWS / 8][4], dp[ROWS / 8][4];
+        coh_tile_scores<ROWS, W>(s, queries + coh_warp() * STRIDE, keys);
+        coh_tile_scores<ROWS, W>(dp, dy + coh_warp() * STRIDE, keys + shape::TILE);
+        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a.scale * COH_LOG2E, i, j);
+        coh_tile_add_weighted<ROWS, W>(dq, dp, keys);
+        __syncthreads();
+    }
+    const float by_scale[2] = { a.scale, a.scale };
+    coh_tile_store<W>((uint16_t *)a.dq + q, a.q_stride, i, a.T, a.D, dq, by_scale, a.dq_adds);
+}
+
+#define COH_BACKWARD(W, DROPS, drop)                                                               \
+    COH_KERNEL(coh_attention_dq_##W##drop, COH_ATTENTION_THREADS, const coh_attention_arguments a) \
+    {                                                                                              \
+        backward_queries<W, DROPS>(a);                                                             \
+    }
+
+#define COH_BACKWARD_KEYS(name, W, DROPS, WHAT)                                                    \
+    COH_KERNEL(coh_attention_##name, COH_ATTENTION_THREADS, const coh_attention_arguments a)       \
+    {                                                                                              \
+        backward_keys<W, DROPS, WHAT>(a);                                                          \
+    }
+
+#define COH_BACKWARD_BOTH(W)                                                                       \
+    COH_BACKWARD(W, false, )                                                                       \
+    COH_BACKWARD(W, true, _drop)                                                                   \
+    COH_BACKWARD_KEYS(dkdv_##W, W, false, GRADIENT_K | GRADIENT_V)                                 \
+    COH_BACKWARD_KEYS(dkdv_##W##_drop, W, true, GRADIENT_K | GRADIENT_V)
+
+COH_BACKWARD_BOTH(32)
+COH_BACKWARD_BOTH(64)
+COH_BACKWARD_BOTH(80)
+COH_BACKWARD_BOTH(96)
+COH_BACKWARD_BOTH(128)
+COH_BACKWARD(256, false, )
+COH_BACKWARD(256, true, _drop)
+COH_BACKWARD_KEYS(dk_256, 256, false, GRADIENT_K)
+COH_BACKWARD_KEYS(dk_256_drop, 256, true, GRADIENT_K)
+COH_BACKWARD_KEYS(dv_256, 256, false, GRADIENT_V)
+COH_BACKWARD_KEYS(dv_256_drop, 256, true, GRADIENT_V)

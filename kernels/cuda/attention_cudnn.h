@@ -1,0 +1,42 @@
+/* attention_cudnn.h - attention by cuDNN's plans, where the library is there and takes the shape:
+ * bf16 heads that stand on 16 bytes, without dropout; backward, all three gradients are wanted and
+ * none adds. The rest is the own kernels' (attention.c).
+ *
+ * Its fastest backward adds up dq by atomics, in another order each time. It is not used: a run
+ * makes the same bits each time. The one without them is cut as attention_scratch.h says.
+ *
+ * Threads: the one that enqueues. A shape that is new is planned, which allocates: make all of them
+ * at start (coh_attention_plans_prepare). */
+#ifndef COH_KERNELS_CUDA_ATTENTION_CUDNN_H
+#define COH_KERNELS_CUDA_ATTENTION_CUDNN_H
+
+#include "kernels/cuda/cudnn.h"
+#include "kernels/kernels.h"
+
+typedef struct coh_attention_plans coh_attention_plans;
+
+typedef struct coh_attention_plans_config {
+    const coh_cudnn_functions *call; /* must outlive the plans */
+    cudnnHandle_t handle;            /* its stream is the queue's */
+    /* Memory of the device for forward plans, on a boundary of 256 bytes: no other stream's. 256
+     * bytes are what they have been seen to want. */
+    void *workspace;
+    size_t workspace_bytes;
+} coh_attention_plans_config;
+
+/* Fails: COH_ERR_MEMORY. */
+coh_status coh_attention_plans_create(const coh_attention_plans_config *config,
+                                      coh_attention_plans **out_plans);
+void coh_attention_plans_destroy(coh_attention_plans *plans); /* accepts NULL */
+
+/* Makes the plans of both passes of this shape, if there are none. Addresses are looked at for
+ * their alignment and for which gradients are wanted. Fails: COH_ERR_MEMORY; a shape that cuDNN
+ * refuses is no failure. */
+coh_status coh_attention_plans_prepare(coh_attention_plans *plans, const coh_attention *attention);
+
+/* Enqueues the pass on a coh_cuda_queue and returns 1; 0, and nothing is enqueued, where it is not
+ * cuDNN's. A failure is kept in the queue. Backward's scratch: attention_scratch.h. */
+int coh_cudnn_attention(void *queue, const coh_attention *attention);
+int coh_cudnn_attention_backward(void *queue, const coh_attention *attention);
+
+#endif

@@ -1,0 +1,53 @@
+/* grid.h - what the launches of this folder share: grids, alignment, a kernel's element type. */
+#ifndef COH_KERNELS_CUDA_GRID_H
+#define COH_KERNELS_CUDA_GRID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cohobate/model.h"
+#include "kernels/cuda/launch.h"
+
+/* The kernel for an element type of the pair that begins with `f32`. */
+static inline coh_cuda_kernel coh_cuda_of(coh_cuda_kernel f32, coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? (coh_cuda_kernel)(f32 + 1) : f32;
+}
+
+/* Elements of 16 bytes. */
+static inline int64_t coh_cuda_pack(coh_dtype dtype)
+{
+    return dtype == COH_DTYPE_BF16 ? 8 : 4;
+}
+
+static inline int64_t coh_cuda_parts(int64_t length, int64_t part)
+{
+    return (length + part - 1) / part;
+}
+
+/* 1 if each of `count` pointers is on a boundary of 16 bytes; NULL is. */
+static inline int32_t coh_cuda_packed(const void *const *pointers, size_t count)
+{
+    uintptr_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all |= (uintptr_t)pointers[i];
+    return all % 16 == 0;
+}
+#define COH_CUDA_PACKED(...)                                                                       \
+    coh_cuda_packed((const void *const[]){ __VA_ARGS__ },                                          \
+                    sizeof((const void *const[]){ __VA_ARGS__ }) / sizeof(const void *))
+
+/* Blocks of 256 threads for `units` threads' work: as many as four rounds of the GPU hold, whose
+ * threads then go on from part to part. For kernels whose results do not depend on the grid. */
+#define COH_CUDA_FLAT_THREADS 256
+static inline coh_cuda_grid coh_cuda_flat(void *queue, int64_t units)
+{
+    const int64_t most = 32 * (int64_t)coh_cuda_multiprocessors(queue);
+    const int64_t blocks = coh_cuda_parts(units, COH_CUDA_FLAT_THREADS);
+    return (coh_cuda_grid){ .x = (uint32_t)(blocks < most ? blocks : most),
+                            .y = 1,
+                            .z = 1,
+                            .threads = COH_CUDA_FLAT_THREADS };
+}
+
+#endif

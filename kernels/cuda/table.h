@@ -1,0 +1,16 @@
+/* table.h - the kernel interface on CUDA: coh_cuda_pass and its like (kernels/table.h), which take a
+ * coh_cuda_queue, enqueue and return. A failure is kept in the queue.
+ *
+ * Scratch of a kernel may differ from the host's: kernels/cuda/scratch.h. */
+#ifndef COH_KERNELS_CUDA_TABLE_H
+#define COH_KERNELS_CUDA_TABLE_H
+
+#include "kernels/table.h"
+
+#define COH_KERNEL_CUDA(name, parameters, arguments) void coh_cuda_##name parameters;
+COH_KERNEL_LIST(COH_KERNEL_CUDA)
+#undef COH_KERNEL_CUDA
+
+extern const coh_kernel_table coh_kernel_table_cuda;
+
+#endif

@@ -1,0 +1,77 @@
+/* attention_cases.h - shapes of attention that the emulated and the real kernels of CUDA are tried
+ * with, as operators: what is compared with tests/reference. */
+#ifndef COH_TESTS_CUDA_ATTENTION_CASES_H
+#define COH_TESTS_CUDA_ATTENTION_CASES_H
+
+#include "cohobate/kinds.h"
+#include "tests/reference/call.h"
+
+typedef struct attention_shape {
+    const char *why;
+    coh_dtype dtype;
+    int64_t B, T, H, G, D; /* G == H: q, k and v stand side by side in one tensor */
+    double dropped;        /* share of weights; 0: the kind without dropout */
+} attention_shape;
+
+static const attention_shape attention_shapes[] = {
+    { "one token", COH_DTYPE_BF16, 1, 1, 1, 1, 64, 0 },
+    { "GPT-2's width, a block and a query", COH_DTYPE_BF16, 2, 65, 2, 2, 64, 0 },
+    { "shared by threes, three blocks but one", COH_DTYPE_BF16, 1, 191, 3, 1, 64, 0 },
+    { "dropout, shared heads, two blocks and a rest", COH_DTYPE_BF16, 2, 131, 4, 2, 64, 0.3 },
+    { "narrow", COH_DTYPE_BF16, 2, 70, 3, 3, 16, 0 },
+    { "eight wide, dropout", COH_DTYPE_BF16, 1, 33, 2, 1, 8, 0.1 },
+    { "80 wide", COH_DTYPE_BF16, 1, 97, 2, 2, 80, 0 },
+    { "72 of 80 columns, shared, dropout", COH_DTYPE_BF16, 1, 100, 2, 1, 72, 0.5 },
+    { "96 wide, dropout", COH_DTYPE_BF16, 1, 70, 1, 1, 96, 0.2 },
+    { "Llama's width, shared by fours", COH_DTYPE_BF16, 1, 129, 4, 1, 128, 0 },
+    { "Llama's width, dropout", COH_DTYPE_BF16, 1, 67, 2, 2, 128, 0.1 },
+    { "the widest tiles", COH_DTYPE_BF16, 1, 97, 2, 1, 256, 0 },
+    { "200 of 256 columns, dropout", COH_DTYPE_BF16, 1, 66, 1, 1, 200, 0.4 },
+    { "bf16 off 16 bytes", COH_DTYPE_BF16, 1, 45, 2, 2, 20, 0 },
+    { "bf16 wider than tiles, shared", COH_DTYPE_BF16, 1, 37, 2, 1, 264, 0.1 },
+    { "all ones in f32", COH_DTYPE_F32, 1, 1, 1, 1, 1, 0 },
+    { "f32, two blocks and a rest, shared", COH_DTYPE_F32, 2, 67, 4, 2, 64, 0 },
+    { "f32, odd width, dropout", COH_DTYPE_F32, 1, 50, 3, 3, 33, 0.25 },
+    { "f32, the widest, dk in two parts", COH_DTYPE_F32, 1, 40, 2, 1, 512, 0 },
+};
+#define ATTENTION_SHAPES ((int)(sizeof(attention_shapes) / sizeof(attention_shapes[0])))
+
+/* Attributes live in the caller's storage. */
+typedef union attention_attributes {
+    coh_attention_attributes plain;
+    coh_attention_dropout_attributes dropout;
+    coh_attention_grouped_attributes grouped;
+    coh_attention_grouped_dropout_attributes grouped_dropout;
+} attention_attributes;
+
+static inline coh_shape attention_rows(const attention_shape *s, int64_t columns)
+{
+    return (coh_shape){ .dtype = s->dtype, .rank = 3, .dim = { s->B, s->T, columns } };
+}
+
+static inline void attention_case_create(coh_case *one, const attention_shape *s,
+                                         attention_attributes *attributes)
+{
+    const int drops = s->dropped > 0;
+    if (s->G == s->H) {
+        const coh_shape qkv = attention_rows(s, 3 * s->H * s->D);
+        if (drops)
+            attributes->dropout = (coh_attention_dropout_attributes){ { s->H }, s->dropped };
+        else
+            attributes->plain = (coh_attention_attributes){ s->H };
+        coh_case_create(one, drops ? &coh_kind_attention_dropout : &coh_kind_attention, attributes,
+                        &qkv, 11);
+        return;
+    }
+    const coh_shape shapes[] = { attention_rows(s, s->H * s->D), attention_rows(s, s->G * s->D),
+                                 attention_rows(s, s->G * s->D) };
+    if (drops)
+        attributes->grouped_dropout =
+            (coh_attention_grouped_dropout_attributes){ { s->H, s->G }, s->dropped };
+    else
+        attributes->grouped = (coh_attention_grouped_attributes){ s->H, s->G };
+    coh_case_create(one, drops ? &coh_kind_attention_grouped_dropout : &coh_kind_attention_grouped,
+                    attributes, shapes, 11);
+}
+
+#endif

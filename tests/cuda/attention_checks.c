@@ -1,0 +1,259 @@
+#include "tests/cuda/attention_checks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "kernels/kernels.h"
+#include "tests/cuda/attention_cases.h"
+#include "tests/reference/reference.h"
+
+enum { INPUTS = COH_REFERENCE_INPUTS };
+
+/* ---- a case that the queues see, with what it must make ---- */
+
+typedef struct checked {
+    const attention_bench *bench;
+    const attention_shape *shape;
+    attention_attributes attributes;
+    coh_case one;
+    coh_reference expected;
+    unsigned char *guard; /* behind the scratch that the planner gives on CUDA */
+} checked;
+
+enum { GUARD = 0x5a, GUARD_BYTES = 256 };
+
+static void *take(const checked *c, size_t bytes)
+{
+    const size_t whole = (size_t)coh_bytes_round_page(bytes);
+    void *memory = aligned_alloc(COH_PAGE_BYTES, whole);
+    assert_non_null(memory);
+    memset(memory, 0xff, whole);
+    if (c->bench->share != NULL)
+        c->bench->share(memory, whole);
+    return memory;
+}
+
+static void give_back(const checked *c, void *memory)
+{
+    if (c->bench->unshare != NULL)
+        c->bench->unshare(memory);
+    free(memory);
+}
+
+static void open_case(checked *c, const attention_bench *bench, const attention_shape *shape)
+{
+    *c = (checked){ .bench = bench, .shape = shape };
+    coh_case *one = &c->one;
+    coh_shape inputs[INPUTS];
+    attention_case_create(one, shape, &c->attributes);
+    coh_reference_create(&c->expected, one);
+    coh_reference_forward(&c->expected);
+    coh_reference_backward(&c->expected);
+    for (int i = 0; bench->share != NULL && i < one->block_count; i++)
+        bench->share(one->blocks[i], one->block_bytes[i]);
+    for (int i = 0; i < INPUTS; i++)
+        inputs[i] = one->call.input[i].shape;
+    const size_t scratch = one->kind->workspace_cuda(one->attributes, inputs, COH_PHASE_BACKWARD);
+    one->facts.workspace_bytes[COH_PHASE_BACKWARD] = scratch;
+    one->call.workspace = take(c, scratch + GUARD_BYTES);
+    c->guard = memset((char *)one->call.workspace + scratch, GUARD, GUARD_BYTES);
+}
+
+static void close_case(checked *c)
+{
+    for (int i = 0; i < GUARD_BYTES; i++)
+        assert_int_equal(c->guard[i], GUARD);
+    give_back(c, c->one.call.workspace);
+    for (int i = 0; c->bench->unshare != NULL && i < c->one.block_count; i++)
+        c->bench->unshare(c->one.blocks[i]);
+    coh_reference_destroy(&c->expected);
+    coh_case_destroy(&c->one);
+}
+
+static size_t bytes_of(const coh_view *view)
+{
+    return (size_t)coh_shape_elements(&view->shape) * coh_dtype_bytes(view->shape.dtype);
+}
+
+static void must_agree(const checked *c, const char *what, const coh_array *expected,
+                       const coh_view *got, const double *before)
+{
+    if (expected->count > 0 && !coh_reference_agrees(what, expected, got, before))
+        fail_msg("%s", c->shape->why);
+}
+
+static void check_gradients(const checked *c, double *const before[INPUTS])
+{
+    static const char *const names[INPUTS] = { "dq or dqkv", "dk", "dv" };
+    for (int i = 0; i < INPUTS; i++)
+        must_agree(c, names[i], &c->expected.input_grad[i], &c->one.call.input_grad[i],
+                   before != NULL ? before[i] : NULL);
+}
+
+static void hash_bytes(void *context, const char *name, const void *data, size_t count)
+{
+    uint64_t *hash = context;
+    (void)name;
+    for (size_t i = 0; i < count; i++)
+        *hash = (*hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
+}
+
+/* Forward and backward; returns the results' hash. */
+static uint64_t run(checked *c, int queue)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    assert_int_equal(coh_case_forward(&c->one, c->bench->queues[queue]), COH_OK);
+    assert_int_equal(coh_case_backward(&c->one, c->bench->queues[queue]), COH_OK);
+    coh_case_results(&c->one, hash_bytes, &hash);
+    return hash;
+}
+
+/* ---- claims ---- */
+
+void attention_check_shape(const attention_bench *bench, const attention_shape *shape)
+{
+    checked c;
+    open_case(&c, bench, shape);
+    const uint64_t hash = run(&c, 0);
+    must_agree(&c, "y", &c.expected.output, &c.one.call.output[0], NULL);
+    check_gradients(&c, NULL);
+    if (run(&c, 1) != hash)
+        fail_msg("%s: other bits the second time", shape->why);
+    close_case(&c);
+}
+
+void attention_check_shapes(const attention_bench *bench)
+{
+    for (int i = 0; i < ATTENTION_SHAPES; i++)
+        attention_check_shape(bench, &attention_shapes[i]);
+}
+
+void attention_check_adding(const attention_bench *bench)
+{
+    for (int i = 0; i < ATTENTION_SHAPES; i++) {
+        checked c;
+        double *before[INPUTS];
+        open_case(&c, bench, &attention_shapes[i]);
+        (void)run(&c, 0);
+        for (int input = 0; input < INPUTS; input++)
+            before[input] = coh_doubles_of(&c.one.call.input_grad[input]);
+        c.one.call.input_grad_adds = 7;
+        assert_int_equal(coh_case_backward(&c.one, bench->queues[1]), COH_OK);
+        check_gradients(&c, before);
+        for (int input = 0; input < INPUTS; input++)
+            free(before[input]);
+        close_case(&c);
+    }
+}
+
+/* dq in dy's place, then y in q's. */
+static void check_in_place(checked *c)
+{
+    coh_call *call = &c->one.call, other = c->one.call;
+    const size_t bytes = bytes_of(&call->output[0]);
+    void *place = take(c, bytes);
+    other.queue = c->bench->queues[1];
+    memcpy(place, call->output_grad[0].data, bytes);
+    other.output_grad[0].data = other.input_grad[0].data = place;
+    assert_int_equal(c->one.kind->backward(&other), COH_OK);
+    must_agree(c, "dq in dy's place", &c->expected.input_grad[0], &other.input_grad[0], NULL);
+    memcpy(place, call->input[0].data, bytes);
+    other.input[0].data = other.output[0].data = place;
+    assert_int_equal(c->one.kind->forward(&other), COH_OK);
+    must_agree(c, "y in q's place", &c->expected.output, &other.output[0], NULL);
+    give_back(c, place);
+}
+
+void attention_check_places(const attention_bench *bench)
+{
+    for (int i = 0; i < ATTENTION_SHAPES; i++) {
+        checked c;
+        if (attention_shapes[i].G == attention_shapes[i].H)
+            continue;
+        open_case(&c, bench, &attention_shapes[i]);
+        (void)run(&c, 0);
+        check_in_place(&c);
+        for (int left = 0; left < INPUTS; left++) {
+            coh_call call = c.one.call;
+            call.queue = bench->queues[1];
+            for (int input = 0; input < INPUTS; input++)
+                if (input != left)
+                    call.input_grad[input].data = NULL;
+            memset(call.input_grad[left].data, 0xff, bytes_of(&call.input_grad[left]));
+            assert_int_equal(c.one.kind->backward(&call), COH_OK);
+            must_agree(&c, "a gradient alone", &c.expected.input_grad[left], &call.input_grad[left],
+                       NULL);
+        }
+        close_case(&c);
+    }
+}
+
+static const attention_shape decoded[] = {
+    { "f32, odd width", COH_DTYPE_F32, 2, 9, 6, 2, 33, 0 },
+    { "bf16, the widest", COH_DTYPE_BF16, 1, 6, 2, 1, 512, 0 },
+};
+
+static void *element_at(const checked *c, const void *tensor, int64_t index)
+{
+    return (char *)(uintptr_t)tensor + (size_t)index * coh_dtype_bytes(c->shape->dtype);
+}
+
+/* Writes row t of each sequence of y by a step of a decoder. */
+static void decode_step(const checked *c, int32_t *t, void *keys, void *values, void *row)
+{
+    const attention_shape *s = c->shape;
+    const coh_call *call = &c->one.call;
+    const int64_t kv = s->G * s->D, q = s->H * s->D;
+    const coh_attention_decode step = {
+        .B = s->B,
+        .H = s->H,
+        .G = s->G,
+        .D = s->D,
+        .positions = s->T,
+        .position = t,
+        .dtype = s->dtype,
+        .q_stride = s->T * q,
+        .kv_stride = s->T * kv,
+        .q = element_at(c, call->input[0].data, *t * q),
+        .k = element_at(c, call->input[1].data, *t * kv),
+        .v = element_at(c, call->input[2].data, *t * kv),
+        .keys = keys,
+        .values = values,
+        .y = row,
+    };
+    coh_kernel_attention_decode(c->bench->queues[0], &step);
+    for (int64_t b = 0; b < s->B; b++)
+        memcpy(element_at(c, call->output[0].data, (b * s->T + *t) * q), element_at(c, row, b * q),
+               (size_t)q * coh_dtype_bytes(s->dtype));
+}
+
+void attention_check_decoder(const attention_bench *bench)
+{
+    for (size_t i = 0; i < sizeof(decoded) / sizeof(decoded[0]); i++) {
+        checked c;
+        open_case(&c, bench, &decoded[i]);
+        const coh_call *call = &c.one.call;
+        const size_t bytes = bytes_of(&call->input[1]);
+        int32_t *position = take(&c, sizeof(*position));
+        void *keys = take(&c, bytes), *values = take(&c, bytes);
+        void *row = take(&c, bytes_of(&call->output[0]));
+        for (int32_t t = 0; t < c.shape->T; t++) {
+            *position = t;
+            decode_step(&c, position, keys, values, row);
+        }
+        must_agree(&c, "y", &c.expected.output, &call->output[0], NULL);
+        assert_memory_equal(keys, call->input[1].data, bytes);
+        assert_memory_equal(values, call->input[2].data, bytes);
+        give_back(&c, position);
+        give_back(&c, keys);
+        give_back(&c, values);
+        give_back(&c, row);
+        close_case(&c);
+    }
+}

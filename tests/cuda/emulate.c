@@ -1,0 +1,264 @@
+#include "tests/cuda/emulate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+enum {
+    WARP = 32,
+    THREADS_MOST = 1024,
+    STACK_BYTES = 256 << 10,
+    COPIES_MOST = 512, /* of one thread, not yet waited for */
+    KERNELS_MOST = 512,
+};
+
+typedef struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int is_zero, group;
+} copy;
+
+typedef struct thread {
+    ucontext_t context;
+    int is_done, is_at_barrier;
+    uint64_t exchanges; /* that it has begun */
+    copy copies[COPIES_MOST];
+    int copy_count, group; /* group: of the next copy */
+} thread;
+
+typedef struct warp {
+    const char *what[2];
+    int arrived[2];
+    unsigned char values[2][WARP][COH_EMULATED_VALUE];
+} warp;
+
+coh_emulated_thread coh_emulated;
+
+static struct {
+    ucontext_t scheduler;
+    thread *threads;
+    unsigned char *stacks;
+    warp warps[THREADS_MOST / WARP];
+    int count, live, waiting; /* waiting: at the barrier */
+    int now;                  /* index of the thread that runs */
+    int mode;
+    coh_emulated_kernel *kernel;
+    const void *arguments;
+} block;
+
+static struct {
+    const char *symbol;
+    coh_emulated_kernel *kernel;
+} kernels[KERNELS_MOST];
+static int kernel_count;
+
+static void refuse(const char *why, const char *what)
+{
+    fprintf(stderr, "emulated block (%u, %u, %u), thread %d: %s%s\n", coh_emulated.block.x,
+            coh_emulated.block.y, coh_emulated.block.z, block.now, why, what);
+    abort();
+}
+
+void coh_emulate_register(const char *symbol, coh_emulated_kernel *kernel)
+{
+    if (kernel_count == KERNELS_MOST)
+        refuse("no room for kernel ", symbol);
+    kernels[kernel_count].symbol = symbol;
+    kernels[kernel_count++].kernel = kernel;
+}
+
+coh_emulated_kernel *coh_emulate_find(const char *symbol)
+{
+    for (int i = 0; i < kernel_count; i++)
+        if (strcmp(kernels[i].symbol, symbol) == 0)
+            return kernels[i].kernel;
+    return NULL;
+}
+
+/* ---- who runs ---- */
+
+/* The thread that runs stops, and goes on when its turn comes again. */
+static void yield_turn(void)
+{
+    const int self = block.now;
+    swapcontext(&block.threads[self].context, &block.scheduler);
+}
+
+static void thread_main(void)
+{
+    block.kernel(block.arguments);
+    block.threads[block.now].is_done = 1;
+    block.live--;
+}
+
+static void turn(int index)
+{
+    thread *self = &block.threads[index];
+    block.now = index;
+    coh_emulated.thread = (coh_emulated_index){ (uint32_t)index, 0, 0 };
+    swapcontext(&block.scheduler, &self->context);
+}
+
+static void run_warp(int first)
+{
+    const int end = first + WARP < block.count ? first + WARP : block.count;
+    for (int step = 0; step < end - first; step++) {
+        const int index = block.mode & COH_EMULATE_BACKWARD ? end - 1 - step : first + step;
+        if (!block.threads[index].is_done && !block.threads[index].is_at_barrier)
+            turn(index);
+    }
+}
+
+/* Rises with every exchange, barrier and return of a warp's threads. */
+static uint64_t way_of(int first)
+{
+    uint64_t way = 0;
+    for (int i = first; i < first + WARP && i < block.count; i++)
+        way += block.threads[i].exchanges + (uint64_t)block.threads[i].is_done +
+               (uint64_t)block.threads[i].is_at_barrier;
+    return way;
+}
+
+/* Warp after warp, each as far as it can: what needs another warp's work must wait for it at a
+ * barrier. */
+static void run_to_barrier(void)
+{
+    const int warps = (block.count + WARP - 1) / WARP;
+    for (int step = 0; step < warps; step++) {
+        const int index = block.mode & COH_EMULATE_BACKWARD ? warps - 1 - step : step;
+        uint64_t before;
+        do {
+            before = way_of(index * WARP);
+            run_warp(index * WARP);
+        } while (way_of(index * WARP) != before);
+    }
+    if (block.waiting != block.live)
+        refuse("lanes of a warp do not meet at ", "an exchange or the barrier");
+}
+
+static void run_block(void)
+{
+    memset(block.warps, 0, sizeof(block.warps));
+    block.live = block.count;
+    block.waiting = 0;
+    for (int i = 0; i < block.count; i++) {
+        thread *one = &block.threads[i];
+        getcontext(&one->context);
+        one->context.uc_stack.ss_sp = block.stacks + (size_t)i * STACK_BYTES;
+        one->context.uc_stack.ss_size = STACK_BYTES;
+        one->context.uc_link = &block.scheduler;
+        one->is_done = one->is_at_barrier = one->copy_count = one->group = 0;
+        one->exchanges = 0;
+        makecontext(&one->context, thread_main, 0);
+    }
+    while (block.live > 0) {
+        run_to_barrier();
+        block.waiting = 0;
+        for (int i = 0; i < block.count; i++)
+            block.threads[i].is_at_barrier = 0;
+    }
+}
+
+void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, uint32_t threads,
+                        size_t shared_bytes, const void *arguments, int mode)
+{
+    if (threads == 0 || threads > THREADS_MOST)
+        refuse("a block has 1 to 1024 threads", "");
+    block.count = (int)threads;
+    block.mode = mode;
+    block.kernel = kernel;
+    block.arguments = arguments;
+    block.threads = calloc(threads, sizeof(thread));
+    block.stacks = malloc((size_t)threads * STACK_BYTES);
+    /* the sanitizer's red zone begins where shared memory ends */
+    coh_emulated.shared = aligned_alloc(16, (shared_bytes + 15) / 16 * 16);
+    coh_emulated.threads = (coh_emulated_index){ threads, 1, 1 };
+    coh_emulated.blocks = blocks;
+    if (block.threads == NULL || block.stacks == NULL || coh_emulated.shared == NULL)
+        refuse("no memory for its stacks", "");
+    for (uint32_t z = 0; z < blocks.z; z++)
+        for (uint32_t y = 0; y < blocks.y; y++)
+            for (uint32_t x = 0; x < blocks.x; x++) {
+                coh_emulated.block = (coh_emulated_index){ x, y, z };
+                memset(coh_emulated.shared, 0xff, shared_bytes);
+                run_block();
+            }
+    free(block.threads);
+    free(block.stacks);
+    free(coh_emulated.shared);
+}
+
+/* ---- what threads say to one another ---- */
+
+void coh_emulate_barrier(void)
+{
+    block.threads[block.now].is_at_barrier = 1;
+    block.waiting++;
+    yield_turn();
+}
+
+const unsigned char *coh_emulate_exchange(const char *what, const void *value, size_t bytes)
+{
+    thread *self = &block.threads[block.now];
+    const int index = block.now, side = (int)(self->exchanges++ & 1);
+    warp *mine = &block.warps[index / WARP];
+    if (block.count % WARP != 0)
+        refuse("a warp that is not whole reaches ", what);
+    /* The lane that comes first: all have read what was left two exchanges ago. */
+    if (mine->arrived[side] == WARP)
+        mine->arrived[side] = 0;
+    if (mine->arrived[side] == 0)
+        mine->what[side] = what;
+    if (strcmp(mine->what[side], what) != 0)
+        refuse("other lanes are not at ", what);
+    memcpy(mine->values[side][index % WARP], value, bytes);
+    mine->arrived[side]++;
+    while (mine->arrived[side] < WARP)
+        yield_turn();
+    return &mine->values[side][0][0];
+}
+
+/* ---- asynchronous copies ---- */
+
+static void copy_now(const copy *one)
+{
+    if (one->is_zero)
+        memset(one->to, 0, one->bytes);
+    else
+        memcpy(one->to, one->from, one->bytes);
+}
+
+void coh_emulate_copy(void *to, const void *from, size_t bytes, int is_zero)
+{
+    thread *self = &block.threads[block.now];
+    const copy one = { to, from, bytes, is_zero, self->group };
+    if ((uintptr_t)to % bytes != 0 || (!is_zero && (uintptr_t)from % bytes != 0))
+        refuse("an address is not aligned for ", "cp.async");
+    if (!(block.mode & COH_EMULATE_LATE)) {
+        copy_now(&one);
+        return;
+    }
+    if (self->copy_count == COPIES_MOST)
+        refuse("too many copies before a wait: ", "cp.async");
+    self->copies[self->copy_count++] = one;
+}
+
+void coh_emulate_copy_commit(void)
+{
+    block.threads[block.now].group++;
+}
+
+void coh_emulate_copy_wait(int groups_left)
+{
+    thread *self = &block.threads[block.now];
+    int kept = 0;
+    for (int i = 0; i < self->copy_count; i++) {
+        if (self->copies[i].group < self->group - groups_left)
+            copy_now(&self->copies[i]);
+        else
+            self->copies[kept++] = self->copies[i];
+    }
+    self->copy_count = kept;
+}

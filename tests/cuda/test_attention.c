@@ -1,0 +1,174 @@
+/* The own kernels of attention, their very source emulated (emulate.h) and launched by the code
+ * that launches them on a GPU, against naive loops in double (attention_checks.h); and what that
+ * code asks of cuDNN, in whose place a fake one is (fake_cudnn.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/table.h"
+#include "memory/cuda_queue.h"
+#include "tests/cuda/attention_cases.h"
+#include "tests/cuda/attention_checks.h"
+#include "tests/cuda/emulate.h"
+#include "tests/cuda/fake_cudnn.h"
+
+/* ---- the queue: launches are emulated, cuDNN is a fake one or there is none ---- */
+
+typedef struct emulated_queue {
+    coh_cuda_queue base;
+    int mode; /* COH_EMULATE_* */
+} emulated_queue;
+
+static const char *const symbols[] = {
+#define COH_CUDA_KERNEL(name, symbol, file) symbol,
+#include "kernels/cuda/kernel_list.h"
+#undef COH_CUDA_KERNEL
+};
+
+void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *grid,
+                     const void *arguments)
+{
+    coh_emulated_kernel *run = coh_emulate_find(symbols[kernel]);
+    if (run == NULL)
+        fail_msg("%s is not in this program", symbols[kernel]);
+    assert_true(grid->x > 0 && grid->y > 0 && grid->z > 0);
+    /* what a block may have on every GPU from sm_80 on */
+    assert_true(grid->shared_bytes <= 99u << 10);
+    coh_emulate_launch(run, (coh_emulated_index){ grid->x, grid->y, grid->z }, grid->threads,
+                       grid->shared_bytes, arguments, ((const emulated_queue *)queue)->mode);
+}
+
+int coh_cuda_multiprocessors(void *queue)
+{
+    (void)queue;
+    return 1;
+}
+
+const struct coh_cuda_libraries *coh_cuda_queue_libraries(void *queue)
+{
+    return ((const coh_cuda_queue *)queue)->libraries;
+}
+
+void coh_cuda_queue_fail(coh_cuda_queue *queue, coh_status status)
+{
+    (void)queue;
+    assert_int_equal(status, COH_OK);
+}
+
+static const coh_kernel_table table = {
+    .attention = coh_cuda_attention,
+    .attention_backward = coh_cuda_attention_backward,
+    .attention_decode = coh_cuda_attention_decode,
+};
+
+/* A barrier too few shows under one of them: copies that come early to threads that run from the
+ * last, or late to those that run from the first. */
+static emulated_queue early = { { .head = { &table } }, COH_EMULATE_BACKWARD };
+static emulated_queue late = { { .head = { &table } }, COH_EMULATE_LATE };
+static const attention_bench bench = { .queues = { &early, &late } };
+
+static void attention_is_the_naive_loop_in_any_order(void **state)
+{
+    (void)state;
+    attention_check_shapes(&bench);
+}
+
+static void gradients_are_added_to_what_is_there(void **state)
+{
+    (void)state;
+    attention_check_adding(&bench);
+}
+
+static void results_may_stand_where_operands_did_or_be_left_out(void **state)
+{
+    (void)state;
+    attention_check_places(&bench);
+}
+
+static void a_decoder_goes_row_by_row(void **state)
+{
+    (void)state;
+    attention_check_decoder(&bench);
+}
+
+/* ---- cuDNN's plans ---- */
+
+static CUresult copy_now(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    memmove((void *)to, (const void *)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+static const coh_cuda_driver driver = { .cuMemcpyAsync = copy_now };
+static unsigned char workspace[256];
+static coh_cuda_libraries libraries;
+static emulated_queue with_cudnn = { { .head = { &table }, .driver = &driver }, 0 };
+static const attention_bench cudnn_bench = { .queues = { &with_cudnn, &with_cudnn } };
+
+static int add_cudnn(void **state)
+{
+    const coh_attention_plans_config config = { .call = &fake_cudnn,
+                                                .workspace = workspace,
+                                                .workspace_bytes = sizeof(workspace) };
+    (void)state;
+    with_cudnn.base.libraries = &libraries;
+    return coh_attention_plans_create(&config, &libraries.attention) == COH_OK ? 0 : -1;
+}
+
+static int remove_cudnn(void **state)
+{
+    (void)state;
+    coh_attention_plans_destroy(libraries.attention);
+    return 0;
+}
+
+static void plans_are_given_what_stands_in_memory(void **state)
+{
+    (void)state;
+    fake_cudnn_executed = 0;
+    attention_check_shapes(&cudnn_bench);
+    assert_true(fake_cudnn_executed > 0);
+}
+
+static void plans_take_dq_in_the_place_of_dy(void **state)
+{
+    (void)state;
+    attention_check_places(&cudnn_bench);
+}
+
+/* Twice forward and backward, whose scratch is cut by sequences, and by heads. */
+static void long_rows_are_cut(void **state)
+{
+    (void)state;
+    static const attention_shape cut_shapes[] = {
+        { "two sequences of four at a time", COH_DTYPE_BF16, 4, 1024, 8, 8, 8, 0 },
+        { "two heads of keys of four at a time", COH_DTYPE_BF16, 1, 2000, 8, 4, 8, 0 },
+    };
+    for (int i = 0; i < 2; i++) {
+        fake_cudnn_executed = 0;
+        attention_check_shape(&cudnn_bench, &cut_shapes[i]);
+        assert_int_equal(fake_cudnn_executed, 2 * (1 + 2));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_the_naive_loop_in_any_order),
+        cmocka_unit_test(gradients_are_added_to_what_is_there),
+        cmocka_unit_test(results_may_stand_where_operands_did_or_be_left_out),
+        cmocka_unit_test(a_decoder_goes_row_by_row),
+        cmocka_unit_test(plans_are_given_what_stands_in_memory),
+        cmocka_unit_test(plans_take_dq_in_the_place_of_dy),
+        cmocka_unit_test(long_rows_are_cut),
+    };
+    return cmocka_run_group_tests(tests, add_cudnn, remove_cudnn);
+}
