@@ -254,26 +254,6 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
                     "a model that fits one node: numactl --cpunodebind=0 --membind=0 cohobate ...");
 }
 
-/* Device code for CUDA is not part of this build; a GPU that idles is still worth a line. */
-static void examine_cuda(coh_finding_list *list)
-{
-    coh_finding *finding = coh_finding_next(list, "CUDA");
-    int driver = access("/dev/nvidiactl", F_OK) == 0;
-    int gpu_count = 0;
-    for (int i = 0; i < 16; i++) {
-        char path[32];
-        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
-        gpu_count += access(path, F_OK) == 0;
-    }
-    COH_FINDING_SAY(finding->found,
-                    "this build has no CUDA device code; %d NVIDIA device%s %s here", gpu_count,
-                    gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
-    if (gpu_count == 0 && !driver)
-        return;
-    finding->level = COH_FINDING_NOTE;
-    COH_FINDING_SAY(finding->cost, "the GPU stays idle: everything is computed on the processor");
-}
-
 coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
                                size_t *out_count)
 {
@@ -295,7 +275,7 @@ coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, si
     coh_examine_uring(&list);
     coh_examine_direct(&list, folder);
     coh_examine_disk(&list, folder);
-    examine_cuda(&list);
+    coh_examine_cuda(&list);
     *out_count = list.count;
     return COH_OK;
 }

@@ -32,5 +32,7 @@ void coh_examine_memlock(coh_finding_list *list);
 void coh_examine_uring(coh_finding_list *list);
 void coh_examine_direct(coh_finding_list *list, const char *folder);
 void coh_examine_disk(coh_finding_list *list, const char *folder);
+/* machine_cuda.c: the driver, each GPU, cuBLASLt, cuDNN and NCCL. */
+void coh_examine_cuda(coh_finding_list *list);
 
 #endif

@@ -15,10 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "coh_config.h"
 #include "cohobate/machine.h"
 #include "engine/cpu_quota.h"
 
-#define FINDINGS_MOST 32
+#define FINDINGS_MOST 48
 
 static char folder[128];
 
@@ -145,9 +146,13 @@ static const coh_finding *find(const coh_finding *findings, size_t count, const 
 static void every_subject_is_examined_and_a_warning_says_what_to_do(void **state)
 {
     (void)state;
-    static const char *const subjects[] = { "cores",    "instruction set", "BLAS", "memory",
-                                            "cgroup",   "huge pages",      "NUMA", "memlock",
-                                            "io_uring", "O_DIRECT",        "disk", "CUDA" };
+    static const char *const subjects[] = {
+        "cores",    "instruction set", "BLAS",     "memory",   "cgroup", "huge pages",
+        "NUMA",     "memlock",         "io_uring", "O_DIRECT", "disk",   "CUDA",
+#ifdef COH_HAVE_CUDA
+        "cuBLASLt", "cuDNN",           "NCCL",
+#endif
+    };
     coh_finding findings[FINDINGS_MOST];
     size_t count = 0;
     assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);

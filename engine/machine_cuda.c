@@ -1,0 +1,150 @@
+/* What `cohobate doctor` says of GPUs: driver, devices, and the libraries that a GPU's work uses. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "coh_config.h"
+#include "engine/machine_findings.h"
+#include "memory/cuda_facts.h"
+#include "memory/cuda_library.h"
+
+/* Devices that the kernel's module offers, whether or not a driver library is here to use them. */
+static int count_device_files(void)
+{
+    int count = 0;
+    for (int i = 0; i < COH_CUDA_GPUS_MOST; i++) {
+        char path[32];
+        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+        count += access(path, F_OK) == 0;
+    }
+    return count;
+}
+
+#ifdef COH_HAVE_CUDA
+
+enum { CAPABILITY_LEAST = 8 }; /* products of bf16 on tensor cores, cp.async */
+
+static void examine_gpu(coh_finding_list *list, int index, const coh_cuda_gpu *gpu)
+{
+    char subject[32], bytes[32];
+    snprintf(subject, sizeof(subject), "GPU %d", index);
+    coh_finding *finding = coh_finding_next(list, subject);
+    COH_FINDING_SAY(finding->found,
+                    "%s, %s, compute capability %" PRId32 ".%" PRId32 ", %" PRId32
+                    " multiprocessors",
+                    gpu->name, coh_size_format(gpu->memory_bytes, bytes, sizeof(bytes)), gpu->major,
+                    gpu->minor, gpu->multiprocessors);
+    if (gpu->major >= CAPABILITY_LEAST)
+        return;
+    finding->level = COH_FINDING_WARN;
+    COH_FINDING_SAY(finding->cost, "it cannot be used: kernels need compute capability %d.0",
+                    CAPABILITY_LEAST);
+    COH_FINDING_SAY(finding->remedy, "use another device, or --device host");
+}
+
+/* Returns the number of GPUs. */
+static int examine_driver(coh_finding_list *list)
+{
+    coh_cuda_facts facts;
+    coh_finding *finding = coh_finding_next(list, "CUDA");
+    if (coh_cuda_facts_read(&facts) != COH_OK) {
+        const int device_count = count_device_files();
+        COH_FINDING_SAY(finding->found, "%s", coh_last_error());
+        if (device_count == 0)
+            return 0;
+        finding->level = COH_FINDING_WARN;
+        COH_FINDING_SAY(finding->cost,
+                        "%d NVIDIA device%s here idle%s: everything is computed on the processor",
+                        device_count, device_count == 1 ? "" : "s", device_count == 1 ? "s" : "");
+        COH_FINDING_SAY(finding->remedy, "install NVIDIA's driver, for CUDA 13 or later; in a "
+                                         "container, pass its libraries in");
+        return 0;
+    }
+    COH_FINDING_SAY(finding->found, "a driver for CUDA %d.%d and %d GPU%s",
+                    facts.driver_version / 1000, facts.driver_version % 1000 / 10, facts.gpu_count,
+                    facts.gpu_count == 1 ? "" : "s");
+    for (int i = 0; i < facts.gpu_count && i < COH_CUDA_GPUS_MOST; i++)
+        examine_gpu(list, i, &facts.gpus[i]);
+    return facts.gpu_count;
+}
+
+/* "13.1.0". All three number their versions in this way. */
+static void say_version(void *library, const char *function, char text[32])
+{
+    size_t (*version_of)(void) = NULL;
+    int (*write_version)(int *) = NULL; /* NCCL's way: 0 is success */
+    void *address = dlsym(library, function);
+    int version = 0;
+    if (address != NULL && strcmp(function, "ncclGetVersion") == 0) {
+        memcpy(&write_version, &address, sizeof(address));
+        if (write_version(&version) != 0)
+            version = 0;
+    } else if (address != NULL) {
+        memcpy(&version_of, &address, sizeof(address));
+        version = (int)version_of();
+    }
+    if (version > 0)
+        snprintf(text, 32, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    else
+        snprintf(text, 32, "of unknown version");
+}
+
+/* `wanted`: there is a GPU that would use it. Only then it is opened, which takes a while. */
+static void examine_library(coh_finding_list *list, const coh_cuda_library_name *name,
+                            const char *version_function, const char *cost, int wanted)
+{
+    char path[COH_CUDA_LIBRARY_PATH_BYTES], version[32];
+    void *library;
+    coh_finding *finding = coh_finding_next(list, name->product);
+    if (!wanted) {
+        if (coh_cuda_library_find("", name, path))
+            COH_FINDING_SAY(finding->found, "%.240s", path);
+        else
+            COH_FINDING_SAY(finding->found, "%s is not here", name->file);
+        return;
+    }
+    if (coh_cuda_library_open("", name, &library, path) == COH_OK) {
+        say_version(library, version_function, version);
+        COH_FINDING_SAY(finding->found, "%s, %.200s", version, path);
+        return;
+    }
+    finding->level = COH_FINDING_NOTE;
+    COH_FINDING_SAY(finding->found, "%s", coh_last_error());
+    COH_FINDING_SAY(finding->cost, "%s", cost);
+    COH_FINDING_SAY(finding->remedy,
+                    "pip install %s, or the CUDA toolkit 13; a folder of your own "
+                    "is named in COH_CUDA_LIBRARIES",
+                    name->package);
+}
+
+void coh_examine_cuda(coh_finding_list *list)
+{
+    const int gpu_count = examine_driver(list);
+    examine_library(list, &coh_cuda_library_cublaslt, "cublasLtGetVersion",
+                    "matrix products run on our own kernels, which are slower", gpu_count > 0);
+    examine_library(list, &coh_cuda_library_cudnn, "cudnnGetVersion",
+                    "attention runs on our own kernels, which are slower", gpu_count > 0);
+    examine_library(list, &coh_cuda_library_nccl, "ncclGetVersion",
+                    "several GPUs cannot train together", gpu_count > 1);
+}
+
+#else
+
+/* Device code for CUDA is not part of this build; a GPU that idles is still worth a line. */
+void coh_examine_cuda(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "CUDA");
+    const int gpu_count = count_device_files();
+    COH_FINDING_SAY(finding->found,
+                    "this build has no CUDA device code; %d NVIDIA device%s %s here", gpu_count,
+                    gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
+    if (gpu_count == 0)
+        return;
+    finding->level = COH_FINDING_NOTE;
+    COH_FINDING_SAY(finding->cost, "the GPU stays idle: everything is computed on the processor");
+    COH_FINDING_SAY(finding->remedy, "build with nvcc and cuda.h of CUDA 13 (docs/building.md)");
+}
+
+#endif

@@ -1,0 +1,57 @@
+#include "memory/cuda_facts.h"
+
+#include "memory/cuda_driver.h"
+
+static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gpu *out_gpu)
+{
+    CUdevice device;
+    size_t bytes;
+    int major, minor, multiprocessors;
+    const struct {
+        CUdevice_attribute name;
+        int *value;
+    } attributes[] = {
+        { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major },
+        { CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor },
+        { CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors },
+    };
+    COH_TRY(coh_cuda_check(driver, driver->cuDeviceGet(&device, index), "cuDeviceGet of GPU %d",
+                           index));
+    COH_TRY(coh_cuda_check(
+        driver, driver->cuDeviceGetName(out_gpu->name, (int)sizeof(out_gpu->name), device),
+        "cuDeviceGetName of GPU %d", index));
+    COH_TRY(coh_cuda_check(driver, driver->cuDeviceTotalMem(&bytes, device),
+                           "cuDeviceTotalMem of GPU %d", index));
+    for (int i = 0; i < 3; i++)
+        COH_TRY(coh_cuda_check(
+            driver, driver->cuDeviceGetAttribute(attributes[i].value, attributes[i].name, device),
+            "cuDeviceGetAttribute of GPU %d", index));
+    out_gpu->memory_bytes = bytes;
+    out_gpu->major = major;
+    out_gpu->minor = minor;
+    out_gpu->multiprocessors = multiprocessors;
+    return COH_OK;
+}
+
+coh_status coh_cuda_facts_of(const coh_cuda_driver *driver, coh_cuda_facts *out_facts)
+{
+    int version, count;
+    *out_facts = (coh_cuda_facts){ 0 };
+    COH_TRY(coh_cuda_check(driver, driver->cuDriverGetVersion(&version), "cuDriverGetVersion"));
+    COH_TRY(coh_cuda_check(driver, driver->cuDeviceGetCount(&count), "cuDeviceGetCount"));
+    out_facts->driver_version = version;
+    out_facts->gpu_count = count;
+    for (int i = 0; i < count && i < COH_CUDA_GPUS_MOST; i++)
+        COH_TRY(read_gpu(driver, i, &out_facts->gpus[i]));
+    return COH_OK;
+}
+
+coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts)
+{
+    coh_cuda_driver *driver;
+    *out_facts = (coh_cuda_facts){ 0 };
+    COH_TRY(coh_cuda_driver_open(&driver));
+    const coh_status status = coh_cuda_facts_of(driver, out_facts);
+    coh_cuda_driver_close(driver);
+    return status;
+}

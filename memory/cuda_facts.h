@@ -1,0 +1,36 @@
+/* cuda_facts.h - which GPUs the driver sees, before any of them is used: plain data, no context.
+ *
+ * Set-up only. Any thread. */
+#ifndef COH_MEMORY_CUDA_FACTS_H
+#define COH_MEMORY_CUDA_FACTS_H
+
+#include <stdint.h>
+
+#include "base/check.h"
+
+enum { COH_CUDA_GPUS_MOST = 16 };
+
+typedef struct coh_cuda_gpu {
+    char name[64];
+    uint64_t memory_bytes; /* all of it, what others use as well */
+    int32_t major, minor;  /* compute capability */
+    int32_t multiprocessors;
+} coh_cuda_gpu;
+
+typedef struct coh_cuda_facts {
+    int32_t driver_version; /* 13000: CUDA 13.0 */
+    int32_t gpu_count;      /* as the driver says; facts of the first COH_CUDA_GPUS_MOST are here */
+    coh_cuda_gpu gpus[COH_CUDA_GPUS_MOST];
+} coh_cuda_facts;
+
+struct coh_cuda_driver;
+
+/* Asks this driver (memory/cuda_driver.h), which must be open.
+ * Fails: COH_ERR_DEVICE naming the call. */
+coh_status coh_cuda_facts_of(const struct coh_cuda_driver *driver, coh_cuda_facts *out_facts);
+
+/* Opens the machine's driver, asks it and closes it.
+ * Fails: COH_ERR_DEVICE where there is none, or it is too old. */
+coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts);
+
+#endif

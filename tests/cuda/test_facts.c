@@ -1,0 +1,133 @@
+/* Which GPUs a driver sees (memory/cuda_facts.h), asked of a driver that is made up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/cuda_driver.h"
+#include "memory/cuda_facts.h"
+
+static struct made_driver {
+    int gpu_count, calls, fail_nth;
+} made;
+
+static CUresult answer(void)
+{
+    made.calls++;
+    return made.calls == made.fail_nth ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+static CUresult made_version(int *version)
+{
+    *version = 13010;
+    return answer();
+}
+
+static CUresult made_count(int *count)
+{
+    *count = made.gpu_count;
+    return answer();
+}
+
+/* A GPU's handle is not its number. */
+static CUresult made_device(CUdevice *device, int index)
+{
+    *device = 100 + index;
+    return answer();
+}
+
+static CUresult made_name(char *name, int bytes, CUdevice device)
+{
+    snprintf(name, (size_t)bytes, "made %d", device - 100);
+    return answer();
+}
+
+static CUresult made_memory(size_t *bytes, CUdevice device)
+{
+    *bytes = ((size_t)80 << 30) + (size_t)(device - 100);
+    return answer();
+}
+
+static CUresult made_attribute(int *value, CUdevice_attribute name, CUdevice device)
+{
+    *value = name == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 8 + device - 100
+             : name == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 6
+             : name == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 108
+                                                                    : -1;
+    return answer();
+}
+
+static CUresult made_error_name(CUresult error, const char **name)
+{
+    *name = error == CUDA_ERROR_NOT_INITIALIZED ? "CUDA_ERROR_NOT_INITIALIZED" : "another";
+    return CUDA_SUCCESS;
+}
+
+static const coh_cuda_driver driver = {
+    .cuDriverGetVersion = made_version,
+    .cuDeviceGetCount = made_count,
+    .cuDeviceGet = made_device,
+    .cuDeviceGetName = made_name,
+    .cuDeviceTotalMem = made_memory,
+    .cuDeviceGetAttribute = made_attribute,
+    .cuGetErrorName = made_error_name,
+    .cuGetErrorString = made_error_name,
+};
+
+static void each_gpu_is_described(void **state)
+{
+    (void)state;
+    coh_cuda_facts facts;
+    made = (struct made_driver){ .gpu_count = 2 };
+    assert_int_equal(coh_cuda_facts_of(&driver, &facts), COH_OK);
+    assert_int_equal(facts.driver_version, 13010);
+    assert_int_equal(facts.gpu_count, 2);
+    assert_string_equal(facts.gpus[1].name, "made 1");
+    assert_true(facts.gpus[1].memory_bytes == ((uint64_t)80 << 30) + 1);
+    assert_int_equal(facts.gpus[0].major, 8);
+    assert_int_equal(facts.gpus[1].major, 9);
+    assert_int_equal(facts.gpus[1].minor, 6);
+    assert_int_equal(facts.gpus[1].multiprocessors, 108);
+}
+
+static void more_gpus_than_there_is_room_for_are_counted(void **state)
+{
+    (void)state;
+    coh_cuda_facts facts;
+    made = (struct made_driver){ .gpu_count = COH_CUDA_GPUS_MOST + 4 };
+    assert_int_equal(coh_cuda_facts_of(&driver, &facts), COH_OK);
+    assert_int_equal(facts.gpu_count, COH_CUDA_GPUS_MOST + 4);
+    assert_string_equal(facts.gpus[COH_CUDA_GPUS_MOST - 1].name, "made 15");
+}
+
+static void every_failing_call_is_named(void **state)
+{
+    (void)state;
+    coh_cuda_facts facts;
+    for (int n = 1;; n++) {
+        made = (struct made_driver){ .gpu_count = 2, .fail_nth = n };
+        const coh_status status = coh_cuda_facts_of(&driver, &facts);
+        if (made.calls < n) {
+            assert_int_equal(status, COH_OK);
+            assert_int_equal(n, 2 + 2 * 6 + 1);
+            break;
+        }
+        assert_int_equal(status, COH_ERR_DEVICE);
+        assert_non_null(strstr(coh_last_error(), "CUDA_ERROR_NOT_INITIALIZED"));
+        assert_memory_equal(coh_last_error(), "cuD", 3);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_gpu_is_described),
+        cmocka_unit_test(more_gpus_than_there_is_room_for_are_counted),
+        cmocka_unit_test(every_failing_call_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
