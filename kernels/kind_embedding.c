@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
@@ -37,6 +38,14 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->bytes[COH_PHASE_FORWARD] = element_bytes * 2.0 * NC; /* only rows that tokens name */
     facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (VC + 3.0 * NC);
     return COH_OK;
+}
+
+static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    (void)attributes;
+    if (phase == COH_PHASE_FORWARD)
+        return 0;
+    return (size_t)coh_cuda_embedding_order(coh_shape_elements(&inputs[0])) * sizeof(int32_t);
 }
 
 static coh_embedding embedding_of(const coh_call *call)
@@ -99,6 +108,7 @@ const coh_op_kind coh_kind_embedding = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
 };
@@ -140,6 +150,7 @@ const coh_op_kind coh_kind_embedding_padded = {
     .infer = infer_padded,
     .forward = forward,
     .backward = backward_padded,
+    .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward_padded,
 };

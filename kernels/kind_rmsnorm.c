@@ -1,5 +1,6 @@
 #include "cohobate/kinds.h"
 
+#include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
@@ -25,6 +26,12 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)N * (double)C;
     facts->flops[COH_PHASE_BACKWARD] = 10.0 * (double)N * (double)C;
     return COH_OK;
+}
+
+static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    (void)attributes;
+    return coh_cuda_norm_workspace(&inputs[0], phase);
 }
 
 static coh_norm norm_of(const coh_call *call)
@@ -80,6 +87,7 @@ const coh_op_kind coh_kind_rmsnorm = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
 };

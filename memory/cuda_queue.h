@@ -14,8 +14,9 @@
 #include "memory/cuda_driver.h"
 #include "memory/device.h"
 
-struct coh_cuda_kernels;   /* modules and functions: kernels/cuda/launch.h */
-struct coh_cuda_libraries; /* handles of cuBLASLt and cuDNN */
+struct coh_cuda_kernels;      /* modules and functions: kernels/cuda/launch.h */
+struct coh_cuda_libraries;    /* handles of cuBLASLt and cuDNN */
+struct coh_cuda_index_checks; /* kernels/cuda/index_check.h */
 
 typedef struct coh_cuda_queue {
     coh_queue_head head;
@@ -34,6 +35,11 @@ typedef struct coh_cuda_queue {
     /* coh_device_kernels.open sets them, close takes them away; NULL: none. */
     struct coh_cuda_kernels *kernels;
     const struct coh_cuda_libraries *libraries;
+    struct coh_cuda_index_checks *index_checks;
+
+    /* The line that `launch` was told last. */
+    uint64_t line_number;
+    uint32_t line_index;
 
     /* While `launch` runs its work: the address on the device of the line's predicate, NULL: none.
      * The kernels of a line that has one read it themselves, for the host is long past it: whoever

@@ -46,6 +46,10 @@ typedef struct coh_device_kernels {
     /* What they need beside the queue: called once it is made, and before it is unmade. */
     coh_status (*open)(void *queue);
     void (*close)(void *queue);
+    /* What kernels found to be wrong, once, with the line whose kernel it was; COH_OK: nothing.
+     * Asked behind what is done and before anybody is told of it, by the thread that tells (on a
+     * GPU coh-retire), so that no step ends well with it. NULL: they find nothing. */
+    coh_status (*look)(void *queue, uint64_t *out_number, uint32_t *out_index);
 } coh_device_kernels;
 
 /* A device failed behind its callers' backs. `status` with its sentence as this thread's last

@@ -107,6 +107,8 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
 {
     if (!open_for(queue))
         return;
+    queue->base.line_number = number;
+    queue->base.line_index = index;
     queue->base.predicate = predicate;
     queue->base.predicate_is_taken = 0;
     work(context, number, index);

@@ -49,6 +49,22 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
     return 0;
 }
 
+/* 1: kernels found nothing wrong in what is done so far. */
+static int is_sound(coh_queue *queue)
+{
+    const coh_device_kernels *kernels = queue->base.device->config.kernels;
+    uint64_t number = 0;
+    uint32_t index = 0;
+    if (!queue->kernels_are_open || kernels->look == NULL)
+        return 1;
+    const coh_status status = kernels->look(queue, &number, &index);
+    if (status == COH_OK)
+        return 1;
+    coh_fail_prefix(status, "lane %s", coh_lane_name(queue->base.lane));
+    coh_cuda_device_fail(queue->base.device, status, number, index);
+    return 0;
+}
+
 /* Does what the queue's progress allows. Returns whether that was anything. */
 static int pass_queue(coh_queue *queue)
 {
@@ -58,6 +74,8 @@ static int pass_queue(coh_queue *queue)
     const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
     const uint64_t begin = coh_counter_read(&queue->popped);
     uint64_t popped = begin;
+    if (!is_sound(queue))
+        return 0;
     for (; popped < pushed && !coh_cuda_is_closed(device); popped++) {
         const coh_cuda_record *record = &queue->ring[popped % COH_CUDA_RING_COUNT];
         if (record->place > progress || !pass_record(queue, record))

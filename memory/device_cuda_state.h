@@ -57,7 +57,7 @@ struct coh_queue {
     /* The enqueuing thread's. */
     uint64_t written;     /* the last progress that was enqueued */
     int is_dirty;         /* something was enqueued since */
-    int kernels_are_open; /* config.kernels */
+    int kernels_are_open; /* config.kernels; set before coh-retire sees the queue */
     coh_counter *counter; /* that this queue signals; NULL: none yet */
     uint64_t signal_count;
     CUevent events[COH_CUDA_RING_COUNT]; /* of the last signals: number n at [n % count] */

@@ -1,20 +1,206 @@
-/* arguments.h - what a kernel is told: one struct each, passed by value, the same bytes in C and in
- * CUDA. All pointers are the device's.
+/* arguments.h - what each kernel of this folder is launched with: one struct by value, the same
+ * bytes in C and in CUDA. Pointers are the device's. Shape letters and meanings are those of
+ * kernels/kernels.h; tensors are of the element type that the kernel's name ends with.
  *
- * What changes from step to step is not in here but behind a pointer to a cell in the device's
- * memory: a launch that was captured into a graph keeps its arguments for good. */
+ * `packed`: every tensor begins on a boundary of 16 bytes (and where rows are walked so does each
+ * row), so that 16 bytes are moved at a time. It changes no result. */
 #ifndef COH_KERNELS_CUDA_ARGUMENTS_H
 #define COH_KERNELS_CUDA_ARGUMENTS_H
 
 #include <stdint.h>
 
-/* y (= or +=) factor x: coh_scale of kernels.h. */
-typedef struct coh_cuda_scale_arguments {
+#include "cohobate/kinds.h"
+
+/* ---- elementwise.cu ---- */
+
+/* y (= or +=) of x; derivatives take dy too, and x or y of the forward as x. */
+typedef struct coh_cuda_map_arguments {
+    int64_t count;
+    const void *x, *dy;
+    void *y;
+    float factor; /* of scale */
+    int32_t adds, packed;
+} coh_cuda_map_arguments;
+
+typedef struct coh_cuda_swiglu_arguments {
+    int64_t count;
+    const void *gate, *up, *dy;
+    void *y;
+    void *dgate, *dup; /* NULL: not wanted */
+    int32_t dgate_adds, dup_adds, packed;
+} coh_cuda_swiglu_arguments;
+
+/* ---- dropout.cu ---- */
+
+typedef struct coh_cuda_dropout_arguments {
+    int64_t count;
+    uint64_t first;
+    /* the call's stream (kernels/random.h), which the kernel makes of the cell */
+    const coh_random_cell *cell;
+    int32_t operator_index, microbatch;
+    uint32_t threshold; /* 0: nothing is dropped, and there need be no cell */
+    float scale;
+    const void *x, *base; /* base NULL: none */
+    void *y;
+    int32_t packed; /* of the places of elements whose words begin a group */
+} coh_cuda_dropout_arguments;
+
+/* ---- sums.cu ---- */
+
+#define COH_CUDA_SUM_THREADS      512
+#define COH_CUDA_GRADIENT_THREADS 128
+
+/* sums [columns] (= or +=) the column sums of x [rows, columns], rows `stride` elements apart. */
+typedef struct coh_cuda_column_sum_arguments {
+    int64_t rows, columns, stride;
+    const void *x;
+    void *sums;
+    int32_t adds, packed;
+} coh_cuda_column_sum_arguments;
+
+/* Rows whose sums an activation's gradient keeps in registers. */
+#define COH_CUDA_GRADIENT_ROWS 32
+
+/* dh = dy times the slope at `of`; partials [blocks of COH_CUDA_GRADIENT_ROWS rows, O] or NULL. */
+typedef struct coh_cuda_activation_gradient_arguments {
+    int64_t N, O;
+    const void *dy, *of;
+    void *dh;
+    float *partials;
+    int32_t packed;
+} coh_cuda_activation_gradient_arguments;
+
+/* ---- norm.cu ---- */
+
+/* Threads of a row backward at most, a pack of columns each: with 1024 the sums of bf16 rows do not
+ * fit into registers. Rows that need more are `wide`. */
+#define COH_CUDA_NORM_THREADS 896
+/* Threads of a block that has more than one row at a time. */
+#define COH_CUDA_NORM_BLOCK 512
+
+typedef struct coh_cuda_norm_arguments {
+    int64_t N, C, block_rows; /* backward: rows of one partial */
+    const void *x, *weight, *bias, *dy;
+    void *y, *dx;
+    float *mean, *rstd;
+    float *partials; /* [blocks, 2C]: of dweight, of dbias */
+    float epsilon;
+    int32_t width; /* threads of a row: a multiple of 32 that divides the block's */
+    int32_t dx_adds, packed;
+} coh_cuda_norm_arguments;
+
+/* ---- embedding.cu ---- */
+
+/* Keys of tokens are row << 32 | place; those that count for nothing are COH_CUDA_NO_ROW. */
+#define COH_CUDA_NO_ROW        UINT64_MAX
+#define COH_CUDA_SORT_TILE     2048 /* keys that a block sorts */
+#define COH_CUDA_HEAVY_THREADS 256
+
+typedef struct coh_cuda_embedding_arguments {
+    int64_t N, C, row_begin, row_end;
+    const int32_t *tokens;
+    int64_t padding; /* -1: none */
+    const void *from;
+    void *to;
+    uint64_t *keys;        /* [N] */
+    const uint64_t *spare; /* [N], what merging reads */
+    int64_t run;           /* merging: keys of a sorted run */
+    int32_t adds, packed;
+} coh_cuda_embedding_arguments;
+
+/* What is found outside its range first, of all checks of a queue: the lowest place. It carries
+ * what the host says of it, which the device only hands on. */
+typedef struct coh_cuda_index_note {
+    const char *what, *remedy; /* the host's */
+    int64_t least, most, place;
+    uint64_t line_number; /* of the line that checks */
+    uint32_t line_index;
+    int32_t index;
+    int64_t is_there; /* written last; 0: nothing was found */
+} coh_cuda_index_note;
+
+#define COH_CUDA_CHECK_THREADS 1024
+
+typedef struct coh_cuda_index_check_arguments {
+    const int32_t *indices;
+    int64_t count;
+    coh_cuda_index_note found; /* but for place, index and is_there */
+    coh_cuda_index_note *note; /* pinned memory of the host, where the device reaches it */
+} coh_cuda_index_check_arguments;
+
+/* Of the B sequences of `plane` = T C elements: y = x + the table from row *position on (NULL: 0);
+ * what is behind its `table` elements adds nothing. Backward: y [count] (= or +=) the sum of x over
+ * the sequences from element `begin` on, zeros elsewhere. */
+typedef struct coh_cuda_position_arguments {
+    int64_t B, C, plane;
     const void *x;
     void *y;
-    int64_t count;
-    float factor;
-    int32_t adds;
-} coh_cuda_scale_arguments;
+    const void *weight;
+    int64_t table;
+    const int32_t *position;
+    int64_t begin, count;
+    int32_t adds, packed;
+} coh_cuda_position_arguments;
+
+/* ---- rope.cu ---- */
+
+typedef struct coh_cuda_rope_arguments {
+    int64_t B, T, H, D;
+    const int32_t *position; /* NULL: 0 */
+    const void *x;
+    void *y;
+    int32_t turns_back, adds, packed;
+    float frequencies[COH_HEAD_WIDTH_MOST / 2]; /* D / 2 of them */
+} coh_cuda_rope_arguments;
+
+/* ---- classifier.cu ---- */
+
+#define COH_CUDA_LOGIT_ROWS   1024 /* of the table in one tile at most: COH_ROW_BLOCK */
+#define COH_CUDA_LOSS_THREADS 1024
+
+/* Logits of `tokens` tokens against table rows [v0, v0 + rows), rows `stride` elements apart; what
+ * there is of each token begins with this tile's first. */
+typedef struct coh_cuda_logits_arguments {
+    int64_t tokens, rows, stride, v0;
+    void *logits;
+    const int32_t *targets;
+    float *max, *sum, *target_logit;
+    const float *loss_factor; /* backward: NULL, or times `share`: */
+    float share;              /* the scale of each token's gradient, times N */
+    int64_t N;                /* all tokens */
+    int32_t packed;
+} coh_cuda_logits_arguments;
+
+typedef struct coh_cuda_loss_arguments {
+    int64_t N;
+    const int32_t *targets;
+    const float *max, *sum, *target_logit;
+    float *loss;
+} coh_cuda_loss_arguments;
+
+/* ---- product.cu ---- */
+
+/* Rows, and columns, of the tile of c that a block makes. */
+#define COH_CUDA_PRODUCT_TILE_BF16 128
+#define COH_CUDA_PRODUCT_TILE_F32  64
+
+/* c [rows, columns] (= or +=) op(a) op(b), of which bias and residual are part: coh_matmul, without
+ * what is made of c. a, b, bias and residual are of the kernel's element type. */
+typedef struct coh_cuda_product_arguments {
+    int64_t rows, columns, depth, a_stride, b_stride, c_stride;
+    const void *a, *b;
+    void *c;
+    const void *bias, *residual; /* NULL: none */
+    int32_t adds, c_is_bf16;
+    int32_t a_packed, b_packed; /* each row of it stands on 16 bytes */
+} coh_cuda_product_arguments;
+
+/* y = gelu or relu of x [rows, columns], rows of both `stride` elements apart. */
+typedef struct coh_cuda_activate_arguments {
+    int64_t rows, columns, stride;
+    const void *x;
+    void *y;
+    int32_t is_relu, packed;
+} coh_cuda_activate_arguments;
 
 #endif

@@ -107,16 +107,6 @@ static coh_status find_backward(coh_attention_plans *plans, const coh_attention 
                      out_plan);
 }
 
-coh_status coh_attention_plans_prepare(coh_attention_plans *plans, const coh_attention *attention)
-{
-    coh_cudnn_plan *plan;
-    if (takes(attention))
-        COH_TRY(find_forward(plans, attention, &plan));
-    if (takes_backward(attention))
-        COH_TRY(find_backward(plans, attention, &plan));
-    return COH_OK;
-}
-
 /* ---- passes ---- */
 
 static coh_attention_plans *plans_of(void *queue)
@@ -125,10 +115,12 @@ static coh_attention_plans *plans_of(void *queue)
     return libraries != NULL ? libraries->attention : NULL;
 }
 
-static coh_status execute(const coh_attention_plans *plans, coh_cudnn_plan *plan,
-                          const coh_cudnn_tensors *tensors)
+/* In a rehearsal: makes ready for that. */
+static coh_status execute(const coh_cuda_queue *queue, const coh_attention_plans *plans,
+                          coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
-    const cudnnStatus_t status = coh_cudnn_plan_execute(plan, tensors);
+    const cudnnStatus_t status = queue->is_rehearsing ? coh_cudnn_plan_prepare(plan, tensors)
+                                                      : coh_cudnn_plan_execute(plan, tensors);
     if (status == CUDNN_STATUS_SUCCESS)
         return COH_OK;
     return coh_fail(COH_ERR_DEVICE, "cudnnBackendExecute of attention: %s",
@@ -137,6 +129,7 @@ static coh_status execute(const coh_attention_plans *plans, coh_cudnn_plan *plan
 
 int coh_cudnn_attention(void *queue, const coh_attention *a)
 {
+    coh_cuda_queue *q = queue;
     coh_attention_plans *plans = plans_of(queue);
     coh_cudnn_plan *plan = NULL;
     if (plans == NULL || !takes(a))
@@ -151,8 +144,8 @@ int coh_cudnn_attention(void *queue, const coh_attention *a)
     if (status == COH_OK && plan == NULL)
         return 0;
     if (status == COH_OK)
-        status = execute(plans, plan, &tensors);
-    coh_cuda_queue_fail(queue, status);
+        status = execute(q, plans, plan, &tensors);
+    coh_cuda_queue_fail(q, status);
     return 1;
 }
 
@@ -178,9 +171,19 @@ static coh_cudnn_tensors tensors_of(const coh_attention *a, const void *dy, int6
                                 .delta = a->scratch + of_head };
 }
 
+static coh_status copy_dy(const coh_cuda_queue *queue, void *copy, const void *dy, size_t bytes)
+{
+    if (queue->is_rehearsing)
+        return COH_OK;
+    return coh_cuda_check(
+        queue->driver,
+        queue->driver->cuMemcpyAsync((CUdeviceptr)copy, (CUdeviceptr)dy, bytes, queue->stream),
+        "cuMemcpyAsync of %zu bytes of dy", bytes);
+}
+
 /* cuDNN reads dy again when it has begun to write dq: where dq stands in dy's place, it is given a
  * copy. */
-static coh_status backward(coh_cuda_queue *queue, const coh_attention_plans *plans,
+static coh_status backward(const coh_cuda_queue *queue, const coh_attention_plans *plans,
                            coh_cudnn_plan *plan, const coh_attention *a)
 {
     const coh_cudnn_cut cut = coh_cudnn_cut_of(a->B, a->T, a->H, a->G, a->D);
@@ -189,16 +192,13 @@ static coh_status backward(coh_cuda_queue *queue, const coh_attention_plans *pla
     for (int64_t b = 0; b < a->B; b += cut.B) {
         const void *dy = bf16_at(a->dy, b * a->T * a->H * a->D);
         if (a->dq == a->dy) {
-            COH_TRY(coh_cuda_check(queue->driver,
-                                   queue->driver->cuMemcpyAsync((CUdeviceptr)copy, (CUdeviceptr)dy,
-                                                                bytes, queue->stream),
-                                   "cuMemcpyAsync of %zu bytes of dy", bytes));
+            COH_TRY(copy_dy(queue, copy, dy, bytes));
             dy = copy;
         }
         for (int64_t g = 0; g < a->G; g += cut.G) {
             coh_cudnn_tensors tensors = tensors_of(a, dy, b, g);
             tensors.workspace = copy + coh_attention_scratch_part((int64_t)bytes);
-            COH_TRY(execute(plans, plan, &tensors));
+            COH_TRY(execute(queue, plans, plan, &tensors));
         }
     }
     return COH_OK;
@@ -206,6 +206,7 @@ static coh_status backward(coh_cuda_queue *queue, const coh_attention_plans *pla
 
 int coh_cudnn_attention_backward(void *queue, const coh_attention *a)
 {
+    coh_cuda_queue *q = queue;
     coh_attention_plans *plans = plans_of(queue);
     coh_cudnn_plan *plan = NULL;
     if (plans == NULL || !takes_backward(a))
@@ -214,7 +215,7 @@ int coh_cudnn_attention_backward(void *queue, const coh_attention *a)
     if (status == COH_OK && plan == NULL)
         return 0;
     if (status == COH_OK)
-        status = backward(queue, plans, plan, a);
-    coh_cuda_queue_fail(queue, status);
+        status = backward(q, plans, plan, a);
+    coh_cuda_queue_fail(q, status);
     return 1;
 }

@@ -6,7 +6,7 @@
  * makes the same bits each time. The one without them is cut as attention_scratch.h says.
  *
  * Threads: the one that enqueues. A shape that is new is planned, which allocates: make all of them
- * at start (coh_attention_plans_prepare). */
+ * at start, by a rehearsal (memory/cuda_queue.h). */
 #ifndef COH_KERNELS_CUDA_ATTENTION_CUDNN_H
 #define COH_KERNELS_CUDA_ATTENTION_CUDNN_H
 
@@ -29,13 +29,9 @@ coh_status coh_attention_plans_create(const coh_attention_plans_config *config,
                                       coh_attention_plans **out_plans);
 void coh_attention_plans_destroy(coh_attention_plans *plans); /* accepts NULL */
 
-/* Makes the plans of both passes of this shape, if there are none. Addresses are looked at for
- * their alignment and for which gradients are wanted. Fails: COH_ERR_MEMORY; a shape that cuDNN
- * refuses is no failure. */
-coh_status coh_attention_plans_prepare(coh_attention_plans *plans, const coh_attention *attention);
-
 /* Enqueues the pass on a coh_cuda_queue and returns 1; 0, and nothing is enqueued, where it is not
- * cuDNN's. A failure is kept in the queue. Backward's scratch: attention_scratch.h. */
+ * cuDNN's. In a rehearsal it only makes the pass's plan. A failure is kept in the queue. Backward's
+ * scratch: attention_scratch.h. */
 int coh_cudnn_attention(void *queue, const coh_attention *attention);
 int coh_cudnn_attention_backward(void *queue, const coh_attention *attention);
 

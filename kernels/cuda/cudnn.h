@@ -79,7 +79,10 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
 void coh_cudnn_plan_destroy(coh_cudnn_plan *plan); /* accepts NULL */
 size_t coh_cudnn_plan_workspace(const coh_cudnn_plan *plan);
 
-/* Enqueues it on the handle's stream; returns cuDNN's status. Addresses that are new allocate. */
+/* Makes what executing with these addresses needs: addresses that are new allocate. */
+cudnnStatus_t coh_cudnn_plan_prepare(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors);
+
+/* Enqueues it on the handle's stream, prepared or not; returns cuDNN's status. */
 cudnnStatus_t coh_cudnn_plan_execute(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors);
 
 #endif

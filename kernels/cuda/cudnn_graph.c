@@ -494,6 +494,12 @@ static cudnnStatus_t find_pack(coh_cudnn_plan *plan, const coh_cudnn_tensors *te
     return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t coh_cudnn_plan_prepare(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
+{
+    cudnnBackendDescriptor_t pack;
+    return find_pack(plan, tensors, &pack);
+}
+
 cudnnStatus_t coh_cudnn_plan_execute(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
     cudnnBackendDescriptor_t pack;

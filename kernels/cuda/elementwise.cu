@@ -1,57 +1,155 @@
-/* Element-wise kernels. Every element is read once and written once, so the memory's rate is the
- * bound. A thread takes every n-th element, n the threads of the grid: neighbours read
- * neighbours. */
-#include <cuda_bf16.h>
-
+/* elementwise.cu - functions of single elements, copies and additions.
+ *
+ * Bound by bytes: each operand is moved once. In flight are 16 bytes a thread and operand: with all
+ * of a multiprocessor's 2048 threads 32 KiB and more, what DRAM's latency times its rate needs. So
+ * what reads one operand is held to 32 registers, what reads two or three to 40 and 64. */
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/arguments.h"
+#include "kernels/cuda/pack.cuh"
 
-static __device__ float widen(float x)
+template <typename T, int W>
+COH_DEVICE void gelu(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
 {
-    return x;
-}
-
-static __device__ float widen(__nv_bfloat16 x)
-{
-    return __bfloat162float(x);
-}
-
-static __device__ void store(float *to, float x)
-{
-    *to = x;
-}
-
-static __device__ void store(__nv_bfloat16 *to, float x)
-{
-    *to = __float2bfloat16_rn(x);
-}
-
-static __device__ int64_t first_element()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-static __device__ int64_t thread_count()
-{
-    return (int64_t)gridDim.x * blockDim.x;
-}
-
-/* y (= or +=) factor x */
-template <typename element> static __device__ void scale(const coh_cuda_scale_arguments &a)
-{
-    const element *x = (const element *)a.x;
-    element *y = (element *)a.y;
-    for (int64_t i = first_element(); i < a.count; i += thread_count()) {
-        const float scaled = __fmul_rn(a.factor, widen(x[i]));
-        store(y + i, a.adds ? __fadd_rn(widen(y[i]), scaled) : scaled);
+    COH_EACH(at, begin, end, W)
+    {
+        coh_floats<W> y = coh_take<T, W>((const T *)a.x + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            y.x[i] = coh_gelu(y.x[i]);
+        coh_put<T, W>((T *)a.y + at, y);
     }
 }
+COH_MAP_KERNELS(gelu, coh_cuda_map_arguments, 8)
 
-extern "C" __global__ void coh_scale_f32(coh_cuda_scale_arguments a)
+template <typename T, int W>
+COH_DEVICE void gelu_backward(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
 {
-    scale<float>(a);
+    COH_EACH(at, begin, end, W)
+    {
+        const coh_floats<W> x = coh_take<T, W>((const T *)a.x + at);
+        coh_floats<W> dx = coh_take<T, W>((const T *)a.dy + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            dx.x[i] *= coh_gelu_slope(x.x[i]);
+        coh_give<T, W>((T *)a.y + at, dx, a.adds);
+    }
+}
+COH_MAP_KERNELS(gelu_backward, coh_cuda_map_arguments, 6)
+
+template <typename T, int W>
+COH_DEVICE void relu(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        coh_floats<W> y = coh_take<T, W>((const T *)a.x + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            y.x[i] = coh_relu(y.x[i]);
+        coh_put<T, W>((T *)a.y + at, y);
+    }
+}
+COH_MAP_KERNELS(relu, coh_cuda_map_arguments, 8)
+
+template <typename T, int W>
+COH_DEVICE void relu_backward(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        const coh_floats<W> y = coh_take<T, W>((const T *)a.x + at);
+        coh_floats<W> dx = coh_take<T, W>((const T *)a.dy + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            dx.x[i] = y.x[i] > 0.0f ? dx.x[i] : 0.0f;
+        coh_give<T, W>((T *)a.y + at, dx, a.adds);
+    }
+}
+COH_MAP_KERNELS(relu_backward, coh_cuda_map_arguments, 6)
+
+/* y (= or +=) factor x. A copy is a scale by 1, but for what a NaN's bits become. */
+template <typename T, int W>
+COH_DEVICE void scale(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        coh_floats<W> y = coh_take<T, W>((const T *)a.x + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            y.x[i] *= a.factor;
+        coh_give<T, W>((T *)a.y + at, y, a.adds);
+    }
+}
+COH_MAP_KERNELS(scale, coh_cuda_map_arguments, 8)
+
+/* y += x */
+template <typename T, int W>
+COH_DEVICE void add(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    coh_give<T, W>((T *)a.y + at, coh_take<T, W>((const T *)a.x + at), 1);
+}
+COH_MAP_KERNELS(add, coh_cuda_map_arguments, 8)
+
+/* y (= or +=) x, which is f32 whatever y is: four elements a thread. */
+template <typename T, int W>
+COH_DEVICE void round_part(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    coh_give<T, W>((T *)a.y + at, coh_take<float, W>((const float *)a.x + at), a.adds);
 }
 
-extern "C" __global__ void coh_scale_bf16(coh_cuda_scale_arguments a)
+template <typename T> COH_DEVICE void round(const coh_cuda_map_arguments &a)
 {
-    scale<__nv_bfloat16>(a);
+    const int64_t whole = a.packed ? a.count - a.count % 4 : 0;
+    round_part<T, 4>(a, 0, whole);
+    round_part<T, 1>(a, whole, a.count);
 }
+COH_KERNELS(round, coh_cuda_map_arguments, 256, 8)
+
+/* y = x, bit by bit; x NULL: zeros. `count` is of bytes. */
+COH_KERNEL_OF(coh_copy, 256, 8, const __grid_constant__ coh_cuda_map_arguments a)
+{
+    const int64_t whole = a.packed ? a.count / 16 * 16 : 0;
+    COH_EACH(at, 0, whole, 16)
+    *(coh_four *)((char *)a.y + at) =
+        a.x == nullptr ? coh_four{} : *(const coh_four *)((const char *)a.x + at);
+    COH_EACH(at, whole, a.count, 1)
+    ((char *)a.y)[at] = a.x == nullptr ? 0 : ((const char *)a.x)[at];
+}
+
+template <typename T, int W>
+COH_DEVICE void swiglu(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        coh_floats<W> y = coh_take<T, W>((const T *)a.gate + at);
+        const coh_floats<W> up = coh_take<T, W>((const T *)a.up + at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            y.x[i] = y.x[i] * coh_swish_of(y.x[i]).gate * up.x[i];
+        coh_put<T, W>((T *)a.y + at, y);
+    }
+}
+COH_MAP_KERNELS(swiglu, coh_cuda_swiglu_arguments, 6)
+
+template <typename T, int W>
+COH_DEVICE void swiglu_backward(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        const coh_floats<W> dy = coh_take<T, W>((const T *)a.dy + at);
+        const coh_floats<W> gate = coh_take<T, W>((const T *)a.gate + at);
+        const coh_floats<W> up = coh_take<T, W>((const T *)a.up + at);
+        coh_floats<W> dgate, dup;
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            const coh_swish s = coh_swish_of(gate.x[i]);
+            dgate.x[i] = dy.x[i] * up.x[i] * s.slope;
+            dup.x[i] = dy.x[i] * (gate.x[i] * s.gate);
+        }
+        if (a.dgate != nullptr)
+            coh_give<T, W>((T *)a.dgate + at, dgate, a.dgate_adds);
+        if (a.dup != nullptr)
+            coh_give<T, W>((T *)a.dup + at, dup, a.dup_adds);
+    }
+}
+COH_MAP_KERNELS(swiglu_backward, coh_cuda_swiglu_arguments, 4)

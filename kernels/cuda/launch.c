@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "kernels/cuda/fatbins.h"
+#include "kernels/cuda/index_check.h"
 #include "memory/cuda_queue.h"
 
 /* Dynamic shared memory that a block gets unasked. */
@@ -101,6 +102,8 @@ static coh_status launch(coh_cuda_queue *q, coh_cuda_kernel kernel, const coh_cu
             grid->shared_bytes));
         q->kernels->shared_bytes[kernel] = grid->shared_bytes;
     }
+    if (q->is_rehearsing)
+        return COH_OK;
     /* The driver copies as many bytes of each argument as the kernel declares. */
     void *parameters[] = { (void *)(uintptr_t)arguments };
     return coh_cuda_check(q->driver,
@@ -133,4 +136,9 @@ const int32_t *coh_cuda_take_predicate(void *queue)
 const struct coh_cuda_libraries *coh_cuda_queue_libraries(void *queue)
 {
     return ((const coh_cuda_queue *)queue)->libraries;
+}
+
+coh_cuda_index_checks *coh_cuda_queue_index_checks(void *queue)
+{
+    return ((const coh_cuda_queue *)queue)->index_checks;
 }

@@ -31,8 +31,9 @@ typedef struct coh_cuda_grid {
 coh_status coh_cuda_kernels_open(void *queue);
 void coh_cuda_kernels_close(void *queue); /* nothing was opened: does nothing */
 
-/* Enqueues one kernel with its argument struct passed by value. No block: nothing is enqueued. A
- * failure is kept in the queue (the first one wins), and the engine asks for it. */
+/* Enqueues one kernel with its argument struct passed by value. No block: nothing is enqueued. In a
+ * rehearsal (memory/cuda_queue.h) the kernel is only made ready for that. A failure is kept in the
+ * queue (the first one wins), and the engine asks for it. */
 void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *grid,
                      const void *arguments);
 

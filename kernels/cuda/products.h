@@ -29,16 +29,12 @@
 #include "kernels/algorithm.h"
 #include "kernels/cuda/cublaslt.h"
 
-/* What cuBLAS itself takes on sm_90 (4 MiB before); more changes no choice of the heuristic's. The
- * size is one for all devices and budgets, since the heuristic's choice depends on it. */
-#define COH_CUDA_PRODUCT_WORKSPACE_BYTES ((size_t)32 << 20)
-
 typedef struct coh_cuda_products coh_cuda_products;
 
 typedef struct coh_cuda_products_config {
     const coh_cublaslt_functions *functions; /* must outlive the products */
     /* Memory of the device, 256-byte aligned: no other stream's. A slot of the device's arena, of
-     * COH_CUDA_PRODUCT_WORKSPACE_BYTES. */
+     * COH_CUDA_PRODUCT_WORKSPACE_BYTES (memory/library_workspace.h). */
     void *workspace;
     size_t workspace_bytes;
     const char *device_name; /* for the stored algorithms */

@@ -1,5 +1,5 @@
-/* table.h - the kernel interface on CUDA: coh_cuda_pass and its like (kernels/table.h), which take a
- * coh_cuda_queue, enqueue and return. A failure is kept in the queue.
+/* table.h - the kernel interface on CUDA: coh_cuda_pass and its like (kernels/table.h), which take
+ * a coh_cuda_queue, enqueue and return. A failure is kept in the queue.
  *
  * Scratch of a kernel may differ from the host's: kernels/cuda/scratch.h. */
 #ifndef COH_KERNELS_CUDA_TABLE_H
@@ -10,6 +10,7 @@
 #define COH_KERNEL_CUDA(name, parameters, arguments) void coh_cuda_##name parameters;
 COH_KERNEL_LIST(COH_KERNEL_CUDA)
 #undef COH_KERNEL_CUDA
+coh_status coh_cuda_check_indices(void *queue, const coh_index_check *check);
 
 extern const coh_kernel_table coh_kernel_table_cuda;
 

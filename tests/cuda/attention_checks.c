@@ -15,6 +15,12 @@
 
 enum { INPUTS = COH_REFERENCE_INPUTS };
 
+static void finish(const attention_bench *bench, int queue)
+{
+    if (bench->finish != NULL)
+        bench->finish(bench->queues[queue]);
+}
+
 /* ---- a case that the queues see, with what it must make ---- */
 
 typedef struct checked {
@@ -109,7 +115,9 @@ static uint64_t run(checked *c, int queue)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     assert_int_equal(coh_case_forward(&c->one, c->bench->queues[queue]), COH_OK);
+    finish(c->bench, queue);
     assert_int_equal(coh_case_backward(&c->one, c->bench->queues[queue]), COH_OK);
+    finish(c->bench, queue);
     coh_case_results(&c->one, hash_bytes, &hash);
     return hash;
 }
@@ -145,6 +153,7 @@ void attention_check_adding(const attention_bench *bench)
             before[input] = coh_doubles_of(&c.one.call.input_grad[input]);
         c.one.call.input_grad_adds = 7;
         assert_int_equal(coh_case_backward(&c.one, bench->queues[1]), COH_OK);
+        finish(bench, 1);
         check_gradients(&c, before);
         for (int input = 0; input < INPUTS; input++)
             free(before[input]);
@@ -162,10 +171,12 @@ static void check_in_place(checked *c)
     memcpy(place, call->output_grad[0].data, bytes);
     other.output_grad[0].data = other.input_grad[0].data = place;
     assert_int_equal(c->one.kind->backward(&other), COH_OK);
+    finish(c->bench, 1);
     must_agree(c, "dq in dy's place", &c->expected.input_grad[0], &other.input_grad[0], NULL);
     memcpy(place, call->input[0].data, bytes);
     other.input[0].data = other.output[0].data = place;
     assert_int_equal(c->one.kind->forward(&other), COH_OK);
+    finish(c->bench, 1);
     must_agree(c, "y in q's place", &c->expected.output, &other.output[0], NULL);
     give_back(c, place);
 }
@@ -187,6 +198,7 @@ void attention_check_places(const attention_bench *bench)
                     call.input_grad[input].data = NULL;
             memset(call.input_grad[left].data, 0xff, bytes_of(&call.input_grad[left]));
             assert_int_equal(c.one.kind->backward(&call), COH_OK);
+            finish(bench, 1);
             must_agree(&c, "a gradient alone", &c.expected.input_grad[left], &call.input_grad[left],
                        NULL);
         }
@@ -228,6 +240,7 @@ static void decode_step(const checked *c, int32_t *t, void *keys, void *values, 
         .y = row,
     };
     coh_kernel_attention_decode(c->bench->queues[0], &step);
+    finish(c->bench, 0);
     for (int64_t b = 0; b < s->B; b++)
         memcpy(element_at(c, call->output[0].data, (b * s->T + *t) * q), element_at(c, row, b * q),
                (size_t)q * coh_dtype_bytes(s->dtype));

@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 typedef struct attention_bench {
-    /* kernels on them are done when they return; both make the same bits: other orders of threads,
-     * or the same once more */
+    /* both make the same bits: other orders of threads, or the same once more */
     void *queues[2];
+    void (*finish)(void *queue); /* waits for a queue's kernels; NULL: they are done at once */
     /* Memory that the queues' kernels are to see, whole pages, and before it is freed; NULL: they
      * see all. */
     void (*share)(void *memory, size_t bytes);

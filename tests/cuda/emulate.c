@@ -1,8 +1,10 @@
 #include "tests/cuda/emulate.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 enum {
@@ -20,9 +22,12 @@ typedef struct copy {
     int is_zero, group;
 } copy;
 
+/* A coroutine is entered once, by its context; from turn to turn it is left and entered by jumps,
+ * which ask nothing of the system. It is never ended: with the next block it begins anew. */
 typedef struct thread {
     ucontext_t context;
-    int is_done, is_at_barrier;
+    jmp_buf place; /* where it stopped */
+    int is_entered, is_done, is_at_barrier;
     uint64_t exchanges; /* that it has begun */
     copy copies[COPIES_MOST];
     int copy_count, group; /* group: of the next copy */
@@ -37,9 +42,8 @@ typedef struct warp {
 coh_emulated_thread coh_emulated;
 
 static struct {
-    ucontext_t scheduler;
-    thread *threads;
-    unsigned char *stacks;
+    jmp_buf scheduler;
+    thread *threads; /* THREADS_MOST, made for the first launch */
     warp warps[THREADS_MOST / WARP];
     int count, live, waiting; /* waiting: at the barrier */
     int now;                  /* index of the thread that runs */
@@ -82,15 +86,18 @@ coh_emulated_kernel *coh_emulate_find(const char *symbol)
 /* The thread that runs stops, and goes on when its turn comes again. */
 static void yield_turn(void)
 {
-    const int self = block.now;
-    swapcontext(&block.threads[self].context, &block.scheduler);
+    if (_setjmp(block.threads[block.now].place) == 0)
+        _longjmp(block.scheduler, 1);
 }
 
 static void thread_main(void)
 {
-    block.kernel(block.arguments);
-    block.threads[block.now].is_done = 1;
-    block.live--;
+    for (;;) {
+        block.kernel(block.arguments);
+        block.threads[block.now].is_done = 1;
+        block.live--;
+        yield_turn();
+    }
 }
 
 static void turn(int index)
@@ -98,7 +105,12 @@ static void turn(int index)
     thread *self = &block.threads[index];
     block.now = index;
     coh_emulated.thread = (coh_emulated_index){ (uint32_t)index, 0, 0 };
-    swapcontext(&block.scheduler, &self->context);
+    if (_setjmp(block.scheduler) != 0)
+        return;
+    if (self->is_entered)
+        _longjmp(self->place, 1);
+    self->is_entered = 1;
+    setcontext(&self->context);
 }
 
 static void run_warp(int first)
@@ -145,19 +157,31 @@ static void run_block(void)
     block.waiting = 0;
     for (int i = 0; i < block.count; i++) {
         thread *one = &block.threads[i];
-        getcontext(&one->context);
-        one->context.uc_stack.ss_sp = block.stacks + (size_t)i * STACK_BYTES;
-        one->context.uc_stack.ss_size = STACK_BYTES;
-        one->context.uc_link = &block.scheduler;
         one->is_done = one->is_at_barrier = one->copy_count = one->group = 0;
         one->exchanges = 0;
-        makecontext(&one->context, thread_main, 0);
     }
     while (block.live > 0) {
         run_to_barrier();
         block.waiting = 0;
         for (int i = 0; i < block.count; i++)
             block.threads[i].is_at_barrier = 0;
+    }
+}
+
+/* They are kept for the next launch: their pages come from the system one by one. */
+static void make_threads(void)
+{
+    unsigned char *stacks = mmap(NULL, (size_t)THREADS_MOST * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    block.threads = calloc(THREADS_MOST, sizeof(thread));
+    if (block.threads == NULL || stacks == MAP_FAILED)
+        refuse("no memory for its stacks", "");
+    for (int i = 0; i < THREADS_MOST; i++) {
+        ucontext_t *context = &block.threads[i].context;
+        getcontext(context);
+        context->uc_stack.ss_sp = stacks + (size_t)i * STACK_BYTES;
+        context->uc_stack.ss_size = STACK_BYTES;
+        makecontext(context, thread_main, 0);
     }
 }
 
@@ -170,14 +194,14 @@ void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, 
     block.mode = mode;
     block.kernel = kernel;
     block.arguments = arguments;
-    block.threads = calloc(threads, sizeof(thread));
-    block.stacks = malloc((size_t)threads * STACK_BYTES);
+    if (block.threads == NULL)
+        make_threads();
     /* the sanitizer's red zone begins where shared memory ends */
     coh_emulated.shared = aligned_alloc(16, (shared_bytes + 15) / 16 * 16);
     coh_emulated.threads = (coh_emulated_index){ threads, 1, 1 };
     coh_emulated.blocks = blocks;
-    if (block.threads == NULL || block.stacks == NULL || coh_emulated.shared == NULL)
-        refuse("no memory for its stacks", "");
+    if (coh_emulated.shared == NULL)
+        refuse("no memory for what its threads share", "");
     for (uint32_t z = 0; z < blocks.z; z++)
         for (uint32_t y = 0; y < blocks.y; y++)
             for (uint32_t x = 0; x < blocks.x; x++) {
@@ -185,8 +209,6 @@ void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, 
                 memset(coh_emulated.shared, 0xff, shared_bytes);
                 run_block();
             }
-    free(block.threads);
-    free(block.stacks);
     free(coh_emulated.shared);
 }
 
@@ -211,7 +233,7 @@ const unsigned char *coh_emulate_exchange(const char *what, const void *value, s
         mine->arrived[side] = 0;
     if (mine->arrived[side] == 0)
         mine->what[side] = what;
-    if (strcmp(mine->what[side], what) != 0)
+    if (mine->what[side] != what && strcmp(mine->what[side], what) != 0)
         refuse("other lanes are not at ", what);
     memcpy(mine->values[side][index % WARP], value, bytes);
     mine->arrived[side]++;

@@ -42,7 +42,7 @@ enum {
 /* A kernel with its argument struct unpacked: COH_EMULATED in emulate.cuh makes one. */
 typedef void coh_emulated_kernel(const void *arguments);
 
-/* Runs every block of a grid; threads of a block in x alone, at most 1024. `mode`: COH_EMULATE_*. */
+/* Runs every block of a grid; threads of a block in x alone, at most 1024. mode: COH_EMULATE_*. */
 void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, uint32_t threads,
                         size_t shared_bytes, const void *arguments, int mode);
 

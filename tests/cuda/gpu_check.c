@@ -1,114 +1,282 @@
-/* gpu-check: every kernel of CUDA on this machine's GPU, against references in double. What comes
- * out is poisoned before, and each call is made twice for the same bits. */
 #include "tests/cuda/gpu_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdint.h>
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/table.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/libraries.h"
+#include "memory/cuda_queue.h"
 #include "memory/device_cuda.h"
+#include "memory/library_workspace.h"
+#include "tests/cuda/twins.h"
 
-#define SKIPPED 77
+enum { WRONG_USAGE = 2, SKIPPED = 77, ALIGNMENT = 256 };
+#define TENSOR_BYTES ((size_t)1 << 30)
+#define SHARED_BYTES ((size_t)256 << 20)
 
-coh_cuda_queue *gpu_check_queue;
+gpu_check gpu;
 
-static void must(CUresult result, const char *what)
+static const coh_device_ops *const ops = &coh_device_cuda;
+
+/* ---- failures ---- */
+
+void gpu_fail(gpu_check *check, const char *format, ...)
 {
-    if (coh_cuda_check(gpu_check_queue->driver, result, "%s", what) != COH_OK)
-        fail_msg("%s", coh_last_error());
+    va_list arguments;
+    if (check->failure[0] != '\0')
+        return;
+    va_start(arguments, format);
+    vsnprintf(check->failure, sizeof(check->failure), format, arguments);
+    va_end(arguments);
 }
+
+int gpu_failed(const gpu_check *check)
+{
+    return check->failure[0] != '\0';
+}
+
+static void note(gpu_check *check, coh_status status)
+{
+    if (status != COH_OK)
+        gpu_fail(check, "%s", coh_last_error());
+}
+
+/* ---- the device ---- */
+
+/* Whoever waits for the queue is woken. */
+static void take_failure(void *context, coh_status status, uint64_t number, uint32_t index)
+{
+    gpu_check *check = context;
+    (void)status;
+    (void)number;
+    (void)index;
+    coh_counter_close(&check->counter);
+}
+
+coh_status gpu_open(gpu_check *check)
+{
+    const coh_device_config config = { .thread_count = 1,
+                                       .kernels = &coh_cuda_device_kernels,
+                                       .failed = take_failure,
+                                       .failed_context = check };
+    void *arena = NULL, *shared = NULL;
+    *check = (gpu_check){ 0 };
+    COH_TRY(coh_counter_init(&check->counter));
+    check->counter_is_made = 1;
+    COH_TRY(ops->create(&config, &check->device));
+    COH_TRY(ops->arena_create(check->device, COH_TIER_DEVICE, COH_CUDA_LIBRARY_BYTES + TENSOR_BYTES,
+                              &arena));
+    check->arena = (char *)arena + COH_CUDA_LIBRARY_BYTES;
+    check->arena_bytes = TENSOR_BYTES;
+    COH_TRY(ops->share(check->device, SHARED_BYTES, &shared));
+    check->shared = shared;
+    check->shared_bytes = SHARED_BYTES;
+    COH_TRY(ops->queue_create(check->device, COH_LANE_COMPUTE, &check->queue));
+    ops->finish(check->queue); /* the device's context is now this thread's */
+    return ops->failure(check->device);
+}
+
+void gpu_close(gpu_check *check)
+{
+    ops->queue_destroy(check->queue);
+    if (check->device != NULL)
+        ops->unshare(check->device, check->shared);
+    if (check->arena != NULL)
+        ops->arena_destroy(check->device, COH_TIER_DEVICE);
+    ops->destroy(check->device);
+    if (check->counter_is_made)
+        coh_counter_fini(&check->counter);
+    *check = (gpu_check){ 0 };
+}
+
+void *gpu_take(gpu_check *check, size_t bytes)
+{
+    const size_t begin = check->used_bytes;
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (bytes > check->arena_bytes - begin) {
+        gpu_fail(check, "a check wants more than %zu bytes of the device", check->arena_bytes);
+        return NULL;
+    }
+    check->used_bytes += bytes;
+    return check->arena + begin;
+}
+
+void gpu_put(gpu_check *check, void *to, const void *from, size_t bytes)
+{
+    if (!gpu_failed(check))
+        note(check, ops->put(check->device, to, from, bytes));
+}
+
+void gpu_get(gpu_check *check, void *to, const void *from, size_t bytes)
+{
+    if (!gpu_failed(check))
+        note(check, ops->get(check->device, to, from, bytes));
+}
+
+typedef struct enqueuing {
+    void (*enqueue)(void *queue, void *context);
+    void *queue, *context;
+} enqueuing;
+
+static void enqueue_work(void *context, uint64_t number, uint32_t index)
+{
+    const enqueuing *e = context;
+    (void)number;
+    (void)index;
+    e->enqueue(e->queue, e->context);
+}
+
+void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void *context,
+             const int32_t *predicate)
+{
+    enqueuing e = { enqueue, check->queue, context };
+    if (gpu_failed(check))
+        return;
+    check->issued++;
+    note(check, ops->rehearse(check->queue, enqueue_work, &e, check->issued, 0));
+    ops->launch(check->queue, enqueue_work, &e, check->issued, 0, predicate);
+    ops->signal(check->queue, &check->counter, check->issued);
+    (void)coh_counter_wait(&check->counter, check->issued);
+    note(check, ops->failure(check->device));
+}
+
+/* ---- for tests that hand the queue to kernels themselves ---- */
 
 void gpu_check_wait(void)
 {
-    if (coh_device_cuda.failure(gpu_check_queue->device) != COH_OK)
+    ops->finish(gpu.queue);
+    if (ops->failure(gpu.device) != COH_OK)
         fail_msg("%s", coh_last_error());
-    must(gpu_check_queue->driver->cuStreamSynchronize(gpu_check_queue->stream),
-         "cuStreamSynchronize");
+}
+
+static const coh_cuda_driver *driver_of(void)
+{
+    return ((const coh_cuda_queue *)(const void *)gpu.queue)->driver;
+}
+
+static void must(CUresult result, const char *what)
+{
+    if (coh_cuda_check(driver_of(), result, "%s", what) != COH_OK)
+        fail_msg("%s", coh_last_error());
 }
 
 void gpu_check_share(void *memory, size_t bytes)
 {
+    const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUdeviceptr seen = 0;
-    must(gpu_check_queue->driver->cuMemHostRegister(
-             memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-         "cuMemHostRegister");
-    must(gpu_check_queue->driver->cuMemHostGetDevicePointer(&seen, memory, 0),
-         "cuMemHostGetDevicePointer");
+    must(driver_of()->cuMemHostRegister(memory, bytes, flags), "cuMemHostRegister");
+    must(driver_of()->cuMemHostGetDevicePointer(&seen, memory, 0), "cuMemHostGetDevicePointer");
     assert_true(seen == (CUdeviceptr)(uintptr_t)memory);
 }
 
 void gpu_check_unshare(void *memory)
 {
-    must(gpu_check_queue->driver->cuMemHostUnregister(memory), "cuMemHostUnregister");
+    must(driver_of()->cuMemHostUnregister(memory), "cuMemHostUnregister");
 }
 
-/* ---- a table whose kernels are done when they return ---- */
+/* ---- groups ---- */
 
-static void attention(void *queue, const coh_attention *a)
-{
-    coh_cuda_attention(queue, a);
-    gpu_check_wait();
-}
+/* What of the libraries a group's calls see. */
+typedef enum sight { ALL, NONE, ONLY_CUBLASLT, ONLY_CUDNN } sight;
 
-static void attention_backward(void *queue, const coh_attention *a)
-{
-    coh_cuda_attention_backward(queue, a);
-    gpu_check_wait();
-}
-
-static void attention_decode(void *queue, const coh_attention_decode *d)
-{
-    coh_cuda_attention_decode(queue, d);
-    gpu_check_wait();
-}
-
-static const coh_kernel_table table = {
-    .attention = attention,
-    .attention_backward = attention_backward,
-    .attention_decode = attention_decode,
+static const struct group {
+    const char *name;
+    int (*run)(void);
+    sight sight;
+} groups[] = {
+    { "attention", gpu_check_attention, NONE },
+    { "attention-cudnn", gpu_check_attention_library, ONLY_CUDNN },
+    { "matmul", gpu_check_matmul, NONE },
+    { "matmul-cublaslt", gpu_check_matmul_library, ONLY_CUBLASLT },
+    { "elementwise", coh_twins_elementwise, ALL },
+    { "rows", coh_twins_rows, ALL },
+    { "classifier", coh_twins_classifier, ALL },
+    { "optimizer", coh_twins_optimizer, ALL },
+    { "kinds", coh_twins_kinds, NONE },
+    { "kinds-libraries", coh_twins_kinds, ALL },
+    { "indices", gpu_check_indices, ALL },
 };
+enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
 
-static const coh_device_kernels kernels = { .table = &table,
-                                            .open = coh_cuda_kernels_open,
-                                            .close = coh_cuda_kernels_close };
-
-/* The context of the device's queues, which is the GPU's primary one, becomes this thread's. */
-static coh_status enter(const coh_cuda_driver *driver, CUdevice *out_gpu)
+/* Shows the queue only those libraries. 0: the one that is wanted is not on this machine. */
+static int show_libraries(const coh_cuda_libraries *opened, sight which)
 {
-    CUcontext context;
-    COH_TRY(coh_cuda_check(driver, driver->cuDeviceGet(out_gpu, 0), "cuDeviceGet"));
-    COH_TRY(coh_cuda_check(driver, driver->cuDevicePrimaryCtxRetain(&context, *out_gpu),
-                           "cuDevicePrimaryCtxRetain"));
-    return coh_cuda_check(driver, driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    static coh_cuda_libraries seen;
+    seen = (coh_cuda_libraries){ 0 };
+    if (which == ALL || which == ONLY_CUBLASLT)
+        seen.products = opened->products;
+    if (which == ALL || which == ONLY_CUDNN)
+        seen.attention = opened->attention;
+    ((coh_cuda_queue *)(void *)gpu.queue)->libraries = &seen;
+    return !((which == ONLY_CUBLASLT && seen.products == NULL) ||
+             (which == ONLY_CUDNN && seen.attention == NULL));
 }
 
-int main(void)
+/* Returns whether it is all right. */
+static int run_group(const struct group *group, const coh_cuda_libraries *opened)
 {
-    const coh_device_config config = { .thread_count = 1, .kernels = &kernels };
-    coh_device *device = NULL;
-    coh_queue *queue = NULL;
-    if (coh_device_cuda.create(&config, &device) != COH_OK) {
-        printf("skipped: %s\n", coh_last_error());
-        return SKIPPED;
+    if (!show_libraries(opened, group->sight)) {
+        printf("%-16s skipped: its library is not on this machine\n", group->name);
+        return 1;
     }
-    int failed = 1;
-    CUdevice gpu = 0;
-    coh_status status = coh_device_cuda.queue_create(device, COH_LANE_COMPUTE, &queue);
-    gpu_check_queue = (coh_cuda_queue *)(void *)queue;
-    if (status == COH_OK)
-        status = enter(gpu_check_queue->driver, &gpu);
-    if (status == COH_OK) {
-        failed = gpu_check_attention();
-        (void)gpu_check_queue->driver->cuDevicePrimaryCtxRelease(gpu);
-    } else {
-        printf("%s\n", coh_last_error());
+    gpu.used_bytes = gpu.shared_used_bytes = 0;
+    gpu.failure[0] = '\0';
+    const int failed = group->run();
+    if (failed == 0)
+        printf("%-16s right\n", group->name);
+    else
+        printf("%-16s WRONG, %d of its tests\n", group->name, failed);
+    fflush(stdout);
+    return failed == 0;
+}
+
+static int is_named(const char *name, int argument_count, char **arguments)
+{
+    for (int i = 1; i < argument_count; i++)
+        if (strcmp(arguments[i], name) == 0)
+            return 1;
+    return argument_count == 1;
+}
+
+static int are_groups(int argument_count, char **arguments)
+{
+    for (int i = 1; i < argument_count; i++) {
+        int group = 0;
+        while (group < GROUP_COUNT && strcmp(arguments[i], groups[group].name) != 0)
+            group++;
+        if (group == GROUP_COUNT) {
+            fprintf(stderr, "no group is called %s; there are:", arguments[i]);
+            for (group = 0; group < GROUP_COUNT; group++)
+                fprintf(stderr, " %s", groups[group].name);
+            fprintf(stderr, "\n");
+            return 0;
+        }
     }
-    coh_device_cuda.queue_destroy(queue);
-    coh_device_cuda.destroy(device);
-    return failed;
+    return 1;
+}
+
+/* No GPU is no failure; a GPU that cannot be started is. */
+int main(int argument_count, char **arguments)
+{
+    if (!are_groups(argument_count, arguments))
+        return WRONG_USAGE;
+    if (gpu_open(&gpu) != COH_OK) {
+        const int has_device = gpu.device != NULL;
+        printf("%s: %s\n", has_device ? "failed" : "skipped", coh_last_error());
+        gpu_close(&gpu);
+        return has_device ? 1 : SKIPPED;
+    }
+    coh_cuda_queue *queue = (coh_cuda_queue *)(void *)gpu.queue;
+    const coh_cuda_libraries *opened = queue->libraries;
+    int wrong = 0;
+    for (int i = 0; i < GROUP_COUNT; i++)
+        if (is_named(groups[i].name, argument_count, arguments))
+            wrong += !run_group(&groups[i], opened);
+    queue->libraries = opened;
+    gpu_close(&gpu);
+    return wrong > 0;
 }

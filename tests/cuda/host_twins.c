@@ -1,5 +1,6 @@
 #include "tests/cuda/host_twins.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/launch.h"
@@ -15,6 +16,24 @@ static void enqueue(void *queue, coh_stub_work work, const void *arguments, size
         coh_stub_enqueue(q->stream, work, arguments, bytes);
 }
 
+/* Scratch of the host's own, for what a plan gives is as long as CUDA's kernels want it: number
+ * `which`, valid until the next command asks for it. Commands execute one at a time. */
+static float *scratch(int which, int64_t count)
+{
+    static struct {
+        float *memory;
+        int64_t count;
+    } kept[2];
+    if (count > kept[which].count) {
+        free(kept[which].memory);
+        kept[which].memory = malloc((size_t)count * sizeof(float));
+        kept[which].count = count;
+    }
+    if (kept[which].memory == NULL)
+        abort();
+    return kept[which].memory;
+}
+
 /* ---- calls of one struct ---- */
 
 #define JOB(name, type)                                                                            \
@@ -22,6 +41,8 @@ static void enqueue(void *queue, coh_stub_work work, const void *arguments, size
     {                                                                                              \
         coh_cpu_##name(NULL, (const type *)arguments);                                             \
     }                                                                                              \
+    TWIN_OF(name, type)
+#define TWIN_OF(name, type)                                                                        \
     static void twin_##name(void *queue, const type *job)                                          \
     {                                                                                              \
         enqueue(queue, run_##name, job, sizeof(*job));                                             \
@@ -31,19 +52,55 @@ JOB(matmul, coh_matmul)
 JOB(position, coh_position)
 JOB(position_backward, coh_position_gradient)
 JOB(norm, coh_norm)
-JOB(norm_backward, coh_norm)
 JOB(scale, coh_scale)
 JOB(dropout, coh_dropout)
 JOB(swiglu, coh_swiglu)
 JOB(swiglu_backward, coh_swiglu)
 JOB(activation_gradient, coh_activation_gradient)
 JOB(attention, coh_attention)
-JOB(attention_backward, coh_attention)
 JOB(attention_decode, coh_attention_decode)
-JOB(classifier, coh_classifier)
-JOB(classifier_backward, coh_classifier)
 JOB(square_sums, coh_square_sums)
 JOB(clip, coh_clip)
+
+static void run_norm_backward(const void *arguments)
+{
+    coh_norm norm = *(const coh_norm *)arguments;
+    norm.partials = scratch(0, coh_kernel_norm_partials(norm.N, norm.C));
+    coh_cpu_norm_backward(NULL, &norm);
+}
+TWIN_OF(norm_backward, coh_norm)
+
+static void run_attention_backward(const void *arguments)
+{
+    coh_attention a = *(const coh_attention *)arguments;
+    a.scratch = scratch(0, coh_kernel_attention_scratch(a.B, a.T, a.H, a.G, a.D));
+    coh_cpu_attention_backward(NULL, &a);
+}
+TWIN_OF(attention_backward, coh_attention)
+
+/* Its sums are NULL where there are none. */
+static coh_classifier with_scratch(const coh_classifier *given)
+{
+    coh_classifier c = *given;
+    const int64_t sums = coh_kernel_classifier_dweight_sums(c.dtype, c.N, c.C, c.V);
+    c.logits = scratch(0, coh_kernel_classifier_logits(c.dtype, c.N, c.V));
+    c.dweight_sum = sums > 0 ? scratch(1, sums) : NULL;
+    return c;
+}
+
+static void run_classifier(const void *arguments)
+{
+    const coh_classifier c = with_scratch(arguments);
+    coh_cpu_classifier(NULL, &c);
+}
+TWIN_OF(classifier, coh_classifier)
+
+static void run_classifier_backward(const void *arguments)
+{
+    const coh_classifier c = with_scratch(arguments);
+    coh_cpu_classifier_backward(NULL, &c);
+}
+TWIN_OF(classifier_backward, coh_classifier)
 
 /* ---- calls of several arguments ---- */
 
@@ -119,7 +176,9 @@ static void twin_embedding(void *queue, const coh_embedding *embedding, void *y,
 static void run_embedding_backward(const void *arguments)
 {
     const embedding_call *c = arguments;
-    coh_cpu_embedding_backward(NULL, &c->embedding, c->to, c->from, c->adds);
+    coh_embedding embedding = c->embedding;
+    embedding.order = (int32_t *)(void *)scratch(0, coh_kernel_embedding_order(embedding.N));
+    coh_cpu_embedding_backward(NULL, &embedding, c->to, c->from, c->adds);
 }
 
 static void twin_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,

@@ -104,6 +104,14 @@ static CUresult stub_cuDeviceGetName(char *name, int bytes, CUdevice device)
     return end(CUDA_SUCCESS);
 }
 
+static CUresult stub_cuDeviceTotalMem(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    BEGIN_ANYWHERE(cuDeviceTotalMem);
+    *bytes = coh_stub.memory_bytes;
+    return end(CUDA_SUCCESS);
+}
+
 static CUresult stub_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;

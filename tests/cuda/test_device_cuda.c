@@ -233,7 +233,7 @@ static void under_lockstep_poison_comes_before_the_next_line(void **state)
 
 static void scale_twin(const void *arguments)
 {
-    const coh_cuda_scale_arguments *a = arguments;
+    const coh_cuda_map_arguments *a = arguments;
     for (int64_t i = 0; i < a->count; i++)
         ((float *)a->y)[i] = a->factor * ((const float *)a->x)[i];
 }
@@ -244,7 +244,7 @@ static void launch_scale(void *context, uint64_t number, uint32_t index)
     (void)index;
     bench *b = context;
     const coh_cuda_grid grid = { .x = 1, .y = 1, .z = 1, .threads = 64 }, none = { .y = 1, .z = 1 };
-    const coh_cuda_scale_arguments arguments = {
+    const coh_cuda_map_arguments arguments = {
         .x = b->slot, .y = b->out_slot, .count = 3, .factor = 2.5f
     };
     coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &none, &arguments);
@@ -263,7 +263,7 @@ static void a_kernel_gets_its_arguments_by_value(void **state)
     float out[3];
     bench b;
     coh_stub_reset(BENCH_GPU_BYTES);
-    coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_scale_arguments));
+    coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_map_arguments));
     assert_int_equal(bench_open(&b, &config), COH_OK);
     assert_int_equal(ops->put(b.device, b.slot, in, sizeof(in)), COH_OK);
     ops->launch(b.queues[COH_LANE_COMPUTE], launch_scale, &b, 0, 0, NULL);
@@ -397,7 +397,7 @@ static void launch_nothing(void *context, uint64_t number, uint32_t index)
     (void)index;
     bench *b = context;
     const coh_cuda_grid grid = { .x = 1, .y = 1, .z = 1, .threads = 64, .shared_bytes = 100 << 10 };
-    const coh_cuda_scale_arguments arguments = { .count = 0 };
+    const coh_cuda_map_arguments arguments = { .count = 0 };
     coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &grid, &arguments);
 }
 
@@ -407,7 +407,7 @@ static coh_status live_once(uint64_t seed)
     const coh_device_config config = { .kernels = &scale_kernels };
     bench b;
     int is_right = 0;
-    coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_scale_arguments));
+    coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_map_arguments));
     coh_status status = bench_open(&b, &config);
     if (status == COH_OK) {
         coh_stub_start(seed);
@@ -453,7 +453,7 @@ static int is_left_out(coh_stub_call call)
 {
     return call == COH_STUB_cuInit || call == COH_STUB_cuDriverGetVersion ||
            call == COH_STUB_cuGetErrorName || call == COH_STUB_cuGetErrorString ||
-           call == COH_STUB_cuStreamQuery;
+           call == COH_STUB_cuDeviceTotalMem || call == COH_STUB_cuStreamQuery;
 }
 
 /* Each call fails at its n-th use, ever fewer of many: one sentence, nothing left over. */

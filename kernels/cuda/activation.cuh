@@ -1,0 +1,50 @@
+/* activation.cuh - gelu, swish and their slopes: the formulas of kernels/cpu/isa/gelu.h and
+ * swiglu.h, where their bounds and signs are explained. Denominators are below 1 + e^87, 6e37 and
+ * so 2^126. */
+#ifndef COH_KERNELS_CUDA_ACTIVATION_CUH
+#define COH_KERNELS_CUDA_ACTIVATION_CUH
+
+#include "kernels/cuda/pack.cuh"
+
+#define GELU_ROOT   0.7978845608028654f /* sqrt(2 / pi) */
+#define GELU_CUBE   0.044715f
+#define GELU_HOLD   9.98f
+#define SWIGLU_HOLD 87.0f
+
+/* e^-2u, u = root (x + cube x^3) */
+COH_DEVICE float coh_gelu_decay(float held)
+{
+    return expf(held * (-2.0f * GELU_ROOT - 2.0f * GELU_ROOT * GELU_CUBE * (held * held)));
+}
+
+COH_DEVICE float coh_gelu(float x)
+{
+    return coh_quotient(x, 1.0f + coh_gelu_decay(coh_hold(x, GELU_HOLD)));
+}
+
+COH_DEVICE float coh_gelu_slope(float x)
+{
+    const float held = coh_hold(x, GELU_HOLD), decay = coh_gelu_decay(held);
+    const float s = coh_quotient(1.0f, 1.0f + decay);
+    const float twice_slope = 2.0f * GELU_ROOT + 6.0f * GELU_ROOT * GELU_CUBE * (held * held);
+    return s + held * (s * (decay * s)) * twice_slope;
+}
+
+typedef struct coh_swish {
+    float gate, slope; /* 1 / (1 + e^-x); of x gate */
+} coh_swish;
+
+COH_DEVICE coh_swish coh_swish_of(float x)
+{
+    const float held = coh_hold(x, SWIGLU_HOLD), decay = expf(-held);
+    const float gate = coh_quotient(1.0f, 1.0f + decay);
+    return { gate, gate + held * (gate * (decay * gate)) };
+}
+
+/* max(x, 0); NaN stays NaN. */
+COH_DEVICE float coh_relu(float x)
+{
+    return 0.0f > x ? 0.0f : x;
+}
+
+#endif

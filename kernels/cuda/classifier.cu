@@ -1,0 +1,126 @@
+/* classifier.cu - softmax cross-entropy over tiles of logits (kernels/cpu/classifier.c has the
+ * picture; coh_classifier).
+ *
+ * Bound by bytes: a tile is read once for maxima and sums, and read and written once where it
+ * becomes its gradient. A token's row of a tile, at most COH_CUDA_LOGIT_ROWS logits, belongs to one
+ * warp, which holds all of it in registers: one load serves the maximum and the sum (Milakov and
+ * Gimelshein 2018, alg. 3). */
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/pack.cuh"
+
+template <typename T> constexpr int HELD = COH_CUDA_LOGIT_ROWS / COH_WARP / coh_pack<T>;
+
+/* Logits of this lane: part k begins at (32 k + lane) W. */
+template <int W> COH_DEVICE int part_begin(int k)
+{
+    return (k * COH_WARP + (int)threadIdx.x % COH_WARP) * W;
+}
+
+/* A token's logits into its running maximum and sum, which begin with the first tile. */
+template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_arguments &a)
+{
+    constexpr int W = coh_pack<T>;
+    COH_EACH(thread, 0, a.tokens * COH_WARP, 1)
+    {
+        const int64_t n = thread / COH_WARP;
+        const int rows = (int)a.rows;
+        const T *row = (const T *)a.logits + n * a.stride;
+        const float old_max = a.v0 > 0 ? a.max[n] : -INFINITY;
+        coh_raw<T, W> held[HELD<T>];
+        float max = old_max, sum = 0.0f;
+#pragma unroll
+        for (int k = 0; k < HELD<T>; k++) {
+            const int at = part_begin<W>(k);
+            held[k] = coh_fetch_part<T, W>(row + at, rows - at, a.packed && at + W <= rows);
+        }
+#pragma unroll
+        for (int k = 0; k < HELD<T>; k++) {
+            const coh_floats<W> x = coh_open<T, W>(held[k]);
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                max = part_begin<W>(k) + i < rows ? fmaxf(max, x.x[i]) : max;
+        }
+        max = coh_warp_largest(max);
+#pragma unroll
+        for (int k = 0; k < HELD<T>; k++) {
+            const coh_floats<W> x = coh_open<T, W>(held[k]);
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                sum += part_begin<W>(k) + i < rows ? expf(x.x[i] - max) : 0.0f;
+        }
+        sum = coh_warp_sum(sum);
+        if (threadIdx.x % COH_WARP == 0) {
+            const int64_t target = a.targets[n] - a.v0;
+            if (a.v0 > 0)
+                sum += a.sum[n] * expf(old_max - max); /* where all were NaN, so is the sum */
+            a.max[n] = max;
+            a.sum[n] = sum;
+            if (a.v0 == 0)
+                a.target_logit[n] = 0.0f;
+            if (target >= 0 && target < rows)
+                a.target_logit[n] = coh_take<T, 1>(row + target).x[0];
+        }
+    }
+}
+COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, 4)
+
+/* What a token's logits become in place, (softmax - onehot) scale: e^(x - max) factor, less `scale`
+ * at the target. With no target (counts 0) it is zeros, whatever the logits are. */
+typedef struct token_gradient {
+    int64_t target; /* within the tile's rows: it may be outside */
+    float max, factor, scale;
+    int counts;
+} token_gradient;
+
+template <typename T, int W> COH_DEVICE void gradient_part(T *row, int at, const token_gradient &g)
+{
+    coh_floats<W> x = coh_take<T, W>(row + at);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        const float p = expf(x.x[i] - g.max) * g.factor;
+        const float d = at + i == g.target ? p - g.scale : p; /* rounded once, like the others */
+        x.x[i] = g.counts ? d : 0.0f;
+    }
+    coh_put<T, W>(row + at, x);
+}
+
+template <typename T> COH_DEVICE void classifier_gradient(const coh_cuda_logits_arguments &a)
+{
+    constexpr int W = coh_pack<T>;
+    const float factor = a.loss_factor != nullptr ? *a.loss_factor : 1.0f;
+    const float scale = a.share * factor / (float)a.N;
+    COH_EACH(thread, 0, a.tokens * COH_WARP, 1)
+    {
+        const int64_t n = thread / COH_WARP;
+        const int lane = threadIdx.x % COH_WARP, rows = (int)a.rows;
+        const int whole = a.packed ? rows / W * W : 0;
+        const token_gradient g = { a.targets[n] - a.v0, a.max[n], scale / a.sum[n], scale,
+                                   a.targets[n] >= 0 };
+        T *row = (T *)a.logits + n * a.stride;
+        for (int at = lane * W; at < whole; at += COH_WARP * W)
+            gradient_part<T, W>(row, at, g);
+        for (int at = whole + lane; at < rows; at += COH_WARP)
+            gradient_part<T, 1>(row, at, g);
+    }
+}
+COH_KERNELS(classifier_gradient, coh_cuda_logits_arguments, 256, 4)
+
+/* loss = 1/N sum_n (max_n + log sum_n - logit_n), in double: thread i takes tokens i,
+ * i + 1024, ... and the threads are folded as a tree. */
+COH_KERNEL_OF(coh_classifier_loss, COH_CUDA_LOSS_THREADS, 1,
+              const __grid_constant__ coh_cuda_loss_arguments a)
+{
+    __shared__ double sums[COH_CUDA_LOSS_THREADS];
+    double sum = 0.0;
+    for (int64_t n = threadIdx.x; n < a.N; n += COH_CUDA_LOSS_THREADS)
+        if (a.targets[n] >= 0)
+            sum += (double)a.max[n] + log((double)a.sum[n]) - (double)a.target_logit[n];
+    sums[threadIdx.x] = sum;
+    for (int half = COH_CUDA_LOSS_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half)
+            sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0)
+        *a.loss = (float)(sums[0] / (double)a.N);
+}

@@ -1,0 +1,146 @@
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/cuda/table.h"
+
+/* Each thread takes packs of 16 bytes, or single elements where a tensor stands on no boundary. */
+static void launch_map(void *queue, coh_cuda_kernel f32, coh_dtype dtype,
+                       coh_cuda_map_arguments map)
+{
+    if (map.count <= 0)
+        return;
+    map.packed = COH_CUDA_PACKED(map.x, map.dy, map.y);
+    const coh_cuda_grid grid = coh_cuda_flat(
+        queue, map.packed ? coh_cuda_parts(map.count, coh_cuda_pack(dtype)) : map.count);
+    coh_cuda_launch(queue, coh_cuda_of(f32, dtype), &grid, &map);
+}
+
+static void launch_copy(void *queue, void *to, const void *from, int64_t bytes)
+{
+    const coh_cuda_map_arguments map = {
+        .count = bytes, .x = from, .y = to, .packed = COH_CUDA_PACKED(from, to)
+    };
+    const coh_cuda_grid grid = coh_cuda_flat(queue, map.packed ? coh_cuda_parts(bytes, 16) : bytes);
+    if (bytes > 0)
+        coh_cuda_launch(queue, COH_CUDA_COPY, &grid, &map);
+}
+
+void coh_cuda_copy(void *queue, void *to, const void *from, int64_t bytes)
+{
+    launch_copy(queue, to, from, bytes);
+}
+
+void coh_cuda_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
+                   int adds)
+{
+    if (to == from)
+        return;
+    if (adds)
+        launch_map(queue, COH_CUDA_ADD_F32, dtype,
+                   (coh_cuda_map_arguments){ .count = count, .x = from, .y = to });
+    else
+        launch_copy(queue, to, from, count * (int64_t)coh_dtype_bytes(dtype));
+}
+
+void coh_cuda_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
+                    int adds)
+{
+    launch_map(queue, COH_CUDA_ROUND_F32, dtype,
+               (coh_cuda_map_arguments){ .count = count, .x = from, .y = to, .adds = adds });
+}
+
+void coh_cuda_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+{
+    launch_map(queue, COH_CUDA_GELU_F32, dtype,
+               (coh_cuda_map_arguments){ .count = count, .x = x, .y = y });
+}
+
+void coh_cuda_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
+                            int64_t count, int adds)
+{
+    launch_map(queue, COH_CUDA_GELU_BACKWARD_F32, dtype,
+               (coh_cuda_map_arguments){ .count = count, .x = x, .dy = dy, .y = dx, .adds = adds });
+}
+
+void coh_cuda_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+{
+    launch_map(queue, COH_CUDA_RELU_F32, dtype,
+               (coh_cuda_map_arguments){ .count = count, .x = x, .y = y });
+}
+
+void coh_cuda_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
+                            int64_t count, int adds)
+{
+    launch_map(queue, COH_CUDA_RELU_BACKWARD_F32, dtype,
+               (coh_cuda_map_arguments){ .count = count, .x = y, .dy = dy, .y = dx, .adds = adds });
+}
+
+void coh_cuda_scale(void *queue, const coh_scale *scale)
+{
+    launch_map(queue, COH_CUDA_SCALE_F32, scale->dtype,
+               (coh_cuda_map_arguments){ .count = scale->count,
+                                         .x = scale->x,
+                                         .y = scale->y,
+                                         .factor = scale->factor,
+                                         .adds = scale->adds });
+}
+
+static void launch_swiglu(void *queue, coh_cuda_kernel f32, const coh_swiglu *swiglu)
+{
+    if (swiglu->count <= 0)
+        return;
+    const coh_cuda_swiglu_arguments arguments = {
+        .count = swiglu->count,
+        .gate = swiglu->gate,
+        .up = swiglu->up,
+        .dy = swiglu->dy,
+        .y = swiglu->y,
+        .dgate = swiglu->dgate,
+        .dup = swiglu->dup,
+        .dgate_adds = swiglu->dgate_adds,
+        .dup_adds = swiglu->dup_adds,
+        .packed = COH_CUDA_PACKED(swiglu->gate, swiglu->up, swiglu->dy, swiglu->y, swiglu->dgate,
+                                  swiglu->dup),
+    };
+    const int64_t part = arguments.packed ? coh_cuda_pack(swiglu->dtype) : 1;
+    const coh_cuda_grid grid = coh_cuda_flat(queue, coh_cuda_parts(swiglu->count, part));
+    coh_cuda_launch(queue, coh_cuda_of(f32, swiglu->dtype), &grid, &arguments);
+}
+
+void coh_cuda_swiglu(void *queue, const coh_swiglu *swiglu)
+{
+    launch_swiglu(queue, COH_CUDA_SWIGLU_F32, swiglu);
+}
+
+void coh_cuda_swiglu_backward(void *queue, const coh_swiglu *swiglu)
+{
+    launch_swiglu(queue, COH_CUDA_SWIGLU_BACKWARD_F32, swiglu);
+}
+
+void coh_cuda_dropout(void *queue, const coh_dropout *dropout)
+{
+    if (dropout->count <= 0)
+        return;
+    const coh_drop *drop = &dropout->drop;
+    const void *base = dropout->adds ? dropout->y : dropout->residual;
+    const int64_t pack = coh_cuda_pack(dropout->dtype);
+    const coh_cuda_dropout_arguments arguments = {
+        .count = dropout->count,
+        .first = dropout->first,
+        .cell = drop->cell,
+        .operator_index = drop->operator_index,
+        .microbatch = drop->microbatch,
+        .threshold = drop->threshold,
+        .scale = drop->scale,
+        .x = dropout->x,
+        .base = base,
+        .y = dropout->y,
+        .packed =
+            COH_CUDA_PACKED(dropout->x, base, dropout->y) && dropout->first % (uint64_t)pack == 0,
+    };
+    /* four parts a thread; a tensor may begin and end within a group */
+    const int64_t groups = coh_cuda_parts(dropout->count, COH_RANDOM_GROUP) + 1;
+    const int64_t part = arguments.packed ? pack : 1;
+    const coh_cuda_grid grid = coh_cuda_flat(queue, groups * COH_RANDOM_GROUP / 4 / part);
+    coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_DROPOUT_F32, dropout->dtype), &grid, &arguments);
+}

@@ -1,0 +1,43 @@
+/* load.cuh - loads of what is read once, and the few other instructions that the memory-bound
+ * kernels need beyond device.cuh; tests/cuda/emulate_load.cuh has the same for the host.
+ *
+ * The loads go past the first cache, so that they do not push out what is read again, and the
+ * compiler takes them for functions of their address alone, so that it may load ahead of stores: no
+ * kernel loads by them what it has stored itself. */
+#ifndef COH_KERNELS_CUDA_LOAD_CUH
+#define COH_KERNELS_CUDA_LOAD_CUH
+
+#include "kernels/cuda/device.cuh"
+
+/* The head of a kernel of which at least `blocks` blocks of `threads` run on a multiprocessor. */
+#define COH_KERNEL_OF(symbol, threads, blocks, parameter)                                          \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) symbol(parameter)
+
+static __device__ __forceinline__ void coh_load_8(uint32_t to[2], const void *from)
+{
+    asm("ld.global.L1::no_allocate.v2.b32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+}
+
+static __device__ __forceinline__ void coh_load_16(uint32_t to[4], const void *from)
+{
+    asm("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "l"(from));
+}
+
+/* x within +-bound; NaN stays NaN, as it would not by fminf. */
+static __device__ __forceinline__ float coh_hold(float x, float bound)
+{
+    float held;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(held) : "f"(x), "f"(bound));
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(held) : "f"(held), "f"(-bound));
+    return held;
+}
+
+/* a / b to 2 units in the last place, for b below 2^126. */
+static __device__ __forceinline__ float coh_quotient(float a, float b)
+{
+    return __fdividef(a, b);
+}
+
+#endif

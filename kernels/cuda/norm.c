@@ -1,0 +1,80 @@
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/cuda/table.h"
+
+#define WARP          32
+#define THREADS_MOST  1024
+#define HELD          4   /* packs of a row that a thread holds forward */
+#define FORWARD_BLOCK 256 /* threads of a block of short rows */
+
+/* Threads for a row of which each takes `columns`: whole warps. */
+static int64_t row_threads(int64_t C, int64_t columns)
+{
+    return coh_cuda_parts(coh_cuda_parts(C, columns), WARP) * WARP;
+}
+
+static coh_cuda_norm_arguments arguments_of(const coh_norm *norm)
+{
+    return (coh_cuda_norm_arguments){
+        .N = norm->N,
+        .C = norm->C,
+        .x = norm->x,
+        .weight = norm->weight,
+        .bias = norm->mean != NULL ? norm->bias : NULL,
+        .dy = norm->dy,
+        .y = norm->y,
+        .dx = norm->dx,
+        .mean = norm->mean,
+        .rstd = norm->rstd,
+        .epsilon = norm->epsilon,
+        .dx_adds = norm->dx_adds,
+        .packed = COH_CUDA_PACKED(norm->x, norm->weight, norm->bias, norm->dy, norm->y, norm->dx) &&
+                  norm->C % coh_cuda_pack(norm->dtype) == 0,
+    };
+}
+
+void coh_cuda_norm(void *queue, const coh_norm *norm)
+{
+    coh_cuda_norm_arguments arguments = arguments_of(norm);
+    const int64_t wanted = row_threads(norm->C, HELD * coh_cuda_pack(norm->dtype));
+    const int64_t width = wanted < THREADS_MOST ? wanted : THREADS_MOST;
+    const int64_t rows = width < FORWARD_BLOCK ? FORWARD_BLOCK / width : 1;
+    arguments.width = (int32_t)width;
+    const coh_cuda_grid grid = { .x = (uint32_t)coh_cuda_parts(norm->N, rows),
+                                 .y = 1,
+                                 .z = 1,
+                                 .threads = (uint32_t)(width * rows) };
+    if (norm->N > 0)
+        coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_NORM_F32, norm->dtype), &grid, &arguments);
+}
+
+void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
+{
+    coh_cuda_norm_arguments arguments = arguments_of(norm);
+    const int64_t C = norm->C, wanted = row_threads(C, coh_cuda_pack(norm->dtype));
+    const int is_wide = wanted > COH_CUDA_NORM_THREADS;
+    const int64_t width = is_wide ? THREADS_MOST : wanted;
+    const int64_t rows = width < COH_CUDA_NORM_BLOCK ? COH_CUDA_NORM_BLOCK / width : 1;
+    const int has_sums = norm->dweight != NULL || norm->dbias != NULL;
+    const int64_t block_rows = coh_cuda_norm_block_rows(norm->N);
+    const int64_t blocks = coh_cuda_parts(norm->N, block_rows);
+    arguments.block_rows = block_rows;
+    arguments.width = (int32_t)width;
+    arguments.partials = has_sums ? norm->partials : NULL;
+    const coh_cuda_grid grid = {
+        .x = (uint32_t)blocks, .y = 1, .z = 1, .threads = (uint32_t)(width * rows)
+    };
+    const coh_cuda_kernel f32 =
+        is_wide ? COH_CUDA_NORM_BACKWARD_WIDE_F32 : COH_CUDA_NORM_BACKWARD_F32;
+    if (norm->N == 0)
+        return;
+    coh_cuda_launch(queue, coh_cuda_of(f32, norm->dtype), &grid, &arguments);
+    if (norm->dweight != NULL)
+        coh_cuda_fold(queue, norm->dtype, norm->dweight, norm->partials, blocks, C, 2 * C,
+                      norm->dweight_adds);
+    if (norm->dbias != NULL)
+        coh_cuda_fold(queue, norm->dtype, norm->dbias, norm->partials + C, blocks, C, 2 * C,
+                      norm->dbias_adds);
+}

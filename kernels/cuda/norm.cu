@@ -1,0 +1,333 @@
+/* norm.cu - layer norm and the norm by root mean square, forward and backward (coh_norm).
+ *
+ * Bound by bytes: x, dy and what is written are moved once. A row belongs to `width` threads, whole
+ * warps, and a block has several rows where they are short. Sums over a row: a thread's own packs,
+ * then its warp as a tree, then the row's warps in order; all of it follows from C alone.
+ *
+ * `mean` NULL: by root mean square, which is a mean of zero and no bias. C is below 2^31. */
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/pack.cuh"
+
+#define WARPS_MOST 32
+
+/* Sum over the threads of a row, the same bits in each. `slots`: a float for each warp of the
+ * block, not used again before another barrier. */
+COH_DEVICE float row_sum(float x, float *slots, int width)
+{
+    x = coh_warp_sum(x);
+    if (width == COH_WARP)
+        return x;
+    if (threadIdx.x % COH_WARP == 0)
+        slots[threadIdx.x / COH_WARP] = x;
+    __syncthreads();
+    const int first = threadIdx.x / width * (width / COH_WARP);
+    float sum = 0.0f;
+    for (int warp = 0; warp < width / COH_WARP; warp++)
+        sum += slots[first + warp];
+    return sum;
+}
+
+/* ---- forward ----
+ *
+ * A thread holds up to HELD packs of its row as they are stored, so that mean, variance (around the
+ * mean, not E[x^2] - mean^2, which cancels) and y need one load. Rows of more than 1024 threads
+ * times that are read again, HELDS = 0. */
+#define HELD 4
+
+/* Where part k of the calling thread begins, in its row. */
+template <int W> COH_DEVICE int part_begin(int k, int width)
+{
+    return (k * width + (int)threadIdx.x % width) * W;
+}
+
+template <typename T, int HELDS> struct row_of_x {
+    const T *x;
+    int C, width, packed;
+    coh_raw<T, coh_pack<T>> held[HELDS > 0 ? HELDS : 1];
+};
+
+template <typename T, int HELDS>
+COH_DEVICE coh_floats<coh_pack<T>> part_of(const row_of_x<T, HELDS> &row, int k, int at)
+{
+    constexpr int W = coh_pack<T>;
+    if constexpr (HELDS > 0)
+        return coh_open<T, W>(row.held[k]);
+    else
+        return coh_open<T, W>(coh_fetch_part<T, W>(row.x + at, row.C - at, row.packed));
+}
+
+/* Sum of (x - from)^2 over this thread's parts, or of x. */
+template <typename T, int HELDS, int IS_SQUARE>
+COH_DEVICE float part_sum(const row_of_x<T, HELDS> &row, float from)
+{
+    constexpr int W = coh_pack<T>;
+    const int parts = HELDS > 0 ? HELDS : (row.C + row.width * W - 1) / (row.width * W);
+    float sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
+        const int at = part_begin<W>(k, row.width);
+        const coh_floats<W> x = part_of<T, HELDS>(row, k, at);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            const float away = at + i < row.C ? x.x[i] - from : 0.0f;
+            sum += IS_SQUARE ? away * away : away;
+        }
+    }
+    return sum;
+}
+
+template <typename T, int HELDS>
+COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const row_of_x<T, HELDS> &row, T *y,
+                        float mean, float rstd)
+{
+    constexpr int W = coh_pack<T>;
+    const T *weight = (const T *)a.weight, *bias = (const T *)a.bias;
+    const int parts = HELDS > 0 ? HELDS : (row.C + row.width * W - 1) / (row.width * W);
+#pragma unroll
+    for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
+        const int at = part_begin<W>(k, row.width), rest = row.C - at;
+        coh_floats<W> x = part_of<T, HELDS>(row, k, at);
+        const coh_floats<W> w =
+            coh_open<T, W>(coh_fetch_part_again<T, W>(weight + at, rest, a.packed));
+        coh_floats<W> b = {};
+        if (bias != nullptr)
+            b = coh_open<T, W>(coh_fetch_part_again<T, W>(bias + at, rest, a.packed));
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            x.x[i] = (x.x[i] - mean) * rstd * w.x[i] + b.x[i];
+        coh_give_part<T, W>(y + at, x, rest, a.packed, 0);
+    }
+}
+
+template <typename T, int HELDS> COH_DEVICE void norm_row(const coh_cuda_norm_arguments &a)
+{
+    __shared__ float slots[2][WARPS_MOST];
+    const int64_t rows = blockDim.x / a.width;
+    const int64_t n = blockIdx.x * rows + threadIdx.x / a.width;
+    const int is_row = n < a.N; /* the others keep barriers company */
+    row_of_x<T, HELDS> row;
+    row.x = (const T *)a.x + n * a.C;
+    row.C = is_row ? (int)a.C : 0;
+    row.width = a.width;
+    row.packed = a.packed;
+#pragma unroll
+    for (int k = 0; k < HELDS; k++) {
+        const int at = part_begin<coh_pack<T>>(k, a.width);
+        row.held[k] = coh_fetch_part<T, coh_pack<T>>(row.x + at, row.C - at, a.packed);
+    }
+    const float C = (float)a.C;
+    float mean = 0.0f;
+    if (a.mean != nullptr)
+        mean = row_sum(part_sum<T, HELDS, 0>(row, 0.0f), slots[0], a.width) / C;
+    const float variance = row_sum(part_sum<T, HELDS, 1>(row, mean), slots[1], a.width) / C;
+    const float rstd = 1.0f / sqrtf(variance + a.epsilon);
+    put_row<T, HELDS>(a, row, (T *)a.y + n * a.C, mean, rstd);
+    if (is_row && threadIdx.x % a.width == 0) {
+        a.rstd[n] = rstd;
+        if (a.mean != nullptr)
+            a.mean[n] = mean;
+    }
+}
+
+template <typename T> COH_DEVICE void norm(const coh_cuda_norm_arguments &a)
+{
+    if (a.C <= (int64_t)a.width * HELD * coh_pack<T>)
+        norm_row<T, HELD>(a);
+    else
+        norm_row<T, 0>(a);
+}
+COH_KERNELS(norm, coh_cuda_norm_arguments, 1024, 1)
+
+/* ---- backward ----
+ *
+ * With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)), dweight = sum
+ * over rows of dy n, dbias of dy. A block takes `block_rows` rows, each thread the same pack of
+ * columns of them, whose two sums stay in registers; the next row is loaded before this one's sums
+ * are known. Blocks leave partial sums, which partial_sum folds (sums.cu): as many as two rounds of
+ * a GPU of 132 multiprocessors have blocks, or less. */
+#define FOLD_MOST COH_CUDA_NORM_BLOCK /* threads of a block that has more than one row at a time */
+
+template <typename T> struct row_pair {
+    coh_raw<T, coh_pack<T>> x, dy;
+};
+
+/* Up to `rest` elements from element `place` on. */
+template <typename T>
+COH_DEVICE row_pair<T> fetch_rows(const coh_cuda_norm_arguments &a, int64_t place, int rest)
+{
+    constexpr int W = coh_pack<T>;
+    return { coh_fetch_part<T, W>((const T *)a.x + place, rest, a.packed),
+             coh_fetch_part<T, W>((const T *)a.dy + place, rest, a.packed) };
+}
+
+/* What is known of a row. */
+typedef struct row_facts {
+    float mean, rstd, mean_g, mean_gn;
+} row_facts;
+
+COH_DEVICE row_facts facts_of(const coh_cuda_norm_arguments &a, int64_t n, int is_row)
+{
+    row_facts facts = {};
+    if (is_row) {
+        facts.rstd = a.rstd[n];
+        if (a.mean != nullptr)
+            facts.mean = a.mean[n];
+    }
+    return facts;
+}
+
+/* g and n, in place of dy and x. */
+template <typename T, int W>
+COH_DEVICE void gradient_of(const coh_cuda_norm_arguments &a, int at, int rest,
+                            const row_facts &facts, coh_floats<W> &dy, coh_floats<W> &x)
+{
+    const coh_floats<W> weight =
+        coh_open<T, W>(coh_fetch_part_again<T, W>((const T *)a.weight + at, rest, a.packed));
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        x.x[i] = (x.x[i] - facts.mean) * facts.rstd;
+        dy.x[i] *= weight.x[i];
+    }
+}
+
+template <typename T>
+COH_DEVICE void put_dx(const coh_cuda_norm_arguments &a, int64_t place, int rest,
+                       const coh_floats<coh_pack<T>> &g, const coh_floats<coh_pack<T>> &normal,
+                       const row_facts &facts)
+{
+    constexpr int W = coh_pack<T>;
+    coh_floats<W> dx;
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        dx.x[i] = facts.rstd * (g.x[i] - facts.mean_g - normal.x[i] * facts.mean_gn);
+    coh_give_part<T, W>((T *)a.dx + place, dx, rest, a.packed, a.dx_adds);
+}
+
+/* The means over a row, from this thread's sums. Barriers of two rows use other slots. */
+COH_DEVICE void finish_means(const coh_cuda_norm_arguments &a, row_facts &facts, float g, float gn,
+                             float (*slots)[WARPS_MOST])
+{
+    if (a.mean != nullptr)
+        facts.mean_g = row_sum(g, slots[0], a.width) / (float)a.C;
+    facts.mean_gn = row_sum(gn, slots[1], a.width) / (float)a.C;
+}
+
+/* Sums of the block's rows, from those of its row lanes in order, to partials. */
+template <int W>
+COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, coh_floats<W> total, float *to)
+{
+    __shared__ float lanes[FOLD_MOST * W];
+    const int rows = blockDim.x / a.width, at = part_begin<W>(0, a.width);
+#pragma unroll
+    for (int i = 0; i < W && rows > 1; i++)
+        lanes[i * blockDim.x + threadIdx.x] = total.x[i];
+    __syncthreads();
+    if ((int)threadIdx.x < a.width) {
+        for (int row = 1; row < rows; row++)
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                total.x[i] += lanes[i * blockDim.x + row * a.width + threadIdx.x];
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            if (at + i < a.C)
+                to[at + i] = total.x[i];
+    }
+    __syncthreads();
+}
+
+/* One row's part: its products go to the sums; returns this thread's of g and g n. */
+template <typename T>
+COH_DEVICE float2 take_row(const coh_cuda_norm_arguments &a, const row_pair<T> &row,
+                           const row_facts &facts, int at, int rest,
+                           coh_floats<coh_pack<T>> &dweight, coh_floats<coh_pack<T>> &dbias)
+{
+    constexpr int W = coh_pack<T>;
+    const coh_floats<W> dy = coh_open<T, W>(row.dy);
+    coh_floats<W> x = coh_open<T, W>(row.x), g = dy;
+    gradient_of<T, W>(a, at, rest, facts, g, x);
+    float2 sum = { 0.0f, 0.0f };
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        sum.x += g.x[i];
+        sum.y += g.x[i] * x.x[i];
+        dweight.x[i] += dy.x[i] * x.x[i];
+        dbias.x[i] += dy.x[i];
+    }
+    return sum;
+}
+
+template <typename T> COH_DEVICE void norm_backward(const coh_cuda_norm_arguments &a)
+{
+    constexpr int W = coh_pack<T>;
+    __shared__ float slots[2][2][WARPS_MOST];
+    const int rows = blockDim.x / a.width, at = part_begin<W>(0, a.width);
+    const int64_t begin = blockIdx.x * a.block_rows;
+    int64_t n = begin + threadIdx.x / a.width, place = n * a.C + at;
+    int left = (int)(min(begin + a.block_rows, a.N) - n); /* rows from n on; uneven by row lane */
+    coh_floats<W> dweight = {}, dbias = {};
+    row_pair<T> now = fetch_rows<T>(a, place, left > 0 ? (int)a.C - at : 0);
+#pragma unroll 1
+    for (int turns = (int)((min(a.block_rows, a.N - begin) + rows - 1) / rows); turns > 0;
+         turns--) {
+        const int rest = left > 0 ? (int)a.C - at : 0;
+        row_facts facts = facts_of(a, n, left > 0);
+        n += rows;
+        left -= rows;
+        const row_pair<T> next = fetch_rows<T>(a, place + rows * a.C, left > 0 ? (int)a.C - at : 0);
+        const float2 sum = take_row<T>(a, now, facts, at, rest, dweight, dbias);
+        if (a.dx != nullptr) {
+            finish_means(a, facts, sum.x, sum.y, slots[turns & 1]);
+            coh_floats<W> x = coh_open<T, W>(now.x), g = coh_open<T, W>(now.dy);
+            gradient_of<T, W>(a, at, rest, facts, g, x);
+            put_dx<T>(a, place, rest, g, x, facts);
+        }
+        now = next;
+        place += rows * a.C;
+    }
+    if (a.partials != nullptr) {
+        put_sums<W>(a, dweight, a.partials + blockIdx.x * 2 * a.C);
+        if (a.mean != nullptr)
+            put_sums<W>(a, dbias, a.partials + blockIdx.x * 2 * a.C + a.C);
+    }
+}
+COH_KERNELS(norm_backward, coh_cuda_norm_arguments, COH_CUDA_NORM_THREADS, 1)
+
+/* The same for rows of more than a pack a thread: one row at a time, which is read twice,
+ * and sums that stay in the partials. */
+template <typename T> COH_DEVICE void norm_backward_wide(const coh_cuda_norm_arguments &a)
+{
+    constexpr int W = coh_pack<T>;
+    __shared__ float slots[2][2][WARPS_MOST];
+    const int64_t begin = blockIdx.x * a.block_rows, end = min(begin + a.block_rows, a.N);
+    float *dweight = nullptr, *dbias = nullptr;
+    if (a.partials != nullptr) {
+        dweight = a.partials + blockIdx.x * 2 * a.C;
+        dbias = dweight + a.C;
+    }
+    for (int64_t n = begin; n < end; n++) {
+        row_facts facts = facts_of(a, n, 1);
+        const T *x_row = (const T *)a.x + n * a.C, *dy_row = (const T *)a.dy + n * a.C;
+        float sum_g = 0.0f, sum_gn = 0.0f;
+        for (int at = threadIdx.x; at < a.C; at += blockDim.x) {
+            coh_floats<1> x = coh_take<T, 1>(x_row + at), dy = coh_take<T, 1>(dy_row + at), g = dy;
+            gradient_of<T, 1>(a, at, 1, facts, g, x);
+            sum_g += g.x[0];
+            sum_gn += g.x[0] * x.x[0];
+            if (dweight == nullptr)
+                continue;
+            dweight[at] = (n == begin ? 0.0f : dweight[at]) + dy.x[0] * x.x[0];
+            dbias[at] = (n == begin ? 0.0f : dbias[at]) + dy.x[0];
+        }
+        if (a.dx == nullptr)
+            continue;
+        finish_means(a, facts, sum_g, sum_gn, slots[n & 1]);
+        for (int at = part_begin<W>(0, a.width); at < a.C; at += a.width * W) {
+            const int rest = (int)a.C - at;
+            coh_floats<W> x = coh_open<T, W>(coh_fetch_part<T, W>(x_row + at, rest, a.packed));
+            coh_floats<W> g = coh_open<T, W>(coh_fetch_part<T, W>(dy_row + at, rest, a.packed));
+            gradient_of<T, W>(a, at, rest, facts, g, x);
+            put_dx<T>(a, n * a.C + at, rest, g, x, facts);
+        }
+    }
+}
+COH_KERNELS(norm_backward_wide, coh_cuda_norm_arguments, 1024, 1)

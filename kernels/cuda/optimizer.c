@@ -1,0 +1,93 @@
+#include <string.h>
+
+#include "base/bytes.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/optimizer_arguments.h"
+#include "kernels/cuda/sums.h"
+#include "kernels/cuda/table.h"
+
+#define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* of a block */
+
+_Static_assert(COH_CUDA_GRAIN == COH_GRAIN_ELEMENTS, "kernels cut tensors as the engine does");
+
+static const coh_cuda_grid one_warp = { .x = 1, .y = 1, .z = 1, .threads = 32 };
+
+static int64_t take_grains(coh_cuda_grains *to, const coh_chunk_grains *from)
+{
+    if (from->run_count == 0)
+        return 0;
+    memcpy(to->runs, from->runs, (size_t)from->run_count * sizeof(*from->runs));
+    to->run_count = from->run_count;
+    const coh_grain_run *last = &from->runs[from->run_count - 1];
+    return last->first + coh_cuda_parts(last->count, COH_GRAIN_ELEMENTS);
+}
+
+void coh_cuda_feed(void *queue, const coh_feed *feed)
+{
+    const coh_cuda_feed_arguments arguments = { .cells = feed->cells,
+                                                .values = feed->values,
+                                                .beta1 = feed->beta1,
+                                                .beta2 = feed->beta2,
+                                                .latches = feed->latches };
+    coh_cuda_launch(queue, COH_CUDA_CELLS_FEED, &one_warp, &arguments);
+    for (int32_t i = 0; i < feed->input_count; i++)
+        coh_cuda_copy(queue, feed->inputs[i].to, feed->inputs[i].from,
+                      (int64_t)feed->inputs[i].bytes);
+}
+
+void coh_cuda_square_sums(void *queue, const coh_square_sums *sums)
+{
+    coh_cuda_square_sums_arguments arguments = { .grad = sums->grad, .partials = sums->partials };
+    arguments.grain_count = take_grains(&arguments.grains, &sums->grains);
+    const coh_cuda_grid grid = {
+        .x = (uint32_t)coh_cuda_parts(arguments.grain_count, SQUARE_GRAINS),
+        .y = 1,
+        .z = 1,
+        .threads = COH_CUDA_SQUARE_THREADS,
+    };
+    if (arguments.grain_count > 0)
+        coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_SQUARE_SUMS_F32, sums->dtype), &grid,
+                        &arguments);
+}
+
+void coh_cuda_clip(void *queue, const coh_clip *clip)
+{
+    coh_cuda_launch(queue, COH_CUDA_CELLS_CLIP, &one_warp, clip);
+}
+
+/* Sums of squares by a launch of their own: the gradient is 2 of 26 bytes of a parameter. */
+void coh_cuda_update(void *queue, const coh_update *update)
+{
+    coh_cuda_update_arguments arguments = {
+        .work = update->work,
+        .grad = update->grad,
+        .low = update->low,
+        .m = update->m,
+        .v = update->v,
+        .cells = update->cells,
+        .predicate = coh_cuda_take_predicate(queue),
+        .beta1 = update->beta1,
+        .beta2 = update->beta2,
+        .epsilon = update->epsilon,
+        .decay = update->decay,
+        .packed = COH_CUDA_PACKED(update->work, update->grad, update->low, update->m, update->v),
+    };
+    const int64_t grains = take_grains(&arguments.grains, &update->grains);
+    const coh_cuda_grid grid = {
+        .x = (uint32_t)(grains * COH_CUDA_UPDATE_PARTS), .y = 1, .z = 1, .threads = 256
+    };
+    if (grains == 0)
+        return;
+    if (update->partials != NULL)
+        coh_cuda_square_sums(queue, &(coh_square_sums){ .dtype = update->dtype,
+                                                        .grains = update->grains,
+                                                        .grad = update->grad,
+                                                        .partials = update->partials });
+    coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_UPDATE_F32, update->dtype), &grid, &arguments);
+}
+
+void coh_cuda_settle(void *queue, coh_cells *cells)
+{
+    const coh_cuda_settle_arguments arguments = { cells };
+    coh_cuda_launch(queue, COH_CUDA_CELLS_SETTLE, &one_warp, &arguments);
+}

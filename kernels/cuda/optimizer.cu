@@ -1,0 +1,215 @@
+/* optimizer.cu - FEED, NORM, CLIP, UPDATE and SETTLE (kernels/optimizer.h).
+ *
+ * The host's bits: contraction is off for this file, divisions and roots are rounded to nearest,
+ * and sums of squares are in the host's order. Only pow may differ, in the last place of a double
+ * that is then rounded to a float.
+ *
+ * Bound by bytes: an update of a bf16 parameter moves 26 bytes (work, low, m, v both ways, grad),
+ * of an f32 one 28, four elements a thread and load, so that what neighbours load stands together
+ * for 2-byte and 4-byte elements alike. */
+#include "kernels/cuda/optimizer_arguments.h"
+#include "kernels/cuda/pack.cuh"
+
+typedef struct grain {
+    int64_t element, partial;
+    int count;
+    int32_t decays;
+} grain;
+
+COH_DEVICE grain grain_at(const coh_cuda_grains &grains, int64_t index)
+{
+    int r = grains.run_count - 1;
+    while (index < grains.runs[r].first)
+        r--;
+    const coh_grain_run &run = grains.runs[r];
+    const int64_t before = (index - run.first) * COH_CUDA_GRAIN, left = run.count - before;
+    return { run.element + before, run.partial_begin + index - run.first,
+             (int)(left < COH_CUDA_GRAIN ? left : COH_CUDA_GRAIN), run.decays };
+}
+
+/* ---- NORM ----
+ *
+ * The host keeps sixteen sums of a grain, element i in sum i % 16, and folds them as a tree
+ * (kernels/cpu/isa/sums.c). So half a warp takes a grain, a lane each sum: in a round it reads 32
+ * or 64 neighbouring bytes, and sixteen rounds are in flight. The square of a float is exact in
+ * double: a fused addition rounds no other way. */
+template <typename T> COH_DEVICE void square_sums(const coh_cuda_square_sums_arguments &a)
+{
+    const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / COH_CUDA_SQUARE_LANES;
+    const int lane = threadIdx.x % COH_CUDA_SQUARE_LANES;
+    grain one = {};
+    if (index < a.grain_count) /* the others keep the shuffles company */
+        one = grain_at(a.grains, index);
+    const T *x = (const T *)a.grad + one.element;
+    double sum = 0.0;
+#pragma unroll 16
+    for (int i = lane; i < one.count; i += COH_CUDA_SQUARE_LANES) {
+        const double wide = (double)coh_take<T, 1>(x + i).x[0];
+        sum = fma(wide, wide, sum);
+    }
+#pragma unroll
+    for (int apart = COH_CUDA_SQUARE_LANES / 2; apart > 0; apart /= 2)
+        sum += __shfl_down_sync(COH_ALL_LANES, sum, apart);
+    if (lane == 0 && index < a.grain_count)
+        a.partials[one.partial] = sum;
+}
+COH_KERNELS(square_sums, coh_cuda_square_sums_arguments, COH_CUDA_SQUARE_THREADS, 8)
+
+/* ---- UPDATE ---- */
+
+typedef struct factors {
+    float rate, scale, beta1, beta2, rest1, rest2, bias1, bias2, epsilon, decay;
+} factors;
+
+COH_DEVICE factors factors_of(const coh_cuda_update_arguments &a, const grain &one)
+{
+    return { a.cells->update_rate,
+             a.cells->update_scale,
+             a.beta1,
+             a.beta2,
+             1.0f - a.beta1,
+             1.0f - a.beta2,
+             a.cells->update_bias1,
+             a.cells->update_bias2,
+             a.epsilon,
+             one.decays ? a.decay : 0.0f };
+}
+
+/* One element, as kernels/cpu/isa/adamw.c. */
+COH_DEVICE void adamw(const factors &s, float &work, float grad, float &m, float &v)
+{
+    const float g = s.scale * grad;
+    m = s.beta1 * m + s.rest1 * g;
+    v = s.beta2 * v + s.rest2 * (g * g);
+    const float root = sqrtf(v / s.bias2);
+    const float direction = m / s.bias1 / (root + s.epsilon);
+    work = work - s.rate * (direction + s.decay * work);
+}
+
+/* W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
+template <typename T, int W>
+COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const factors &s, int64_t at)
+{
+    const coh_floats<W> grad = coh_take<T, W>((const T *)a.grad + at);
+    coh_floats<W> m = coh_take<float, W>(a.m + at), v = coh_take<float, W>(a.v + at), work;
+    const coh_raw<T, W> high = coh_fetch<T, W>((const T *)a.work + at);
+    if constexpr (sizeof(T) == 4) {
+        work = coh_open<T, W>(high);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            adamw(s, work.x[i], grad.x[i], m.x[i], v.x[i]);
+        coh_put<T, W>((T *)a.work + at, work);
+    } else {
+        const coh_raw<T, W> low = coh_fetch<T, W>(a.low + at);
+        coh_raw<T, W> new_high = {}, new_low = {};
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            const int shift = 16 * (i % 2);
+            const uint32_t rest = low.word[i / 2] >> shift & 0xffffu;
+            const uint32_t upper = high.word[i / 2] >> shift << 16;
+            work.x[i] = __uint_as_float(upper + (rest - ((rest & 0x8000u) << 1)));
+            adamw(s, work.x[i], grad.x[i], m.x[i], v.x[i]);
+            const uint32_t bits = __float_as_uint(work.x[i]);
+            new_high.word[i / 2] |= (bits + 0x8000u) >> 16 << shift;
+            new_low.word[i / 2] |= (bits & 0xffffu) << shift;
+        }
+        coh_put_raw<T, W>((T *)a.work + at, new_high);
+        coh_put_raw<T, W>(a.low + at, new_low);
+    }
+    coh_put<float, W>(a.m + at, m);
+    coh_put<float, W>(a.v + at, v);
+}
+
+/* A grain is COH_CUDA_UPDATE_PARTS blocks' work. */
+template <typename T> COH_DEVICE void update(const coh_cuda_update_arguments &a)
+{
+    constexpr int W = 4, part = COH_CUDA_GRAIN / COH_CUDA_UPDATE_PARTS;
+    if (a.predicate != nullptr && *a.predicate == 0)
+        return;
+    const grain one = grain_at(a.grains, blockIdx.x / COH_CUDA_UPDATE_PARTS);
+    const factors s = factors_of(a, one);
+    const int begin = blockIdx.x % COH_CUDA_UPDATE_PARTS * part, end = min(begin + part, one.count);
+    int whole = begin;
+    if (a.packed && one.element % W == 0 && end > begin)
+        whole = begin + (end - begin) / W * W;
+    for (int i = begin + (int)threadIdx.x * W; i < whole; i += blockDim.x * W)
+        update_part<T, W>(a, s, one.element + i);
+    for (int i = whole + (int)threadIdx.x; i < end; i += blockDim.x)
+        update_part<T, 1>(a, s, one.element + i);
+}
+COH_KERNELS(update, coh_cuda_update_arguments, 256, 4)
+
+/* ---- FEED, CLIP, SETTLE: one thread or one warp ---- */
+
+COH_DEVICE void latch_update(coh_cells *cells, float beta1, float beta2, uint64_t count,
+                             float scale)
+{
+    cells->update_rate = cells->learning_rate;
+    cells->update_scale = scale;
+    cells->update_bias1 = (float)(1.0 - pow((double)beta1, (double)count));
+    cells->update_bias2 = (float)(1.0 - pow((double)beta2, (double)count));
+}
+
+COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_arguments a)
+{
+    coh_cells *cells = a.cells;
+    if (threadIdx.x > 0)
+        return;
+    cells->random = a.values->random;
+    cells->learning_rate = a.values->learning_rate;
+    cells->clip = a.values->clip;
+    cells->loss_factor = a.values->loss_factor;
+    if (a.latches)
+        latch_update(cells, a.beta1, a.beta2, cells->applied_count + 1, 1.0f);
+}
+
+/* Sum in the order of the partials, the same in each lane: the lanes load 32 at a time and add what
+ * all of them loaded, one after the other. The additions are the time: some ten cycles each. */
+COH_DEVICE double fold_partials(const double *partials, int64_t count)
+{
+    double sum = 0.0;
+    double next = threadIdx.x < count ? partials[threadIdx.x] : 0.0;
+    for (int64_t first = 0; first < count; first += COH_WARP) {
+        const int64_t at = first + COH_WARP + threadIdx.x;
+        const double now = next;
+        next = at < count ? partials[at] : 0.0;
+#pragma unroll
+        for (int i = 0; i < COH_WARP; i++)
+            sum += __shfl_sync(COH_ALL_LANES, now, i); /* zeros behind the last change no sum */
+    }
+    return sum;
+}
+
+COH_KERNEL_OF(coh_cells_clip, 32, 1, const __grid_constant__ coh_clip a)
+{
+    const double folded = a.partials != nullptr ? fold_partials(a.partials, a.partial_count) : 0.0;
+    coh_cells *cells = a.cells;
+    if (threadIdx.x > 0)
+        return;
+    double losses = 0.0;
+    for (int64_t i = 0; a.losses != nullptr && i < a.microbatch_count; i++)
+        losses += a.losses[i * a.loss_stride];
+    const double loss = losses / (double)a.microbatch_count * (double)cells->loss_factor;
+    const double norm = sqrt(folded);
+    float scale = 1.0f;
+    if (cells->clip > 0 && norm > (double)cells->clip)
+        scale = (float)((double)cells->clip / norm);
+    cells->finite = isfinite(loss) && isfinite(norm);
+    if (cells->finite)
+        cells->applied_count++;
+    if (a.defers) {
+        cells->pending = cells->finite;
+        latch_update(cells, a.beta1, a.beta2, cells->applied_count, scale);
+    }
+    a.record->step = cells->random.step;
+    a.record->applied_count = cells->applied_count;
+    a.record->loss = loss;
+    a.record->grad_norm = norm;
+    a.record->finite = cells->finite;
+}
+
+COH_KERNEL_OF(coh_cells_settle, 32, 1, const __grid_constant__ coh_cuda_settle_arguments a)
+{
+    if (threadIdx.x == 0)
+        a.cells->pending = 0;
+}

@@ -1,0 +1,52 @@
+/* optimizer_arguments.h - what the kernels of optimizer.cu are launched with (kernels/optimizer.h):
+ * grains go by value, values of a step by the address of their cells. */
+#ifndef COH_KERNELS_CUDA_OPTIMIZER_ARGUMENTS_H
+#define COH_KERNELS_CUDA_OPTIMIZER_ARGUMENTS_H
+
+#include <stdint.h>
+
+#include "kernels/optimizer.h"
+
+#define COH_CUDA_GRAIN 16384 /* COH_GRAIN_ELEMENTS */
+/* Blocks that share the update of a grain. */
+#define COH_CUDA_UPDATE_PARTS 4
+/* Sums of squares: threads of a grain, and of a block. */
+#define COH_CUDA_SQUARE_LANES   16
+#define COH_CUDA_SQUARE_THREADS 128
+
+typedef struct coh_cuda_grains {
+    coh_grain_run runs[COH_GRAIN_RUNS_MOST];
+    int32_t run_count;
+} coh_cuda_grains;
+
+typedef struct coh_cuda_square_sums_arguments {
+    coh_cuda_grains grains;
+    int64_t grain_count;
+    const void *grad;
+    double *partials;
+} coh_cuda_square_sums_arguments;
+
+typedef struct coh_cuda_update_arguments {
+    coh_cuda_grains grains;
+    void *work;
+    const void *grad;
+    uint16_t *low;
+    float *m, *v;
+    const coh_cells *cells;
+    const int32_t *predicate; /* NULL, or 0 there: nothing is done */
+    float beta1, beta2, epsilon, decay;
+    int32_t packed;
+} coh_cuda_update_arguments;
+
+typedef struct coh_cuda_feed_arguments {
+    coh_cells *cells;
+    const coh_feed_values *values;
+    float beta1, beta2;
+    int32_t latches;
+} coh_cuda_feed_arguments;
+
+typedef struct coh_cuda_settle_arguments {
+    coh_cells *cells;
+} coh_cuda_settle_arguments;
+
+#endif

@@ -1,0 +1,80 @@
+/* scratch.h - scratch that kernels need on CUDA where it differs from the host's: what a kind's
+ * workspace_cuda is made of. Functions of shapes alone, compiled with or without CUDA, for a plan
+ * for a GPU may be made where there is none. */
+#ifndef COH_KERNELS_CUDA_SCRATCH_H
+#define COH_KERNELS_CUDA_SCRATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "kernels/shape_check.h"
+
+/* ---- norms ---- */
+
+/* Rows of a block backward: at least 8, and as many as leave two blocks for each of 132
+ * multiprocessors (H100, H200), which bounds the partial sums. */
+#define COH_CUDA_NORM_BLOCKS 264
+#define COH_CUDA_NORM_ROWS   8
+static inline int64_t coh_cuda_norm_block_rows(int64_t N)
+{
+    const int64_t rows = (N + COH_CUDA_NORM_BLOCKS - 1) / COH_CUDA_NORM_BLOCKS;
+    return rows < COH_CUDA_NORM_ROWS ? COH_CUDA_NORM_ROWS : rows;
+}
+
+/* coh_norm's partials, floats: as many blocks as N rows may have, never less than fewer rows do. */
+static inline int64_t coh_cuda_norm_partials(int64_t N, int64_t C)
+{
+    const int64_t blocks = (N + COH_CUDA_NORM_ROWS - 1) / COH_CUDA_NORM_ROWS;
+    return (blocks < COH_CUDA_NORM_BLOCKS ? blocks : COH_CUDA_NORM_BLOCKS) * 2 * C;
+}
+
+/* Bytes that a norm of x, whose rows are its last axis, needs in a phase. */
+static inline size_t coh_cuda_norm_workspace(const coh_shape *x, coh_phase phase)
+{
+    if (phase == COH_PHASE_FORWARD)
+        return 0;
+    return (size_t)coh_cuda_norm_partials(coh_shape_rows(x), x->dim[x->rank - 1]) * sizeof(float);
+}
+
+/* ---- embedding ---- */
+
+/* coh_embedding's order: two lists of keys of eight bytes, in elements of four. It stands on a
+ * boundary of eight bytes. */
+static inline int64_t coh_cuda_embedding_order(int64_t N)
+{
+    return 4 * N;
+}
+
+/* ---- classifier ---- */
+
+/* Tokens of a chunk: 32 MiB of logits with COH_ROW_BLOCK rows of the table. A product of so many
+ * tokens fills a GPU evenly, and the tile stays in an H100's second cache while it is used. */
+static inline int64_t coh_cuda_classifier_chunk(coh_dtype dtype)
+{
+    return (32 << 20) / COH_ROW_BLOCK / (dtype == COH_DTYPE_BF16 ? 2 : 4);
+}
+
+/* Elements of a row of logits in scratch: each begins on a boundary of 16 bytes. */
+static inline int64_t coh_cuda_classifier_stride(int64_t rows)
+{
+    return (rows + 7) / 8 * 8;
+}
+
+/* Bytes of logits, and of dweight's sums behind them: coh_classifier's `logits` stands for both,
+ * its dweight_sum is not looked at. */
+static inline size_t coh_cuda_classifier_logit_bytes(coh_dtype dtype, int64_t N, int64_t V)
+{
+    const int64_t chunk = coh_cuda_classifier_chunk(dtype);
+    const int64_t stride = coh_cuda_classifier_stride(V < COH_ROW_BLOCK ? V : COH_ROW_BLOCK);
+    return (size_t)((N < chunk ? N : chunk) * stride) * coh_dtype_bytes(dtype);
+}
+
+static inline size_t coh_cuda_classifier_sum_bytes(coh_dtype dtype, int64_t N, int64_t C, int64_t V)
+{
+    if (dtype != COH_DTYPE_BF16 || N <= coh_cuda_classifier_chunk(dtype))
+        return 0;
+    return (size_t)((V < COH_ROW_BLOCK ? V : COH_ROW_BLOCK) * C) * sizeof(float);
+}
+
+#endif

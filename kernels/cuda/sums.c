@@ -1,0 +1,88 @@
+#include "kernels/cuda/sums.h"
+
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/table.h"
+
+/* A strip of 32 bytes of the rows is one block. */
+static void launch_sum(void *queue, coh_cuda_kernel kernel, coh_dtype from,
+                       const coh_cuda_column_sum_arguments *sum)
+{
+    if (sum->columns <= 0)
+        return;
+    const coh_cuda_grid grid = {
+        .x = (uint32_t)coh_cuda_parts(sum->columns, 2 * coh_cuda_pack(from)),
+        .y = 1,
+        .z = 1,
+        .threads = COH_CUDA_SUM_THREADS,
+    };
+    coh_cuda_launch(queue, kernel, &grid, sum);
+}
+
+static int32_t rows_packed(const void *x, int64_t columns, int64_t stride, coh_dtype dtype)
+{
+    const int64_t pack = coh_cuda_pack(dtype);
+    return COH_CUDA_PACKED(x) && columns % pack == 0 && stride % pack == 0;
+}
+
+void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
+                         int64_t columns, int adds)
+{
+    const coh_cuda_column_sum_arguments sum = {
+        .rows = rows,
+        .columns = columns,
+        .stride = columns,
+        .x = x,
+        .sums = sums,
+        .adds = adds,
+        .packed = rows_packed(x, columns, columns, dtype),
+    };
+    launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, dtype), dtype, &sum);
+}
+
+void coh_cuda_fold(void *queue, coh_dtype dtype, void *sums, const float *partials, int64_t rows,
+                   int64_t columns, int64_t stride, int adds)
+{
+    const coh_cuda_column_sum_arguments sum = {
+        .rows = rows,
+        .columns = columns,
+        .stride = stride,
+        .x = partials,
+        .sums = sums,
+        .adds = adds,
+        .packed = rows_packed(partials, columns, stride, COH_DTYPE_F32),
+    };
+    launch_sum(queue, coh_cuda_of(COH_CUDA_PARTIAL_SUM_F32, dtype), COH_DTYPE_F32, &sum);
+}
+
+void coh_cuda_activation_gradient(void *queue, const coh_activation_gradient *gradient)
+{
+    const int64_t pack = coh_cuda_pack(gradient->dtype);
+    const int64_t blocks = coh_cuda_parts(gradient->N, COH_CUDA_GRADIENT_ROWS);
+    const coh_cuda_activation_gradient_arguments arguments = {
+        .N = gradient->N,
+        .O = gradient->O,
+        .dy = gradient->dy,
+        .of = gradient->of,
+        .dh = gradient->dh,
+        .partials = gradient->sums != NULL ? gradient->partials : NULL,
+        .packed = COH_CUDA_PACKED(gradient->dy, gradient->of, gradient->dh, gradient->partials) &&
+                  gradient->O % pack == 0,
+    };
+    const int64_t part = COH_CUDA_GRADIENT_THREADS * (arguments.packed ? pack : 1);
+    const coh_cuda_grid grid = { .x = (uint32_t)blocks,
+                                 .y = (uint32_t)coh_cuda_parts(gradient->O, part),
+                                 .z = 1,
+                                 .threads = COH_CUDA_GRADIENT_THREADS };
+    if (blocks == 0 || gradient->O == 0)
+        return;
+    coh_cuda_launch(queue,
+                    coh_cuda_of(gradient->activation == COH_ACTIVATION_RELU
+                                    ? COH_CUDA_RELU_GRADIENT_F32
+                                    : COH_CUDA_GELU_GRADIENT_F32,
+                                gradient->dtype),
+                    &grid, &arguments);
+    if (gradient->sums != NULL)
+        coh_cuda_fold(queue, gradient->dtype, gradient->sums, gradient->partials, blocks,
+                      gradient->O, gradient->O, gradient->sums_adds);
+}

@@ -1,0 +1,116 @@
+/* sums.cu - sums over the rows of a matrix, alone and beside the gradient before an activation.
+ *
+ * Bound by bytes. Both read each row once and keep a column's sum in a register; the order of a
+ * sum follows from the number of rows alone. */
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/arguments.h"
+#include "kernels/cuda/pack.cuh"
+
+/* ---- column sums ----
+ *
+ * A block takes a strip of 32 bytes, DRAM's smallest piece, of every row: two packs side by side,
+ * 256 rows at a time. So even few columns keep all multiprocessors busy, and neighbouring strips
+ * are read at about the same time. Each thread adds up its rows (n, n + 256, ...), then the sixteen
+ * row lanes of a warp are added as a tree, then the warps in order: an error of rows / 256 + 20
+ * roundings. */
+#define SUM_PACKS 2
+#define SUM_WARPS (COH_CUDA_SUM_THREADS / COH_WARP)
+#define SUM_LANES (COH_CUDA_SUM_THREADS / SUM_PACKS)
+
+template <typename From, typename To>
+COH_DEVICE void column_sum_of(const coh_cuda_column_sum_arguments &a)
+{
+    constexpr int W = coh_pack<From>, strip = W * SUM_PACKS;
+    __shared__ float warps[SUM_WARPS][strip];
+    const int part = threadIdx.x % SUM_PACKS;
+    const int64_t first = (int64_t)blockIdx.x * strip, column = first + part * W;
+    const From *x = (const From *)a.x + column;
+    coh_floats<W> sum = {};
+#pragma unroll 4
+    for (int64_t n = threadIdx.x / SUM_PACKS; n < a.rows; n += SUM_LANES) {
+        const coh_floats<W> row = coh_open<From, W>(
+            coh_fetch_part<From, W>(x + n * a.stride, a.columns - column, a.packed));
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum.x[i] += row.x[i];
+    }
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+#pragma unroll
+        for (int apart = COH_WARP / 2; apart >= SUM_PACKS; apart /= 2)
+            sum.x[i] += __shfl_xor_sync(COH_ALL_LANES, sum.x[i], apart);
+        if (threadIdx.x % COH_WARP < SUM_PACKS)
+            warps[threadIdx.x / COH_WARP][part * W + i] = sum.x[i];
+    }
+    __syncthreads();
+    if (threadIdx.x < strip && first + threadIdx.x < a.columns) {
+        float total = 0.0f;
+        for (int warp = 0; warp < SUM_WARPS; warp++)
+            total += warps[warp][threadIdx.x];
+        coh_give<To, 1>((To *)a.sums + first + threadIdx.x, { { total } }, a.adds);
+    }
+}
+
+template <typename T> COH_DEVICE void column_sum(const coh_cuda_column_sum_arguments &a)
+{
+    column_sum_of<T, T>(a);
+}
+COH_KERNELS(column_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
+
+/* The same of f32 partial sums, stored as T. */
+template <typename T> COH_DEVICE void partial_sum(const coh_cuda_column_sum_arguments &a)
+{
+    column_sum_of<float, T>(a);
+}
+COH_KERNELS(partial_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
+
+/* ---- the gradient before an activation ----
+ *
+ * dh = dy gelu'(h), or dy where relu's y is above 0, with its column sums while it is in registers.
+ * A block takes COH_CUDA_GRADIENT_ROWS rows of a strip, one pack of columns a thread; partial_sum
+ * folds the blocks' sums, which are a thirty-second of the elements. */
+template <typename T, int W, int IS_RELU>
+COH_DEVICE void gradient_strip(const coh_cuda_activation_gradient_arguments &a)
+{
+    const int64_t column = ((int64_t)blockIdx.y * COH_CUDA_GRADIENT_THREADS + threadIdx.x) * W;
+    const int64_t begin = (int64_t)blockIdx.x * COH_CUDA_GRADIENT_ROWS;
+    const int64_t end = min(begin + COH_CUDA_GRADIENT_ROWS, a.N);
+    coh_floats<W> sum = {};
+    if (column >= a.O)
+        return;
+#pragma unroll 2
+    for (int64_t n = begin; n < end; n++) {
+        const int64_t at = n * a.O + column;
+        const coh_floats<W> of = coh_take<T, W>((const T *)a.of + at);
+        coh_floats<W> dh = coh_take<T, W>((const T *)a.dy + at);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            if constexpr (IS_RELU)
+                dh.x[i] = of.x[i] > 0.0f ? dh.x[i] : 0.0f;
+            else
+                dh.x[i] *= coh_gelu_slope(of.x[i]);
+            sum.x[i] += dh.x[i];
+        }
+        coh_put<T, W>((T *)a.dh + at, dh);
+    }
+    if (a.partials != nullptr)
+        coh_put<float, W>(a.partials + blockIdx.x * a.O + column, sum);
+}
+
+template <typename T> COH_DEVICE void gelu_gradient(const coh_cuda_activation_gradient_arguments &a)
+{
+    if (a.packed)
+        gradient_strip<T, coh_pack<T>, 0>(a);
+    else
+        gradient_strip<T, 1, 0>(a);
+}
+COH_KERNELS(gelu_gradient, coh_cuda_activation_gradient_arguments, COH_CUDA_GRADIENT_THREADS, 8)
+
+template <typename T> COH_DEVICE void relu_gradient(const coh_cuda_activation_gradient_arguments &a)
+{
+    if (a.packed)
+        gradient_strip<T, coh_pack<T>, 1>(a);
+    else
+        gradient_strip<T, 1, 1>(a);
+}
+COH_KERNELS(relu_gradient, coh_cuda_activation_gradient_arguments, COH_CUDA_GRADIENT_THREADS, 8)

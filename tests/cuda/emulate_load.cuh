@@ -1,0 +1,76 @@
+/* emulate_load.cuh - kernels/cuda/load.cuh for the host, whose place it takes: compile a .cu file
+ * of a memory-bound kernel with `-x c++ -include` this. A load of 8 or 16 bytes from another
+ * boundary ends the process, as it would the kernel. */
+#ifndef COH_TESTS_CUDA_EMULATE_LOAD_CUH
+#define COH_TESTS_CUDA_EMULATE_LOAD_CUH
+#define COH_KERNELS_CUDA_LOAD_CUH
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/cuda/emulate.cuh"
+
+#define __grid_constant__
+
+#define COH_KERNEL_OF(symbol, threads, blocks, parameter)                                          \
+    static_assert((threads) * (blocks) <= 2048, "threads of a multiprocessor");                    \
+    COH_KERNEL(symbol, threads, parameter)
+
+struct float2 {
+    float x, y;
+};
+
+static inline void coh_emulated_load(uint32_t *to, const void *from, size_t bytes)
+{
+    if ((uintptr_t)from % bytes != 0) {
+        fprintf(stderr, "a load of %zu bytes is not aligned\n", bytes);
+        abort();
+    }
+    memcpy(to, from, bytes);
+}
+
+static inline void coh_load_8(uint32_t to[2], const void *from)
+{
+    coh_emulated_load(to, from, 8);
+}
+
+static inline void coh_load_16(uint32_t to[4], const void *from)
+{
+    coh_emulated_load(to, from, 16);
+}
+
+static inline float coh_hold(float x, float bound)
+{
+    return x < -bound ? -bound : x > bound ? bound : x;
+}
+
+static inline float coh_quotient(float a, float b)
+{
+    return a / b;
+}
+
+static inline float __fmul_rn(float a, float b)
+{
+    return a * b;
+}
+
+static inline float __fadd_rn(float a, float b)
+{
+    return a + b;
+}
+
+static inline int __popc(unsigned bits)
+{
+    return __builtin_popcount(bits);
+}
+
+static inline void __threadfence_system(void)
+{
+}
+
+static inline int __ffs(unsigned bits)
+{
+    return __builtin_ffs((int)bits);
+}
+
+#endif

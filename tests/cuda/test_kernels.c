@@ -1,0 +1,83 @@
+/* The kernels of CUDA, emulated, in groups: test_kernels [GROUP]. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/index_check.h"
+#include "kernels/kernels.h"
+#include "tests/cuda/twins.h"
+
+static void run_check(void *queue, const void *call)
+{
+    assert_int_equal(coh_kernel_check_indices(queue, call), COH_OK);
+}
+
+/* The device says nothing at once; the host is told of the lowest place, in its own words, once. */
+static void an_index_out_of_range_is_told_later(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    int32_t *indices = coh_twins_zeros(COUNT * sizeof(int32_t));
+    coh_cuda_index_note note = { 0 };
+    coh_cuda_index_checks checks = { .note = &note, .there = &note };
+    const coh_twins_line line = { .checks = &checks };
+    const coh_index_check good = {
+        .what = "token", .remedy = "none", .indices = indices, .count = COUNT, .most = 6
+    };
+    const coh_index_check bad = { .what = "target",
+                                  .remedy = "take another",
+                                  .indices = indices,
+                                  .count = COUNT,
+                                  .least = -1,
+                                  .most = 6 };
+    coh_twins_enqueue(run_check, &good, 0, &line);
+    assert_int_equal(coh_cuda_index_checks_look(&checks), COH_OK);
+    indices[2999] = -2;
+    indices[1700] = 7;
+    coh_twins_enqueue(run_check, &bad, 0, &line);
+    coh_twins_enqueue(run_check, &good, 0, &line);
+    assert_int_equal(coh_cuda_index_checks_look(&checks), COH_ERR_CORRUPT);
+    char told[256];
+    snprintf(told, sizeof(told), "%s", coh_last_error());
+    assert_int_equal(coh_kernel_check_indices(NULL, &bad), COH_ERR_CORRUPT);
+    assert_string_equal(told, coh_last_error());
+    assert_int_equal(coh_cuda_index_checks_look(&checks), COH_OK);
+    coh_twins_release();
+}
+
+static int indices(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_index_out_of_range_is_told_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } groups[] = {
+        { "elementwise", coh_twins_elementwise },
+        { "rows", coh_twins_rows },
+        { "classifier", coh_twins_classifier },
+        { "optimizer", coh_twins_optimizer },
+        { "kinds", coh_twins_kinds },
+        { "indices", indices },
+    };
+    int failed = 0, count = 0;
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        if (argc < 2 || strcmp(argv[1], groups[i].name) == 0) {
+            failed += groups[i].run();
+            count++;
+        }
+    if (count == 0)
+        fprintf(stderr, "no group is called %s\n", argv[1]);
+    return failed != 0 || count == 0;
+}

@@ -1,0 +1,243 @@
+/* FEED, NORM, CLIP, UPDATE and SETTLE on CUDA against the host's: the same bits of every
+ * partial, cell, parameter and state, for grains that are whole, short and out of step with 16
+ * bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "kernels/optimizer.h"
+#include "tests/cuda/twins.h"
+
+enum { GRAIN = COH_GRAIN_ELEMENTS, ELEMENTS = GRAIN + 4096, PARTIALS = 20, MICROBATCHES = 3 };
+
+static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
+
+/* A whole grain and a short one, padding, one element, padding, a tensor on no boundary. */
+static const coh_grain_run runs[] = {
+    { .first = 0, .element = 0, .count = GRAIN + 77, .partial_begin = 3, .decays = 1 },
+    { .first = 2, .element = GRAIN + 100, .count = 1, .partial_begin = 9 },
+    { .first = 3, .element = GRAIN + 1027, .count = 1023, .partial_begin = 10, .decays = 1 },
+};
+static const coh_chunk_grains grains = { runs, 3 };
+
+static void run_square_sums(void *queue, const void *call)
+{
+    coh_kernel_square_sums(queue, call);
+}
+
+static void partials_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        coh_square_sums call = { .dtype = dtypes[d],
+                                 .grains = grains,
+                                 .grad = coh_twins_random(dtypes[d], ELEMENTS, 0, 1),
+                                 .partials = coh_twins_zeros(PARTIALS * sizeof(double)) };
+        coh_twins_check(
+            &(coh_twins_case){ .name = "square sums",
+                               .run = run_square_sums,
+                               .call = &call,
+                               .outputs = { { COH_DTYPE_F32, 2 * PARTIALS, call.partials } } });
+        coh_twins_release();
+    }
+}
+
+static void run_update(void *queue, const void *call)
+{
+    coh_kernel_update(queue, call);
+}
+
+static void *squares(int64_t count)
+{
+    float *v = coh_twins_random(COH_DTYPE_F32, count, 0, 9);
+    for (int64_t i = 0; i < count; i++)
+        v[i] *= v[i];
+    return v;
+}
+
+static void updates_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    static const coh_cells cells = {
+        .update_rate = 1e-3f, .update_scale = 0.7f, .update_bias1 = 0.271f, .update_bias2 = 0.0297f
+    };
+    for (int d = 0; d < 2; d++)
+        for (int has_partials = 0; has_partials < 2; has_partials++) {
+            const coh_dtype dtype = dtypes[d];
+            double *partials = coh_twins_zeros(PARTIALS * sizeof(double));
+            coh_update call = { .dtype = dtype,
+                                .grains = grains,
+                                .work = coh_twins_random(dtype, ELEMENTS, 0, 1),
+                                .grad = coh_twins_random(dtype, ELEMENTS, 0, 2),
+                                .low = dtype == COH_DTYPE_BF16
+                                           ? coh_twins_random(dtype, ELEMENTS, 0, 3)
+                                           : NULL,
+                                .m = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 4),
+                                .v = squares(ELEMENTS),
+                                .partials = has_partials ? partials : NULL,
+                                .cells = coh_twins_copy(&cells, sizeof(cells)),
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .epsilon = 1e-8f,
+                                .decay = 0.1f };
+            coh_twins_check(
+                &(coh_twins_case){ .name = "update",
+                                   .run = run_update,
+                                   .call = &call,
+                                   .outputs = { { dtype, ELEMENTS, call.work },
+                                                { COH_DTYPE_F32, ELEMENTS, call.m },
+                                                { COH_DTYPE_F32, ELEMENTS, call.v },
+                                                { COH_DTYPE_F32, 2 * PARTIALS, partials },
+                                                { dtype, ELEMENTS, call.low } } });
+            coh_twins_release();
+        }
+}
+
+/* A step of zero: each lower half is joined and cut off again, that of half a unit too. */
+static void halves_of_a_master_come_back(void **state)
+{
+    (void)state;
+    static const coh_cells cells = { .update_bias1 = 1, .update_bias2 = 1 };
+    const size_t bytes = ELEMENTS * sizeof(uint16_t);
+    uint16_t *low = coh_twins_zeros(bytes);
+    for (int i = 0; i < ELEMENTS; i++)
+        low[i] = (uint16_t)(i % 2 == 0 ? 0x8000 + i : 0x7fff - i);
+    const coh_update call = { .dtype = COH_DTYPE_BF16,
+                              .grains = grains,
+                              .work = coh_twins_random(COH_DTYPE_BF16, ELEMENTS, 0, 1),
+                              .grad = coh_twins_random(COH_DTYPE_BF16, ELEMENTS, 0, 2),
+                              .low = low,
+                              .m = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 4),
+                              .v = squares(ELEMENTS),
+                              .cells = coh_twins_copy(&cells, sizeof(cells)),
+                              .epsilon = 1 };
+    const void *work_before = coh_twins_copy(call.work, bytes);
+    const void *low_before = coh_twins_copy(low, bytes);
+    coh_twins_enqueue(run_update, &call, 0, NULL);
+    assert_memory_equal(call.work, work_before, bytes);
+    assert_memory_equal(low, low_before, bytes);
+    coh_twins_release();
+}
+
+/* An update whose line's predicate is 0 leaves everything as it is. */
+static void a_masked_update_writes_nothing(void **state)
+{
+    (void)state;
+    static const int32_t is_masked;
+    static const coh_cells cells = {
+        .update_rate = 1, .update_scale = 1, .update_bias1 = 1, .update_bias2 = 1
+    };
+    const coh_update call = { .dtype = COH_DTYPE_F32,
+                              .grains = grains,
+                              .work = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 1),
+                              .grad = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 2),
+                              .m = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 3),
+                              .v = squares(ELEMENTS),
+                              .cells = coh_twins_copy(&cells, sizeof(cells)) };
+    const size_t bytes = ELEMENTS * sizeof(float);
+    void *const tensors[] = { call.work, call.m, call.v };
+    void *before[3];
+    for (int i = 0; i < 3; i++)
+        before[i] = memcpy(coh_twins_zeros(bytes), tensors[i], bytes);
+    const coh_twins_line line = { .predicate = coh_twins_copy(&is_masked, sizeof(is_masked)) };
+    coh_twins_enqueue(run_update, &call, 0, &line);
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(tensors[i], before[i], bytes);
+    coh_twins_release();
+}
+
+/* ---- a step: FEED, CLIP, SETTLE ---- */
+
+typedef struct step_call {
+    coh_feed feed;
+    coh_clip clip;
+} step_call;
+
+static void run_step(void *queue, const void *argument)
+{
+    const step_call *call = argument;
+    coh_kernel_feed(queue, &call->feed);
+    coh_kernel_clip(queue, &call->clip);
+}
+
+static void run_settle(void *queue, const void *call)
+{
+    coh_kernel_settle(queue, (coh_cells *)(uintptr_t)call);
+}
+
+/* `how`: 0 below the clip, 1 above it, 2 an infinite partial, 3 neither losses nor partials. */
+static void check_step(int how, int defers)
+{
+    enum { COUNT = 71, TOKENS = 37 };
+    coh_cells *cells = coh_twins_zeros(sizeof(*cells));
+    coh_clip_record *record = coh_twins_zeros(sizeof(*record));
+    double *partials = coh_twins_zeros(COUNT * sizeof(double));
+    int32_t *tokens = coh_twins_random(COH_DTYPE_F32, TOKENS, 0, 1);
+    int32_t *inputs = coh_twins_poisoned(COH_DTYPE_F32, TOKENS, 1);
+    const coh_feed_input input = { inputs, tokens, TOKENS * sizeof(int32_t) };
+    const coh_feed_values values = { .random = { .seed = 5, .step = 12 },
+                                     .learning_rate = 3e-4f,
+                                     .clip = how == 1 ? 0.5f : 100.0f,
+                                     .loss_factor = 2.0f };
+    for (int i = 0; i < COUNT; i++)
+        partials[i] = how == 2 && i == 40 ? INFINITY : 0.1 + 1.0 / (i + 3);
+    cells->applied_count = 11;
+    const step_call call = {
+        .feed = { .cells = cells,
+                  .values = coh_twins_copy(&values, sizeof(values)),
+                  .inputs = &input,
+                  .input_count = 1,
+                  .latches = !defers,
+                  .beta1 = 0.9f,
+                  .beta2 = 0.999f },
+        .clip = { .cells = cells,
+                  .partials = how == 3 ? NULL : partials,
+                  .partial_count = COUNT,
+                  .losses =
+                      how == 3 ? NULL : coh_twins_random(COH_DTYPE_F32, MICROBATCHES * 16, 0, 2),
+                  .loss_stride = 16,
+                  .microbatch_count = MICROBATCHES,
+                  .defers = defers,
+                  .beta1 = 0.9f,
+                  .beta2 = 0.999f,
+                  .record = record },
+    };
+    coh_twins_case one = { .name = "step",
+                           .run = run_step,
+                           .call = &call,
+                           .outputs = { { COH_DTYPE_I32, sizeof(*cells) / 4, cells },
+                                        { COH_DTYPE_I32, sizeof(*record) / 4, record },
+                                        { COH_DTYPE_I32, TOKENS, inputs } } };
+    coh_twins_check(&one);
+    cells->pending = 1;
+    one.run = run_settle;
+    one.call = cells;
+    coh_twins_check(&one);
+    coh_twins_release();
+}
+
+static void cells_and_records_have_the_hosts_bits(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++)
+        for (int defers = 0; defers < 2; defers++)
+            check_step(how, defers);
+}
+
+int coh_twins_optimizer(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partials_have_the_hosts_bits),
+        cmocka_unit_test(updates_have_the_hosts_bits),
+        cmocka_unit_test(halves_of_a_master_come_back),
+        cmocka_unit_test(a_masked_update_writes_nothing),
+        cmocka_unit_test(cells_and_records_have_the_hosts_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
