@@ -1,0 +1,173 @@
+/* Matrix products on a GPU: our kernel (product.cu, which serves where cuBLASLt is missing) against
+ * cuBLASLt's choice for the same form, both as coh_matmul asks for them: the products of GPT-2 124M
+ * and of a 7B model's layers, of a classifier's tile, and one of 8192 cubed, which is as fast as
+ * this GPU multiplies. Operands are random: of zeros a GPU multiplies faster.
+ *
+ *     gpu_products      77: there is no GPU, or no cuBLASLt */
+#include <stdio.h>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "benchmarks/measure.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/libraries.h"
+#include "kernels/kernels.h"
+#include "memory/cuda_queue.h"
+#include "memory/device_cuda.h"
+#include "memory/library_workspace.h"
+
+enum { CALLS = 4, OPERANDS = 3 };
+#define OPERAND_ELEMENTS ((int64_t)1 << 27)
+#define OPERAND_BYTES    ((size_t)OPERAND_ELEMENTS * sizeof(float))
+
+static const coh_device_ops *const ops = &coh_device_cuda;
+
+typedef struct products {
+    coh_device *device;
+    coh_queue *queue;
+    const coh_cuda_libraries *libraries; /* of this machine */
+    char *arena;
+    uint64_t number;
+    coh_matmul matmul;
+} products;
+
+static const struct shape {
+    const char *name;
+    coh_matmul_layout layout;
+    int64_t rows, columns, depth;
+    int adds;
+} shapes[] = {
+    { "124M up", COH_MATMUL_NT, 8192, 3072, 768, 0 },
+    { "124M up dx", COH_MATMUL_NN, 8192, 768, 3072, 0 },
+    { "124M up dw", COH_MATMUL_TN, 3072, 768, 8192, 1 },
+    { "7B qkv", COH_MATMUL_NT, 8192, 4096, 4096, 0 },
+    { "7B up", COH_MATMUL_NT, 8192, 11008, 4096, 0 },
+    { "7B up dx", COH_MATMUL_NN, 8192, 4096, 11008, 0 },
+    { "7B up dw", COH_MATMUL_TN, 11008, 4096, 8192, 1 },
+    { "classifier", COH_MATMUL_NT, 16384, COH_ROW_BLOCK, 4096, 0 },
+    { "8192 cubed", COH_MATMUL_NN, 8192, 8192, 8192, 0 },
+};
+
+static void enqueue(void *context, uint64_t number, uint32_t index)
+{
+    products *p = context;
+    (void)number;
+    (void)index;
+    coh_kernel_matmul(p->queue, &p->matmul);
+}
+
+static void multiply(products *p, const coh_cuda_libraries *libraries)
+{
+    coh_cuda_queue *queue = (coh_cuda_queue *)(void *)p->queue;
+    queue->libraries = libraries;
+    for (int i = 0; i < CALLS; i++)
+        ops->launch(p->queue, enqueue, p, ++p->number, 0, NULL);
+    ops->finish(p->queue);
+    queue->libraries = p->libraries;
+}
+
+static void ours(void *argument)
+{
+    static const coh_cuda_libraries none;
+    multiply(argument, &none);
+}
+
+static void cublaslt(void *argument)
+{
+    products *p = argument;
+    multiply(p, p->libraries);
+}
+
+static void measure_shape(products *p, const struct shape *s, coh_dtype dtype)
+{
+    char name[64];
+    measure_result result;
+    const int a_down = s->layout == COH_MATMUL_TN, b_down = s->layout != COH_MATMUL_NT;
+    p->matmul = (coh_matmul){ .layout = s->layout,
+                              .dtype = dtype,
+                              .c_dtype = dtype,
+                              .rows = s->rows,
+                              .columns = s->columns,
+                              .depth = s->depth,
+                              .a = p->arena,
+                              .b = p->arena + OPERAND_BYTES,
+                              .c = p->arena + 2 * OPERAND_BYTES,
+                              .a_stride = a_down ? s->rows : s->depth,
+                              .b_stride = b_down ? s->columns : s->depth,
+                              .c_stride = s->columns,
+                              .adds = s->adds };
+    measure_pairs(ours, cublaslt, p, &result);
+    snprintf(name, sizeof(name), "%s %s", s->name, dtype == COH_DTYPE_F32 ? "f32" : "bf16");
+    measure_print("gpu_products", name,
+                  2e-9 * CALLS * (double)s->rows * (double)s->columns * (double)s->depth, "GFLOP",
+                  &result);
+}
+
+/* Normal numbers, one piece again and again. */
+static coh_status fill(const products *p, coh_dtype dtype)
+{
+    enum { PIECE = 1 << 20 };
+    static float piece[PIECE];
+    const size_t piece_bytes = (size_t)PIECE * coh_dtype_bytes(dtype);
+    for (int i = 0; i < PIECE; i++) {
+        const float value = (float)coh_rng_normal(1, 2, (uint64_t)i);
+        if (dtype == COH_DTYPE_BF16)
+            ((uint16_t *)(void *)piece)[i] = coh_bf16_of_f32(value);
+        else
+            piece[i] = value;
+    }
+    for (size_t at = 0; at < OPERANDS * OPERAND_BYTES; at += piece_bytes)
+        COH_TRY(ops->put(p->device, p->arena + at, piece, piece_bytes));
+    return COH_OK;
+}
+
+static coh_status open_gpu(products *p)
+{
+    const coh_device_config config = { .thread_count = 1, .kernels = &coh_cuda_device_kernels };
+    void *arena = NULL;
+    COH_TRY(ops->create(&config, &p->device));
+    COH_TRY(ops->arena_create(p->device, COH_TIER_DEVICE,
+                              COH_CUDA_LIBRARY_BYTES + OPERANDS * OPERAND_BYTES, &arena));
+    p->arena = (char *)arena + COH_CUDA_LIBRARY_BYTES;
+    COH_TRY(ops->queue_create(p->device, COH_LANE_COMPUTE, &p->queue));
+    p->libraries = ((const coh_cuda_queue *)(const void *)p->queue)->libraries;
+    return COH_OK;
+}
+
+static void close_gpu(products *p)
+{
+    ops->queue_destroy(p->queue);
+    if (p->arena != NULL)
+        ops->arena_destroy(p->device, COH_TIER_DEVICE);
+    ops->destroy(p->device);
+}
+
+static coh_status measure_all(products *p, coh_dtype dtype)
+{
+    COH_TRY(fill(p, dtype));
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        measure_shape(p, &shapes[i], dtype);
+        COH_TRY(ops->failure(p->device));
+    }
+    return COH_OK;
+}
+
+int main(void)
+{
+    products p = { 0 };
+    coh_status status = open_gpu(&p);
+    int is_absent = status != COH_OK && p.device == NULL;
+    if (status == COH_OK && p.libraries->products == NULL) {
+        fprintf(stderr, "gpu_products: cuBLASLt is not on this machine\n");
+        is_absent = 1;
+    } else {
+        if (status == COH_OK)
+            status = measure_all(&p, COH_DTYPE_BF16);
+        if (status == COH_OK)
+            status = measure_all(&p, COH_DTYPE_F32);
+        if (status != COH_OK)
+            fprintf(stderr, "gpu_products: %s\n", coh_last_error());
+    }
+    close_gpu(&p);
+    return is_absent ? MEASURE_ABSENT : status != COH_OK;
+}
