@@ -18,13 +18,11 @@ static coh_status refuse_host_memory(void)
 
 coh_status cli_budget_check(const cli_options *options)
 {
-    if (strcmp(options->device, "cuda") == 0)
-        return cli_fail(COH_ERR_ARGUMENT, "--device cuda: this build computes on the host only:"
-                                          " leave the flag out, or give --device host");
-    if (strcmp(options->device, "host") != 0)
-        return cli_fail(COH_ERR_ARGUMENT, "--device takes host, not '%s': leave the flag out",
-                        options->device);
-    if (cli_given(options, CLI_FLAG_HOST_MEMORY) && !options->profile)
+    coh_device_summary device;
+    if (coh_device_summarize(options->device, &device) != COH_OK)
+        return cli_fail(COH_ERR_ARGUMENT, "--device %s: %s (--device host computes here)",
+                        options->device, coh_last_error());
+    if (cli_given(options, CLI_FLAG_HOST_MEMORY) && !options->profile && !device.is_gpu)
         return refuse_host_memory();
     if (cli_given(options, CLI_FLAG_LINK_RATE) && !cli_given(options, CLI_FLAG_EMULATE_HOST))
         return cli_fail(COH_ERR_ARGUMENT,
@@ -78,25 +76,31 @@ int32_t cli_budget_thread_count(const cli_options *options)
 /* ---- profiles ---- */
 
 /* What the command may do with it. */
-static coh_status check_profile(const cli_options *options, const coh_profile_summary *facts)
+static coh_status check_profile(const cli_options *options, const char *name,
+                                const coh_profile_summary *facts)
 {
     const int has_host = cli_given(options, CLI_FLAG_HOST_MEMORY);
+    if (!facts->is_gpu && cli_budget_on_gpu(options))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--profile %s is of a host device, and --device %s is a GPU: cohobate"
+                        " profile --device %s -o FILE measures it",
+                        name, options->device, options->device);
     if (!facts->is_gpu)
         return has_host ? refuse_host_memory() : COH_OK;
-    if (options->command == CLI_TRAIN)
+    if (options->command == CLI_TRAIN && !cli_budget_on_gpu(options))
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--profile %s is of a GPU, and train computes on this machine: leave it"
-                        " out, or ask cohobate plan",
-                        options->profile);
+                        "--profile %s is of a GPU, and train computes on the host device: add"
+                        " --device cuda:0, leave it out, or ask cohobate plan",
+                        name);
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--emulate-host is a test-bed on the host device, and --profile %s is of a"
                         " GPU: its host tier is --host-memory SIZE",
-                        options->profile);
+                        name);
     if (facts->device_bytes == 0 && !cli_given(options, CLI_FLAG_DEVICE_MEMORY))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--profile %s does not know the device's memory: give --device-memory SIZE",
-                        options->profile);
+                        name);
     return COH_OK;
 }
 
@@ -111,20 +115,60 @@ static int is_of_other_threads(const cli_options *options, const coh_profile_sum
     return facts->fingerprint != 0 && facts->threads != cli_budget_thread_count(options);
 }
 
+int cli_budget_on_gpu(const cli_options *options)
+{
+    return strcmp(options->device, "host") != 0;
+}
+
+/* The datasheet of this machine's GPU. */
+static coh_status datasheet_of(const cli_options *options, const char **out_name)
+{
+    static const struct {
+        const char *part, *name;
+        uint64_t least_bytes; /* of its memory */
+    } sheets[] = {
+        { "H200", "h200", 0 },         { "H100", "h100", 0 },         { "A100", "a100-80g", 60u },
+        { "A100", "a100-40g", 0 },     { "RTX 5090", "rtx-5090", 0 }, { "RTX 4090", "rtx-4090", 0 },
+        { "RTX 3090", "rtx-3090", 0 },
+    };
+    coh_device_summary device;
+    CLI_TRY(coh_device_summarize(options->device, &device));
+    for (size_t i = 0; i < sizeof(sheets) / sizeof(sheets[0]); i++)
+        if (strstr(device.name, sheets[i].part) != NULL &&
+            device.memory_bytes >> 30 >= sheets[i].least_bytes) {
+            *out_name = sheets[i].name;
+            cli_note("note: predicted times are those of the datasheet %s: cohobate profile"
+                     " --device %s -o FILE measures this machine, --profile FILE uses it",
+                     sheets[i].name, options->device);
+            return COH_OK;
+        }
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--device %s is a %s, of which no datasheet is known: cohobate profile --device"
+                    " %s -o FILE measures it, then give --profile FILE",
+                    options->device, device.name, options->device);
+}
+
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
 {
     coh_profile *profile = NULL;
     coh_profile_summary facts;
+    const char *name = options->profile;
     *out_profile = NULL;
-    if (!options->profile)
+    if (!name && !cli_budget_on_gpu(options))
         return COH_OK;
-    CLI_TRY(coh_profile_read(options->profile, &profile));
+    if (!name)
+        CLI_TRY(datasheet_of(options, &name));
+    CLI_TRY(coh_profile_read(name, &profile));
     coh_status status = coh_profile_summarize(profile, &facts);
     if (status == COH_OK)
-        status = check_profile(options, &facts);
+        status = check_profile(options, name, &facts);
     if (status != COH_OK) {
         coh_profile_destroy(profile);
         return status;
+    }
+    if (!options->profile) {
+        *out_profile = profile;
+        return COH_OK;
     }
     if (facts.is_what_if && options->command == CLI_TRAIN)
         cli_note("note: with --profile %s predicted times are a what-if, not this machine's",
@@ -186,6 +230,22 @@ int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile
 
 /* ---- options ---- */
 
+/* No more than this machine has, where no flag says otherwise; and what computes there. */
+static void fit_room(const cli_options *options, coh_plan_options *plan_options)
+{
+    coh_device_summary device;
+    const uint64_t host_bytes = coh_machine_most_bytes();
+    if (coh_device_summarize(options->device, &device) != COH_OK)
+        return; /* cli_budget_check has said so */
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) &&
+        device.memory_bytes < plan_options->device_memory_bytes)
+        plan_options->device_memory_bytes = device.memory_bytes;
+    if (!cli_given(options, CLI_FLAG_HOST_MEMORY) && host_bytes < plan_options->emulate_host_bytes)
+        plan_options->emulate_host_bytes = host_bytes;
+    snprintf(plan_options->kernel_path, sizeof(plan_options->kernel_path), "%s",
+             device.kernel_path);
+}
+
 /* The room of another machine, where no flag says otherwise. */
 static void use_room(const cli_options *options, const coh_profile_summary *facts,
                      coh_plan_options *plan_options)
@@ -196,6 +256,8 @@ static void use_room(const cli_options *options, const coh_profile_summary *fact
         plan_options->emulate_host_bytes = cli_given(options, CLI_FLAG_HOST_MEMORY)
                                                ? options->host_memory_bytes
                                                : facts->host_bytes;
+    if (cli_budget_on_gpu(options))
+        fit_room(options, plan_options);
 }
 
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
@@ -290,12 +352,15 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
     out_options->delay_seed = (uint64_t)options->test_delay_seed;
     out_options->delay_most_us = options->test_delay_seed ? 2000 : 0;
     out_options->store = options->test_store;
+    out_options->device = options->device;
     out_options->log = log_sentence;
 }
 
 void cli_budget_add_flags(const cli_options *options, cli_line *line)
 {
     char size[32];
+    if (cli_budget_on_gpu(options))
+        cli_line_add(line, " --device %s", options->device);
     if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
         cli_line_add(line, " --device-memory %s",
                      cli_size_whole(options->device_memory_bytes, size));

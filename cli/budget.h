@@ -5,8 +5,12 @@
 
 #include "cli/options.h"
 
-/* Flags that this build refuses or that contradict one another. Fails: COH_ERR_ARGUMENT. */
+/* Flags that this build or machine refuses, or that contradict one another.
+ * Fails: COH_ERR_ARGUMENT. */
 coh_status cli_budget_check(const cli_options *options);
+
+/* Is --device a GPU? */
+int cli_budget_on_gpu(const cli_options *options);
 
 /* Takes the kernel table at `path` ("": none), before anything is planned. `noted`: it comes from
  * a checkpoint's note, and where it is gone the standard products are taken, which is said. So is
@@ -14,14 +18,15 @@ coh_status cli_budget_check(const cli_options *options);
  * Fails: COH_ERR_CORRUPT, COH_ERR_IO; COH_ERR_ARGUMENT. */
 coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype);
 
-/* --profile; NULL where there is none. What it means for this command is checked, and said where
- * times become a what-if. The caller destroys it, after the plan. */
+/* --profile, else the datasheet of the GPU that --device names; NULL where there is neither. What it
+ * means for this command is checked, and said where times become a what-if. The caller destroys it,
+ * after the plan. */
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile);
 
 /* --pin and --pins together; the caller frees them, after the plan. */
 coh_status cli_budget_open_pins(const cli_options *options, coh_pin **out_pins, int32_t *out_count);
 
-/* Is the plan for a GPU that this program does not compute on? */
+/* Is the plan for a GPU? */
 int cli_budget_is_gpu(const coh_profile *profile);
 
 /* Are its times a what-if: of a datasheet, of given entries, of another machine, or of another

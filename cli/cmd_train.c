@@ -189,6 +189,11 @@ static void describe_disk(const coh_engine_facts *facts, cli_line *line)
     cli_line_add(line, "\n");
 }
 
+static const char *tier_name(const cli_job *job, int tier)
+{
+    return tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier];
+}
+
 static void describe_start(const cli_run *run)
 {
     cli_line line;
@@ -201,7 +206,7 @@ static void describe_start(const cli_run *run)
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (facts->arena_node_count[tier] > 0)
             cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s, touched in %s",
-                         tier == 0 ? "arenas:" : ",", tier == 1 ? "emulated host" : "device",
+                         tier == 0 ? "arenas:" : ",", tier_name(&run->job, tier),
                          coh_size_format(facts->arena_bytes[tier], rate, sizeof(rate)),
                          facts->arena_huge_pages[tier] ? "huge pages asked for" : "small pages",
                          facts->arena_node_count[tier],

@@ -81,8 +81,9 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                 "--dtype bf16", EXPORT, 0, 0,
                                 "numbers of the tensors (default: as the run's folder had them; of "
                                 "adapters alone f32)" },
-    [CLI_FLAG_DEVICE] = { "device", "host", CLI_VALUE_TEXT, AT(device), 0, 0, "--device host",
-                          BUDGET, 0, 0, "where to compute; this build has the host" },
+    [CLI_FLAG_DEVICE] = { "device", "host|cuda:N", CLI_VALUE_TEXT, AT(device), 0, 0,
+                          "--device cuda:0", BUDGET | PROFILE, 0, 0,
+                          "where to compute: the host (default), or a GPU" },
     [CLI_FLAG_DEVICE_MEMORY] = { "device-memory", "SIZE", CLI_VALUE_SIZE, AT(device_memory_bytes),
                                  0, 0, "--device-memory 64MiB", BUDGET | REPLAY, 0, 0,
                                  "the RAM budget (default: what is free, less a reserve)" },
@@ -123,8 +124,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         RUNS, 0, 0, "replay a plan written by cohobate plan -o" },
     [CLI_FLAG_PROFILE] = { "profile", "NAME|FILE[,ENTRY=VALUE...]", CLI_VALUE_TEXT, AT(profile), 0,
                            0, "--profile a100-40g,pcie=2x", RUNS | REPLAY, 0, 0,
-                           "what prices the plan: a shipped datasheet (of a GPU: plan only) or a "
-                           "measured file, with entries replaced" },
+                           "what prices the plan: a shipped datasheet (of a GPU: plan, or with "
+                           "--device) or a measured file, with entries replaced" },
     [CLI_FLAG_CALIBRATION] = { "calibration", "FILE|none", CLI_VALUE_TEXT, AT(calibration), 0, 0,
                                "--calibration none", RUNS, 0, 0,
                                "what earlier runs found, for the plan's prices; train adds to it "

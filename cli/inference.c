@@ -60,6 +60,7 @@ void cli_inference_close(cli_inference *inference)
 {
     coh_engine_destroy(inference->engine);
     coh_plan_destroy(inference->plan);
+    coh_profile_destroy(inference->profile);
     coh_graph_destroy(inference->graph);
     coh_tokenizer_close(inference->tokenizer);
     cli_weights_close(&inference->weights);
@@ -81,8 +82,8 @@ static void describe(const cli_inference *inference)
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (inference->summary.peak_bytes[tier])
             cli_line_add(
-                &line, "%s %s%s %s", tier ? "," : "", tier == 1 ? "EMULATED " : "",
-                cli_tier_names[tier],
+                &line, "%s %s%s %s", tier ? "," : "",
+                tier == 1 && inference->profile == NULL ? "EMULATED " : "", cli_tier_names[tier],
                 coh_size_format(inference->summary.peak_bytes[tier], bytes, sizeof(bytes)));
     cli_note("%s (predicted)", line.text);
 }
@@ -90,7 +91,8 @@ static void describe(const cli_inference *inference)
 coh_status cli_inference_plan(cli_inference *inference)
 {
     coh_plan_options plan_options;
-    cli_budget_plan_options(inference->options, NULL, COH_PLAN_INFER, &plan_options);
+    CLI_TRY(cli_budget_open_profile(inference->options, &inference->profile));
+    cli_budget_plan_options(inference->options, inference->profile, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;
     CLI_TRY(cli_budget_plan(inference->options, inference->graph, &plan_options, &inference->plan));
     return coh_plan_summarize(inference->plan, &inference->summary);

@@ -14,7 +14,8 @@ typedef struct cli_inference {
     cli_recipe recipe;      /* of a folder: from flags and defaults */
     int64_t trained_tokens; /* in a sequence, the most */
     coh_tokenizer *tokenizer;
-    coh_graph *graph; /* the caller makes it, this owns it */
+    coh_graph *graph;     /* the caller makes it, this owns it */
+    coh_profile *profile; /* of a GPU; NULL: the host's */
     coh_plan *plan;
     coh_plan_summary summary;
     coh_engine *engine;

@@ -224,8 +224,8 @@ static int knows_drive(const cli_job *job, coh_profile_summary *facts)
 static int take_profile_disk(cli_job *job)
 {
     coh_profile_summary facts;
-    if (!job->on_gpu || job->plan_options.disk_bytes > 0 || job->options->plan_file ||
-        !knows_drive(job, &facts))
+    if (!job->on_gpu || cli_budget_on_gpu(job->options) || job->plan_options.disk_bytes > 0 ||
+        job->options->plan_file || !knows_drive(job, &facts))
         return 0;
     job->plan_options.disk_bytes = facts.disk_bytes;
     return facts.disk_bytes > 0;
@@ -489,11 +489,17 @@ fail:
  * for. */
 static coh_status check_memory(const cli_job *job)
 {
-    const uint64_t device = job->summary.peak_bytes[0], host = job->summary.peak_bytes[1];
-    const uint64_t most = coh_machine_most_bytes();
+    const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[0];
+    const uint64_t host = job->summary.peak_bytes[1], most = coh_machine_most_bytes();
     char taken[32], there[32];
     if (device <= most && host <= most - device)
         return COH_OK;
+    if (job->on_gpu)
+        return cli_fail(COH_ERR_FULL,
+                        "host memory: the plan takes %s of this machine's memory, and %s may be "
+                        "taken now: %" PRIu64 " bytes short; give --host-memory %" PRIu64 "B",
+                        coh_size_format(host, taken, sizeof(taken)),
+                        coh_size_format(most, there, sizeof(there)), host - most, most);
     return cli_fail(COH_ERR_FULL,
                     "device memory: the plan takes %s of this machine's memory, and %s may be taken"
                     " now (MemAvailable, the cgroup's limit and RLIMIT_AS): %" PRIu64

@@ -25,7 +25,7 @@ typedef struct cli_job {
     int32_t pin_count;
     const coh_plan *const *earlier; /* while it is opened */
     int32_t earlier_count;
-    int on_gpu; /* the profile's: a what-if that nothing here runs */
+    int on_gpu; /* the profile's: --device's, or a what-if that nothing here runs */
     coh_plan_options plan_options;
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;

@@ -140,11 +140,12 @@ static void add_profile(const cli_job *job, cli_line *line)
     char calibrated[48];
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;
-    cli_line_add(
-        line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s%s\n",
-        cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, " : "",
-        facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
-        describe_calibration(job, calibrated), job->on_gpu ? ": peaks, no run is as fast" : "");
+    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s%s\n",
+                 cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
+                                                                                  : "",
+                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
+                 describe_calibration(job, calibrated),
+                 job->on_gpu && facts.fingerprint == 0 ? ": peaks, no run is as fast" : "");
 }
 
 static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)

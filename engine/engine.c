@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/device_find.h"
 #include "engine/engine_state.h"
 #include "planner/verify.h"
 
@@ -134,8 +135,11 @@ static coh_engine_options known_options(const coh_engine_options *options)
 coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                              coh_engine **out_engine)
 {
-    const coh_engine_device host = { .ops = &coh_device_host };
-    return coh_engine_create_on(plan, options, &host, out_engine);
+    const coh_engine_options known = known_options(options);
+    coh_engine_device device;
+    *out_engine = NULL;
+    COH_TRY(coh_device_find(known.device, &device));
+    return coh_engine_create_on(plan, &known, &device, out_engine);
 }
 
 coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,

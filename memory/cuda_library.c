@@ -87,8 +87,17 @@ static int visit_home(const walk *w)
     return length > 0 && (size_t)length < sizeof(local) && visit_folder(w, local, of_a_prefix);
 }
 
+/* COH_CUDA_LIBRARIES=none: as if this machine had none of them. */
+static int are_left_out(void)
+{
+    const char *folders = getenv("COH_CUDA_LIBRARIES");
+    return folders != NULL && strcmp(folders, "none") == 0;
+}
+
 static int visit_all(const walk *w)
 {
+    if (are_left_out())
+        return 0;
     return visit_variable(w, "COH_CUDA_LIBRARIES", "", as_it_is) ||
            visit_variable(w, "CUDA_HOME", "", of_a_tree) ||
            visit_variable(w, "CUDA_PATH", "", of_a_tree) ||
@@ -150,7 +159,7 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
     const walk w = { root, name->file, open_path, &o };
     *out_library = NULL;
     out_path[0] = '\0';
-    if (!visit_all(&w) && root[0] == '\0')
+    if (!visit_all(&w) && root[0] == '\0' && !are_left_out())
         open_by_loader(&o, name);
     *out_library = o.library;
     if (o.library != NULL)
@@ -160,6 +169,9 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
                         "%s was found and cannot be opened (%s): install it anew, or name another "
                         "folder in COH_CUDA_LIBRARIES",
                         name->product, o.reason);
+    if (are_left_out())
+        return coh_fail(COH_ERR_DEVICE, "%s (%s) is left out by COH_CUDA_LIBRARIES=none",
+                        name->product, name->file);
     return coh_fail(COH_ERR_DEVICE,
                     "%s (%s) is not on this machine: install the CUDA toolkit 13 or the Python "
                     "package %s, or name its folder in COH_CUDA_LIBRARIES",

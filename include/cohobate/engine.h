@@ -36,6 +36,9 @@ typedef struct coh_engine_options {
     /* Where a sentence for people goes (rungs stepped down, ...): may be NULL. */
     void (*log)(void *context, const char *sentence);
     void *log_context;
+    /* NULL or "host"; "cuda:0", "cuda:1", ...: a plan for a GPU's profile runs there and no other
+     * plan does. */
+    const char *device;
 } coh_engine_options;
 
 /* Defaults: beta 0.9, 0.95, epsilon 1e-8, decay 0.1, one thread. */
@@ -43,7 +46,8 @@ COH_API void coh_engine_options_init(coh_engine_options *out_options);
 
 /* Takes the arenas, opens the store, starts the threads. The plan (and its graph) must outlive it.
  * Fails: COH_ERR_MEMORY with bytes asked and what would fit, COH_ERR_FULL
- * (disk), COH_ERR_DEVICE. */
+ * (disk), COH_ERR_DEVICE (no driver, no such GPU, a build without CUDA), COH_ERR_ARGUMENT where the
+ * plan is for another kind of device. */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
 /* Stops what runs, ends the threads, gives back arenas and store. Accepts NULL. */

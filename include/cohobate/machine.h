@@ -35,6 +35,21 @@ COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_find
 COH_API uint64_t coh_machine_free_bytes(void);
 /* The most that a run's arenas are given now: the same with what an engine itself keeps back. */
 COH_API uint64_t coh_machine_most_bytes(void);
+/* A device that an engine may run on. */
+typedef struct coh_device_summary {
+    char name[64]; /* "host", or the GPU's own: "NVIDIA H200" */
+    int32_t is_gpu;
+    uint64_t
+        memory_bytes; /* the most that a run's arena may be given; a GPU's if nobody else uses it */
+    /* What computes there, for coh_plan_options: bits are promised where it is the same. */
+    char kernel_path[128];
+} coh_device_summary;
+
+/* `device`: NULL or "host"; "cuda:0" or "cuda", "cuda:1", ...
+ * Fails: COH_ERR_ARGUMENT (no device is called so), COH_ERR_DEVICE (no driver, no such GPU, one that
+ * is too old, a build without CUDA). */
+COH_API coh_status coh_device_summarize(const char *device, coh_device_summary *out_summary);
+
 /* Cores this process may use (affinity and cgroup quota, rounded up). */
 COH_API int coh_machine_core_count(void);
 

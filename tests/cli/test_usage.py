@@ -36,7 +36,7 @@ REFUSED = [
     ("--dtype", ["f16", "bf", ""], "--dtype f32"),
     ("--recompute", ["some", "", "al"], "--recompute auto"),
     ("--pin", ["", "blocks.0", "blocks.0=cpu", "=device", "blocks.2-1=keep"], "blocks.0-3=device"),
-    ("--device", ["cuda", "tpu", ""], "--device host"),
+    ("--device", ["cuda:x", "tpu", ""], "--device cuda:0"),
 ]
 
 
@@ -48,7 +48,7 @@ class Usage(ProgramTest):
                     done = self.fails(2, "plan", "gpt2-nano", flag, value, says=flag)
                     self.assertEqual(done.out, "")
                     self.assertEqual(done.err.count("\n"), 1)
-                    if value not in ("cuda", "tpu"):
+                    if value not in ("cuda:x", "tpu"):
                         self.assertIn(example, done.err)
 
     def test_a_flag_without_its_value_is_refused_with_an_example(self):

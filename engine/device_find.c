@@ -1,0 +1,93 @@
+#include "engine/device_find.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "coh_config.h"
+#include "cohobate/machine.h"
+#include "kernels/product.h"
+
+#ifdef COH_HAVE_CUDA
+#include "kernels/cuda/device_kernels.h"
+#include "memory/cuda_facts.h"
+#include "memory/cuda_library.h"
+#include "memory/device_cuda.h"
+
+enum { CAPABILITY_LEAST = 8 }; /* products of bf16 on tensor cores, cp.async */
+#endif
+
+static int is_host(const char *name)
+{
+    return name == NULL || strcmp(name, "host") == 0;
+}
+
+/* "cuda" and "cuda:3". */
+static int parse_index(const char *name, int *out_index)
+{
+    char end;
+    *out_index = 0;
+    if (strcmp(name, "cuda") == 0)
+        return 1;
+    return strncmp(name, "cuda:", 5) == 0 && name[5] >= '0' && name[5] <= '9' &&
+           sscanf(name + 5, "%3d%c", out_index, &end) == 1;
+}
+
+coh_status coh_device_find(const char *name, coh_engine_device *out_device)
+{
+    *out_device = (coh_engine_device){ .ops = &coh_device_host };
+    if (is_host(name))
+        return COH_OK;
+    if (!parse_index(name, &out_device->index))
+        return coh_fail(COH_ERR_ARGUMENT, "no device is called '%s': host, or cuda:0, cuda:1, ...",
+                        name);
+#ifdef COH_HAVE_CUDA
+    out_device->ops = &coh_device_cuda;
+    out_device->kernels = &coh_cuda_device_kernels;
+    return COH_OK;
+#else
+    return coh_fail(COH_ERR_DEVICE,
+                    "%s: this program was built without CUDA: build it where nvcc is, or compute "
+                    "on the host",
+                    name);
+#endif
+}
+
+#ifdef COH_HAVE_CUDA
+static coh_status summarize_gpu(int index, coh_device_summary *out)
+{
+    coh_cuda_facts facts;
+    COH_TRY(coh_cuda_facts_read(&facts));
+    if (index >= facts.gpu_count || index >= COH_CUDA_GPUS_MOST)
+        return coh_fail(COH_ERR_DEVICE, "there is no GPU %d: the driver sees %d", index,
+                        facts.gpu_count);
+    const coh_cuda_gpu *gpu = &facts.gpus[index];
+    if (gpu->major < CAPABILITY_LEAST)
+        return coh_fail(COH_ERR_DEVICE,
+                        "GPU %d (%s) has compute capability %d.%d, and kernels need %d.0: take "
+                        "another, or the host",
+                        index, gpu->name, gpu->major, gpu->minor, CAPABILITY_LEAST);
+    snprintf(out->name, sizeof(out->name), "%s", gpu->name);
+    char path[COH_CUDA_LIBRARY_PATH_BYTES];
+    snprintf(out->kernel_path, sizeof(out->kernel_path), "cuda: %s%s%s", gpu->name,
+             coh_cuda_library_find("", &coh_cuda_library_cublaslt, path) ? ", cuBLASLt" : "",
+             coh_cuda_library_find("", &coh_cuda_library_cudnn, path) ? ", cuDNN" : "");
+    out->is_gpu = 1;
+    out->memory_bytes =
+        gpu->memory_bytes > COH_CUDA_RESERVE_BYTES ? gpu->memory_bytes - COH_CUDA_RESERVE_BYTES : 0;
+    return COH_OK;
+}
+#endif
+
+coh_status coh_device_summarize(const char *device, coh_device_summary *out_summary)
+{
+    coh_engine_device found;
+    *out_summary = (coh_device_summary){ .name = "host" };
+    COH_TRY(coh_device_find(device, &found));
+#ifdef COH_HAVE_CUDA
+    if (found.kernels != NULL)
+        return summarize_gpu(found.index, out_summary);
+#endif
+    snprintf(out_summary->kernel_path, sizeof(out_summary->kernel_path), "%s", coh_kernel_path());
+    out_summary->memory_bytes = coh_machine_most_bytes();
+    return COH_OK;
+}
