@@ -55,6 +55,7 @@ static struct {
 static struct {
     const char *symbol;
     coh_emulated_kernel *kernel;
+    size_t argument_bytes;
 } kernels[KERNELS_MOST];
 static int kernel_count;
 
@@ -65,12 +66,21 @@ static void refuse(const char *why, const char *what)
     abort();
 }
 
-void coh_emulate_register(const char *symbol, coh_emulated_kernel *kernel)
+void coh_emulate_register(const char *symbol, coh_emulated_kernel *kernel, size_t argument_bytes)
 {
     if (kernel_count == KERNELS_MOST)
         refuse("no room for kernel ", symbol);
     kernels[kernel_count].symbol = symbol;
+    kernels[kernel_count].argument_bytes = argument_bytes;
     kernels[kernel_count++].kernel = kernel;
+}
+
+size_t coh_emulate_argument_bytes(const char *symbol)
+{
+    for (int i = 0; i < kernel_count; i++)
+        if (strcmp(kernels[i].symbol, symbol) == 0)
+            return kernels[i].argument_bytes;
+    return 0;
 }
 
 coh_emulated_kernel *coh_emulate_find(const char *symbol)

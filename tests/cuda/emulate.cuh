@@ -29,6 +29,7 @@
 
 template <auto kernel> struct coh_emulated_caller;
 template <typename A, void (*kernel)(A)> struct coh_emulated_caller<kernel> {
+    static constexpr size_t bytes = sizeof(A);
     static void call(const void *arguments)
     {
         kernel(*static_cast<const A *>(arguments));
@@ -36,15 +37,16 @@ template <typename A, void (*kernel)(A)> struct coh_emulated_caller<kernel> {
 };
 
 struct coh_emulated_entry {
-    coh_emulated_entry(const char *symbol, coh_emulated_kernel *kernel)
+    coh_emulated_entry(const char *symbol, coh_emulated_kernel *kernel, size_t argument_bytes)
     {
-        coh_emulate_register(symbol, kernel);
+        coh_emulate_register(symbol, kernel, argument_bytes);
     }
 };
 
 /* For a kernel that is declared above and takes one struct by value. */
 #define COH_EMULATED(symbol)                                                                       \
-    static const coh_emulated_entry emulated_##symbol(#symbol, coh_emulated_caller<symbol>::call)
+    static const coh_emulated_entry emulated_##symbol(#symbol, coh_emulated_caller<symbol>::call,  \
+                                                      coh_emulated_caller<symbol>::bytes)
 
 #define COH_KERNEL(symbol, threads_most, parameter)                                                \
     extern "C" void symbol(parameter);                                                             \

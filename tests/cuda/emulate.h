@@ -49,9 +49,11 @@ void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, 
 /* ---- for emulate.cuh ---- */
 
 /* Makes a kernel known by its symbol, before main. */
-void coh_emulate_register(const char *symbol, coh_emulated_kernel *kernel);
+void coh_emulate_register(const char *symbol, coh_emulated_kernel *kernel, size_t argument_bytes);
 /* NULL: there is no such kernel in this program. */
 coh_emulated_kernel *coh_emulate_find(const char *symbol);
+/* Of its argument struct; 0: there is no such kernel. */
+size_t coh_emulate_argument_bytes(const char *symbol);
 
 #define COH_EMULATED_VALUE 32 /* bytes a lane can leave in an exchange */
 

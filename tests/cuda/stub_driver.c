@@ -116,7 +116,10 @@ static CUresult stub_cuDeviceGetAttribute(int *value, CUdevice_attribute attribu
 {
     (void)device;
     BEGIN_ANYWHERE(cuDeviceGetAttribute);
-    *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 132 : 1;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 132
+             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                                         : 1;
     return end(CUDA_SUCCESS);
 }
 
@@ -422,6 +425,10 @@ static CUresult stub_cuModuleGetFunction(CUfunction *function, CUmodule module, 
             (*function)->work = coh_stub.twins[i].work;
             (*function)->argument_bytes = coh_stub.twins[i].argument_bytes;
         }
+    if ((*function)->work == NULL && coh_stub.kernels != NULL) {
+        (*function)->argument_bytes = coh_stub.kernels->argument_bytes(symbol);
+        (*function)->of_kernel = (*function)->argument_bytes > 0 ? symbol : NULL;
+    }
     module->functions[module->function_count++] = *function;
     return end(CUDA_SUCCESS);
 }
@@ -443,6 +450,11 @@ static CUresult stub_cuFuncSetAttribute(CUfunction function, CUfunction_attribut
     return end(CUDA_SUCCESS);
 }
 
+static void run_kernel(const void *launch)
+{
+    coh_stub.kernels->run(launch);
+}
+
 static CUresult stub_cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z,
                                     unsigned threads, unsigned threads_y, unsigned threads_z,
                                     unsigned shared_bytes, CUstream stream, void **parameters,
@@ -450,15 +462,21 @@ static CUresult stub_cuLaunchKernel(CUfunction function, unsigned x, unsigned y,
 {
     (void)threads_y;
     (void)threads_z;
-    (void)shared_bytes;
     (void)extra;
     BEGIN(cuLaunchKernel);
     if (x == 0 || y == 0 || z == 0 || threads == 0 || threads > 1024)
         return end(CUDA_ERROR_INVALID_VALUE);
-    if (function->work == NULL)
+    if (function->work == NULL && function->of_kernel == NULL)
         return end(CUDA_ERROR_NOT_FOUND);
     stub_command c = { .kind = STUB_WORK, .work = function->work };
-    memcpy(c.arguments, parameters[0], function->argument_bytes);
+    if (function->work != NULL) {
+        memcpy(c.arguments, parameters[0], function->argument_bytes);
+    } else {
+        coh_stub_launch launch = { function->of_kernel, x, y, z, threads, shared_bytes, { 0 } };
+        memcpy(launch.arguments, parameters[0], function->argument_bytes);
+        memcpy(c.arguments, &launch, sizeof(launch));
+        c.work = run_kernel;
+    }
     coh_stub_push(stream, &c);
     return end(CUDA_SUCCESS);
 }
@@ -536,6 +554,11 @@ void coh_stub_break(CUresult result)
     pthread_mutex_lock(&coh_stub.mutex);
     coh_stub.broken = result;
     pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_set_kernels(const coh_stub_kernels *kernels)
+{
+    coh_stub.kernels = kernels;
 }
 
 void coh_stub_set_twin(const char *symbol, coh_stub_work work, size_t argument_bytes)

@@ -57,6 +57,18 @@ typedef void (*coh_stub_work)(const void *arguments);
 
 /* Stands for the kernel `symbol` in modules that are loaded from now on. */
 void coh_stub_set_twin(const char *symbol, coh_stub_work work, size_t argument_bytes);
+/* Stand for kernels without a twin: what runs `symbol` with its grid, NULL: nothing. The call gets a
+ * copy of the launch. */
+typedef struct coh_stub_launch {
+    const char *symbol;
+    unsigned x, y, z, threads, shared_bytes;
+    _Alignas(16) unsigned char arguments[COH_STUB_ARGUMENT_BYTES - 64];
+} coh_stub_launch;
+typedef struct coh_stub_kernels {
+    size_t (*argument_bytes)(const char *symbol); /* 0: there is no such kernel */
+    void (*run)(const coh_stub_launch *launch);
+} coh_stub_kernels;
+void coh_stub_set_kernels(const coh_stub_kernels *kernels);
 /* Enqueues work as if it were a kernel: what a twin of a whole kernel function does. */
 void coh_stub_enqueue(CUstream stream, coh_stub_work work, const void *arguments, size_t bytes);
 

@@ -48,7 +48,8 @@ struct CUmod_st {
 };
 
 struct CUfunc_st {
-    coh_stub_work work; /* NULL: no twin */
+    coh_stub_work work;    /* NULL: no twin */
+    const char *of_kernel; /* its symbol, where `kernels` run it */
     size_t argument_bytes;
 };
 
@@ -79,6 +80,7 @@ typedef struct stub_state {
         size_t argument_bytes;
     } twins[STUB_TWINS_MOST];
     int twin_count;
+    const coh_stub_kernels *kernels; /* NULL: none but twins */
     pthread_t thread;
     int thread_is_started;
     _Atomic int thread_stops;

@@ -1,0 +1,67 @@
+"""--device cuda:0 from end to end, on a GPU that is played: the kernels' own sources, emulated (tests/cuda/emulated_gpu.c).
+
+What is computed there is compared with the host device, and wherever things stand it has the same bits."""
+
+import json
+import os
+import unittest
+
+import model_folder
+from program import ProgramTest, environment
+
+GPU = os.environ["COH_EMULATED_GPU"]
+LIBRARIES = 32 * 2**20 + 4096  # what a plan for a GPU keeps for libraries
+STEPS = 3
+
+
+class DeviceCuda(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.text = self.corpus()
+
+    def gpu(self, seed=1):
+        return {"env": environment(LD_LIBRARY_PATH=GPU, COH_CUDA_LIBRARIES="none", COH_EMULATED_SEED=str(seed))}
+
+    def model(self, kind):
+        model_folder.make(self.path(kind), kind, "F32")
+        return self.path(kind)
+
+    def train(self, model, *flags, seed=None):
+        """What the last line says of a few steps; seed None: on the host."""
+        where = () if seed is None else ("--device", "cuda:0", "--profile", "h200")
+        done = self.succeeds("train", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--data", self.text,
+                             "--steps", STEPS, "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 2,
+                             "--json", *where, *flags, **(self.gpu(seed) if seed is not None else {}))
+        return done.json
+
+    def peak(self, model, *flags):
+        done = self.succeeds("plan", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2,
+                             "--profile", "h200", "--threads", 2, "--json", *flags)
+        return done.json["in_memory_bytes"]
+
+    def test_every_architecture_learns_as_on_the_host(self):
+        for kind in ("gpt2", "opt", "llama"):
+            model = self.model(kind)
+            for dtype, bound in (("f32", 2e-5), ("bf16", 2e-2)):
+                with self.subTest(kind=kind, dtype=dtype):
+                    gpu, host = self.train(model, "--dtype", dtype, seed=1), self.train(model, "--dtype", dtype)
+                    self.assertLess(host["loss"], 5.95 if kind == "gpt2" else 6.4)
+                    self.assertAlmostEqual(gpu["loss"], host["loss"], delta=bound * host["loss"])
+                    self.assertEqual(gpu["peak_bytes"], gpu["predicted_peak_bytes"])
+
+    def test_where_things_stand_changes_no_bit(self):
+        model = self.model("gpt2")
+        in_memory = self.train(model, "--dtype", "bf16", seed=1)
+        room = self.peak(model, "--dtype", "bf16")
+        small = f"{LIBRARIES + (room - LIBRARIES) // 8 * 5 // 4096 * 4096}B"
+        for seed, flags in ((2, ["--device-memory", small]),
+                            (3, ["--device-memory", small, "--host-memory", "512KiB", "--disk", self.folder]),
+                            (4, ["--recompute", "all"])):
+            with self.subTest(flags=flags):
+                found = self.train(model, "--dtype", "bf16", *flags, seed=seed)
+                self.assertEqual((found["hash"], found["loss"]), (in_memory["hash"], in_memory["loss"]))
+                self.assertEqual(found["peak_bytes"], found["predicted_peak_bytes"])
+
+
+if __name__ == "__main__":
+    unittest.main()
