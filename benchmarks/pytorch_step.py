@@ -7,7 +7,7 @@ Written as a user of PyTorch would write it, with what the version at hand offer
 and the fused AdamW where they are, tied embeddings, decay for matrices only, gradients set to None. autocast
 keeps f32 parameters and multiplies in bf16; bf16 is the whole model and the states in bf16. The step is that of
 benchmarks/step.c: forward, loss, backward, clipping to norm 1, AdamW; random tokens, the same in each step.
-torch.compile is left out: it needs a compiler at run time, and few use it on a CPU."""
+torch.compile is left out unless --compile asks for it: it needs a compiler at run time, and few use it on a CPU."""
 
 import argparse
 import json
@@ -63,7 +63,7 @@ class GPT2(nn.Module):
         self.register_buffer("mask", mask)
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.h:
             x = block(x, self.mask)
         logits = self.lm_head(self.ln_f(x))
@@ -96,25 +96,30 @@ def main():
     parser.add_argument("--optimizer", choices=("fastest", "smallest"), default="fastest")
     parser.add_argument("--positions", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     model = GPT2(options.layers, options.heads, options.channels, options.positions, options.vocabulary,
-                 options.sequence)
+                 options.sequence).to(options.device)
     if options.mode == "bf16":
         model = model.bfloat16()
     optimizer, optimizer_name = make_optimizer(model, options.optimizer)
-    tokens = torch.randint(0, options.vocabulary, (options.batch, options.sequence))
+    tokens = torch.randint(0, options.vocabulary, (options.batch, options.sequence)).to(options.device)
+    forward = torch.compile(model) if options.compile else model
     targets = torch.roll(tokens.view(-1), -1).view(options.batch, options.sequence)
 
     def step():
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.mode == "autocast"):
-            loss = model(tokens, targets)
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.mode == "autocast"):
+            loss = forward(tokens, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if options.device == "cuda":
+            torch.cuda.synchronize()
         return loss
 
     print(json.dumps({"torch": torch.__version__, "mode": options.mode, "optimizer": optimizer_name,
