@@ -79,6 +79,9 @@ typedef struct coh_device_facts {
     char name[64];
     size_t alignment;     /* of what stands in an arena */
     int host_addressable; /* the host may read and write the device tier's arena */
+    /* What the device tier's arena could have had as the device was made, less what is kept back
+     * for kernels and libraries; 0: it is the machine's memory. */
+    uint64_t memory_bytes;
 } coh_device_facts;
 
 /* Work that a queue does: `index` and `number` are the caller's. */

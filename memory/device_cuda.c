@@ -104,11 +104,25 @@ static coh_status find_gpu(coh_device *device)
                           "cuDeviceGetAttribute");
 }
 
+/* What an arena may take now, in whole pages, and what there is. */
+static coh_status find_room(const coh_device *device, uint64_t *out_fits, size_t *out_free,
+                            size_t *out_total)
+{
+    COH_TRY(coh_cuda_check(device->driver, device->driver->cuMemGetInfo(out_free, out_total),
+                           "cuMemGetInfo"));
+    const uint64_t fits =
+        *out_free > COH_CUDA_RESERVE_BYTES ? *out_free - COH_CUDA_RESERVE_BYTES : 0;
+    *out_fits = fits - fits % COH_PAGE_BYTES;
+    return COH_OK;
+}
+
 /* What is made inside the context. */
 static coh_status fill_context(coh_device *device)
 {
     const coh_cuda_driver *driver = device->driver;
+    size_t free_bytes, total_bytes;
     void *words = NULL;
+    COH_TRY(find_room(device, &device->room_bytes, &free_bytes, &total_bytes));
     COH_TRY(coh_cuda_check(driver, driver->cuStreamCreate(&device->service, CU_STREAM_NON_BLOCKING),
                            "cuStreamCreate"));
     COH_TRY(coh_cuda_check(driver, driver->cuMemAllocHost(&words, sizeof(*device->words)),
@@ -212,7 +226,7 @@ free_device:
 
 static void device_facts(const coh_device *device, coh_device_facts *out_facts)
 {
-    *out_facts = (coh_device_facts){ .alignment = ALIGNMENT };
+    *out_facts = (coh_device_facts){ .alignment = ALIGNMENT, .memory_bytes = device->room_bytes };
     memcpy(out_facts->name, device->name, sizeof(out_facts->name));
 }
 
@@ -280,10 +294,8 @@ static coh_status allocate_arena(coh_device *device, uint64_t bytes)
 {
     const coh_cuda_driver *driver = device->driver;
     size_t free_bytes = 0, total_bytes = 0;
-    COH_TRY(
-        coh_cuda_check(driver, driver->cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
-    uint64_t fits = free_bytes > COH_CUDA_RESERVE_BYTES ? free_bytes - COH_CUDA_RESERVE_BYTES : 0;
-    fits -= fits % COH_PAGE_BYTES;
+    uint64_t fits = 0;
+    COH_TRY(find_room(device, &fits, &free_bytes, &total_bytes));
     if (bytes > fits)
         return coh_fail(COH_ERR_MEMORY,
                         "the device arena needs %" PRIu64 " bytes, GPU %d (%s) has %zu of %zu "

@@ -83,6 +83,7 @@ struct coh_device {
     CUstream service;  /* fill, put, get */
     char name[64];
     int multiprocessor_count;
+    uint64_t room_bytes; /* that an arena could have had at first */
 
     CUdeviceptr arena; /* device tier; 0: none */
     uint64_t arena_bytes;
