@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/check.h"
+#include "engine/engine_state.h"
 
 enum { ELEMENTS = 16 };
 
@@ -32,7 +32,8 @@ static coh_status create_graph(coh_line_chain *chain, uint32_t line_count)
     return coh_graph_output(chain->graph, tensor);
 }
 
-static coh_status create(coh_line_chain *chain, uint32_t line_count, int32_t thread_count)
+static coh_status create(coh_line_chain *chain, uint32_t line_count, int32_t thread_count,
+                         const coh_line_chain_place *place)
 {
     coh_plan_options plan_options;
     coh_engine_options options;
@@ -40,15 +41,20 @@ static coh_status create(coh_line_chain *chain, uint32_t line_count, int32_t thr
     coh_plan_options_init(&plan_options);
     plan_options.mode = COH_PLAN_INFER;
     plan_options.thread_count = thread_count;
+    if (place != NULL)
+        plan_options.profile = place->profile;
     COH_TRY(coh_plan_create(chain->graph, &plan_options, &chain->plan));
     coh_engine_options_init(&options);
     options.thread_count = thread_count;
-    COH_TRY(coh_engine_create(chain->plan, &options, &chain->engine));
+    COH_TRY(place != NULL
+                ? coh_engine_create_on(chain->plan, &options, place->device, &chain->engine)
+                : coh_engine_create(chain->plan, &options, &chain->engine));
     return coh_engine_init(chain->engine, 1);
 }
 
 coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), uint32_t line_count,
-                                 int32_t thread_count, coh_line_chain *out_chain)
+                                 int32_t thread_count, const coh_line_chain_place *place,
+                                 coh_line_chain *out_chain)
 {
     *out_chain = (coh_line_chain){ .kind = { .struct_bytes = sizeof(coh_op_kind),
                                              .abi_version = COH_KIND_ABI,
@@ -58,8 +64,9 @@ coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), ui
                                              .output_count = 1,
                                              .parameter_count = 1,
                                              .infer = infer,
-                                             .forward = forward } };
-    coh_status status = create(out_chain, line_count, thread_count);
+                                             .forward = forward,
+                                             .forward_cuda = forward } };
+    coh_status status = create(out_chain, line_count, thread_count, place);
     if (status != COH_OK)
         coh_line_chain_fini(out_chain);
     return status;

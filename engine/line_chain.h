@@ -5,6 +5,14 @@
 
 #include "cohobate/engine.h"
 
+struct coh_engine_device;
+
+/* On which device, and the profile that its plan needs; read while a chain is created. */
+typedef struct coh_line_chain_place {
+    const struct coh_engine_device *device;
+    const coh_profile *profile;
+} coh_line_chain_place;
+
 typedef struct coh_line_chain {
     coh_op_kind kind;
     coh_graph *graph;
@@ -12,10 +20,11 @@ typedef struct coh_line_chain {
     coh_engine *engine;
 } coh_line_chain;
 
-/* `line_count` operators in a row, `forward` being what each does. Fails: with the sentence of
- * graph, plan or engine. */
+/* `line_count` operators in a row, `forward` being what each does, on either device. `place` NULL:
+ * the host. Fails: with the sentence of graph, plan or engine. */
 coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), uint32_t line_count,
-                                 int32_t thread_count, coh_line_chain *out_chain);
+                                 int32_t thread_count, const coh_line_chain_place *place,
+                                 coh_line_chain *out_chain);
 /* Runs all of them once. */
 coh_status coh_line_chain_run(coh_line_chain *chain);
 void coh_line_chain_fini(coh_line_chain *chain); /* accepts a zeroed one */
