@@ -59,7 +59,6 @@ JOB(swiglu_backward, coh_swiglu)
 JOB(activation_gradient, coh_activation_gradient)
 JOB(attention, coh_attention)
 JOB(attention_decode, coh_attention_decode)
-JOB(square_sums, coh_square_sums)
 JOB(clip, coh_clip)
 
 static void run_norm_backward(const void *arguments)
@@ -233,21 +232,48 @@ static void twin_feed(void *queue, const coh_feed *feed)
     enqueue(queue, run_feed, &call, sizeof(call));
 }
 
+typedef struct square_sums_call {
+    coh_square_sums sums;
+    coh_grain_run runs[COH_GRAIN_RUNS_MOST];
+} square_sums_call;
+
+static void run_square_sums(const void *arguments)
+{
+    square_sums_call call = *(const square_sums_call *)arguments;
+    call.sums.grains.runs = call.runs;
+    coh_cpu_square_sums(NULL, &call.sums);
+}
+
+static void copy_runs(const coh_chunk_grains *grains, coh_grain_run *to)
+{
+    memcpy(to, grains->runs, (size_t)grains->run_count * sizeof(*to));
+}
+
+static void twin_square_sums(void *queue, const coh_square_sums *sums)
+{
+    square_sums_call call = { .sums = *sums };
+    copy_runs(&sums->grains, call.runs);
+    enqueue(queue, run_square_sums, &call, sizeof(call));
+}
+
 typedef struct update_call {
     coh_update update;
+    coh_grain_run runs[COH_GRAIN_RUNS_MOST];
     const int32_t *predicate;
 } update_call;
 
 static void run_update(const void *arguments)
 {
-    const update_call *c = arguments;
-    if (c->predicate == NULL || *c->predicate != 0)
-        coh_cpu_update(NULL, &c->update);
+    update_call call = *(const update_call *)arguments;
+    call.update.grains.runs = call.runs;
+    if (call.predicate == NULL || *call.predicate != 0)
+        coh_cpu_update(NULL, &call.update);
 }
 
 static void twin_update(void *queue, const coh_update *update)
 {
-    const update_call call = { .update = *update, .predicate = coh_cuda_take_predicate(queue) };
+    update_call call = { .update = *update, .predicate = coh_cuda_take_predicate(queue) };
+    copy_runs(&update->grains, call.runs);
     enqueue(queue, run_update, &call, sizeof(call));
 }
 
