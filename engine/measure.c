@@ -1,6 +1,7 @@
 /* The whole of a measurement: what is done, in which order, and the lanes beside one another.
  *
- *   probe | roofs | operators | chunks | links | drive | pairs of lanes | probe */
+ *   probe | roofs | operators | chunks | links | drive | pairs of lanes | probe
+ *                                      ^ the host, beside a GPU */
 #include "engine/measure.h"
 
 #include <math.h>
@@ -10,6 +11,8 @@
 
 #include "base/alloc.h"
 #include "base/thread.h"
+#include "cohobate/machine.h"
+#include "engine/device_find.h"
 #include "kernels/kernels.h"
 
 /* A machine whose probes before and after differ by more was two machines. */
@@ -22,6 +25,8 @@ static const coh_effort full = {
     .budget_ns = 300000000,
     .window_ns = 40000000,
     .cold_bytes = (uint64_t)512 << 20,
+    .pass_bytes = (uint64_t)96 << 20,
+    .batch_ns = 5000000,
     .disk_bytes = (uint64_t)1 << 30,
     .disk_chunk_bytes = (uint64_t)2 << 20,
     .sustained_bytes = (uint64_t)4 << 30,
@@ -36,12 +41,25 @@ static const coh_effort quick = {
     .budget_ns = 20000000,
     .window_ns = 5000000,
     .cold_bytes = (uint64_t)32 << 20,
+    .pass_bytes = (uint64_t)96 << 20,
+    .batch_ns = 1000000,
     .disk_bytes = (uint64_t)32 << 20,
     .disk_chunk_bytes = (uint64_t)1 << 20,
     .link_bytes = (uint64_t)16 << 20,
     .deepest = 16,
     .line_count = 200,
 };
+
+/* Of a GPU, whose caches hold 50 to 130 MB, and which is through with 96 MiB in 40 us. */
+#define GPU_PASS_BYTES ((uint64_t)512 << 20)
+
+static coh_effort effort_for(const coh_measure_options *options, const coh_engine_device *device)
+{
+    coh_effort effort = options->quick ? quick : full;
+    if (device->kernels != NULL && !options->quick)
+        effort.pass_bytes = GPU_PASS_BYTES;
+    return effort;
+}
 
 void coh_measure_options_init(coh_measure_options *out_options)
 {
@@ -75,9 +93,21 @@ void coh_measure_say(const coh_measure *m, const char *format, ...)
 
 /* ---- lanes beside one another ---- */
 
-static const coh_lane lanes[] = { COH_LANE_COMPUTE, COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ,
-                                  COH_LANE_WRITE };
-enum { LANES = sizeof(lanes) / sizeof(lanes[0]), PAIRS = LANES * (LANES - 1) / 2 };
+/* The host lane is one of its own beside a GPU: the last one. */
+static const coh_lane lanes[] = { COH_LANE_COMPUTE, COH_LANE_H2D,   COH_LANE_D2H,
+                                  COH_LANE_READ,    COH_LANE_WRITE, COH_LANE_HOST };
+enum { LANES = sizeof(lanes) / sizeof(lanes[0]) };
+
+static int lane_count(const coh_measure *m)
+{
+    return m->bed->is_host ? LANES - 1 : LANES;
+}
+
+static uint32_t pair_count(const coh_measure *m)
+{
+    const uint32_t count = (uint32_t)lane_count(m);
+    return count * (count - 1) / 2;
+}
 
 static double part_of(const coh_samples *samples)
 {
@@ -108,16 +138,22 @@ static coh_status measure_pair(coh_measure *m, coh_lane a, coh_lane b)
     return COH_OK;
 }
 
+/* Transfers take cores from cores that compute; from a GPU nothing but a part of its speed. */
+static coh_status measure_two(coh_measure *m, coh_lane a, coh_lane b)
+{
+    return a == COH_LANE_COMPUTE && m->bed->is_host ? coh_measure_steal(m, b)
+                                                    : measure_pair(m, a, b);
+}
+
 static coh_status measure_pairs(coh_measure *m, const uint8_t known[COH_LANE_COUNT])
 {
-    for (int i = 0; i < LANES; i++)
-        for (int j = i + 1; j < LANES; j++) {
+    for (int i = 0; i < lane_count(m); i++)
+        for (int j = i + 1; j < lane_count(m); j++) {
             coh_measure_begin(m, "%s beside %s", coh_lane_name(lanes[i]), coh_lane_name(lanes[j]));
             if (m->loads[lanes[i]].turn == NULL || m->loads[lanes[j]].turn == NULL ||
                 (known[lanes[i]] && known[lanes[j]]))
                 continue;
-            COH_TRY(lanes[i] == COH_LANE_COMPUTE ? coh_measure_steal(m, lanes[j])
-                                                 : measure_pair(m, lanes[i], lanes[j]));
+            COH_TRY(measure_two(m, lanes[i], lanes[j]));
         }
     return COH_OK;
 }
@@ -163,6 +199,7 @@ static void find_known(const coh_measure *m, uint8_t known[COH_LANE_COUNT])
 {
     memset(known, 0, COH_LANE_COUNT);
     known[COH_LANE_COMPUTE] = m->profile->flops_per_s[COH_ROOF_F32].p50 > 0;
+    known[COH_LANE_HOST] = m->profile->host_update_bytes_per_s.p50 > 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (m->profile->link[lane].bytes_per_s.p50 > 0)
             known[lane] = 1;
@@ -170,9 +207,14 @@ static void find_known(const coh_measure *m, uint8_t known[COH_LANE_COUNT])
 
 static coh_status measure_lanes(coh_measure *m, const uint8_t known[COH_LANE_COUNT])
 {
+    coh_host_side *side = NULL;
     coh_links *links = NULL;
     coh_drive *drive = NULL;
     coh_status status = COH_OK;
+    if (!m->bed->is_host) {
+        COH_TRY_GOTO(status, coh_host_side_open(m, &side), done);
+        COH_TRY_GOTO(status, coh_measure_host_side(m, side), done);
+    }
     COH_TRY_GOTO(status, coh_links_open(m, &links), done);
     COH_TRY_GOTO(status, coh_measure_links(m, links), done);
     if (m->options->disk_folder != NULL) {
@@ -184,27 +226,56 @@ static coh_status measure_lanes(coh_measure *m, const uint8_t known[COH_LANE_COU
 done:
     coh_drive_close(m, drive);
     coh_links_close(m, links);
+    coh_host_side_close(m, side);
     return status;
+}
+
+/* Beside the arena that is measured in: the chain of empty lines has an engine of its own, for
+ * which as much must be free as any engine keeps back. */
+#define BESIDE_BYTES ((uint64_t)384 << 20)
+
+/* Of a GPU: all that any part will measure in. Operators and chunks take what is left. */
+static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
+{
+    const uint64_t fixed = 2 * m->effort.pass_bytes + m->effort.link_bytes;
+    const uint64_t operators = coh_operators_bytes(m, list), chunks = coh_chunks_bytes(m);
+    const uint64_t wanted = operators > chunks ? operators : chunks;
+    const uint64_t room = m->bed->facts.memory_bytes;
+    char least[32], there[32];
+    if (room < fixed + m->effort.cold_bytes + BESIDE_BYTES)
+        return coh_fail(
+            COH_ERR_MEMORY,
+            "measuring %s takes %s of its memory at least, and %s are free: end what "
+            "else runs on it",
+            m->bed->facts.name,
+            coh_size_format(fixed + m->effort.cold_bytes + BESIDE_BYTES, least, sizeof(least)),
+            coh_size_format(room, there, sizeof(there)));
+    const uint64_t left = room - fixed - BESIDE_BYTES;
+    return coh_bed_take(m->bed, fixed + (wanted < left ? wanted : left));
 }
 
 static coh_status measure_all(coh_measure *m, coh_operator_list **out_list)
 {
-    enum { ROOFS = 4, LINKS = 2, DRIVE = 4 };
+    enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2 };
     uint8_t known[COH_LANE_COUNT];
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
     coh_roofs *roofs = NULL;
     coh_status status = COH_OK;
     COH_TRY(coh_operators_find(m, out_list, &operator_count));
-    m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + PAIRS +
-                     (m->options->disk_folder != NULL ? DRIVE : 0);
+    m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
+                     (m->options->disk_folder != NULL ? DRIVE : 0) +
+                     (m->bed->is_host ? 0 : HOST_SIDE);
     find_known(m, known);
+    if (!m->bed->is_host)
+        COH_TRY(take_memory(m, *out_list));
     COH_TRY_GOTO(status, coh_roofs_open(m, &roofs), done);
     COH_TRY_GOTO(status, probe(m, roofs, before), done);
     COH_TRY_GOTO(status, coh_measure_roofs(m, roofs), done);
     COH_TRY_GOTO(status, coh_measure_operators(m, *out_list), done);
     COH_TRY_GOTO(status, coh_measure_chunks(m), done);
-    m->loads[COH_LANE_COMPUTE] = coh_roofs_product(roofs, COH_DTYPE_F32);
+    m->loads[COH_LANE_COMPUTE] =
+        coh_roofs_product(roofs, m->bed->is_host ? COH_DTYPE_F32 : COH_DTYPE_BF16);
     COH_TRY_GOTO(status, measure_lanes(m, known), done);
     COH_TRY_GOTO(status, probe(m, roofs, after), done);
     note_drift(m, before, after);
@@ -228,7 +299,7 @@ static coh_status copy_known(coh_measure *m, const coh_profile *known)
     return COH_OK;
 }
 
-static coh_status check(const coh_measure_options *options, const coh_profile *known)
+static coh_status check_options(const coh_measure_options *options)
 {
     if (options == NULL || options->thread_count < 1 ||
         (options->graph_count > 0 && options->graphs == NULL))
@@ -238,6 +309,13 @@ static coh_status check(const coh_measure_options *options, const coh_profile *k
                         "measure options of %u bytes, this library has %zu: call "
                         "coh_measure_options_init",
                         options->struct_bytes, sizeof(*options));
+    return COH_OK;
+}
+
+static coh_status check(const coh_measure_options *options, const coh_engine_device *device,
+                        const coh_profile *known)
+{
+    COH_TRY(check_options(options));
     if (known == NULL)
         return COH_OK;
     if (!coh_profile_is_of_here(known))
@@ -245,6 +323,11 @@ static coh_status check(const coh_measure_options *options, const coh_profile *k
                         "it was not measured on this machine by this build but on %.100s: name "
                         "another file",
                         known->machine[0] != '\0' ? known->machine : "no machine at all");
+    if ((known->device_kind != 0) != (device->kernels != NULL))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "it was measured of %s, not of %s: name another file, or that device",
+                        known->device_kind != 0 ? "a GPU" : "the host device",
+                        known->device_kind != 0 ? "the host device" : "a GPU");
     if (known->origin_count > 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "figures of it were given, not measured (\"%s\" %s): name the file "
@@ -264,35 +347,58 @@ static coh_status check(const coh_measure_options *options, const coh_profile *k
 
 typedef struct job {
     coh_measure m;
+    const coh_engine_device *device;
     const coh_profile *known;
 } job;
 
+static coh_status take_known(coh_measure *m, const coh_profile *known)
+{
+    if (known != NULL && !m->options->quick && strstr(known->name, COH_MEASURE_QUICK) != NULL)
+        coh_measure_say(m, "what was known was measured with --quick: all of it is measured anew");
+    else if (known != NULL)
+        COH_TRY(copy_known(m, known));
+    coh_measure_machine(m);
+    if (known != NULL && known->fingerprint != m->profile->fingerprint)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "it was measured on %.100s, and this is %.100s: name "
+                        "another file, or that device",
+                        known->machine, m->profile->machine);
+    return COH_OK;
+}
+
 static coh_status measure_main(void *argument)
 {
+    static const coh_engine_device host = { .ops = &coh_device_host };
     job *j = argument;
     coh_measure *m = &j->m;
+    const int32_t threads = m->options->thread_count;
     coh_operator_list *list = NULL;
     coh_status status = COH_OK;
     coh_kernels_start();
-    if (j->known != NULL && !m->options->quick && strstr(j->known->name, COH_MEASURE_QUICK) != NULL)
-        coh_measure_say(m, "what was known was measured with --quick: all of it is measured anew");
-    else if (j->known != NULL)
-        COH_TRY_GOTO(status, copy_known(m, j->known), done);
-    coh_measure_machine(m);
-    COH_TRY_GOTO(status, coh_pool_create(m->options->thread_count, &m->pool), done);
+    m->bed = j->device->kernels != NULL ? &m->gpu : &m->host;
+    COH_TRY_GOTO(status, coh_pool_create(threads, &m->pool), done);
+    COH_TRY_GOTO(status, coh_bed_open(&host, m->pool, threads, &m->host), done);
+    if (m->bed == &m->gpu)
+        COH_TRY_GOTO(status, coh_bed_open(j->device, m->pool, threads, &m->gpu), done);
+    m->gpu.batch_ns = m->effort.batch_ns;
+    COH_TRY_GOTO(status, take_known(m, j->known), done);
     status = measure_all(m, &list);
 done:
     coh_operators_free(list);
+    coh_bed_close(&m->gpu);
+    coh_bed_close(&m->host);
     coh_pool_destroy(m->pool);
     return status;
 }
 
-coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
-                               coh_profile **out_profile)
+coh_status coh_profile_measure_on(const coh_measure_options *options,
+                                  const coh_engine_device *device, const coh_profile *known,
+                                  coh_profile **out_profile)
 {
     *out_profile = NULL;
-    COH_TRY(check(options, known));
-    job j = { .m = { .options = options, .effort = options->quick ? quick : full },
+    COH_TRY(check(options, device, known));
+    job j = { .m = { .options = options, .effort = effort_for(options, device) },
+              .device = device,
               .known = known };
     COH_TRY(COH_ALLOC(1, &j.m.profile));
     coh_profile_init(j.m.profile);
@@ -302,4 +408,14 @@ coh_status coh_profile_measure(const coh_measure_options *options, const coh_pro
     else
         coh_profile_destroy(j.m.profile);
     return status;
+}
+
+coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
+                               coh_profile **out_profile)
+{
+    coh_engine_device device;
+    *out_profile = NULL;
+    COH_TRY(check_options(options));
+    COH_TRY(coh_device_find(options->device, &device));
+    return coh_profile_measure_on(options, &device, known, out_profile);
 }

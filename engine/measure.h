@@ -4,7 +4,8 @@
  *   measure_roof       products, a streaming pass, an empty line: what work is measured by
  *   measure_operator   every operator of the graphs, both phases, by the lines of their programs
  *   measure_chunk      norms, updates and additions by the size of a chunk
- *   measure_link       copies to and from the emulated far tier; the drive, through the store
+ *   measure_link       copies between device and host tier; measure_disk: the drive
+ *   measure_host       beside a GPU: what the processor's memory and its updates are worth
  *   measure            the whole: which, in which order, and how lanes slow one another
  *
  * The one idea: each figure comes from the code that a step runs, on bytes that are as cold as a
@@ -18,7 +19,7 @@
 #include "base/pool.h"
 #include "cohobate/measure.h"
 #include "engine/line_work.h"
-#include "engine/measure_load.h"
+#include "engine/measure_bed.h"
 #include "memory/arena.h"
 #include "planner/lower.h"
 #include "planner/profile.h"
@@ -29,6 +30,8 @@ typedef struct coh_effort {
     uint64_t budget_ns;  /* more samples than the least only within it */
     uint64_t window_ns;  /* of a rate: one sample */
     uint64_t cold_bytes; /* most that is touched between two uses of the same bytes */
+    uint64_t pass_bytes; /* read by a streaming pass, and as many written */
+    uint64_t batch_ns;   /* of a GPU: calls that are timed at once */
     uint64_t disk_bytes, disk_chunk_bytes; /* of the scratch file */
     uint64_t sustained_bytes; /* written to find what a drive sustains; 0: not measured */
     uint64_t link_bytes;      /* of each arena; copies are up to a quarter of it */
@@ -50,6 +53,8 @@ typedef struct coh_measure {
     coh_profile *profile; /* what is known, and what is found */
     size_t operator_capacity;
     coh_pool *pool;
+    coh_bed host, gpu;                /* the second is zeroed where the host device is measured */
+    coh_bed *bed;                     /* what is measured: one of them */
     uint32_t done_count, total_count; /* things to measure */
     coh_load loads[COH_LANE_COUNT];   /* of lanes that are open; turn NULL: not measured */
     /* Of the same lanes: one transfer of few bytes or of many, and then none. */
@@ -57,6 +62,11 @@ typedef struct coh_measure {
 } coh_measure;
 
 /* ---- measure.c ---- */
+
+/* coh_profile_measure on that device, which must outlive the call. */
+coh_status coh_profile_measure_on(const coh_measure_options *options,
+                                  const coh_engine_device *device, const coh_profile *known,
+                                  coh_profile **out_profile);
 
 /* Tells that the next thing is under way. printf-like. */
 void coh_measure_begin(coh_measure *m, const char *format, ...)
@@ -73,8 +83,13 @@ void coh_measure_say(const coh_measure *m, const char *format, ...)
 
 /* Of processor, cores, memory, kernels and build: what a measured figure holds for. Never 0. */
 uint64_t coh_machine_fingerprint(void);
+/* The same with a GPU in it, which is named in what the profile says of its machine; the host's for
+ * a profile of the host device. */
+uint64_t coh_machine_fingerprint_of(const coh_profile *profile);
 /* What the profile says of machine, build, limits and capacities. */
 void coh_measure_machine(coh_measure *m);
+/* Bytes that this process may lock; UINT64_MAX: any number. */
+uint64_t coh_measure_memlock_bytes(void);
 
 /* ---- measure_sample.c ---- */
 
@@ -100,7 +115,7 @@ coh_status coh_samples_of_rate(const coh_load *load, const coh_effort *effort,
 
 typedef struct coh_roofs coh_roofs;
 /* Memory for the roofs. `coh_roofs_product` and `_pass` are loads on it: flops of products, bytes
- * of a streaming pass. Fails: COH_ERR_MEMORY. */
+ * of a streaming pass. Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
 coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs);
 void coh_roofs_close(coh_roofs *roofs); /* accepts NULL */
 coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype);
@@ -118,7 +133,9 @@ typedef struct coh_measure_sheet {
     coh_sheet sheet;
 } coh_measure_sheet;
 
-coh_status coh_measure_sheet_init(const coh_graph *graph, uint64_t chunk_bytes, int with_cache,
+/* As a plan by `profile` has them: workspaces are those of its kind of device. */
+coh_status coh_measure_sheet_init(const coh_graph *graph, const coh_profile *profile,
+                                  uint64_t chunk_bytes, int with_cache,
                                   coh_measure_sheet *out_sheet);
 void coh_measure_sheet_fini(coh_measure_sheet *sheet); /* accepts a zeroed one */
 
@@ -141,22 +158,26 @@ uint64_t coh_window_place(const coh_window *window, int32_t object, uint64_t obj
 /* The line's first need of `role`, or NULL. */
 const coh_need *coh_sheet_need(const coh_sheet *sheet, const coh_sheet_line *line, coh_role role);
 
+/* ---- measure_cold.c ---- */
+
 /* Memory that windows are taken from, one after the other, so that the bytes of a window are cold
  * when its turn comes. */
 typedef struct coh_cold {
-    coh_arena *arena;
-    coh_pool *pool;
+    coh_bed *bed;
+    coh_arena *arena; /* of the host; NULL: a part of the bed's */
+    uint64_t begin;
     char *base;
     uint64_t bytes;
     uint64_t sum; /* of what was read, so that it is read */
 } coh_cold;
 
-coh_status coh_cold_open(const coh_measure *m, uint64_t bytes, coh_cold *out_cold);
+/* Fails: COH_ERR_MEMORY. */
+coh_status coh_cold_open(coh_bed *bed, uint64_t bytes, coh_cold *out_cold);
 void coh_cold_close(coh_cold *cold); /* accepts a zeroed one */
 /* Fills all of it with numbers that are as good as f32 as they are as bf16: 0.03 to 0.06 in
- * magnitude, positive only where asked for. */
-void coh_cold_fill(coh_cold *cold, int positive);
-/* Reads [begin, begin + bytes): into the caches, and others out of them. */
+ * magnitude, positive only where asked for. Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
+coh_status coh_cold_fill(coh_cold *cold, int positive);
+/* Reads [begin, begin + bytes): into the caches, and others out of them. Not on a GPU. */
 void coh_cold_read(coh_cold *cold, const void *begin, uint64_t bytes);
 /* How many windows of that size there are, at most `most`; 0: it is too large. */
 uint32_t coh_cold_windows(const coh_cold *cold, const coh_window *window, uint32_t most);
@@ -174,10 +195,23 @@ typedef struct coh_operator_list coh_operator_list;
 /* What is to be measured of the graphs and not known. */
 coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint32_t *out_count);
 void coh_operators_free(coh_operator_list *list); /* accepts NULL */
+/* As much memory as a step touches, but no more than is worth it; and room for the largest call. */
+uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list);
 coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list);
 
 enum { COH_MEASURE_CHUNK_SIZES = 5 }; /* things that coh_measure_chunks begins */
+/* Memory that they take at best. */
+uint64_t coh_chunks_bytes(const coh_measure *m);
 coh_status coh_measure_chunks(coh_measure *m);
+
+/* ---- measure_host.c ---- */
+
+typedef struct coh_host_side coh_host_side;
+/* Beside a GPU: memory of the processor; its updates are the load of the host lane until it is
+ * closed. Fails: COH_ERR_MEMORY. */
+coh_status coh_host_side_open(coh_measure *m, coh_host_side **out_side);
+void coh_host_side_close(coh_measure *m, coh_host_side *side); /* accepts NULL */
+coh_status coh_measure_host_side(coh_measure *m, coh_host_side *side);
 
 /* ---- measure_steal.c ---- */
 
@@ -188,7 +222,8 @@ coh_status coh_measure_steal(coh_measure *m, coh_lane lane);
 /* ---- measure_link.c, measure_disk.c: lanes that move bytes ---- */
 
 typedef struct coh_links coh_links;
-/* Two arenas and the lanes between them; their loads are in m->loads until the links are closed. */
+/* Device and host tier, and the lanes between them; their loads are in m->loads until the links are
+ * closed. */
 coh_status coh_links_open(coh_measure *m, coh_links **out_links);
 void coh_links_close(coh_measure *m, coh_links *links); /* accepts NULL */
 coh_status coh_measure_links(coh_measure *m, coh_links *links);

@@ -1,11 +1,10 @@
 /* Lines that work on chunks: norms and updates, by the code of the executor, and additions, which
  * are the kernel that passes a gradient on. Of each size of chunks the largest chunk of the graphs
- * is taken. Updates are measured on all threads, as the compute lane makes them, and on one, as the
- * host lane does. */
+ * is taken. Updates are measured as the compute lane makes them, by all threads or a GPU, and on
+ * one thread, as the host lane does. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "cohobate/machine.h"
 #include "engine/measure.h"
 #include "planner/price.h"
@@ -26,19 +25,21 @@ enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 
 typedef struct bench {
     coh_measure *m;
-    coh_pool *pool; /* NULL: one thread */
+    void *queue; /* of kernels; NULL: one thread */
     const coh_measure_sheet *sheet;
     const coh_sheet_line *line;
     coh_window window;
     coh_cold *cold;
+    uint32_t window_count;
 } bench;
 
 static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place *out_place)
 {
     const coh_need *need = coh_sheet_need(&b->sheet->sheet, b->line, role);
+    const coh_layout *layout = &b->sheet->layout;
+    *out_place = (coh_chunk_place){ .layout = layout };
     if (need == NULL)
         return NULL;
-    const coh_layout *layout = &b->sheet->layout;
     const coh_chunk *chunk =
         &layout->chunks[layout->objects[need->object].chunk_begin + need->touch_begin];
     *out_place = (coh_chunk_place){ .layout = layout,
@@ -57,33 +58,30 @@ static coh_chunk_grains grains_of(const coh_chunk_place *place, coh_grain_run *r
 
 static void run_update(const bench *b, char *base)
 {
-    coh_chunk_place place = { 0 }, ignored;
+    coh_chunk_place place, ignored;
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];
-    const coh_cells cells = {
-        .update_rate = 1e-4f, .update_scale = 1, .update_bias1 = 0.5f, .update_bias2 = 0.5f
-    };
     void *work = data_of(b, COH_ROLE_WORK, base, &place);
     const void *grad = data_of(b, COH_ROLE_GRAD, base, &ignored);
     void *state = data_of(b, COH_ROLE_OPTIMIZER_STATE, base, &ignored);
     coh_update update = coh_chunk_update(&place, grains_of(&place, runs), work, grad, state);
-    update.cells = &cells;
+    update.cells = b->cold->bed->cells;
     update.beta1 = 0.9f;
     update.beta2 = 0.95f;
     update.epsilon = 1e-8f;
     update.decay = 0.1f;
-    coh_kernel_update(b->m->pool, &update);
+    coh_kernel_update(b->queue, &update);
 }
 
 static void run_norm(const bench *b, char *base)
 {
-    coh_chunk_place place = { 0 }, ignored;
+    coh_chunk_place place, ignored;
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];
     const void *grad = data_of(b, COH_ROLE_GRAD, base, &place);
     const coh_square_sums sums = { .dtype = place.layout->groups[place.group].dtype,
                                    .grains = grains_of(&place, runs),
                                    .grad = grad,
                                    .partials = data_of(b, COH_ROLE_PARTIALS, base, &ignored) };
-    coh_kernel_square_sums(b->m->pool, &sums);
+    coh_kernel_square_sums(b->queue, &sums);
 }
 
 static void run_add(const bench *b, char *base)
@@ -97,19 +95,22 @@ static void run_add(const bench *b, char *base)
         char *data = base + coh_window_place(&b->window, need->object, binding->object_offset);
         *(binding->role == COH_ROLE_TO ? &to : &from) = coh_bound_port_of(binding, data).view;
     }
-    coh_kernel_pass(b->pool, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
+    coh_kernel_pass(b->queue, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
                     call->input_grad_adds != 0);
 }
 
-static void run(const bench *b, uint32_t index, uint32_t window_count)
+/* A coh_bed_work. */
+static coh_status run(void *context, uint64_t index)
 {
-    char *base = b->cold->base + (index % window_count) * b->window.bytes;
+    const bench *b = context;
+    char *base = b->cold->base + index % b->window_count * b->window.bytes;
     if (b->line->opcode == COH_OP_UPDATE)
         run_update(b, base);
     else if (b->line->opcode == COH_OP_NORM)
         run_norm(b, base);
     else
         run_add(b, base);
+    return COH_OK;
 }
 
 static coh_dtype dtype_of(const coh_measure_sheet *sheet, const coh_sheet_line *line)
@@ -123,17 +124,19 @@ static coh_dtype dtype_of(const coh_measure_sheet *sheet, const coh_sheet_line *
 
 static coh_status measure(bench *b, const coh_operator_times *what)
 {
-    const uint32_t count = coh_cold_windows(b->cold, &b->window, UINT32_MAX);
+    const coh_bed *bed = b->cold->bed;
     coh_samples samples;
-    if (count == 0)
+    uint32_t count;
+    b->window_count = coh_cold_windows(b->cold, &b->window, UINT32_MAX);
+    if (b->window_count == 0)
         return COH_OK;
-    coh_cold_fill(b->cold, 1);
-    run(b, 0, count);
+    COH_TRY(coh_cold_fill(b->cold, 1));
+    COH_TRY(coh_bed_warm(bed, run, b, &count));
     coh_samples_begin(&samples);
-    for (uint32_t i = 1; coh_samples_go_on(&samples, &b->m->effort); i++) {
-        const uint64_t begin = coh_clock_ns();
-        run(b, i, count);
-        coh_samples_add(&samples, (double)(coh_clock_ns() - begin) * 1e-9);
+    for (uint64_t i = 1; coh_samples_go_on(&samples, &b->m->effort); i += count) {
+        double seconds;
+        COH_TRY(coh_bed_time(bed, run, b, i, count, &seconds));
+        coh_samples_add(&samples, seconds);
     }
     const coh_operator_sample sample = { .flops = b->line->flops,
                                          .bytes = (double)b->line->bytes,
@@ -155,16 +158,27 @@ static const coh_sheet_line *largest(const coh_measure_sheet *sheet, coh_opcode 
     return found;
 }
 
-static coh_status measure_sheet(coh_measure *m, coh_cold *cold, const coh_measure_sheet *sheet)
+/* Where chunks of one lane are: of the processor both are one. */
+typedef struct chunk_memory {
+    coh_cold compute, host;
+} chunk_memory;
+
+static coh_cold *cold_of(chunk_memory *memory, coh_lane lane)
+{
+    return lane == COH_LANE_HOST && memory->host.bed != NULL ? &memory->host : &memory->compute;
+}
+
+static coh_status measure_sheet(coh_measure *m, chunk_memory *memory,
+                                const coh_measure_sheet *sheet)
 {
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
     for (int i = 0; i < KIND_COUNT * 2; i++) {
         const chunk_kind *kind = &kinds[i / 2];
         bench b = { .m = m,
-                    .pool = kind->lane == COH_LANE_HOST ? NULL : m->pool,
+                    .queue = kind->lane == COH_LANE_HOST ? NULL : m->bed->queue,
                     .sheet = sheet,
                     .line = largest(sheet, kind->opcode, dtypes[i % 2]),
-                    .cold = cold };
+                    .cold = cold_of(memory, kind->lane) };
         coh_operator_times what = { .dtype = dtypes[i % 2], .lane = (uint8_t)kind->lane };
         if (b.line == NULL)
             continue;
@@ -177,32 +191,44 @@ static coh_status measure_sheet(coh_measure *m, coh_cold *cold, const coh_measur
     return COH_OK;
 }
 
-static coh_status measure_size(coh_measure *m, coh_cold *cold, uint64_t chunk_bytes)
+static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t chunk_bytes)
 {
     coh_status status = COH_OK;
     for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
         coh_measure_sheet sheet;
-        COH_TRY(coh_measure_sheet_init(m->options->graphs[i], chunk_bytes, 1, &sheet));
-        status = measure_sheet(m, cold, &sheet);
+        COH_TRY(coh_measure_sheet_init(m->options->graphs[i], m->profile, chunk_bytes, 1, &sheet));
+        status = measure_sheet(m, memory, &sheet);
         coh_measure_sheet_fini(&sheet);
     }
     return status;
+}
+
+uint64_t coh_chunks_bytes(const coh_measure *m)
+{
+    return m->effort.cold_bytes + ROOM_BYTES;
+}
+
+static coh_status open_cold(const coh_measure *m, coh_bed *bed, coh_cold *out_cold)
+{
+    const uint64_t wanted = coh_chunks_bytes(m), most = coh_bed_room(bed);
+    return coh_cold_open(bed, wanted < most ? wanted : most, out_cold);
 }
 
 coh_status coh_measure_chunks(coh_measure *m)
 {
     static const uint64_t chunk_bytes[COH_MEASURE_CHUNK_SIZES] = { 64u << 10, 256u << 10, 1u << 20,
                                                                    4u << 20, 16u << 20 };
-    const uint64_t wanted = m->effort.cold_bytes + ROOM_BYTES;
-    const uint64_t most = coh_machine_free_bytes() / 2;
-    coh_cold cold = { 0 };
-    coh_status status = coh_cold_open(m, wanted < most ? wanted : most, &cold);
+    chunk_memory memory = { 0 };
+    coh_status status = open_cold(m, m->bed, &memory.compute);
+    if (status == COH_OK && m->bed != &m->host)
+        status = open_cold(m, &m->host, &memory.host);
     for (int size = 0; status == COH_OK && size < COH_MEASURE_CHUNK_SIZES; size++) {
         char text[32];
         coh_measure_begin(m, "norms and updates of chunks of %s",
                           coh_size_format(chunk_bytes[size], text, sizeof(text)));
-        status = measure_size(m, &cold, chunk_bytes[size]);
+        status = measure_size(m, &memory, chunk_bytes[size]);
     }
-    coh_cold_close(&cold);
+    coh_cold_close(&memory.host);
+    coh_cold_close(&memory.compute);
     return status;
 }

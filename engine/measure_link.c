@@ -1,8 +1,12 @@
-/* The links of the emulated far tier: copies by the device's own lanes. */
+/* The links between device and host tier, on the host device those of the emulated far tier: copies
+ * by the device's own lanes. */
+#include <inttypes.h>
+
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "cohobate/machine.h"
 #include "engine/measure.h"
-#include "memory/device.h"
 
 enum { DIRECTIONS = 2, DEPTHS = 3 };
 static const coh_lane lanes[DIRECTIONS] = { COH_LANE_H2D, COH_LANE_D2H };
@@ -14,60 +18,41 @@ static const uint32_t depths[DEPTHS] = { 1, 2, 4 };
 /* Copies one by one: of the size of chunks. */
 #define SINGLE_SMALL_BYTES ((uint64_t)64 << 10)
 #define SINGLE_LARGE_BYTES ((uint64_t)1 << 20)
+/* Most that is pinned to see whether a limit of locked bytes is one of a GPU's driver. */
+#define PROBE_BYTES_MOST ((uint64_t)1 << 30)
 
 typedef struct direction {
     coh_links *links;
-    coh_lane lane;
-    coh_queue *queue;
-    coh_counter counter; /* copies that are through: the queue raises it */
-    int counter_is_made;
-    uint64_t submitted, counted; /* copies */
+    coh_lane_load load; /* of copies of copy_bytes each */
     uint64_t copy_bytes;
-    uint32_t depth;
 } direction;
 
 struct coh_links {
-    coh_device *device;
+    coh_bed *bed;
     char *arenas[COH_TIER_COUNT];
     uint64_t bytes; /* of each */
     direction directions[DIRECTIONS];
 };
 
-static void submit(direction *d)
+static void set_copy_bytes(direction *d, uint64_t bytes)
 {
+    d->copy_bytes = bytes;
+    d->load.amount = (double)bytes;
+}
+
+/* Up and down in halves of their own. */
+static coh_status enqueue_copy(void *context)
+{
+    const direction *d = context;
     const coh_links *links = d->links;
+    const coh_lane lane = d->load.lane;
     const uint64_t places = links->bytes / 2 / d->copy_bytes;
-    const uint64_t half = d->lane == COH_LANE_H2D ? 0 : links->bytes / 2;
-    const uint64_t at = half + d->submitted % places * d->copy_bytes;
+    const uint64_t half = lane == COH_LANE_H2D ? 0 : links->bytes / 2;
+    const uint64_t at = half + links->bed->signalled[lane] % places * d->copy_bytes;
     char *device = links->arenas[COH_TIER_DEVICE] + at, *host = links->arenas[COH_TIER_HOST] + at;
-    const int to_device = d->lane == COH_LANE_H2D;
-    coh_device_host.copy(d->queue, to_device ? device : host, to_device ? host : device,
-                         (size_t)d->copy_bytes);
-    coh_device_host.signal(d->queue, &d->counter, ++d->submitted);
-}
-
-static void count(direction *d, double *done)
-{
-    const uint64_t through = coh_counter_read(&d->counter);
-    *done += (double)(through - d->counted) * (double)d->copy_bytes;
-    d->counted = through;
-}
-
-static coh_status turn(void *context, double *done)
-{
-    direction *d = context;
-    while (d->submitted - d->counted < d->depth)
-        submit(d);
-    (void)coh_counter_wait(&d->counter, d->submitted - d->depth + 1);
-    count(d, done);
-    return COH_OK;
-}
-
-static coh_status rest(void *context, double *done)
-{
-    direction *d = context;
-    (void)coh_counter_wait(&d->counter, d->submitted);
-    count(d, done);
+    const int to_device = lane == COH_LANE_H2D;
+    links->bed->what->ops->copy(links->bed->queues[lane], to_device ? device : host,
+                                to_device ? host : device, (size_t)d->copy_bytes);
     return COH_OK;
 }
 
@@ -76,10 +61,10 @@ static coh_status single(direction *d, uint64_t bytes)
 {
     const uint64_t copy_bytes = d->copy_bytes;
     double done = 0;
-    d->copy_bytes = bytes;
-    submit(d);
-    d->copy_bytes = copy_bytes;
-    return rest(d, &done);
+    set_copy_bytes(d, bytes);
+    coh_status status = coh_lane_load_submit(&d->load);
+    set_copy_bytes(d, copy_bytes);
+    return status == COH_OK ? coh_lane_load_rest(&d->load, &done) : status;
 }
 
 static coh_status single_small(void *context)
@@ -94,38 +79,58 @@ static coh_status single_large(void *context)
 
 /* ---- life ---- */
 
-static coh_status open_direction(coh_links *links, int index)
+static void open_direction(coh_measure *m, coh_links *links, int index)
 {
     direction *d = &links->directions[index];
-    *d = (direction){
-        .links = links, .lane = lanes[index], .copy_bytes = links->bytes / 8, .depth = depths[0]
-    };
-    COH_TRY(coh_counter_init(&d->counter));
-    d->counter_is_made = 1;
-    return coh_device_host.queue_create(links->device, d->lane, &d->queue);
+    const coh_lane lane = lanes[index];
+    *d = (direction){ .links = links,
+                      .load = { .bed = links->bed,
+                                .lane = lane,
+                                .enqueue = enqueue_copy,
+                                .context = d,
+                                .depth = depths[0] } };
+    set_copy_bytes(d, links->bytes / 8);
+    m->loads[lane] =
+        (coh_load){ .turn = coh_lane_load_turn, .rest = coh_lane_load_rest, .context = &d->load };
+    m->singles[lane][COH_SINGLE_SMALL] =
+        (coh_single){ .transfer = single_small, .context = d, .bytes = SINGLE_SMALL_BYTES };
+    m->singles[lane][COH_SINGLE_LARGE] =
+        (coh_single){ .transfer = single_large, .context = d, .bytes = SINGLE_LARGE_BYTES };
 }
 
-static coh_status open_all(coh_measure *m, coh_links *links)
+static void tell_pinning(const coh_measure *m, uint64_t bytes)
 {
-    const coh_device_config config = { .thread_count = m->options->thread_count };
-    static const coh_tier tiers[] = { COH_TIER_DEVICE, COH_TIER_HOST };
-    COH_TRY(coh_device_host.create(&config, &links->device));
-    for (int i = 0; i < 2; i++) {
-        void *base;
-        COH_TRY(coh_device_host.arena_create(links->device, tiers[i], links->bytes, &base));
-        links->arenas[tiers[i]] = base;
+    coh_arena_facts facts;
+    char size[32];
+    m->bed->what->ops->arena_facts(m->bed->device, COH_TIER_HOST, &facts);
+    coh_measure_say(m, "%s of pinned memory: %.3f s per GiB to touch it first, %.3f s to pin it",
+                    coh_size_format(bytes, size, sizeof(size)),
+                    (double)facts.touch_ns * 1e-9 / (double)bytes * 0x1p30,
+                    (double)facts.pin_ns * 1e-9 / (double)bytes * 0x1p30);
+}
+
+/* RLIMIT_MEMLOCK is not asked by every driver that pins: one that pins more has no limit. */
+static coh_status open_pinned(coh_measure *m, coh_links *links)
+{
+    coh_bed *bed = links->bed;
+    const uint64_t limit = coh_measure_memlock_bytes();
+    uint64_t bytes = links->bytes;
+    coh_status status = COH_ERR_FULL; /* nothing was tried */
+    if (limit >= bytes && limit < PROBE_BYTES_MOST) {
+        bytes = coh_bytes_round_page(limit + 1);
+        status = coh_bed_open_tiers(bed, links->bytes, bytes, links->arenas);
+        if (status != COH_OK) {
+            coh_measure_say(m, "no more than the %" PRIu64 " bytes of ulimit -l are pinned: %s",
+                            limit, coh_last_error());
+            coh_bed_close_tiers(bed);
+            bytes = links->bytes;
+        }
     }
-    for (int i = 0; i < DIRECTIONS; i++) {
-        COH_TRY(open_direction(links, i));
-        m->loads[lanes[i]] =
-            (coh_load){ .turn = turn, .rest = rest, .context = &links->directions[i] };
-        m->singles[lanes[i]][COH_SINGLE_SMALL] = (coh_single){ .transfer = single_small,
-                                                               .context = &links->directions[i],
-                                                               .bytes = SINGLE_SMALL_BYTES };
-        m->singles[lanes[i]][COH_SINGLE_LARGE] = (coh_single){ .transfer = single_large,
-                                                               .context = &links->directions[i],
-                                                               .bytes = SINGLE_LARGE_BYTES };
-    }
+    if (status != COH_OK)
+        COH_TRY(coh_bed_open_tiers(bed, links->bytes, bytes, links->arenas));
+    if (bytes > limit)
+        m->profile->memlock_bytes = UINT64_MAX;
+    tell_pinning(m, bytes);
     return COH_OK;
 }
 
@@ -134,88 +139,126 @@ coh_status coh_links_open(coh_measure *m, coh_links **out_links)
     coh_links *links;
     *out_links = NULL;
     COH_TRY(COH_ALLOC(1, &links));
+    links->bed = m->bed;
     links->bytes = m->effort.link_bytes;
-    coh_status status = open_all(m, links);
-    if (status == COH_OK)
-        *out_links = links;
-    else
+    coh_status status = m->bed->is_host
+                            ? coh_bed_open_tiers(m->bed, links->bytes, links->bytes, links->arenas)
+                            : open_pinned(m, links);
+    if (status != COH_OK) {
         coh_links_close(m, links);
-    return status;
+        return status;
+    }
+    for (int i = 0; i < DIRECTIONS; i++)
+        open_direction(m, links, i);
+    *out_links = links;
+    return COH_OK;
 }
 
 void coh_links_close(coh_measure *m, coh_links *links)
 {
     if (links == NULL)
         return;
-    for (int i = 0; i < DIRECTIONS; i++) {
-        direction *d = &links->directions[i];
-        coh_device_host.queue_destroy(d->queue);
-        if (d->counter_is_made)
-            coh_counter_fini(&d->counter);
+    coh_bed_close_tiers(links->bed);
+    for (int i = 0; i < DIRECTIONS; i++)
         m->loads[lanes[i]] = (coh_load){ 0 };
-    }
-    if (links->device != NULL) {
-        coh_device_host.arena_destroy(links->device, COH_TIER_HOST);
-        coh_device_host.arena_destroy(links->device, COH_TIER_DEVICE);
-    }
-    coh_device_host.destroy(links->device);
     coh_free(links);
 }
 
 /* ---- figures ---- */
+
+/* To its end as soon as may be: on a GPU that is the stream's, for there lanes wait for one another
+ * without the host. */
+static coh_status copy_once(direction *d)
+{
+    const coh_bed *bed = d->links->bed;
+    double done = 0;
+    if (bed->is_host)
+        return coh_lane_load_turn(&d->load, &done);
+    COH_TRY(enqueue_copy(d));
+    bed->what->ops->finish(bed->queues[d->load.lane]);
+    return bed->what->ops->failure(bed->device);
+}
 
 /* One small copy after the other. */
 static coh_status measure_latency(const coh_measure *m, direction *d, coh_figure *out_figure)
 {
     const uint64_t copy_bytes = d->copy_bytes;
     coh_samples samples;
-    double done = 0;
-    d->copy_bytes = SMALL_BYTES;
-    d->depth = 1;
+    set_copy_bytes(d, SMALL_BYTES);
+    d->load.depth = 1;
     coh_samples_begin(&samples);
     while (coh_samples_go_on(&samples, &m->effort)) {
         const uint64_t begin = coh_clock_ns();
         for (int i = 0; i < SMALL_COPIES; i++)
-            COH_TRY(turn(d, &done));
+            COH_TRY(copy_once(d));
         coh_samples_add(&samples, (double)(coh_clock_ns() - begin) / SMALL_COPIES);
     }
-    d->copy_bytes = copy_bytes;
+    set_copy_bytes(d, copy_bytes);
     *out_figure = coh_samples_figure(&samples);
     return COH_OK;
 }
 
 static coh_status measure_direction(const coh_measure *m, direction *d)
 {
-    coh_link_profile *link = &m->profile->link[d->lane];
-    const coh_load *load = &m->loads[d->lane];
+    coh_link_profile *link = &m->profile->link[d->load.lane];
+    const coh_load *load = &m->loads[d->load.lane];
     coh_figure rates[DEPTHS];
     COH_TRY(measure_latency(m, d, &link->latency_ns));
     for (int i = 0; i < DEPTHS; i++) {
-        d->depth = depths[i];
+        d->load.depth = depths[i];
         COH_TRY(coh_samples_of_rate(load, &m->effort, &rates[i]));
     }
     const uint32_t chosen = coh_depth_choose(depths, rates, DEPTHS);
     for (int i = 0; i < DEPTHS; i++)
         if (depths[i] == chosen)
             link->bytes_per_s = rates[i];
-    link->depth = d->depth = chosen;
+    link->depth = d->load.depth = chosen;
+    return COH_OK;
+}
+
+/* For people, as a profile has one rate: both ways, alone and together, by the size of copies. */
+static coh_status tell_sizes(const coh_measure *m, coh_links *links)
+{
+    direction *up = &links->directions[0], *down = &links->directions[1];
+    const coh_load *loads[DIRECTIONS] = { &m->loads[lanes[0]], &m->loads[lanes[1]] };
+    const uint64_t most = up->copy_bytes;
+    for (uint64_t bytes = SINGLE_SMALL_BYTES; bytes <= most; bytes *= 8) {
+        double alone[DIRECTIONS], together[DIRECTIONS];
+        char size[32];
+        set_copy_bytes(up, bytes);
+        set_copy_bytes(down, bytes);
+        for (int i = 0; i < DIRECTIONS; i++)
+            COH_TRY(coh_load_rate(loads[i], m->effort.window_ns, &alone[i]));
+        COH_TRY(
+            coh_load_rates(loads[0], loads[1], m->effort.window_ns, &together[0], &together[1]));
+        coh_measure_say(m,
+                        "copies of %s: %.1f GB/s to the device, %.1f GB/s from it, %.1f and %.1f "
+                        "GB/s at once",
+                        coh_size_format(bytes, size, sizeof(size)), alone[0] * 1e-9,
+                        alone[1] * 1e-9, together[0] * 1e-9, together[1] * 1e-9);
+    }
+    set_copy_bytes(up, most);
+    set_copy_bytes(down, most);
     return COH_OK;
 }
 
 coh_status coh_measure_links(coh_measure *m, coh_links *links)
 {
     const uint32_t deepest = depths[DEPTHS - 1];
+    int is_new = 0;
     for (int i = 0; i < DIRECTIONS; i++) {
         direction *d = &links->directions[i];
         coh_measure_begin(m, "copies on %s", coh_lane_name(lanes[i]));
-        if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0)
-            d->depth = m->profile->link[lanes[i]].depth;
-        else
+        if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0) {
+            d->load.depth = m->profile->link[lanes[i]].depth;
+        } else {
+            is_new = 1;
             COH_TRY(measure_direction(m, d));
-        if (d->depth < 1 || d->depth > deepest)
-            d->depth = deepest;
+        }
+        if (d->load.depth < 1 || d->load.depth > deepest)
+            d->load.depth = deepest;
     }
-    return COH_OK;
+    return is_new && !links->bed->is_host ? tell_sizes(m, links) : COH_OK;
 }
 
 uint32_t coh_depth_choose(const uint32_t *all, const coh_figure *rates, uint32_t depth_count)

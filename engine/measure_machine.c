@@ -46,11 +46,16 @@ static int hash_code(struct dl_phdr_info *object, size_t bytes, void *out_hash)
     return 0;
 }
 
-uint64_t coh_machine_fingerprint(void)
+/* What a GPU's profile says of its machine: "NVIDIA H200; " and the host's. */
+#define BEHIND_GPU "; "
+
+/* `gpu`, of so many bytes, stands before the rest. */
+static uint64_t fingerprint(const char *gpu, size_t gpu_bytes)
 {
     char text[512];
     uint64_t code = 0;
-    describe(text, sizeof(text));
+    memcpy(text, gpu, gpu_bytes);
+    describe(text + gpu_bytes, sizeof(text) - gpu_bytes);
     const size_t used = strlen(text);
     (void)dl_iterate_phdr(hash_code, &code);
     snprintf(text + used, sizeof(text) - used, ", %s, %s, %016llx", coh_kernel_path(),
@@ -59,10 +64,22 @@ uint64_t coh_machine_fingerprint(void)
     return hash != 0 ? hash : 1;
 }
 
+uint64_t coh_machine_fingerprint(void)
+{
+    return fingerprint("", 0);
+}
+
+uint64_t coh_machine_fingerprint_of(const coh_profile *profile)
+{
+    const char *end = profile->device_kind != 0 ? strstr(profile->machine, BEHIND_GPU) : NULL;
+    return end == NULL ? coh_machine_fingerprint()
+                       : fingerprint(profile->machine, (size_t)(end - profile->machine));
+}
+
 int coh_profile_is_of_here(const coh_profile *profile)
 {
     return profile != NULL && profile->source == COH_PROFILE_MEASURED &&
-           profile->fingerprint == coh_machine_fingerprint();
+           profile->fingerprint == coh_machine_fingerprint_of(profile);
 }
 
 /* "ext4, device 254:0, 252 GiB"; "" where the folder cannot be looked at. */
@@ -85,7 +102,7 @@ int coh_profile_is_of_drive(const coh_profile *profile, const char *folder)
     return profile->drive[0] == '\0' || strcmp(profile->drive, here) == 0;
 }
 
-static uint64_t memlock_bytes(void)
+uint64_t coh_measure_memlock_bytes(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
@@ -101,6 +118,25 @@ static void share_cores(coh_profile *profile)
         return;
     profile->contention[COH_LANE_COMPUTE][COH_LANE_HOST] = threads / (threads + 1);
     profile->contention[COH_LANE_HOST][COH_LANE_COMPUTE] = threads / (threads + 1);
+}
+
+/* The host device, or a GPU beside the host. */
+static void describe_device(const coh_measure *m)
+{
+    coh_profile *profile = m->profile;
+    char host[sizeof(profile->machine)];
+    if (m->bed->is_host) {
+        share_cores(profile);
+        describe(profile->machine, sizeof(profile->machine));
+        profile->memory_bytes[COH_TIER_DEVICE] = coh_machine_free_bytes();
+        return;
+    }
+    describe(host, sizeof(host));
+    profile->device_kind = 1;
+    snprintf(profile->machine, sizeof(profile->machine), "%.48s%s%.76s", m->bed->facts.name,
+             BEHIND_GPU, host);
+    profile->memory_bytes[COH_TIER_DEVICE] = m->bed->facts.memory_bytes;
+    profile->memory_bytes[COH_TIER_HOST] = coh_machine_free_bytes();
 }
 
 void coh_measure_machine(coh_measure *m)
@@ -119,14 +155,12 @@ void coh_measure_machine(coh_measure *m)
                  sizeof(profile->name) - strlen(profile->name), COH_MEASURE_QUICK);
     profile->source = COH_PROFILE_MEASURED;
     profile->threads = m->options->thread_count;
-    share_cores(profile);
-    describe(profile->machine, sizeof(profile->machine));
-    profile->fingerprint = coh_machine_fingerprint();
-    profile->memory_bytes[COH_TIER_DEVICE] = coh_machine_free_bytes();
+    describe_device(m);
+    profile->fingerprint = coh_machine_fingerprint_of(profile);
     if (m->options->disk_folder != NULL)
         describe_drive(m->options->disk_folder, profile->drive, sizeof(profile->drive));
     if (m->options->disk_folder != NULL)
         (void)coh_space_free_bytes(m->options->disk_folder, &profile->memory_bytes[COH_TIER_DISK]);
-    profile->memlock_bytes = memlock_bytes();
+    profile->memlock_bytes = coh_measure_memlock_bytes();
     profile->cgroup_bytes = coh_memory_limit_bytes();
 }

@@ -6,18 +6,20 @@
  *       backward   backward   backward
  *
  * What the line before has just written (the inputs of a forward, the gradients of outputs of a
- * backward) is read before the call, for in a step it is warm. */
+ * backward) is read before the call, for in a step it is warm. On a GPU nothing is read between the
+ * calls, which are timed many at once: there are as many windows as there is room for. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "cohobate/machine.h"
 #include "engine/measure.h"
 #include "planner/fingerprint.h"
 
 /* The largest chunk of a sheet: of no matter here. */
 #define CHUNK_BYTES ((uint64_t)4 << 20)
+/* Windows of one operator on a GPU. */
+#define GPU_WINDOWS_MOST 512
 
 /* One operator of one graph, with its cache or without. */
 typedef struct point {
@@ -194,8 +196,8 @@ static coh_status add_sheet(coh_measure *m, coh_operator_list *list, const coh_g
                             int with_cache)
 {
     COH_TRY(COH_GROW(&list->sheets, &list->sheet_capacity, list->sheet_count + 1));
-    COH_TRY(
-        coh_measure_sheet_init(graph, CHUNK_BYTES, with_cache, &list->sheets[list->sheet_count]));
+    COH_TRY(coh_measure_sheet_init(graph, m->profile, CHUNK_BYTES, with_cache,
+                                   &list->sheets[list->sheet_count]));
     list->sheet_count++;
     return find_points(m, list, with_cache);
 }
@@ -236,11 +238,15 @@ void coh_operators_free(coh_operator_list *list)
 
 typedef struct bench {
     coh_measure *m;
+    coh_bed *bed;
     const coh_operator_list *list;
     const point *p;
     coh_cold cold;
-    coh_random_cell random;
     uint32_t window_count;
+    /* The call that is made, of that phase and window. */
+    int phase;
+    uint64_t window;
+    coh_call call;
 } bench;
 
 /* The place of a binding in the window that begins at `base`. */
@@ -252,48 +258,92 @@ static char *place_of(const bench *b, const coh_sheet_line *line, const coh_bind
     return base + coh_window_place(&b->p->window, object, binding->object_offset);
 }
 
-static void make_call(bench *b, int phase, char *base, coh_call *call)
+static void make_call(bench *b, int phase, uint64_t window)
 {
     const coh_measure_sheet *sheet = &b->list->sheets[b->p->sheet];
     const coh_sheet_line *line = line_of(b->list, b->p, phase);
     const coh_line_call *line_call = &sheet->sheet.calls[line->call];
     const coh_graph_op_entry *op = &sheet->graph->ops[b->p->op];
-    *call = (coh_call){ .attributes = op->attributes,
-                        .random_cell = op->kind.draws ? &b->random : NULL,
-                        .loss_scale = 1,
-                        .loss_share = 1,
-                        .row_begin = line_call->row_begin,
-                        .row_end = line_call->row_end,
-                        .row_count = line_call->row_count,
-                        .input_grad_adds = line_call->input_grad_adds,
-                        .parameter_grad_adds = line_call->parameter_grad_adds,
-                        .queue = b->m->pool };
+    char *base = b->cold.base + window % b->window_count * b->p->window.bytes;
+    b->phase = phase;
+    b->window = window;
+    b->call = (coh_call){ .attributes = op->attributes,
+                          .random_cell = op->kind.draws ? &b->bed->cells->random : NULL,
+                          .loss_scale = 1,
+                          .loss_share = 1,
+                          .loss_factor_cell = &b->bed->cells->loss_factor,
+                          .row_begin = line_call->row_begin,
+                          .row_end = line_call->row_end,
+                          .row_count = line_call->row_count,
+                          .input_grad_adds = line_call->input_grad_adds,
+                          .parameter_grad_adds = line_call->parameter_grad_adds,
+                          .queue = b->bed->queue };
     for (uint32_t i = 0; i < line_call->binding_count; i++) {
         const coh_binding *binding = &sheet->sheet.bindings[line_call->binding_begin + i];
         const coh_bound_port port = coh_bound_port_of(binding, place_of(b, line, binding, base));
-        coh_call_set_port(call, &port);
+        coh_call_set_port(&b->call, &port);
     }
 }
+
+typedef coh_status (*kind_function)(const coh_call *call);
+
+static kind_function kernels_of(const bench *b, int phase)
+{
+    const coh_op_kind *kind = &b->list->sheets[b->p->sheet].graph->ops[b->p->op].kind;
+    if (phase == COH_PHASE_FORWARD)
+        return b->bed->is_host ? kind->forward : kind->forward_cuda;
+    return b->bed->is_host ? kind->backward : kind->backward_cuda;
+}
+
+/* A coh_bed_work: the call of that window, unless it stands there. */
+static coh_status run_call(void *context, uint64_t window)
+{
+    bench *b = context;
+    if (b->window != window)
+        make_call(b, b->phase, window);
+    return kernels_of(b, b->phase)(&b->call);
+}
+
+/* ---- what it finds ---- */
 
 /* Integers of a forward's inputs: rows of the operator's own parameter, one after the other in a
  * scattered order; zeros where it has none. */
-static void fill_integers(const coh_call *call)
+static void make_integers(int32_t *values, int64_t count, int64_t rows)
 {
-    const int64_t rows = call->parameter[0].data != NULL ? call->parameter[0].shape.dim[0] : 1;
-    for (int port = 0; port < COH_PORT_MAX; port++) {
-        const coh_view *view = &call->input[port];
-        if (view->data == NULL || view->shape.dtype != COH_DTYPE_I32)
-            continue;
-        int32_t *values = view->data;
-        const int64_t count = coh_shape_elements(&view->shape);
-        for (int64_t i = 0; i < count; i++)
-            values[i] = (int32_t)(i * 7919 % rows);
-    }
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (int32_t)(i * 7919 % rows);
 }
 
-static void read_recent(bench *b, const coh_call *call, int phase)
+static coh_status put_integers(const bench *b, const coh_view *view, int64_t rows)
 {
-    const coh_view *views = phase == COH_PHASE_FORWARD ? call->input : call->output_grad;
+    const int64_t count = coh_shape_elements(&view->shape);
+    const coh_bed *bed = b->bed;
+    int32_t *values;
+    if (bed->is_host) {
+        make_integers(view->data, count, rows);
+        return COH_OK;
+    }
+    COH_TRY(COH_ALLOC((size_t)count, &values));
+    make_integers(values, count, rows);
+    coh_status status =
+        bed->what->ops->put(bed->device, view->data, values, (size_t)count * sizeof(*values));
+    coh_free(values);
+    return status;
+}
+
+static coh_status fill_integers(const bench *b)
+{
+    const coh_call *call = &b->call;
+    const int64_t rows = call->parameter[0].data != NULL ? call->parameter[0].shape.dim[0] : 1;
+    for (int port = 0; port < COH_PORT_MAX; port++)
+        if (call->input[port].data != NULL && call->input[port].shape.dtype == COH_DTYPE_I32)
+            COH_TRY(put_integers(b, &call->input[port], rows));
+    return COH_OK;
+}
+
+static void read_recent(bench *b)
+{
+    const coh_view *views = b->phase == COH_PHASE_FORWARD ? b->call.input : b->call.output_grad;
     for (int port = 0; port < COH_PORT_MAX; port++)
         if (views[port].data != NULL)
             coh_cold_read(&b->cold, views[port].data,
@@ -301,19 +351,34 @@ static void read_recent(bench *b, const coh_call *call, int phase)
                               coh_dtype_bytes(views[port].shape.dtype));
 }
 
-static coh_status run_window(bench *b, int phase, uint32_t window, double *out_seconds)
+/* What a line finds, before the clock starts; a GPU's windows were all filled at the begin. */
+static coh_status prepare(bench *b, int phase, uint64_t window)
 {
-    const coh_op_kind *kind = &b->list->sheets[b->p->sheet].graph->ops[b->p->op].kind;
-    char *base = b->cold.base + (window % b->window_count) * b->p->window.bytes;
-    coh_call call;
-    make_call(b, phase, base, &call);
-    if (phase == COH_PHASE_FORWARD)
-        fill_integers(&call);
-    read_recent(b, &call, phase);
-    const uint64_t begin = coh_clock_ns();
-    coh_status status = phase == COH_PHASE_FORWARD ? kind->forward(&call) : kind->backward(&call);
-    *out_seconds = (double)(coh_clock_ns() - begin) * 1e-9;
-    return status;
+    make_call(b, phase, window);
+    if (b->bed->is_host && phase == COH_PHASE_FORWARD)
+        COH_TRY(fill_integers(b));
+    read_recent(b);
+    return COH_OK;
+}
+
+static coh_status fill_windows(bench *b)
+{
+    COH_TRY(coh_cold_fill(&b->cold, 0));
+    if (b->bed->is_host || b->p->line[COH_PHASE_FORWARD] < 0)
+        return COH_OK;
+    for (uint32_t window = 0; window < b->window_count; window++) {
+        make_call(b, COH_PHASE_FORWARD, window);
+        COH_TRY(fill_integers(b));
+    }
+    return COH_OK;
+}
+
+/* Seconds of one of `count` calls. */
+static coh_status run_windows(bench *b, int phase, uint64_t window, uint32_t count,
+                              double *out_seconds)
+{
+    COH_TRY(prepare(b, phase, window));
+    return coh_bed_time(b->bed, run_call, b, window, count, out_seconds);
 }
 
 /* ---- one operator ---- */
@@ -335,11 +400,13 @@ static coh_status add_phase(bench *b, int phase, const coh_samples *samples)
 static coh_status measure_phase(bench *b, int phase)
 {
     coh_samples samples;
+    uint32_t count;
     double seconds;
-    COH_TRY(run_window(b, phase, 0, &seconds));
+    COH_TRY(prepare(b, phase, 0));
+    COH_TRY(coh_bed_warm(b->bed, run_call, b, &count));
     coh_samples_begin(&samples);
-    for (uint32_t window = 1; coh_samples_go_on(&samples, &b->m->effort); window++) {
-        COH_TRY(run_window(b, phase, window, &seconds));
+    for (uint64_t window = 1; coh_samples_go_on(&samples, &b->m->effort); window += count) {
+        COH_TRY(run_windows(b, phase, window, count, &seconds));
         coh_samples_add(&samples, seconds);
     }
     return add_phase(b, phase, &samples);
@@ -350,24 +417,38 @@ static coh_status run_forwards(bench *b)
 {
     double seconds;
     for (uint32_t window = 0; window < b->window_count; window++)
-        COH_TRY(run_window(b, COH_PHASE_FORWARD, window, &seconds));
+        COH_TRY(run_windows(b, COH_PHASE_FORWARD, window, 1, &seconds));
     return COH_OK;
+}
+
+/* A user's kind may be one of the host alone. */
+static int has_kernels(const bench *b)
+{
+    for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
+        if (b->p->line[phase] >= 0 && kernels_of(b, phase) == NULL)
+            return 0;
+    return 1;
 }
 
 static coh_status measure_point(bench *b)
 {
     const coh_effort *effort = &b->m->effort;
     const uint64_t window_bytes = b->p->window.bytes;
-    coh_status status = COH_OK;
-    b->window_count = coh_cold_windows(&b->cold, &b->p->window, effort->samples_most + 1);
+    b->window_count = coh_cold_windows(
+        &b->cold, &b->p->window, b->bed->is_host ? effort->samples_most + 1 : GPU_WINDOWS_MOST);
+    if (!has_kernels(b)) {
+        coh_measure_say(b->m, "%s %s was not measured: this kind has no kernels for a GPU",
+                        b->p->what.kind, b->p->what.shape);
+        return COH_OK;
+    }
     if (b->window_count == 0) {
         char bytes[32];
         coh_measure_say(b->m, "%s %s was not measured: one call touches %s", b->p->what.kind,
                         b->p->what.shape, coh_size_format(window_bytes, bytes, sizeof(bytes)));
         return COH_OK;
     }
-    coh_cold_fill(&b->cold, 0);
-    if (b->p->line[COH_PHASE_FORWARD] >= 0)
+    coh_status status = fill_windows(b);
+    if (status == COH_OK && b->p->line[COH_PHASE_FORWARD] >= 0)
         status = measure_phase(b, COH_PHASE_FORWARD);
     if (status == COH_OK && b->p->line[COH_PHASE_FORWARD] >= 0)
         status = run_forwards(b);
@@ -381,10 +462,9 @@ static coh_status measure_point(bench *b)
     return COH_OK;
 }
 
-/* As much as a step touches, but no more than is worth it; and room for the largest call. */
-static uint64_t memory_for(const coh_measure *m, const coh_operator_list *list)
+uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list)
 {
-    uint64_t step = 0, window = 0, most = coh_machine_free_bytes() / 2;
+    uint64_t step = 0, window = 0;
     for (uint32_t i = 0; i < list->sheet_count; i++) {
         uint64_t bytes = 0;
         for (uint32_t o = 0; o < list->sheets[i].layout.object_count; o++)
@@ -395,16 +475,17 @@ static uint64_t memory_for(const coh_measure *m, const coh_operator_list *list)
         window = list->points[i].window.bytes > window ? list->points[i].window.bytes : window;
     if (step > m->effort.cold_bytes)
         step = m->effort.cold_bytes;
-    return step + window < most ? step + window : most;
+    return step + window;
 }
 
 coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list)
 {
-    bench b = { .m = m, .list = list };
+    bench b = { .m = m, .bed = m->bed, .list = list };
+    const uint64_t wanted = coh_operators_bytes(m, list), most = coh_bed_room(m->bed);
     coh_status status = COH_OK;
     if (list->point_count == 0)
         return COH_OK;
-    COH_TRY(coh_cold_open(m, memory_for(m, list), &b.cold));
+    COH_TRY(coh_cold_open(b.bed, wanted < most ? wanted : most, &b.cold));
     for (uint32_t i = 0; status == COH_OK && i < list->point_count; i++) {
         b.p = &list->points[i];
         coh_measure_begin(m, "%s %s", b.p->what.kind, b.p->what.shape);

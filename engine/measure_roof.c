@@ -6,15 +6,19 @@
 #include "engine/measure.h"
 #include "kernels/kernels.h"
 
-/* y = x weightᵀ of GPT-2 124M's first linear of a layer, 2048 tokens at once. */
-enum { ROWS = 2048, COLUMNS = 3072, DEPTH = 768 };
-/* Of the pass: read, and as many written. */
-#define PASS_BYTES ((uint64_t)96 << 20)
+/* y = x weightᵀ of GPT-2 124M's first linear of a layer, 2048 tokens at once, is scale 4. A GPU is
+ * given a product of half that scale, and one of twice it until so many do not pass in a batch: how
+ * wide a product must be depends on the GPU, and a launch should not show. */
+enum { ROWS = 512, COLUMNS = 768, DEPTH = 192, HOST_SCALE = 4, LEAST_SCALE = 1, MOST_SCALE = 16 };
+
+enum { LOAD_PASS = COH_ROOF_COUNT, LOAD_COUNT };
 
 struct coh_roofs {
-    coh_pool *pool;
+    coh_bed *bed;
+    uint64_t pass_bytes;
     coh_cold cold;
     coh_matmul products[COH_ROOF_COUNT];
+    coh_work_load loads[LOAD_COUNT];
 };
 
 static coh_roof roof_of(coh_dtype dtype)
@@ -22,22 +26,83 @@ static coh_roof roof_of(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? COH_ROOF_BF16 : COH_ROOF_F32;
 }
 
-static void product_make(coh_roofs *roofs, coh_dtype dtype)
+/* ---- work ---- */
+
+static coh_status multiply_f32(void *context, uint64_t index)
 {
-    const uint64_t a_bytes = (uint64_t)ROWS * DEPTH * sizeof(float);
-    const uint64_t b_bytes = (uint64_t)COLUMNS * DEPTH * sizeof(float);
+    const coh_roofs *roofs = context;
+    (void)index;
+    coh_kernel_matmul(roofs->bed->queue, &roofs->products[COH_ROOF_F32]);
+    return COH_OK;
+}
+
+static coh_status multiply_bf16(void *context, uint64_t index)
+{
+    const coh_roofs *roofs = context;
+    (void)index;
+    coh_kernel_matmul(roofs->bed->queue, &roofs->products[COH_ROOF_BF16]);
+    return COH_OK;
+}
+
+static coh_status pass(void *context, uint64_t index)
+{
+    const coh_roofs *roofs = context;
+    (void)index;
+    coh_kernel_pass(roofs->bed->queue, COH_DTYPE_F32, roofs->cold.base + roofs->pass_bytes,
+                    roofs->cold.base, (int64_t)(roofs->pass_bytes / sizeof(float)), 0);
+    return COH_OK;
+}
+
+/* ---- memory, loads ---- */
+
+/* 0: there is no room for one of that scale. */
+static int product_make(coh_roofs *roofs, coh_dtype dtype, int scale)
+{
+    const int64_t rows = (int64_t)ROWS * scale, columns = (int64_t)COLUMNS * scale,
+                  depth = (int64_t)DEPTH * scale;
+    const uint64_t a_bytes = (uint64_t)(rows * depth) * sizeof(float);
+    const uint64_t b_bytes = (uint64_t)(columns * depth) * sizeof(float);
+    if (a_bytes + b_bytes + (uint64_t)(rows * columns) * sizeof(float) > roofs->cold.bytes)
+        return 0;
     roofs->products[roof_of(dtype)] = (coh_matmul){ .layout = COH_MATMUL_NT,
                                                     .dtype = dtype,
                                                     .c_dtype = dtype,
-                                                    .rows = ROWS,
-                                                    .columns = COLUMNS,
-                                                    .depth = DEPTH,
+                                                    .rows = rows,
+                                                    .columns = columns,
+                                                    .depth = depth,
                                                     .a = roofs->cold.base,
                                                     .b = roofs->cold.base + a_bytes,
                                                     .c = roofs->cold.base + a_bytes + b_bytes,
-                                                    .a_stride = DEPTH,
-                                                    .b_stride = DEPTH,
-                                                    .c_stride = COLUMNS };
+                                                    .a_stride = depth,
+                                                    .b_stride = depth,
+                                                    .c_stride = columns };
+    return 1;
+}
+
+static coh_status open_product(coh_roofs *roofs, coh_dtype dtype)
+{
+    const coh_bed_work work = dtype == COH_DTYPE_BF16 ? multiply_bf16 : multiply_f32;
+    const coh_matmul *product = &roofs->products[roof_of(dtype)];
+    coh_work_load *load = &roofs->loads[roof_of(dtype)];
+    for (int scale = roofs->bed->is_host ? HOST_SCALE : LEAST_SCALE;
+         scale <= MOST_SCALE && product_make(roofs, dtype, scale); scale *= 2) {
+        COH_TRY(coh_work_load_init(
+            roofs->bed, work, roofs,
+            2.0 * (double)product->rows * (double)product->columns * (double)product->depth, load));
+        if (load->repeat == 1)
+            break;
+    }
+    return COH_OK;
+}
+
+static coh_status open_loads(coh_roofs *roofs)
+{
+    COH_TRY(coh_cold_open(roofs->bed, 2 * roofs->pass_bytes, &roofs->cold));
+    COH_TRY(coh_cold_fill(&roofs->cold, 0));
+    COH_TRY(open_product(roofs, COH_DTYPE_F32));
+    COH_TRY(open_product(roofs, COH_DTYPE_BF16));
+    return coh_work_load_init(roofs->bed, pass, roofs, 2.0 * (double)roofs->pass_bytes,
+                              &roofs->loads[LOAD_PASS]);
 }
 
 coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs)
@@ -45,17 +110,14 @@ coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs)
     coh_roofs *roofs;
     *out_roofs = NULL;
     COH_TRY(COH_ALLOC(1, &roofs));
-    roofs->pool = m->pool;
-    coh_status status = coh_cold_open(m, 2 * PASS_BYTES, &roofs->cold);
-    if (status != COH_OK) {
-        coh_free(roofs);
-        return status;
-    }
-    coh_cold_fill(&roofs->cold, 0);
-    product_make(roofs, COH_DTYPE_F32);
-    product_make(roofs, COH_DTYPE_BF16);
-    *out_roofs = roofs;
-    return COH_OK;
+    roofs->bed = m->bed;
+    roofs->pass_bytes = m->effort.pass_bytes;
+    coh_status status = open_loads(roofs);
+    if (status == COH_OK)
+        *out_roofs = roofs;
+    else
+        coh_roofs_close(roofs);
+    return status;
 }
 
 void coh_roofs_close(coh_roofs *roofs)
@@ -66,43 +128,14 @@ void coh_roofs_close(coh_roofs *roofs)
     coh_free(roofs);
 }
 
-/* ---- loads ---- */
-
-static coh_status multiply(const coh_roofs *roofs, coh_roof roof, double *done)
-{
-    coh_kernel_matmul(roofs->pool, &roofs->products[roof]);
-    *done += 2.0 * ROWS * COLUMNS * DEPTH;
-    return COH_OK;
-}
-
-static coh_status multiply_f32(void *context, double *done)
-{
-    return multiply(context, COH_ROOF_F32, done);
-}
-
-static coh_status multiply_bf16(void *context, double *done)
-{
-    return multiply(context, COH_ROOF_BF16, done);
-}
-
-static coh_status pass(void *context, double *done)
-{
-    const coh_roofs *roofs = context;
-    coh_kernel_pass(roofs->pool, COH_DTYPE_F32, roofs->cold.base + PASS_BYTES, roofs->cold.base,
-                    (int64_t)(PASS_BYTES / sizeof(float)), 0);
-    *done += 2.0 * (double)PASS_BYTES;
-    return COH_OK;
-}
-
 coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype)
 {
-    return (coh_load){ .turn = dtype == COH_DTYPE_BF16 ? multiply_bf16 : multiply_f32,
-                       .context = roofs };
+    return coh_work_load_of(&roofs->loads[roof_of(dtype)]);
 }
 
 coh_load coh_roofs_pass(coh_roofs *roofs)
 {
-    return (coh_load){ .turn = pass, .context = roofs };
+    return coh_work_load_of(&roofs->loads[LOAD_PASS]);
 }
 
 /* ---- an empty line ---- */
@@ -119,7 +152,9 @@ static coh_status measure_line(coh_measure *m)
     coh_line_chain chain;
     coh_samples samples;
     coh_status status = COH_OK;
-    COH_TRY(coh_line_chain_create(do_nothing, line_count, m->options->thread_count, &chain));
+    const coh_line_chain_place place = { .device = m->bed->what, .profile = m->profile };
+    COH_TRY(coh_line_chain_create(do_nothing, line_count, m->options->thread_count,
+                                  m->bed->is_host ? NULL : &place, &chain));
     COH_TRY_GOTO(status, coh_line_chain_run(&chain), done);
     coh_samples_begin(&samples);
     while (coh_samples_go_on(&samples, &m->effort)) {

@@ -1,21 +1,17 @@
-/* What the measuring of lines stands on: the lines of a body as the planner writes them, and memory
- * in which what they touch is placed. */
-#include <string.h>
-
-#include "base/alloc.h"
-#include "base/bytes.h"
-#include "base/rng.h"
+/* The lines of a body as the planner writes them, and where in memory what they touch is placed. */
 #include "engine/measure.h"
 
 /* ---- lines ---- */
 
-coh_status coh_measure_sheet_init(const coh_graph *graph, uint64_t chunk_bytes, int with_cache,
+coh_status coh_measure_sheet_init(const coh_graph *graph, const coh_profile *profile,
+                                  uint64_t chunk_bytes, int with_cache,
                                   coh_measure_sheet *out_sheet)
 {
     coh_plan_options options;
     const coh_block_set none = { 0 }; /* is recomputed */
     *out_sheet = (coh_measure_sheet){ .graph = graph };
     coh_plan_options_init(&options);
+    options.profile = profile;
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
     coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache, 1,
                                          &out_sheet->layout, &out_sheet->map);
@@ -84,77 +80,4 @@ uint64_t coh_window_place(const coh_window *window, int32_t object, uint64_t obj
 {
     int index = find_object(window, object);
     return index >= 0 ? window->offsets[index] + (object_offset - window->begins[index]) : 0;
-}
-
-/* ---- memory ---- */
-
-enum { PIECE_BYTES = 1 << 20, TILE_BYTES = 1 << 16, LINE_BYTES = 64 };
-
-coh_status coh_cold_open(const coh_measure *m, uint64_t bytes, coh_cold *out_cold)
-{
-    *out_cold = (coh_cold){ .pool = m->pool,
-                            .bytes = (bytes + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES };
-    COH_TRY(coh_arena_create(out_cold->bytes, "memory to measure in", COH_TIER_DEVICE, NULL,
-                             m->options->thread_count, &out_cold->arena));
-    out_cold->base = coh_arena_base(out_cold->arena);
-    return COH_OK;
-}
-
-void coh_cold_close(coh_cold *cold)
-{
-    coh_arena_destroy(cold->arena);
-    *cold = (coh_cold){ 0 };
-}
-
-typedef struct fill {
-    char *base;
-    uint16_t tile[TILE_BYTES / sizeof(uint16_t)];
-} fill;
-
-static void fill_piece(void *argument, int64_t index)
-{
-    const fill *f = argument;
-    for (int i = 0; i < PIECE_BYTES / TILE_BYTES; i++)
-        memcpy(f->base + index * PIECE_BYTES + i * TILE_BYTES, f->tile, TILE_BYTES);
-}
-
-void coh_cold_fill(coh_cold *cold, int positive)
-{
-    /* 2^-5 in bf16 and any fraction: the upper half of a float of the same magnitude. */
-    const uint16_t exponent = 0x3d00, fraction = 0x7f, sign = positive ? 0 : 0x8000;
-    fill f = { .base = cold->base };
-    for (uint64_t i = 0; i < sizeof(f.tile) / sizeof(*f.tile); i++) {
-        uint64_t bits = coh_rng_below(1, 0, i, 1 << 16);
-        f.tile[i] = (uint16_t)(exponent | (bits & (fraction | sign)));
-    }
-    coh_pool_run(cold->pool, (int64_t)(cold->bytes / PIECE_BYTES), fill_piece, &f);
-}
-
-typedef struct reading {
-    const char *begin;
-    uint64_t bytes;
-    _Atomic uint64_t sum; /* the pieces add */
-} reading;
-
-static void read_piece(void *argument, int64_t index)
-{
-    reading *r = argument;
-    uint64_t end = (uint64_t)(index + 1) * PIECE_BYTES, sum = 0;
-    end = end < r->bytes ? end : r->bytes;
-    for (uint64_t at = (uint64_t)index * PIECE_BYTES; at < end; at += LINE_BYTES)
-        sum += (unsigned char)r->begin[at];
-    r->sum += sum;
-}
-
-void coh_cold_read(coh_cold *cold, const void *begin, uint64_t bytes)
-{
-    reading r = { .begin = begin, .bytes = bytes };
-    coh_pool_run(cold->pool, (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES), read_piece, &r);
-    cold->sum += r.sum;
-}
-
-uint32_t coh_cold_windows(const coh_cold *cold, const coh_window *window, uint32_t most)
-{
-    uint64_t count = window->bytes > 0 ? cold->bytes / window->bytes : most;
-    return count < most ? (uint32_t)count : most;
 }

@@ -6,7 +6,11 @@
  * backward, by the code that a step calls and on memory as cold as a step leaves it; norms, updates
  * and additions; copies to and from the emulated far tier; the drive behind the disk folder,
  * through the working store; and how much lanes slow one another. Each figure is a median with its
- * spread. What runs beside it is measured along: let the machine do nothing else. */
+ * spread. What runs beside it is measured along: let the machine do nothing else.
+ *
+ * Of a GPU it is the same: kernels by the lane that a step gives them to, many enqueued between two
+ * looks at the clock; copies to and from pinned memory. Beside it the host's memory and the updates
+ * that the host makes. Such a profile plans for that GPU alone. */
 #ifndef COHOBATE_MEASURE_H
 #define COHOBATE_MEASURE_H
 
@@ -33,6 +37,9 @@ typedef struct coh_measure_options {
     /* Gets sentences for people: what could not be measured, and why; may be NULL. */
     void (*log)(void *context, const char *sentence);
     void *context; /* of both */
+    /* NULL or "host"; "cuda:0", "cuda:1", ...: what is measured is that GPU, with this host beside
+     * it. It should do nothing else, and have 3 GiB of its memory free. */
+    const char *device;
 } coh_measure_options;
 
 /* Defaults: no graph, one thread, no drive, not quick. */
@@ -42,16 +49,17 @@ COH_API void coh_measure_options_init(coh_measure_options *out_options);
  * stays as it is. Owns: the caller destroys the profile.
  * Time: minutes; seconds for a small model when quick. Writes up to disk_bytes of a scratch file
  * that has no name, so that nothing of it stays.
- * Fails: COH_ERR_ARGUMENT (no such folder; `known` was measured on another machine, by another
- * build or for other threads, or has entries replaced), COH_ERR_FULL (no room for the scratch
- * file), COH_ERR_MEMORY, COH_ERR_DEVICE, COH_ERR_IO. */
+ * Fails: COH_ERR_ARGUMENT (no such folder or device; `known` was measured on another machine or
+ * device, by another build or for other threads, or has entries replaced), COH_ERR_FULL (no room
+ * for the scratch file), COH_ERR_MEMORY, COH_ERR_DEVICE, COH_ERR_IO. */
 COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                        coh_profile **out_profile);
 
 /* Is the drive that it measured the one that `folder` is on? 1 where it names none. */
 COH_API int coh_profile_is_of_drive(const coh_profile *profile, const char *folder);
 
-/* Was it measured on this machine, by this build? 0 for what was not measured. */
+/* Was it measured on this machine, by this build? 0 for what was not measured. Whether the GPU that
+ * a profile is of is the one that is there now is not looked at. */
 COH_API int coh_profile_is_of_here(const coh_profile *profile);
 
 #ifdef __cplusplus

@@ -1,0 +1,111 @@
+/* Memory that windows are taken from: of the processor, or a part of a GPU's arena, which is filled
+ * by one piece from the host and copies of it that double. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "engine/measure.h"
+
+enum { PIECE_BYTES = 1 << 20, TILE_BYTES = 1 << 16, LINE_BYTES = 64 };
+
+coh_status coh_cold_open(coh_bed *bed, uint64_t bytes, coh_cold *out_cold)
+{
+    *out_cold = (coh_cold){ .bytes = (bytes + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES };
+    if (bed->is_host) {
+        COH_TRY(coh_arena_create(out_cold->bytes, "memory to measure in", COH_TIER_DEVICE, NULL,
+                                 bed->thread_count, &out_cold->arena));
+        out_cold->base = coh_arena_base(out_cold->arena);
+    } else {
+        out_cold->begin = bed->used;
+        COH_TRY(coh_bed_part(bed, out_cold->bytes, &out_cold->base));
+    }
+    out_cold->bed = bed;
+    return COH_OK;
+}
+
+void coh_cold_close(coh_cold *cold)
+{
+    coh_arena_destroy(cold->arena);
+    if (cold->bed != NULL && !cold->bed->is_host)
+        cold->bed->used = cold->begin;
+    *cold = (coh_cold){ 0 };
+}
+
+typedef struct fill {
+    char *base;
+    uint16_t tile[TILE_BYTES / sizeof(uint16_t)];
+} fill;
+
+static void fill_piece(void *argument, int64_t index)
+{
+    const fill *f = argument;
+    for (int i = 0; i < PIECE_BYTES / TILE_BYTES; i++)
+        memcpy(f->base + index * PIECE_BYTES + i * TILE_BYTES, f->tile, TILE_BYTES);
+}
+
+static coh_status fill_device(const coh_cold *cold, fill *f)
+{
+    const coh_bed *bed = cold->bed;
+    const coh_device_ops *ops = bed->what->ops;
+    void *piece;
+    COH_TRY(coh_alloc(PIECE_BYTES, 1, &piece));
+    f->base = piece;
+    fill_piece(f, 0);
+    coh_status status = ops->put(bed->device, cold->base, piece, PIECE_BYTES);
+    coh_free(piece);
+    COH_TRY(status);
+    for (uint64_t done = PIECE_BYTES; done < cold->bytes; done *= 2) {
+        const uint64_t left = cold->bytes - done;
+        ops->copy(bed->queues[COH_LANE_COMPUTE], cold->base + done, cold->base,
+                  (size_t)(left < done ? left : done));
+    }
+    ops->finish(bed->queues[COH_LANE_COMPUTE]);
+    return ops->failure(bed->device);
+}
+
+coh_status coh_cold_fill(coh_cold *cold, int positive)
+{
+    /* 2^-5 in bf16 and any fraction: the upper half of a float of the same magnitude. */
+    const uint16_t exponent = 0x3d00, fraction = 0x7f, sign = positive ? 0 : 0x8000;
+    fill f = { .base = cold->base };
+    for (uint64_t i = 0; i < sizeof(f.tile) / sizeof(*f.tile); i++) {
+        uint64_t bits = coh_rng_below(1, 0, i, 1 << 16);
+        f.tile[i] = (uint16_t)(exponent | (bits & (fraction | sign)));
+    }
+    if (!cold->bed->is_host)
+        return fill_device(cold, &f);
+    coh_pool_run(cold->bed->pool, (int64_t)(cold->bytes / PIECE_BYTES), fill_piece, &f);
+    return COH_OK;
+}
+
+typedef struct reading {
+    const char *begin;
+    uint64_t bytes;
+    _Atomic uint64_t sum; /* the pieces add */
+} reading;
+
+static void read_piece(void *argument, int64_t index)
+{
+    reading *r = argument;
+    uint64_t end = (uint64_t)(index + 1) * PIECE_BYTES, sum = 0;
+    end = end < r->bytes ? end : r->bytes;
+    for (uint64_t at = (uint64_t)index * PIECE_BYTES; at < end; at += LINE_BYTES)
+        sum += (unsigned char)r->begin[at];
+    r->sum += sum;
+}
+
+void coh_cold_read(coh_cold *cold, const void *begin, uint64_t bytes)
+{
+    reading r = { .begin = begin, .bytes = bytes };
+    if (!cold->bed->is_host)
+        return;
+    coh_pool_run(cold->bed->pool, (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES), read_piece,
+                 &r);
+    cold->sum += r.sum;
+}
+
+uint32_t coh_cold_windows(const coh_cold *cold, const coh_window *window, uint32_t most)
+{
+    uint64_t count = window->bytes > 0 ? cold->bytes / window->bytes : most;
+    return count < most ? (uint32_t)count : most;
+}

@@ -1,0 +1,93 @@
+/* Beside a GPU: what the processor's memory gives to all threads, and what an update gets of it on
+ * the one thread of the host lane. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "engine/measure.h"
+#include "kernels/kernels.h"
+
+/* Of each array of an update, and of what a pass reads: more than a cache holds. */
+#define ARRAY_BYTES ((uint64_t)48 << 20)
+enum { WORK, GRAD, M, V, ARRAYS };
+/* An update in turns: work, m and v read and written, the gradient read. */
+enum { TURN_ELEMENTS = 1 << 18, TURN_BYTES = 7 * TURN_ELEMENTS * (int)sizeof(float) };
+
+struct coh_host_side {
+    coh_pool *pool;
+    coh_cold cold;
+    uint64_t next; /* element that is updated */
+};
+
+static float *array(const coh_host_side *side, int index)
+{
+    return (float *)(void *)(side->cold.base + (uint64_t)index * ARRAY_BYTES);
+}
+
+static coh_status pass(void *context, double *done)
+{
+    const coh_host_side *side = context;
+    coh_kernel_pass(side->pool, COH_DTYPE_F32, array(side, GRAD + 1), array(side, WORK),
+                    (int64_t)(2 * ARRAY_BYTES / sizeof(float)), 0);
+    *done += 4.0 * (double)ARRAY_BYTES;
+    return COH_OK;
+}
+
+static coh_status update(void *context, double *done)
+{
+    coh_host_side *side = context;
+    static const coh_adamw adamw = { .rate = 1e-4f,
+                                     .scale = 1,
+                                     .beta1 = 0.9f,
+                                     .beta2 = 0.95f,
+                                     .bias1 = 0.5f,
+                                     .bias2 = 0.5f,
+                                     .epsilon = 1e-8f,
+                                     .decay = 0.1f };
+    const uint64_t at = side->next;
+    coh_kernel_adamw(&adamw, array(side, WORK) + at, array(side, GRAD) + at, array(side, M) + at,
+                     array(side, V) + at, TURN_ELEMENTS);
+    side->next = (at + TURN_ELEMENTS) % (ARRAY_BYTES / sizeof(float));
+    *done += TURN_BYTES;
+    return COH_OK;
+}
+
+coh_status coh_host_side_open(coh_measure *m, coh_host_side **out_side)
+{
+    coh_host_side *side;
+    *out_side = NULL;
+    COH_TRY(COH_ALLOC(1, &side));
+    side->pool = m->pool;
+    coh_status status = coh_cold_open(&m->host, ARRAYS * ARRAY_BYTES, &side->cold);
+    if (status == COH_OK)
+        status = coh_cold_fill(&side->cold, 1);
+    if (status != COH_OK) {
+        coh_host_side_close(m, side);
+        return status;
+    }
+    m->loads[COH_LANE_HOST] = (coh_load){ .turn = update, .context = side };
+    *out_side = side;
+    return COH_OK;
+}
+
+void coh_host_side_close(coh_measure *m, coh_host_side *side)
+{
+    if (side == NULL)
+        return;
+    m->loads[COH_LANE_HOST] = (coh_load){ 0 };
+    coh_cold_close(&side->cold);
+    coh_free(side);
+}
+
+coh_status coh_measure_host_side(coh_measure *m, coh_host_side *side)
+{
+    coh_profile *profile = m->profile;
+    const coh_load streaming = { .turn = pass, .context = side };
+    coh_measure_begin(m, "memory of the host");
+    if (!(profile->host_memory_bytes_per_s.p50 > 0))
+        COH_TRY(coh_samples_of_rate(&streaming, &m->effort, &profile->host_memory_bytes_per_s));
+    coh_measure_begin(m, "updates on the host");
+    if (!(profile->host_update_bytes_per_s.p50 > 0))
+        COH_TRY(coh_samples_of_rate(&m->loads[COH_LANE_HOST], &m->effort,
+                                    &profile->host_update_bytes_per_s));
+    return COH_OK;
+}

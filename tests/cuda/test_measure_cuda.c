@@ -1,0 +1,354 @@
+/* A GPU that the stub driver plays is measured, with the host's kernels on its streams: the profile
+ * plans for a GPU, every line of such a plan has a sample, and whatever call of the driver fails
+ * ends in a sentence, with nothing left. How long things take is nowhere asserted. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cohobate/cohobate.h"
+#include "engine/measure.h"
+#include "memory/device_cuda.h"
+#include "planner/fingerprint.h"
+#include "planner/plan.h"
+#include "planner/price.h"
+#include "tests/cuda/host_twins.h"
+#include "tests/cuda/stub_driver.h"
+
+enum { THREADS = 2, SEQUENCES = 2, TOKENS = 16 };
+#define GPU_BYTES ((uint64_t)2 << 30)
+
+static const coh_engine_device gpu = { .ops = &coh_device_cuda,
+                                       .kernels = &host_twins,
+                                       .driver = &coh_stub_driver };
+
+static coh_graph *make_graph(int64_t sequences, coh_dtype dtype)
+{
+    const coh_gpt2_config config = { .layers = 2,
+                                     .heads = 2,
+                                     .channels = 32,
+                                     .positions = TOKENS,
+                                     .vocabulary = 65,
+                                     .layernorm_epsilon = 1e-5f,
+                                     .dtype = dtype };
+    coh_graph *graph;
+    assert_int_equal(coh_gpt2_train_graph(&config, sequences, TOKENS, &graph), COH_OK);
+    return graph;
+}
+
+typedef struct heard {
+    uint32_t total, count, wrong;
+    int sizes, pinning; /* sentences of that kind */
+} heard;
+
+static void hear(void *context, uint32_t done, uint32_t total, const char *what)
+{
+    heard *h = context;
+    h->wrong += what[0] == '\0' || done != h->count || done >= total;
+    h->total = total;
+    h->count++;
+}
+
+static void listen(void *context, const char *sentence)
+{
+    heard *h = context;
+    h->sizes += strstr(sentence, "at once") != NULL;
+    h->pinning += strstr(sentence, "to pin it") != NULL;
+}
+
+static coh_measure_options options_for(const coh_graph *const *graphs, uint32_t count)
+{
+    coh_measure_options options;
+    coh_measure_options_init(&options);
+    options.graphs = graphs;
+    options.graph_count = count;
+    options.thread_count = THREADS;
+    options.quick = 1;
+    return options;
+}
+
+static coh_profile *measure(const coh_measure_options *options, const coh_profile *known)
+{
+    coh_profile *profile;
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start(3);
+    coh_status status = coh_profile_measure_on(options, &gpu, known, &profile);
+    coh_stub_stop();
+    if (status != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_stub_live_count(), 0);
+    return profile;
+}
+
+/* ---- figures ---- */
+
+static void check_figure(const coh_figure *figure)
+{
+    assert_true(figure->samples >= 3);
+    assert_true(figure->p10 > 0 && isfinite(figure->p90));
+    assert_true(figure->p10 <= figure->p50 && figure->p50 <= figure->p90);
+}
+
+static void check_rates(const coh_profile *profile)
+{
+    check_figure(&profile->flops_per_s[COH_ROOF_F32]);
+    check_figure(&profile->flops_per_s[COH_ROOF_BF16]);
+    check_figure(&profile->memory_bytes_per_s);
+    check_figure(&profile->line_ns);
+    check_figure(&profile->host_memory_bytes_per_s);
+    check_figure(&profile->host_update_bytes_per_s);
+    for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
+        check_figure(&profile->link[lane].bytes_per_s);
+        check_figure(&profile->link[lane].latency_ns);
+        assert_true(profile->link[lane].depth >= 1);
+        assert_true(profile->link[lane].steal_ns == 0 &&
+                    profile->link[lane].steal_ns_per_byte == 0);
+    }
+    for (int i = 0; i < COH_LANE_COUNT; i++)
+        for (int j = 0; j < COH_LANE_COUNT; j++)
+            assert_true(profile->contention[i][j] > 0 && profile->contention[i][j] <= 1);
+}
+
+static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtype, coh_lane lane)
+{
+    for (uint32_t i = 0; i < profile->operator_count; i++)
+        if (strcmp(profile->operators[i].kind, kind) == 0 && profile->operators[i].dtype == dtype &&
+            profile->operators[i].lane == lane)
+            return 1;
+    return 0;
+}
+
+/* ---- plans ---- */
+
+/* The sample of exactly that work at the profile's roofs. */
+static const coh_operator_sample *find_sample(const coh_profile *profile, uint64_t signature,
+                                              int phase, const coh_instruction *line)
+{
+    for (uint32_t i = 0; i < profile->operator_count; i++) {
+        const coh_operator_times *times = &profile->operators[i];
+        const int is_bf16 = times->dtype == COH_DTYPE_BF16;
+        const double work = coh_profile_work(profile, is_bf16, line->flops, (double)line->bytes);
+        for (uint32_t s = 0; s < times->sample_count; s++)
+            if (times->signature == signature && times->phase == phase &&
+                coh_profile_work(profile, is_bf16, times->samples[s].flops,
+                                 times->samples[s].bytes) == work)
+                return &times->samples[s];
+    }
+    return NULL;
+}
+
+/* Every call of a plan in memory finds a sample of its very work. */
+static void check_plan(const coh_profile *profile, const coh_graph *graph)
+{
+    coh_plan_options options;
+    coh_plan *plan;
+    int count = 0;
+    coh_plan_options_init(&options);
+    options.profile = profile;
+    options.device_memory_bytes = profile->memory_bytes[COH_TIER_DEVICE];
+    options.emulate_host_bytes = (uint64_t)256 << 20;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("no plan: %s", coh_last_error());
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->line_count; i++) {
+        const coh_instruction *line = &body->lines[i];
+        if (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_BACKWARD)
+            continue;
+        const int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        const size_t op = (size_t)body->calls[line->call].operator_index;
+        const coh_operator_sample *sample =
+            find_sample(profile, coh_operator_signature(graph, op), phase, line);
+        assert_non_null(sample);
+        check_figure(&sample->seconds);
+        count++;
+    }
+    assert_true(count > 0);
+    coh_plan_destroy(plan);
+}
+
+/* ---- claims ---- */
+
+static void a_gpu_has_a_profile_that_plans_for_it(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(SEQUENCES, COH_DTYPE_F32);
+    coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    heard h = { 0 };
+    options.disk_folder = ".";
+    options.progress = hear;
+    options.log = listen;
+    options.context = &h;
+    coh_profile *profile = measure(&options, NULL);
+    assert_true(h.wrong == 0 && h.total == h.count && h.sizes >= 2 && h.pinning == 1);
+    assert_int_equal(profile->device_kind, 1);
+    assert_int_equal(profile->source, COH_PROFILE_MEASURED);
+    assert_int_equal(profile->threads, THREADS);
+    assert_non_null(strstr(profile->machine, "stub; "));
+    assert_int_equal(profile->memory_bytes[COH_TIER_DEVICE], GPU_BYTES - COH_CUDA_RESERVE_BYTES);
+    assert_true(profile->memory_bytes[COH_TIER_HOST] > 0);
+    check_rates(profile);
+    assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE));
+    assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_HOST));
+    assert_true(has_kind(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE));
+    check_plan(profile, graph);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+static void what_was_measured_is_written_read_and_added_to(void **state)
+{
+    (void)state;
+    coh_graph *graphs[] = { make_graph(1, COH_DTYPE_BF16), make_graph(SEQUENCES, COH_DTYPE_BF16) };
+    coh_measure_options options = options_for((const coh_graph *const *)graphs, 1);
+    coh_profile *first = measure(&options, NULL), *again;
+    assert_int_equal(coh_profile_write(first, "measured-gpu.json"), COH_OK);
+    if (coh_profile_read("measured-gpu.json", &again) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    (void)unlink("measured-gpu.json");
+    assert_int_equal(again->device_kind, 1);
+    assert_true(coh_profile_is_of_here(again));
+    options.graph_count = 2;
+    coh_profile *both = measure(&options, again);
+    check_plan(both, graphs[0]);
+    check_plan(both, graphs[1]);
+    assert_memory_equal(both->flops_per_s, again->flops_per_s, sizeof(both->flops_per_s));
+    assert_memory_equal(both->link, again->link, sizeof(both->link));
+    assert_memory_equal(both->contention, again->contention, sizeof(both->contention));
+    coh_profile_destroy(both);
+    coh_profile_destroy(again);
+    coh_profile_destroy(first);
+    coh_graph_destroy(graphs[0]);
+    coh_graph_destroy(graphs[1]);
+}
+
+static void refuse(const coh_measure_options *options, const coh_engine_device *device,
+                   const coh_profile *known, coh_status status, const char *says)
+{
+    coh_profile *profile;
+    assert_int_equal(coh_profile_measure_on(options, device, known, &profile), status);
+    assert_null(profile);
+    if (strstr(coh_last_error(), says) == NULL)
+        fail_msg("'%s' says nothing of '%s'", coh_last_error(), says);
+    assert_int_equal(coh_stub_live_count(), 0);
+}
+
+static void what_does_not_fit_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    static const coh_engine_device host = { .ops = &coh_device_host };
+    const coh_measure_options options = options_for(NULL, 0);
+    coh_profile *known = measure(&options, NULL), *profile;
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start(4);
+    refuse(&options, &host, known, COH_ERR_ARGUMENT, "was measured of a GPU");
+    /* the same host with another GPU in it */
+    memcpy(known->machine, "slab", 4);
+    refuse(&options, &gpu, known, COH_ERR_ARGUMENT, "was not measured on this machine");
+    known->fingerprint = coh_machine_fingerprint_of(known);
+    refuse(&options, &gpu, known, COH_ERR_ARGUMENT, "it was measured on slab");
+    coh_stub_stop();
+    coh_stub_reset(COH_CUDA_RESERVE_BYTES + ((size_t)512 << 20));
+    coh_stub_start(4);
+    refuse(&options, &gpu, NULL, COH_ERR_MEMORY, "512.00 MiB are free");
+    coh_stub_stop();
+    coh_measure_options named = options;
+    named.device = "tpu:0";
+    assert_int_equal(coh_profile_measure(&named, NULL, &profile), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "tpu:0"));
+    coh_profile_destroy(known);
+}
+
+/* The sentence names the call, or what was under way where a stream was looked at or awaited. */
+static int is_told(coh_stub_call call)
+{
+    const char *sentence = coh_last_error();
+    return strstr(sentence, coh_stub_call_name(call)) != NULL ||
+           (call == COH_STUB_cuStreamQuery && strstr(sentence, "broke off") != NULL) ||
+           (call == COH_STUB_cuStreamSynchronize && strstr(sentence, "at its end") != NULL);
+}
+
+/* 1: the n-th call of that function failed the measurement. */
+static int fails_at(const coh_measure_options *options, coh_stub_call call, uint64_t n)
+{
+    coh_profile *profile;
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start((uint64_t)call + n);
+    coh_stub_fail_nth(call, n, CUDA_ERROR_ILLEGAL_ADDRESS);
+    coh_status status = coh_profile_measure_on(options, &gpu, NULL, &profile);
+    const int was_hit = coh_stub_fault_was_hit();
+    coh_stub_stop();
+    if (coh_stub_live_count() != 0)
+        fail_msg("%s leaves something", coh_stub_call_name(call));
+    if (status == COH_OK) {
+        coh_profile_destroy(profile);
+        return 0;
+    }
+    assert_true(was_hit);
+    assert_null(profile);
+    if (!is_told(call))
+        fail_msg("%s is not in: %s", coh_stub_call_name(call), coh_last_error());
+    return 1;
+}
+
+/* Calls whose failure changes nothing: they unmake, or there is another way. */
+static int may_fail(coh_stub_call call)
+{
+    switch (call) {
+    case COH_STUB_cuCtxPopCurrent:
+    case COH_STUB_cuDevicePrimaryCtxRelease:
+    case COH_STUB_cuEventDestroy:
+    case COH_STUB_cuMemFree:
+    case COH_STUB_cuMemFreeHost:
+    case COH_STUB_cuMemHostUnregister:
+    case COH_STUB_cuStreamDestroy:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* The first call of each function fails, and one in the midst. */
+static void whatever_call_fails_is_told_and_nothing_is_left(void **state)
+{
+    (void)state;
+    uint64_t counts[COH_STUB_CALL_COUNT];
+    coh_graph *graph = make_graph(1, COH_DTYPE_F32);
+    const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    int function_count = 0;
+    coh_profile_destroy(measure(&options, NULL));
+    for (int call = 0; call < COH_STUB_CALL_COUNT; call++)
+        counts[call] = coh_stub_call_count((coh_stub_call)call);
+    for (int i = 0; i < COH_STUB_CALL_COUNT; i++) {
+        const coh_stub_call call = (coh_stub_call)i;
+        if (counts[i] == 0)
+            continue;
+        const int fails = fails_at(&options, call, 1);
+        if (call == COH_STUB_cuStreamQuery) /* called as time goes by: perhaps never */
+            continue;
+        if (fails == may_fail(call))
+            fail_msg("%s fails at its first call: %d", coh_stub_call_name(call), fails);
+        if (fails && counts[i] > 2)
+            (void)fails_at(&options, call, counts[i] / 2);
+        function_count += fails;
+    }
+    assert_true(function_count >= 15);
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gpu_has_a_profile_that_plans_for_it),
+        cmocka_unit_test(what_was_measured_is_written_read_and_added_to),
+        cmocka_unit_test(what_does_not_fit_is_refused_in_a_sentence),
+        cmocka_unit_test(whatever_call_fails_is_told_and_nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
