@@ -1,4 +1,4 @@
-/* cohobate profile: how fast this machine is, as a profile for --profile. */
+/* cohobate profile: how fast this machine or a GPU of it is, as a profile for --profile. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,8 +118,11 @@ static void print_summary(const coh_profile_summary *summary, double seconds)
     print_rate("products of f32", summary->f32_flops_per_s, 1e9, "GFLOP");
     print_rate("products of bf16", summary->bf16_flops_per_s, 1e9, "GFLOP");
     print_rate("memory, read and written", summary->memory_bytes_per_s, 1e9, "GB");
-    print_rate("emulated far tier, to the device", summary->h2d_bytes_per_s, 1e9, "GB");
-    print_rate("emulated far tier, from the device", summary->d2h_bytes_per_s, 1e9, "GB");
+    print_rate("memory of the host", summary->host_memory_bytes_per_s, 1e9, "GB");
+    print_rate(summary->is_gpu ? "host to device" : "emulated far tier, to the device",
+               summary->h2d_bytes_per_s, 1e9, "GB");
+    print_rate(summary->is_gpu ? "device to host" : "emulated far tier, from the device",
+               summary->d2h_bytes_per_s, 1e9, "GB");
     print_rate("drive, reads", summary->read_bytes_per_s, 1e9, "GB");
     print_rate("drive, writes", summary->write_bytes_per_s, 1e9, "GB");
     printf("measured in %s\n", cli_duration(seconds, spent));
@@ -133,6 +136,7 @@ static void print_json(const coh_profile_summary *summary, double seconds)
     } numbers[] = { { "f32_flops_per_s", summary->f32_flops_per_s },
                     { "bf16_flops_per_s", summary->bf16_flops_per_s },
                     { "memory_bytes_per_s", summary->memory_bytes_per_s },
+                    { "host_memory_bytes_per_s", summary->host_memory_bytes_per_s },
                     { "h2d_bytes_per_s", summary->h2d_bytes_per_s },
                     { "d2h_bytes_per_s", summary->d2h_bytes_per_s },
                     { "read_bytes_per_s", summary->read_bytes_per_s },
@@ -144,6 +148,7 @@ static void print_json(const coh_profile_summary *summary, double seconds)
     cli_line_add_json_string(&line, summary->name);
     cli_line_add(&line, ", \"machine\": ");
     cli_line_add_json_string(&line, summary->machine);
+    cli_line_add(&line, ", \"device\": \"%s\"", summary->is_gpu ? "gpu" : "host");
     cli_line_add(&line, ", \"date\": \"%s\", \"threads\": %d, \"operators\": %" PRIu32,
                  summary->date, (int)summary->threads, summary->operator_count);
     cli_line_add(&line, ", \"fingerprint\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64 "\"",
@@ -180,6 +185,7 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     measuring.disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
     measuring.disk_bytes = options->disk_bytes;
     measuring.quick = options->quick != 0;
+    measuring.device = options->device;
     measuring.progress = show;
     measuring.log = hear;
     measuring.context = &w;
