@@ -143,8 +143,8 @@ static coh_status datasheet_of(const cli_options *options, const char **out_name
             return COH_OK;
         }
     return cli_fail(COH_ERR_ARGUMENT,
-                    "--device %s is a %s, of which no datasheet is known: cohobate profile --device"
-                    " %s -o FILE measures it, then give --profile FILE",
+                    "--device %s (%s) has no datasheet here: cohobate profile --device %s -o FILE"
+                    " measures it, then give --profile FILE",
                     options->device, device.name, options->device);
 }
 
@@ -154,7 +154,7 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
     coh_profile_summary facts;
     const char *name = options->profile;
     *out_profile = NULL;
-    if (!name && !cli_budget_on_gpu(options))
+    if (!name && (!cli_budget_on_gpu(options) || options->command == CLI_PROFILE))
         return COH_OK;
     if (!name)
         CLI_TRY(datasheet_of(options, &name));

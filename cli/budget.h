@@ -18,9 +18,9 @@ int cli_budget_on_gpu(const cli_options *options);
  * Fails: COH_ERR_CORRUPT, COH_ERR_IO; COH_ERR_ARGUMENT. */
 coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype);
 
-/* --profile, else the datasheet of the GPU that --device names; NULL where there is neither. What it
- * means for this command is checked, and said where times become a what-if. The caller destroys it,
- * after the plan. */
+/* --profile, else the datasheet of the GPU that --device names; NULL where there is neither. What
+ * it means for this command is checked, and said where times become a what-if. The caller destroys
+ * it, after the plan. */
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile);
 
 /* --pin and --pins together; the caller frees them, after the plan. */

@@ -123,7 +123,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_PLAN] = { "plan", "FILE", CLI_VALUE_TEXT, AT(plan_file), 0, 0, "--plan plan.json",
                         RUNS, 0, 0, "replay a plan written by cohobate plan -o" },
     [CLI_FLAG_PROFILE] = { "profile", "NAME|FILE[,ENTRY=VALUE...]", CLI_VALUE_TEXT, AT(profile), 0,
-                           0, "--profile a100-40g,pcie=2x", RUNS | REPLAY, 0, 0,
+                           0, "--profile a100-40g,pcie=2x", BUDGET | REPLAY, 0, 0,
                            "what prices the plan: a shipped datasheet (of a GPU: plan, or with "
                            "--device) or a measured file, with entries replaced" },
     [CLI_FLAG_CALIBRATION] = { "calibration", "FILE|none", CLI_VALUE_TEXT, AT(calibration), 0, 0,

@@ -473,7 +473,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_budget_check(options), fail);
     CLI_TRY_GOTO(status, cli_budget_open_profile(options, &out_job->profile), fail);
     CLI_TRY_GOTO(status, cli_budget_open_pins(options, &out_job->pins, &out_job->pin_count), fail);
-    out_job->on_gpu = cli_budget_is_gpu(out_job->profile);
+    out_job->on_gpu = cli_budget_is_gpu(out_job->profile) || cli_budget_on_gpu(options);
     CLI_TRY_GOTO(status, cli_calibration_open(options, &out_job->profile, &out_job->calibration),
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);

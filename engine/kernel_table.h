@@ -56,8 +56,8 @@ typedef struct coh_kernel_list {
 /* Writes `list`, whole or not at all. Fails: COH_ERR_IO, COH_ERR_MEMORY. */
 coh_status coh_kernel_table_write(const coh_kernel_list *list, const char *path);
 
-/* Reads into `list`; release it with coh_kernel_list_fini. Fails: COH_ERR_IO, COH_ERR_CORRUPT naming
- * line and member, COH_ERR_MEMORY; the list is empty then. */
+/* Reads into `list`; release it with coh_kernel_list_fini. Fails: COH_ERR_IO, COH_ERR_CORRUPT
+ * naming line and member, COH_ERR_MEMORY; the list is empty then. */
 coh_status coh_kernel_table_read(const char *path, coh_kernel_list *list);
 void coh_kernel_list_fini(coh_kernel_list *list); /* of one that was read; accepts a zeroed one */
 

@@ -1,4 +1,5 @@
-/* What `cohobate doctor` says of GPUs: driver, devices, and the libraries that a GPU's work uses. */
+/* What `cohobate doctor` says of GPUs: driver, devices, and the libraries that a GPU's work
+ * uses. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>

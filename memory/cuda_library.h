@@ -40,8 +40,8 @@ int coh_cuda_library_find(const char *root, const coh_cuda_library_name *name,
 
 /* Opens the library and says where it was. It stays open as long as the process: NVIDIA's libraries
  * tell driver and C library what to call at exit, and are not made to leave before.
- * Fails: COH_ERR_DEVICE where there is none, with what to install; COH_ERR_IO where one was found and
- * none that was found can be opened, with why. */
+ * Fails: COH_ERR_DEVICE where there is none, with what to install; COH_ERR_IO where one was found
+ * and none that was found can be opened, with why. */
 coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *name,
                                  void **out_library, char out_path[COH_CUDA_LIBRARY_PATH_BYTES]);
 

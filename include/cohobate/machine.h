@@ -46,8 +46,8 @@ typedef struct coh_device_summary {
 } coh_device_summary;
 
 /* `device`: NULL or "host"; "cuda:0" or "cuda", "cuda:1", ...
- * Fails: COH_ERR_ARGUMENT (no device is called so), COH_ERR_DEVICE (no driver, no such GPU, one that
- * is too old, a build without CUDA). */
+ * Fails: COH_ERR_ARGUMENT (no device is called so), COH_ERR_DEVICE (no driver, no such GPU, one
+ * that is too old, a build without CUDA). */
 COH_API coh_status coh_device_summarize(const char *device, coh_device_summary *out_summary);
 
 /* Cores this process may use (affinity and cgroup quota, rounded up). */

@@ -1,5 +1,5 @@
-/* philox.cuh - the words of kernels/random.h in a kernel. A call's stream is made in the kernel from
- * the step's cell, so that no launch carries a number of the step. */
+/* philox.cuh - the words of kernels/random.h in a kernel. A call's stream is made in the kernel
+ * from the step's cell, so that no launch carries a number of the step. */
 #ifndef COH_KERNELS_CUDA_PHILOX_CUH
 #define COH_KERNELS_CUDA_PHILOX_CUH
 

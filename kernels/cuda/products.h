@@ -5,8 +5,8 @@
  *     algorithm: stored, else the        set the bias' address
  *       heuristic's first                cublasLtMatmul(stream)
  *
- * Row-major here, column-major there: a row-major matrix [rows, columns] with rows `stride` apart is
- * the column-major [columns x rows] of that leading dimension. So the library is asked for the
+ * Row-major here, column-major there: a row-major matrix [rows, columns] with rows `stride` apart
+ * is the column-major [columns x rows] of that leading dimension. So the library is asked for the
  * transpose, with the operands swapped:
  *
  *     c [rows, columns] = op(a) op(b)     is     D [columns x rows] = op(b)^T op(a)^T

@@ -62,6 +62,24 @@ class DeviceCuda(ProgramTest):
                 self.assertEqual((found["hash"], found["loss"]), (in_memory["hash"], in_memory["loss"]))
                 self.assertEqual(found["peak_bytes"], found["predicted_peak_bytes"])
 
+    def test_a_model_is_judged_and_speaks_as_on_the_host(self):
+        model = self.model("llama")
+        where = ["--device", "cuda:0", "--profile", "h200"]
+        judge = ["eval", model, "--data", self.text, "--sequence", 16, "--threads", 2, "--dtype", "f32", "--json"]
+        host, gpu = self.succeeds(*judge), self.succeeds(*judge, *where, **self.gpu())
+        self.assertAlmostEqual(gpu.json["loss"], host.json["loss"], delta=2e-5)
+        speak = ["generate", model, "--prompt", "the first of many", "--tokens", 12, "--temperature", 0, "--threads", 2,
+                 "--dtype", "f32"]
+        self.assertEqual(self.succeeds(*speak, *where, **self.gpu()).out, self.succeeds(*speak).out)
+
+    def test_what_a_gpu_lacks_is_said_with_the_way_on(self):
+        train = ["train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--save", "none"]
+        self.fails(2, *train, "--device", "cuda:0", says="profile --device cuda:0", **self.gpu())
+        self.fails(2, *train, "--device", "cuda:3", says="there is no GPU 3", **self.gpu())
+        self.fails(2, *train, "--profile", "h200", says="--device cuda:0", **self.gpu())
+        self.fails(3, *train, "--device", "cuda:0", "--profile", "h200", "--device-memory", "33MiB", "--host-memory", "64KiB",
+                   says="--host-memory allows 65536", **self.gpu())
+
 
 if __name__ == "__main__":
     unittest.main()

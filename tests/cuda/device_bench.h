@@ -1,7 +1,7 @@
 /* device_bench.h - a device over the stub driver, with three lanes, and a pipeline to run on it:
  *
  *   h2d      load r: in[r] -> slot            waits for kernel r - 1, which read the slot
- *   compute  kernel r: out slot = f(slot)     waits for load r, and store r - 1, which read its slot
+ *   compute  kernel r: out slot = f(slot)     waits for load r, and store r - 1, its reader
  *   d2h      store r: out slot -> out[r]      waits for kernel r
  *
  * Waits are numbered as they come, so that a test can leave one out. */

@@ -1,10 +1,10 @@
-/* libcuda.so.1, as a GPU that this machine's processor plays: the stub driver (stub_driver.h), whose
- * kernels are the very sources of kernels/cuda, emulated (emulate.h). With its folder in
+/* libcuda.so.1, as a GPU that this machine's processor plays: the stub driver (stub_driver.h),
+ * whose kernels are the very sources of kernels/cuda, emulated (emulate.h). With its folder in
  * LD_LIBRARY_PATH any program of this project has a GPU called "emulated GPU".
  *
  * What a program computes there passed through all that a real GPU's would but nvcc and libraries:
- * planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches, grids, kernels. It is
- * slow: some microseconds for each thread of each kernel. */
+ * planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches, grids, kernels. It
+ * is slow: some microseconds for each thread of each kernel. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -57,8 +57,8 @@ typedef void (*coh_stub_work)(const void *arguments);
 
 /* Stands for the kernel `symbol` in modules that are loaded from now on. */
 void coh_stub_set_twin(const char *symbol, coh_stub_work work, size_t argument_bytes);
-/* Stand for kernels without a twin: what runs `symbol` with its grid, NULL: nothing. The call gets a
- * copy of the launch. */
+/* Stand for kernels without a twin: what runs `symbol` with its grid, NULL: nothing. The call gets
+ * a copy of the launch. */
 typedef struct coh_stub_launch {
     const char *symbol;
     unsigned x, y, z, threads, shared_bytes;
