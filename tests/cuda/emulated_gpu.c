@@ -40,7 +40,7 @@ __attribute__((constructor)) static void begin(void)
 /* Each function of the driver under its own name, which cuda.h's macros make of the list's: that of
  * the stub's table. */
 #define EXPORT(name)                                                                               \
-    static __typeof__(&name) resolve_##name(void)                                                  \
+    __attribute__((used)) static __typeof__(&name) resolve_##name(void)                            \
     {                                                                                              \
         return coh_stub_driver.name;                                                               \
     }                                                                                              \
