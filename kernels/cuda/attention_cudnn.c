@@ -37,6 +37,14 @@ void coh_attention_plans_destroy(coh_attention_plans *plans)
     coh_free(plans);
 }
 
+int64_t coh_attention_plans_count(const coh_attention_plans *plans)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < plans->count; i++)
+        count += plans->entries[i].plan != NULL;
+    return count;
+}
+
 /* A plan, made where there is none; NULL where cuDNN refuses or wants more than `workspace_bytes`:
  * few shapes, so they are looked through. */
 static coh_status find_plan(coh_attention_plans *plans, const coh_cudnn_shape *shape,

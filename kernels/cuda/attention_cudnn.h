@@ -29,6 +29,9 @@ coh_status coh_attention_plans_create(const coh_attention_plans_config *config,
                                       coh_attention_plans **out_plans);
 void coh_attention_plans_destroy(coh_attention_plans *plans); /* accepts NULL */
 
+/* Passes of shapes that were asked for and cuDNN has a plan of. */
+int64_t coh_attention_plans_count(const coh_attention_plans *plans);
+
 /* Enqueues the pass on a coh_cuda_queue and returns 1; 0, and nothing is enqueued, where it is not
  * cuDNN's. In a rehearsal it only makes the pass's plan. A failure is kept in the queue. Backward's
  * scratch: attention_scratch.h. */

@@ -7,9 +7,6 @@
 #include "kernels/cuda/index_check.h"
 #include "memory/cuda_queue.h"
 
-/* Dynamic shared memory that a block gets unasked. */
-#define SHARED_UNASKED_BYTES (48u << 10)
-
 typedef struct kernel_name {
     const char *symbol, *file;
 } kernel_name;
@@ -23,7 +20,9 @@ static const kernel_name kernel_names[] = {
 typedef struct coh_cuda_kernels {
     CUmodule *modules; /* as coh_fatbins; NULL: not loaded */
     CUfunction functions[COH_CUDA_KERNEL_COUNT];
-    uint32_t shared_bytes[COH_CUDA_KERNEL_COUNT]; /* that a block of each may have */
+    /* Dynamic shared memory that a block of each may have. All of it is asked for: the 48 KiB that
+     * there are unasked hold a kernel's static ones as well. */
+    uint32_t shared_bytes[COH_CUDA_KERNEL_COUNT];
 } coh_cuda_kernels;
 
 static coh_status load_modules(const coh_cuda_driver *driver, coh_cuda_kernels *kernels)
@@ -51,7 +50,6 @@ static coh_status find_function(const coh_cuda_driver *driver, coh_cuda_kernels 
         COH_TRY(coh_cuda_check(
             driver, driver->cuModuleGetFunction(function, kernels->modules[i], name->symbol),
             "cuModuleGetFunction of %s in %s.cu", name->symbol, name->file));
-        kernels->shared_bytes[kernel] = SHARED_UNASKED_BYTES;
         return coh_cuda_check(driver, driver->cuFuncLoad(*function), "cuFuncLoad of %s",
                               name->symbol);
     }

@@ -9,9 +9,16 @@
 
 #include "kernels/cuda/device.cuh"
 
-/* The head of a kernel of which at least `blocks` blocks of `threads` run on a multiprocessor. */
+/* The head of a kernel of which at least `blocks` blocks of `threads` run on a multiprocessor, or
+ * as many as there may be threads on those of sm_86 and sm_89. */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
+#define COH_BLOCKS(threads, blocks) ((threads) * (blocks) > 1536 ? 1536 / (threads) : (blocks))
+#else
+#define COH_BLOCKS(threads, blocks) (blocks)
+#endif
 #define COH_KERNEL_OF(symbol, threads, blocks, parameter)                                          \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) symbol(parameter)
+    extern "C" __global__ void __launch_bounds__(threads, COH_BLOCKS(threads, blocks))             \
+        symbol(parameter)
 
 static __device__ __forceinline__ void coh_load_8(uint32_t to[2], const void *from)
 {

@@ -5,6 +5,7 @@
 #include "kernels/cuda/optimizer_arguments.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
+#include "memory/cuda_queue.h"
 
 #define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* of a block */
 
@@ -78,6 +79,9 @@ void coh_cuda_update(void *queue, const coh_update *update)
     };
     if (grains == 0)
         return;
+    if (update->partials != NULL && arguments.predicate != NULL)
+        coh_cuda_queue_fail(
+            queue, coh_fail(COH_ERR_INTERNAL, "an update with a predicate makes no partials"));
     if (update->partials != NULL)
         coh_cuda_square_sums(queue, &(coh_square_sums){ .dtype = update->dtype,
                                                         .grains = update->grains,

@@ -109,7 +109,9 @@ COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const factors &s
             const uint32_t upper = high.word[i / 2] >> shift << 16;
             work.x[i] = __uint_as_float(upper + (rest - ((rest & 0x8000u) << 1)));
             adamw(s, work.x[i], grad.x[i], m.x[i], v.x[i]);
-            const uint32_t bits = __float_as_uint(work.x[i]);
+            uint32_t bits = __float_as_uint(work.x[i]);
+            if ((bits & 0x7fffffffu) > 0x7f800000u) /* a GPU's NaN, rounded up, is -0 */
+                bits = 0x7fc00000u;
             new_high.word[i / 2] |= (bits + 0x8000u) >> 16 << shift;
             new_low.word[i / 2] |= (bits & 0xffffu) << shift;
         }

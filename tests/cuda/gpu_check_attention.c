@@ -5,7 +5,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 
+#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/libraries.h"
 #include "tests/cuda/attention_checks.h"
 #include "tests/cuda/gpu_check.h"
 
@@ -62,5 +66,11 @@ int gpu_check_attention_library(void)
         cmocka_unit_test(results_may_stand_where_operands_did_or_be_left_out),
     };
     bench.queues[0] = bench.queues[1] = gpu.queue;
-    return cmocka_run_group_tests_name("attention-cudnn", tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("attention-cudnn", tests, NULL, NULL);
+    const coh_cuda_libraries *libraries = coh_cuda_queue_libraries(gpu.queue);
+    if (libraries == NULL || libraries->attention == NULL ||
+        coh_attention_plans_count(libraries->attention) > 0)
+        return failed;
+    printf("cuDNN has no plan of any shape: %s\n", coh_last_error());
+    return failed + 1;
 }
