@@ -14,6 +14,8 @@
 #include "memory/device_cuda.h"
 
 enum { CAPABILITY_LEAST = 8 }; /* products of bf16 on tensor cores, cp.async */
+/* What a context takes before anything is allocated, with a margin. */
+#define CONTEXT_BYTES ((uint64_t)640 << 20)
 #endif
 
 static int is_host(const char *name)
@@ -72,8 +74,8 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
              coh_cuda_library_find("", &coh_cuda_library_cublaslt, path) ? ", cuBLASLt" : "",
              coh_cuda_library_find("", &coh_cuda_library_cudnn, path) ? ", cuDNN" : "");
     out->is_gpu = 1;
-    out->memory_bytes =
-        gpu->memory_bytes > COH_CUDA_RESERVE_BYTES ? gpu->memory_bytes - COH_CUDA_RESERVE_BYTES : 0;
+    const uint64_t kept = COH_CUDA_RESERVE_BYTES + CONTEXT_BYTES;
+    out->memory_bytes = gpu->memory_bytes > kept ? gpu->memory_bytes - kept : 0;
     return COH_OK;
 }
 #endif

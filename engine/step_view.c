@@ -142,13 +142,14 @@ coh_status coh_step_create_views(coh_step *step)
     if (step->host_addressable)
         return COH_OK;
     for (int stage = 0; stage < COH_STAGE_COUNT; stage++)
-        COH_TRY(coh_alloc(1, (size_t)stage_bytes(step->layout, stage), &step->stages[stage]));
+        COH_TRY(step->device_ops->share(step->device, (size_t)stage_bytes(step->layout, stage),
+                                        &step->stages[stage]));
     return coh_alloc(1, (size_t)look_bytes(step->layout), &step->look);
 }
 
 void coh_step_destroy_views(coh_step *step)
 {
-    for (int stage = 0; stage < COH_STAGE_COUNT; stage++)
-        coh_free(step->stages[stage]);
+    for (int stage = 0; step->device != NULL && stage < COH_STAGE_COUNT; stage++)
+        step->device_ops->unshare(step->device, step->stages[stage]);
     coh_free(step->look);
 }

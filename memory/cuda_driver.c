@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -23,7 +24,7 @@ typedef struct entry {
 #define ENTRY(name) { TEXT(name), offsetof(coh_cuda_driver, name) },
 static const entry entries[] = { COH_CUDA_DRIVER_LIST(ENTRY) };
 
-enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]) };
+enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]), CHANNELS_LEAST = 8 };
 
 static coh_status find_functions(open_driver *opened)
 {
@@ -36,6 +37,25 @@ static coh_status find_functions(open_driver *opened)
                             entries[i].name, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
         memcpy((char *)&opened->driver + entries[i].offset, &function, sizeof(function));
     }
+    return COH_OK;
+}
+
+/* Streams wait for words that the host writes: what shares a channel with such a stream waits
+ * along, and what the host waits for may be behind it. */
+static coh_status check_environment(void)
+{
+    const char *channels = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    if (channels != NULL && atoi(channels) < CHANNELS_LEAST)
+        return coh_fail(COH_ERR_DEVICE,
+                        "CUDA_DEVICE_MAX_CONNECTIONS=%s would let streams stand in one another's "
+                        "way for ever: unset it, or give %d or more",
+                        channels, CHANNELS_LEAST);
+    if (blocking != NULL && strcmp(blocking, "0") != 0)
+        return coh_fail(COH_ERR_DEVICE,
+                        "CUDA_LAUNCH_BLOCKING=%s would have a launch wait for what is launched "
+                        "after it: unset it",
+                        blocking);
     return COH_OK;
 }
 
@@ -68,6 +88,7 @@ coh_status coh_cuda_driver_open(coh_cuda_driver **out_driver)
                           dlerror());
         goto failed;
     }
+    COH_TRY_GOTO(status, check_environment(), failed);
     COH_TRY_GOTO(status, find_functions(opened), failed);
     COH_TRY_GOTO(status, start(&opened->driver), failed);
     *out_driver = &opened->driver;

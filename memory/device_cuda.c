@@ -252,15 +252,42 @@ static coh_status device_fill(coh_device *device, void *to, int byte, size_t byt
     return status;
 }
 
+/* Up to the end of the piece of the host tier that `at` is in; all of it anywhere else. */
+static size_t within_piece(const coh_device *device, const void *at, size_t bytes)
+{
+    if (device->host_arena == NULL)
+        return bytes;
+    const uintptr_t base = (uintptr_t)coh_arena_base(device->host_arena), place = (uintptr_t)at;
+    if (place < base || place - base >= coh_arena_bytes(device->host_arena))
+        return bytes;
+    const uint64_t left = COH_CUDA_PIN_BYTES - (place - base) % COH_CUDA_PIN_BYTES;
+    return bytes < left ? bytes : (size_t)left;
+}
+
+size_t coh_cuda_copy_bytes(const coh_device *device, const void *to, const void *from, size_t bytes)
+{
+    return within_piece(device, from, within_piece(device, to, bytes));
+}
+
+static CUresult copy_pieces(coh_device *device, char *to, const char *from, size_t bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
+        const size_t piece = coh_cuda_copy_bytes(device, to + done, from + done, bytes - done);
+        result = device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)(to + done),
+                                               (CUdeviceptr)(uintptr_t)(from + done), piece,
+                                               device->service);
+        done += piece;
+    }
+    return result;
+}
+
 /* In and out: addresses say which memory they are of. */
 static coh_status device_copy(coh_device *device, void *to, const void *from, size_t bytes)
 {
     COH_TRY(coh_cuda_enter(device));
-    coh_status status = finish_service(device,
-                                       device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
-                                                                     (CUdeviceptr)(uintptr_t)from,
-                                                                     bytes, device->service),
-                                       "cuMemcpyAsync", bytes);
+    coh_status status =
+        finish_service(device, copy_pieces(device, to, from, bytes), "cuMemcpyAsync", bytes);
     coh_cuda_leave(device);
     return status;
 }
@@ -391,6 +418,8 @@ static void destroy_host_arena(coh_device *device)
 
 static coh_status create_host_arena(coh_device *device, uint64_t bytes)
 {
+    if (device->host_arena != NULL)
+        return coh_fail(COH_ERR_INTERNAL, "a GPU has one host arena");
     COH_TRY(coh_arena_create(bytes, "pinned host arena", COH_TIER_HOST, device->config.ledger,
                              device->config.thread_count, &device->host_arena));
     coh_status status = coh_cuda_enter(device);

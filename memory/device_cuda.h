@@ -35,9 +35,10 @@
 
 /* Left on the GPU, beside the arena, for what the driver loads for kernels and libraries. An
  * estimate; `overhead` is measured at start. */
-#define COH_CUDA_RESERVE_BYTES ((uint64_t)256 << 20)
-/* A piece of the host tier that is registered at once. */
-#define COH_CUDA_PIN_BYTES ((uint64_t)1 << 30)
+#define COH_CUDA_RESERVE_BYTES ((uint64_t)768 << 20)
+/* A piece of the host tier that is registered at once. A copy stays within one: the driver refuses
+ * what spans two. */
+#define COH_CUDA_PIN_BYTES ((uint64_t)256 << 20)
 
 extern const coh_device_ops coh_device_cuda;
 

@@ -89,10 +89,19 @@ void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t by
 {
     if (!open_for(queue))
         return;
-    CUresult result = queue->base.driver->cuMemcpyAsync(
-        (CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, bytes, queue->base.stream);
-    if (check(queue, result, "cuMemcpyAsync"))
+    for (size_t done = 0; done < bytes;) {
+        char *target = (char *)to + done;
+        const char *source = (const char *)from + done;
+        const size_t piece = coh_cuda_copy_bytes(queue->base.device, target, source, bytes - done);
+        if (!check(queue,
+                   queue->base.driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
+                                                     (CUdeviceptr)(uintptr_t)source, piece,
+                                                     queue->base.stream),
+                   "cuMemcpyAsync"))
+            return;
         queue->is_dirty = 1;
+        done += piece;
+    }
 }
 
 void coh_cuda_queue_finish(coh_queue *queue)

@@ -116,6 +116,9 @@ struct coh_device {
 /* The driver's calls belong to the thread's current context: the device's between these two. */
 coh_status coh_cuda_enter(const coh_device *device);
 void coh_cuda_leave(const coh_device *device);
+/* How many of `bytes` one copy may have that begins at `to` and `from`. */
+size_t coh_cuda_copy_bytes(const coh_device *device, const void *to, const void *from,
+                           size_t bytes);
 /* The failure of the device, if it is the first: this thread's last error, at line `number`,
  * `index`. Tells config.failed, and stops everything. */
 void coh_cuda_device_fail(coh_device *device, coh_status status, uint64_t number, uint32_t index);

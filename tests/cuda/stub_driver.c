@@ -364,14 +364,23 @@ static CUresult stub_cuStreamWriteValue64(CUstream stream, CUdeviceptr word, cuu
     return end(CUDA_SUCCESS);
 }
 
-/* Between memory that was allocated or registered. Other memory of the host would make it a copy
- * that the caller waits for: allowed where it then does, which is on no lane. */
+/* Within one range of memory that was allocated or registered, or outside of all of them. */
+static int is_copied(const void *address, size_t bytes)
+{
+    return coh_stub_reaches(address, bytes) || !coh_stub_touches(address, bytes);
+}
+
+/* Between memory that was allocated or registered, each side within one piece of it. Other memory
+ * of the host would make it a copy that the caller waits for: allowed where it then does, which is
+ * on no lane. */
 static CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     BEGIN(cuMemcpyAsync);
     void *target = (void *)(uintptr_t)to;
     const void *source = (const void *)(uintptr_t)from;
     if (!coh_stub_reaches(target, bytes) && !coh_stub_reaches(source, bytes))
+        return end(CUDA_ERROR_INVALID_VALUE);
+    if (!is_copied(target, bytes) || !is_copied(source, bytes))
         return end(CUDA_ERROR_INVALID_VALUE);
     coh_stub_push(
         stream, &(stub_command){ .kind = STUB_COPY, .to = target, .from = source, .bytes = bytes });
@@ -443,10 +452,9 @@ static CUresult stub_cuFuncLoad(CUfunction function)
 static CUresult stub_cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
                                         int value)
 {
-    (void)function;
-    (void)attribute;
-    (void)value;
     BEGIN(cuFuncSetAttribute);
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        function->shared_bytes = (unsigned)value;
     return end(CUDA_SUCCESS);
 }
 
@@ -464,7 +472,8 @@ static CUresult stub_cuLaunchKernel(CUfunction function, unsigned x, unsigned y,
     (void)threads_z;
     (void)extra;
     BEGIN(cuLaunchKernel);
-    if (x == 0 || y == 0 || z == 0 || threads == 0 || threads > 1024)
+    if (x == 0 || y == 0 || z == 0 || threads == 0 || threads > 1024 ||
+        shared_bytes > function->shared_bytes)
         return end(CUDA_ERROR_INVALID_VALUE);
     if (function->work == NULL && function->of_kernel == NULL)
         return end(CUDA_ERROR_NOT_FOUND);

@@ -51,6 +51,7 @@ struct CUfunc_st {
     coh_stub_work work;    /* NULL: no twin */
     const char *of_kernel; /* its symbol, where `kernels` run it */
     size_t argument_bytes;
+    unsigned shared_bytes; /* dynamic: that were asked for */
 };
 
 typedef enum stub_memory { STUB_DEVICE, STUB_HOST, STUB_REGISTERED } stub_memory;
@@ -95,7 +96,9 @@ int coh_stub_head_is_ready(const struct CUstream_st *stream);
 void coh_stub_execute_head(CUstream stream);
 /* Executes until the stream is empty, other streams where it waits for them. */
 CUresult coh_stub_finish(CUstream stream);
-/* 1: [address, address + bytes) lies inside memory that streams reach. */
+/* 1: [address, address + bytes) lies inside one range of memory that streams reach. */
 int coh_stub_reaches(const void *address, size_t bytes);
+/* 1: some of it does. */
+int coh_stub_touches(const void *address, size_t bytes);
 
 #endif

@@ -46,6 +46,17 @@ int coh_stub_reaches(const void *address, size_t bytes)
     return 0;
 }
 
+int coh_stub_touches(const void *address, size_t bytes)
+{
+    const char *at = address;
+    for (int i = 0; i < STUB_RANGES_MOST; i++) {
+        const stub_range *range = &coh_stub.ranges[i];
+        if (range->base != NULL && at < range->base + range->bytes && range->base < at + bytes)
+            return 1;
+    }
+    return 0;
+}
+
 static uint64_t word_at(const void *address)
 {
     return atomic_load_explicit((const _Atomic uint64_t *)address, memory_order_acquire);

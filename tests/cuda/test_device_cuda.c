@@ -320,6 +320,41 @@ static void an_arena_that_does_not_fit_is_refused_with_what_would(void **state)
     assert_int_equal(coh_stub_live_count(), 0);
 }
 
+/* The driver refuses a copy whose host side spans two registrations. */
+static void a_copy_may_span_pieces_of_the_host_tier(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 * 4096 };
+    const coh_device_config config = { .driver = &coh_stub_driver, .thread_count = 1 };
+    coh_device *device;
+    coh_queue *queue;
+    coh_counter done;
+    void *near, *far;
+    coh_stub_reset(COH_CUDA_RESERVE_BYTES + ((size_t)1 << 20));
+    assert_int_equal(coh_counter_init(&done), COH_OK);
+    assert_int_equal(ops->create(&config, &device), COH_OK);
+    assert_int_equal(ops->arena_create(device, COH_TIER_DEVICE, 2 * BYTES, &near), COH_OK);
+    assert_int_equal(ops->arena_create(device, COH_TIER_HOST, COH_CUDA_PIN_BYTES + BYTES, &far),
+                     COH_OK);
+    assert_int_equal(ops->queue_create(device, COH_LANE_H2D, &queue), COH_OK);
+    char *across = (char *)far + COH_CUDA_PIN_BYTES - 4096;
+    for (int i = 0; i < BYTES; i++)
+        across[i] = (char)(i * 7 + i / 256);
+    ops->copy(queue, near, across, BYTES);
+    ops->signal(queue, &done, 1);
+    run_ready();
+    assert_true(coh_counter_wait(&done, 1));
+    assert_int_equal(ops->failure(device), COH_OK);
+    assert_memory_equal(near, across, BYTES);
+    assert_int_equal(ops->get(device, across + 0, near, BYTES), COH_OK);
+    ops->queue_destroy(queue);
+    ops->arena_destroy(device, COH_TIER_HOST);
+    ops->arena_destroy(device, COH_TIER_DEVICE);
+    ops->destroy(device);
+    coh_counter_fini(&done);
+    assert_int_equal(coh_stub_live_count(), 0);
+}
+
 static void arenas_are_in_the_ledger_while_they_stand(void **state)
 {
     (void)state;
@@ -497,6 +532,7 @@ int main(void)
         cmocka_unit_test(a_kernel_gets_its_arguments_by_value),
         cmocka_unit_test(a_predicate_that_no_kernel_takes_is_an_error),
         cmocka_unit_test(an_arena_that_does_not_fit_is_refused_with_what_would),
+        cmocka_unit_test(a_copy_may_span_pieces_of_the_host_tier),
         cmocka_unit_test(arenas_are_in_the_ledger_while_they_stand),
         cmocka_unit_test(closing_ends_what_waits_and_tells_nobody),
         cmocka_unit_test(a_gpu_that_breaks_is_found_and_its_line_named),

@@ -22,7 +22,7 @@
 #include "tests/cuda/stub_driver.h"
 
 enum { STEPS = 3, SEQUENCES = 2, TOKENS = 16, MICROBATCHES = 2, VOCABULARY = 65 };
-#define GPU_BYTES ((uint64_t)1 << 30)
+#define GPU_BYTES ((uint64_t)2 << 30)
 #define MANY      UINT64_MAX
 
 typedef struct outcome {
