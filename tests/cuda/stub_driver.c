@@ -319,7 +319,8 @@ static CUresult stub_cuEventCreate(CUevent *event, unsigned flags)
 static CUresult stub_cuEventDestroy(CUevent event)
 {
     CUresult result = begin(COH_STUB_cuEventDestroy, 1);
-    free(event);
+    event->next = coh_stub.destroyed;
+    coh_stub.destroyed = event;
     coh_stub.live_count--;
     return end(result);
 }
@@ -502,6 +503,11 @@ void coh_stub_reset(size_t memory_bytes)
 {
     require(coh_stub.live_count == 0);
     pthread_mutex_lock(&coh_stub.mutex);
+    while (coh_stub.destroyed != NULL) {
+        CUevent event = coh_stub.destroyed;
+        coh_stub.destroyed = event->next;
+        free(event);
+    }
     memset(coh_stub.call_counts, 0, sizeof(coh_stub.call_counts));
     memset(coh_stub.twins, 0, sizeof(coh_stub.twins));
     coh_stub.twin_count = 0;

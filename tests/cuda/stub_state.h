@@ -40,6 +40,7 @@ struct CUstream_st {
 
 struct CUevent_st {
     uint64_t recorded, completed; /* records: enqueued, executed */
+    CUevent next;                 /* of the destroyed ones */
 };
 
 struct CUmod_st {
@@ -72,6 +73,7 @@ typedef struct stub_state {
     uint64_t fail_in; /* 0: none planned */
     CUresult fail_result;
     int fault_was_hit;
+    CUevent destroyed; /* streams may still wait for them, so they stay until a reset */
     CUstream streams[STUB_STREAMS_MOST];
     int stream_count; /* that were ever made */
     stub_range ranges[STUB_RANGES_MOST];
