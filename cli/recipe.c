@@ -125,7 +125,7 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
             return cli_fail(
                 COH_ERR_ARGUMENT,
                 "%s holds no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
-                "with merges.txt): give the one it was trained with as --tokenizer PATH",
+                "with merges.txt): give the one it was trained with as --tokenizer bytes|PATH",
                 folder);
     } else if (folder && !is_folder && !is_preset(options) &&
                !cli_given(options, CLI_FLAG_TOKENIZER)) {

@@ -188,7 +188,7 @@ static void note_drift(coh_measure *m, const double before[PROBES], const double
         snprintf(name + used, sizeof(m->profile->name) - used, UNSTEADY " by %.0f %%", drift * 100);
     coh_measure_say(m,
                     "products or memory were %.0f %% faster or slower at the end than at the "
-                    "beginning: measure again when the machine does nothing else",
+                    "beginning: measure into a new file when the machine does nothing else",
                     drift * 100);
 }
 
