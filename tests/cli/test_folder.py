@@ -660,7 +660,7 @@ class Folder(ProgramTest):
         folder, _ = self.model("gpt2")
         os.remove(os.path.join(folder, "tokenizer.json"))
         self.fails(2, "train", folder, "--data", self.corpus(), says="--tokenizer bytes|PATH")
-        self.fails(2, "eval", folder, "--data", self.corpus(), says="--tokenizer PATH")
+        self.fails(2, "eval", folder, "--data", self.corpus(), says="--tokenizer bytes|PATH")
         self.succeeds("plan", folder, *SHORT)
         self.train(folder, *STILL, "--save", "none", "--tokenizer", os.path.join(model_folder.TOKENIZERS, "gpt2"))
 
