@@ -24,21 +24,6 @@ static const coh_device_ops *const ops = &coh_device_cuda;
 
 /* ---- failures ---- */
 
-void gpu_fail(gpu_check *check, const char *format, ...)
-{
-    va_list arguments;
-    if (check->failure[0] != '\0')
-        return;
-    va_start(arguments, format);
-    vsnprintf(check->failure, sizeof(check->failure), format, arguments);
-    va_end(arguments);
-}
-
-int gpu_failed(const gpu_check *check)
-{
-    return check->failure[0] != '\0';
-}
-
 static void note(gpu_check *check, coh_status status)
 {
     if (status != COH_OK)

@@ -1,12 +1,33 @@
 #include "tests/cuda/product_checks.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+
+/* ---- failures: those of every program with these checks ---- */
+
+void gpu_fail(gpu_check *check, const char *format, ...)
+{
+    va_list arguments;
+    if (check->failure[0] != '\0')
+        return;
+    va_start(arguments, format);
+    vsnprintf(check->failure, sizeof(check->failure), format, arguments);
+    va_end(arguments);
+}
+
+int gpu_failed(const gpu_check *check)
+{
+    return check->failure[0] != '\0';
+}
+
+/* ---- operands ---- */
 
 typedef struct matrix {
     coh_dtype dtype;

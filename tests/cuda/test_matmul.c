@@ -99,21 +99,6 @@ void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void
     modes++;
 }
 
-void gpu_fail(gpu_check *check, const char *format, ...)
-{
-    va_list arguments;
-    if (check->failure[0] != '\0')
-        return;
-    va_start(arguments, format);
-    vsnprintf(check->failure, sizeof(check->failure), format, arguments);
-    va_end(arguments);
-}
-
-int gpu_failed(const gpu_check *check)
-{
-    return check->failure[0] != '\0';
-}
-
 /* ---- tests ---- */
 
 static void check_all(void)
