@@ -6,8 +6,10 @@
 
 /* Calls that are enqueued before one looks at the clock again. */
 #define BATCH_MOST 1024
-/* Units of the compute lane that are under way: while one is computed the next is there. */
+/* Units of the compute lane that are under way: while one is computed the next is there. Together
+ * they have fewer calls than a queue has room for: who waits for room keeps the door shut. */
 #define COMPUTE_DEPTH 2
+#define UNIT_MOST     100
 #define PART_BYTES    ((uint64_t)1 << 20)
 
 static const coh_lane lanes[] = { COH_LANE_H2D, COH_LANE_D2H };
@@ -324,6 +326,7 @@ coh_status coh_work_load_init(coh_bed *bed, coh_bed_work work, void *context, do
     uint32_t repeat = 1;
     if (!bed->is_host)
         COH_TRY(coh_bed_warm(bed, work, context, &repeat));
+    repeat = repeat < UNIT_MOST ? repeat : UNIT_MOST;
     *out_load = (coh_work_load){ .lane = { .bed = bed,
                                            .lane = COH_LANE_COMPUTE,
                                            .enqueue = enqueue_work,

@@ -47,7 +47,18 @@ typedef struct coh_cuda_queue {
      * an error. */
     const int32_t *predicate;
     int predicate_is_taken;
+
+    /* coh_cuda_queue_admit; NULL: there is always room. */
+    int (*admit)(struct coh_cuda_queue *queue, uint32_t count);
 } coh_cuda_queue;
+
+/* Before `count` commands (a few; what a library makes of one call is estimated) are enqueued on
+ * the stream itself: waits for room, so that the driver need not (memory/device_cuda.h).
+ * 0: the device is closed, nothing is to be enqueued. */
+static inline int coh_cuda_queue_admit(coh_cuda_queue *queue, uint32_t count)
+{
+    return queue->admit == NULL || queue->admit(queue, count);
+}
 
 /* Keeps `status` with this thread's error text as the failure of the queue's device; the first one
  * wins, and everything on the device stops. COH_OK is no failure. */

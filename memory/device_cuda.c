@@ -180,15 +180,16 @@ static coh_status open_device(coh_device *device)
     }
     COH_TRY(find_gpu(device));
     COH_TRY(create_context(device));
-    return start_retirer(device);
+    COH_TRY(start_retirer(device));
+    return coh_cuda_watch_start(device);
 }
 
 static void close_device(coh_device *device)
 {
-    if (device->retirer_is_started) {
-        coh_counter_close(&device->pushed);
+    coh_counter_close(&device->pushed);
+    coh_cuda_watch_stop(device);
+    if (device->retirer_is_started)
         pthread_join(device->retirer, NULL);
-    }
     for (uint32_t i = 0; i < device->watched_count; i++)
         coh_counter_set_mirror(device->watched[i], NULL);
     destroy_context(device);

@@ -19,9 +19,18 @@
  * wait whose counter is not there yet, so what it does for one line comes after all that it does
  * for those that the line waited for, whichever word it happened to see first.
  *
- * A failing call, or a stream that breaks (cuStreamQuery, about once in a millisecond while
- * something is under way), is the device's failure: the first one is kept, config.failed is told,
- * and all that streams wait for is released so that they run empty.
+ * A failing call, or a stream that breaks (coh-watch asks cuStreamQuery every 10 ms while something
+ * is under way), is the device's failure: the first one is kept, config.failed is told, and all
+ * that streams wait for is released so that they run empty.
+ *
+ * Why nothing stands still for ever. A driver holds some 1,000 commands; the next call that
+ * enqueues waits inside until some have run, and with it every other thread that calls the driver.
+ * So whoever enqueues waits on the host before that (at most 896 commands are under way), and who
+ * streams wait for calls no driver: coh-retire reads words of memory, disk and host lanes raise
+ * counters whose mirrors are words. Take the first line, in the program's order, that is not over.
+ * What it waits for is over. If it is a host lane's, its thread goes on. If all of it is enqueued,
+ * its stream goes on and coh-retire tells of it. If not, coh-step is at it, and waits for room
+ * only: behind commands of earlier lines, which are over, or of this one, which run.
  *
  * coh-retire naps for up to 50 us at a time while commands are under way, and sleeps when there are
  * none: a counter rises up to 50 us late, and stall times are exact to that.

@@ -39,14 +39,6 @@ static int check(coh_queue *queue, CUresult result, const char *what)
     return 0;
 }
 
-/* 1: the queue takes commands, and the driver's calls are in its context. */
-static int open_for(coh_queue *queue)
-{
-    coh_device *device = queue->base.device;
-    return !coh_cuda_is_closed(device) &&
-           check(queue, device->driver->cuCtxSetCurrent(device->context), "cuCtxSetCurrent");
-}
-
 /* ---- progress, records ---- */
 
 /* The stream writes how far it is, unless it did so behind its last command. 0: failed. */
@@ -65,6 +57,7 @@ static int cover(coh_queue *queue)
         return 0;
     queue->written = place;
     queue->is_dirty = 0;
+    queue->covered = ++queue->issued;
     return 1;
 }
 
@@ -78,9 +71,61 @@ static void push(coh_queue *queue, const coh_cuda_record *record)
     coh_cuda_record *to = &queue->ring[count % COH_CUDA_RING_COUNT];
     *to = *record;
     to->place = queue->written;
+    to->commands = queue->recorded = queue->covered;
     atomic_store_explicit(&queue->pushed, count + 1, memory_order_release);
     coh_counter *pushed = &queue->base.device->pushed;
     coh_counter_raise(pushed, coh_counter_read(pushed) + 1);
+}
+
+/* ---- room ---- */
+
+/* Until coh-retire has done the first record by which at least `commands` are over, or all. */
+static int wait_until_over(coh_queue *queue, uint64_t commands)
+{
+    const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    uint64_t i = coh_counter_read(&queue->popped);
+    while (i < pushed && queue->ring[i % COH_CUDA_RING_COUNT].commands < commands)
+        i++;
+    return coh_counter_wait(&queue->popped, i < pushed ? i + 1 : pushed);
+}
+
+/* 1: `count` more commands, at most 16, may be enqueued. When the queue is full it waits until half
+ * of them are over. A line of many commands says now and then how far it is. */
+static int make_room(coh_queue *queue, uint32_t count)
+{
+    const uint64_t most = queue->base.lane == COH_LANE_COMPUTE ? COH_CUDA_AHEAD_COMPUTE
+                                                               : COH_CUDA_AHEAD_COPIES;
+    if (queue->issued - queue->recorded >= most / 4) {
+        queue->is_dirty = 1;
+        if (!cover(queue))
+            return 0;
+        push(queue, &(coh_cuda_record){ .kind = COH_CUDA_PASS });
+    }
+    while (queue->issued + count - atomic_load_explicit(&queue->over, memory_order_acquire) > most)
+        if (!wait_until_over(queue, queue->issued + count - most / 2))
+            return 0;
+    return 1;
+}
+
+static int admit(coh_cuda_queue *base, uint32_t count)
+{
+    coh_queue *queue = (coh_queue *)(void *)base;
+    if (coh_cuda_is_closed(base->device) || !make_room(queue, count))
+        return 0;
+    queue->issued += count;
+    return 1;
+}
+
+/* Commands that one of the calls below enqueues beside what it admits. */
+enum { COMMANDS_OF_A_CALL = 4 };
+
+/* 1: the queue takes commands, and the driver's calls are in its context. */
+static int open_for(coh_queue *queue)
+{
+    coh_device *device = queue->base.device;
+    return !coh_cuda_is_closed(device) &&
+           check(queue, device->driver->cuCtxSetCurrent(device->context), "cuCtxSetCurrent") &&
+           make_room(queue, COMMANDS_OF_A_CALL);
 }
 
 /* ---- commands ---- */
@@ -93,7 +138,8 @@ void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t by
         char *target = (char *)to + done;
         const char *source = (const char *)from + done;
         const size_t piece = coh_cuda_copy_bytes(queue->base.device, target, source, bytes - done);
-        if (!check(queue,
+        if (!admit(&queue->base, 1) ||
+            !check(queue,
                    queue->base.driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
                                                      (CUdeviceptr)(uintptr_t)source, piece,
                                                      queue->base.stream),
@@ -181,6 +227,7 @@ void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t valu
         return;
     queue->values[slot] = value;
     queue->signal_count++;
+    queue->issued++;
     push(queue, &(coh_cuda_record){ .kind = COH_CUDA_SIGNAL, .target = counter, .number = value });
 }
 
@@ -217,6 +264,7 @@ static void note_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                       _Atomic uint64_t *stall_ns)
 {
     queue->is_dirty = 1;
+    queue->issued++;
     if (stall_ns != NULL && !cover(queue))
         return;
     push(queue, &(coh_cuda_record){ .kind = COH_CUDA_WAIT,
@@ -343,6 +391,7 @@ coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **
     queue->base = (coh_cuda_queue){ .driver = device->driver,
                                     .device = device,
                                     .lane = lane,
+                                    .admit = admit,
                                     .multiprocessor_count = device->multiprocessor_count };
     atomic_store(&device->words->progress[lane].value, 0);
     atomic_store(&device->words->gate[lane].value, 0);
@@ -376,7 +425,7 @@ void coh_cuda_queue_destroy(coh_queue *queue)
     coh_device *device = queue->base.device;
     if (coh_cuda_queue_is_pending(queue))
         coh_cuda_device_close(device);
-    atomic_store(&device->queues[queue->base.lane], NULL);
+    coh_cuda_watch_forget(device, queue->base.lane);
     coh_cuda_retire_pass(device);
     int is_inside = coh_cuda_enter(device) == COH_OK;
     empty_queue(queue);

@@ -1,4 +1,6 @@
-/* coh-retire: looks at the words that streams write, and does what waits for them on the host. */
+/* coh-retire: looks at the words that streams write, and does what waits for them on the host. It
+ * calls nothing of the driver (but for the names of errors): a call there may wait until streams
+ * have gone on, and they may wait for what coh-retire does next (device_cuda.h). */
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -9,8 +11,6 @@
 /* Looks before the first nap: some 20 us, as long as small kernels take. */
 #define LOOK_COUNT 256
 #define NAP_NS     50000
-/* Naps between two looks at the streams themselves: about a millisecond. */
-#define QUERY_NAPS 16
 
 /* 0: not yet. */
 static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
@@ -45,6 +45,8 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
     }
     case COH_CUDA_WAIT:
         return pass_wait(queue, record);
+    case COH_CUDA_PASS:
+        return 1;
     }
     return 0;
 }
@@ -87,6 +89,8 @@ static int pass_queue(coh_queue *queue)
     }
     if (popped == begin)
         return 0;
+    atomic_store_explicit(&queue->over, queue->ring[(popped - 1) % COH_CUDA_RING_COUNT].commands,
+                          memory_order_release);
     coh_counter_raise(&queue->popped, popped);
     return 1;
 }
@@ -106,24 +110,22 @@ static const coh_cuda_record *first_line(const coh_queue *queue)
 
 /* A stream that broke never writes its word. A broken context answers so for every stream: the line
  * is that of the compute lane, if it has one, for that is where things break. */
-static void query_streams(coh_device *device)
+static void tell_broken(coh_device *device)
 {
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        coh_queue *queue = atomic_load(&device->queues[lane]);
-        if (queue == NULL || !coh_cuda_queue_is_pending(queue))
-            continue;
-        CUresult result = device->driver->cuStreamQuery(queue->base.stream);
-        if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
-            continue;
-        const coh_cuda_record *line = first_line(queue);
-        coh_cuda_device_fail(device,
-                             coh_cuda_check(device->driver, result,
-                                            "GPU %d (%s) broke off while lane %s was at work",
-                                            device->config.index, device->name,
-                                            coh_lane_name((coh_lane)lane)),
-                             line->number, line->index);
+    const uint64_t broken = atomic_load_explicit(&device->broken, memory_order_acquire);
+    if (broken == 0)
         return;
-    }
+    const int lane = (int)(broken % 256);
+    const coh_queue *queue = atomic_load(&device->queues[lane]);
+    if (queue == NULL || coh_cuda_is_closed(device))
+        return;
+    const coh_cuda_record *line = first_line(queue);
+    coh_cuda_device_fail(device,
+                         coh_cuda_check(device->driver, (CUresult)(broken / 256),
+                                        "GPU %d (%s) broke off while lane %s was at work",
+                                        device->config.index, device->name,
+                                        coh_lane_name((coh_lane)lane)),
+                         line->number, line->index);
 }
 
 /* One look at every queue. */
@@ -141,13 +143,10 @@ static void make_pass(coh_device *device, int *out_moved, int *out_pending)
 }
 
 /* Between two looks that found nothing; `count` of them so far. */
-static void rest(coh_device *device, uint64_t count)
+static void rest(uint64_t count)
 {
-    if (count < LOOK_COUNT)
-        return;
-    if ((count - LOOK_COUNT) % QUERY_NAPS == QUERY_NAPS - 1)
-        query_streams(device);
-    nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    if (count >= LOOK_COUNT)
+        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 
 void *coh_cuda_retire_main(void *argument)
@@ -156,23 +155,20 @@ void *coh_cuda_retire_main(void *argument)
     pthread_setname_np(pthread_self(), "coh-retire");
     coh_thread_be_brief();
     (void)prctl(PR_SET_TIMERSLACK, 1000UL);
-    coh_status status = coh_cuda_check(
-        device->driver, device->driver->cuCtxSetCurrent(device->context), "cuCtxSetCurrent");
-    if (status != COH_OK)
-        coh_cuda_device_fail(device, status, 0, 0);
     uint64_t idle_count = 0;
     for (;;) {
         const uint64_t seen = coh_counter_read(&device->pushed);
         const uint64_t asked = atomic_load(&device->pass_asked);
         int moved, pending;
         make_pass(device, &moved, &pending);
+        tell_broken(device);
         coh_counter_raise(&device->pass_made, asked);
         if (coh_counter_is_closed(&device->pushed))
             return NULL;
         if (moved)
             idle_count = 0;
         else if (pending)
-            rest(device, idle_count++);
+            rest(idle_count++);
         else if (!coh_counter_wait(&device->pushed, seen + 1))
             return NULL;
     }

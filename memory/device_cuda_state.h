@@ -2,7 +2,8 @@
  *
  *   device_cuda.c         context, words, arenas, failures: made and unmade
  *   device_cuda_queue.c   what enqueues
- *   device_cuda_retire.c  the thread coh-retire */
+ *   device_cuda_retire.c  the thread coh-retire, which never calls the driver
+ *   device_cuda_watch.c   the thread coh-watch, which asks the driver whether streams broke */
 #ifndef COH_MEMORY_DEVICE_CUDA_STATE_H
 #define COH_MEMORY_DEVICE_CUDA_STATE_H
 
@@ -15,6 +16,10 @@
 /* Records a queue holds, as the commands of the host device: the step thread runs some hundred
  * lines ahead, then sleeps until half of them are done. */
 #define COH_CUDA_RING_COUNT 1024u
+/* Commands that may be under way on a compute queue and on each of the two others: 896 in all, for
+ * a driver holds some 1,000 and then makes the call that enqueues wait, with the context's lock. */
+#define COH_CUDA_AHEAD_COMPUTE 512u
+#define COH_CUDA_AHEAD_COPIES  192u
 /* Counters of host threads. */
 #define COH_CUDA_WATCH_COUNT 16u
 /* Above every value that is waited for. A stream compares as int64_t(word - value) >= 0: all ones
@@ -36,7 +41,8 @@ typedef struct coh_cuda_words {
 typedef enum coh_cuda_record_kind {
     COH_CUDA_NOTIFY,
     COH_CUDA_SIGNAL,
-    COH_CUDA_WAIT /* the stream has waited; so does coh-retire, for the counter */
+    COH_CUDA_WAIT, /* the stream has waited; so does coh-retire, for the counter */
+    COH_CUDA_PASS  /* nothing: says that commands are over, where a line has many */
 } coh_cuda_record_kind;
 
 /* What coh-retire does when the queue's progress has come to `place`. */
@@ -45,6 +51,7 @@ typedef struct coh_cuda_record {
     uint32_t index;
     uint64_t number; /* of work; value of a counter */
     uint64_t place;
+    uint64_t commands; /* of the queue that are over at that place */
     coh_device_work work;
     void *target; /* context, counter */
     _Atomic uint64_t *stall_ns;
@@ -57,6 +64,9 @@ struct coh_queue {
     /* The enqueuing thread's. */
     uint64_t written;     /* the last progress that was enqueued */
     int is_dirty;         /* something was enqueued since */
+    uint64_t issued;      /* commands that were enqueued so far */
+    uint64_t covered;     /* of them, those that the last progress covers */
+    uint64_t recorded;    /* of them, those that the last record speaks of */
     int kernels_are_open; /* config.kernels; set before coh-retire sees the queue */
     coh_counter *counter; /* that this queue signals; NULL: none yet */
     uint64_t signal_count;
@@ -70,6 +80,7 @@ struct coh_queue {
     /* The enqueuing thread writes a record, then raises pushed (release); coh-retire reads it
      * (acquire), then raises popped. */
     _Atomic uint64_t pushed;
+    _Atomic uint64_t over; /* commands; coh-retire raises it before popped */
     coh_counter popped;
     coh_cuda_record ring[COH_CUDA_RING_COUNT];
 };
@@ -101,10 +112,17 @@ struct coh_device {
     pthread_t retirer;
     int retirer_is_started;
     _Atomic(coh_queue *) queues[COH_LANE_COUNT]; /* queue_create and destroy write */
-    coh_counter pushed;          /* commands of all queues: coh-retire sleeps here */
+    coh_counter pushed;          /* commands of all queues: coh-retire and coh-watch sleep here */
     _Atomic uint64_t pass_asked; /* queue_destroy adds, coh-retire reads */
     coh_counter pass_made;       /* coh-retire raises it to what was asked as a pass began */
     _Atomic uint32_t is_closed;  /* any thread sets, all read */
+
+    pthread_t watcher;
+    int watcher_is_started, watch_is_made;
+    pthread_mutex_t watch_mutex; /* a queue that coh-watch looks at is not destroyed meanwhile */
+    pthread_cond_t watch_ends;   /* `pushed` was closed */
+    /* What coh-watch found, once: 256 times the CUresult, and the lane. coh-retire tells of it. */
+    _Atomic uint64_t broken;
 
     pthread_mutex_t failure_mutex;
     coh_status failure; /* first one; under the mutex */
@@ -163,6 +181,15 @@ void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                          _Atomic uint64_t *stall_ns);
 void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
                               _Atomic uint64_t *stall_ns);
+
+/* ---- device_cuda_watch.c ---- */
+
+/* Makes what coh-watch needs, and starts it; stop also where start failed or was not called, after
+ * `pushed` was closed. Fails: COH_ERR_MEMORY. */
+coh_status coh_cuda_watch_start(coh_device *device);
+void coh_cuda_watch_stop(coh_device *device);
+/* The queue is none of the device's from now on, and coh-watch does not look at it. */
+void coh_cuda_watch_forget(coh_device *device, coh_lane lane);
 
 /* ---- device_cuda_retire.c ---- */
 

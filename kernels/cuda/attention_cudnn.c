@@ -123,10 +123,15 @@ static coh_attention_plans *plans_of(void *queue)
     return libraries != NULL ? libraries->attention : NULL;
 }
 
+/* What a plan enqueues at most, as far as known: backward, the sums of gradients that are shared. */
+enum { PLAN_COMMANDS = 6 };
+
 /* In a rehearsal: makes ready for that. */
-static coh_status execute(const coh_cuda_queue *queue, const coh_attention_plans *plans,
+static coh_status execute(coh_cuda_queue *queue, const coh_attention_plans *plans,
                           coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
+    if (!queue->is_rehearsing && !coh_cuda_queue_admit(queue, PLAN_COMMANDS))
+        return COH_OK;
     const cudnnStatus_t status = queue->is_rehearsing ? coh_cudnn_plan_prepare(plan, tensors)
                                                       : coh_cudnn_plan_execute(plan, tensors);
     if (status == CUDNN_STATUS_SUCCESS)
@@ -179,9 +184,9 @@ static coh_cudnn_tensors tensors_of(const coh_attention *a, const void *dy, int6
                                 .delta = a->scratch + of_head };
 }
 
-static coh_status copy_dy(const coh_cuda_queue *queue, void *copy, const void *dy, size_t bytes)
+static coh_status copy_dy(coh_cuda_queue *queue, void *copy, const void *dy, size_t bytes)
 {
-    if (queue->is_rehearsing)
+    if (queue->is_rehearsing || !coh_cuda_queue_admit(queue, 1))
         return COH_OK;
     return coh_cuda_check(
         queue->driver,
@@ -191,7 +196,7 @@ static coh_status copy_dy(const coh_cuda_queue *queue, void *copy, const void *d
 
 /* cuDNN reads dy again when it has begun to write dq: where dq stands in dy's place, it is given a
  * copy. */
-static coh_status backward(const coh_cuda_queue *queue, const coh_attention_plans *plans,
+static coh_status backward(coh_cuda_queue *queue, const coh_attention_plans *plans,
                            coh_cudnn_plan *plan, const coh_attention *a)
 {
     const coh_cudnn_cut cut = coh_cudnn_cut_of(a->B, a->T, a->H, a->G, a->D);

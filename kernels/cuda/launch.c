@@ -100,7 +100,7 @@ static coh_status launch(coh_cuda_queue *q, coh_cuda_kernel kernel, const coh_cu
             grid->shared_bytes));
         q->kernels->shared_bytes[kernel] = grid->shared_bytes;
     }
-    if (q->is_rehearsing)
+    if (q->is_rehearsing || !coh_cuda_queue_admit(q, 1))
         return COH_OK;
     /* The driver copies as many bytes of each argument as the kernel declares. */
     void *parameters[] = { (void *)(uintptr_t)arguments };

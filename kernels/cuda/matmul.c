@@ -9,6 +9,9 @@
 
 enum { PRODUCT_THREADS = 256, ACTIVATE_THREADS = 256, ACTIVATE_BLOCKS = 64 };
 
+/* What the library enqueues for one at most, as far as known: the product, and sums of its parts. */
+enum { PRODUCT_COMMANDS = 2 };
+
 /* Do all rows of a matrix begin on a boundary of 16 bytes? */
 static int is_packed(const void *data, coh_dtype dtype, int64_t stride)
 {
@@ -75,13 +78,17 @@ static void launch_activation(void *queue, const coh_matmul *m)
 
 /* What the library does of a product; *out_done: it made c. Where it fails no other kernel makes up
  * for it. */
-static coh_status ask_library(const coh_cuda_queue *q, const coh_matmul *matmul, int *out_done)
+static coh_status ask_library(coh_cuda_queue *q, const coh_matmul *matmul, int *out_done)
 {
     *out_done = 0;
     if (q->libraries == NULL || q->libraries->products == NULL)
         return COH_OK;
     if (q->is_rehearsing)
         return coh_cuda_products_prepare(q->libraries->products, matmul);
+    if (!coh_cuda_queue_admit(q, PRODUCT_COMMANDS)) {
+        *out_done = 1; /* nothing is enqueued any more */
+        return COH_OK;
+    }
     return coh_cuda_products_run(q->libraries->products, q->stream, matmul, out_done);
 }
 

@@ -28,6 +28,7 @@ static void require(int holds)
 static CUresult begin(coh_stub_call call, int needs)
 {
     pthread_mutex_lock(&coh_stub.mutex);
+    coh_stub_stand_back();
     coh_stub.call_counts[call]++;
     if (coh_stub.fail_in > 0 && call == coh_stub.fail_call && --coh_stub.fail_in == 0) {
         coh_stub.fault_was_hit = 1;
@@ -515,6 +516,8 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.memory_bytes = memory_bytes;
     coh_stub.used_bytes = 0;
     coh_stub.broken = CUDA_SUCCESS;
+    coh_stub.depth = coh_stub.most_pending = 0;
+    coh_stub.full_count = coh_stub.held_count = 0;
     coh_stub.fail_in = 0;
     coh_stub.fault_was_hit = 0;
     pthread_mutex_unlock(&coh_stub.mutex);

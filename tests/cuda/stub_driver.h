@@ -14,6 +14,8 @@
  *   - words compare as int64_t(word - value) >= 0;
  *   - calls without a current context, with addresses outside of what was allocated, or on what was
  *     freed fail; a failure while executing is sticky: all later calls return it;
+ *   - a call that enqueues what the driver cannot hold waits until there is room, and every other
+ *     call with it (coh_stub_set_depth);
  *   - an unmaking call that is made to fail has unmade all the same.
  * Kernels are replaced by functions of the host (twins), found by their symbol.
  *
@@ -48,6 +50,14 @@ void coh_stub_fail_nth(coh_stub_call call, uint64_t n, CUresult result);
 int coh_stub_fault_was_hit(void);
 /* The GPU breaks: nothing executes any more, and every call returns `result`. */
 void coh_stub_break(CUresult result);
+
+/* From now on the driver holds that many commands of all streams; 0: any number. */
+void coh_stub_set_depth(size_t commands);
+typedef struct coh_stub_fullness {
+    uint64_t full_count, held_count; /* calls that waited for room; for a call that did */
+    size_t most_pending;             /* commands at once */
+} coh_stub_fullness;
+coh_stub_fullness coh_stub_how_full(void);
 
 /* ---- commands of a test's own ---- */
 

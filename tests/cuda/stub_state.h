@@ -84,6 +84,10 @@ typedef struct stub_state {
     } twins[STUB_TWINS_MOST];
     int twin_count;
     const coh_stub_kernels *kernels; /* NULL: none but twins */
+    size_t depth;     /* commands that the driver holds; 0: any number */
+    int is_full;      /* a call waits for room, and every other call for it */
+    uint64_t full_count, held_count; /* calls that waited for room; for such a call */
+    size_t most_pending;
     pthread_t thread;
     int thread_is_started;
     _Atomic int thread_stops;
@@ -93,7 +97,10 @@ typedef struct stub_state {
 extern stub_state coh_stub;
 
 /* stub_streams.c; the mutex is held. */
+/* May wait for room, with the mutex off meanwhile. */
 void coh_stub_push(CUstream stream, const stub_command *command);
+/* While another call waits for room. */
+void coh_stub_stand_back(void);
 int coh_stub_head_is_ready(const struct CUstream_st *stream);
 void coh_stub_execute_head(CUstream stream);
 /* Executes until the stream is empty, other streams where it waits for them. */

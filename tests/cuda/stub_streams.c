@@ -21,8 +21,43 @@ static void unlock(void)
 
 /* ---- commands ---- */
 
+static size_t count_pending(void)
+{
+    size_t count = 0;
+    for (int i = 0; i < coh_stub.stream_count; i++)
+        if (coh_stub.streams[i] != NULL)
+            count += coh_stub.streams[i]->end - coh_stub.streams[i]->begin;
+    return count;
+}
+
+static void give_way(void)
+{
+    unlock();
+    sched_yield();
+    lock();
+}
+
+void coh_stub_stand_back(void)
+{
+    coh_stub.held_count += coh_stub.is_full != 0;
+    while (coh_stub.is_full)
+        give_way();
+}
+
+static void wait_for_room(void)
+{
+    if (coh_stub.depth == 0 || count_pending() < coh_stub.depth)
+        return;
+    coh_stub.is_full = 1;
+    coh_stub.full_count++;
+    while (count_pending() >= coh_stub.depth && coh_stub.broken == CUDA_SUCCESS)
+        give_way();
+    coh_stub.is_full = 0;
+}
+
 void coh_stub_push(CUstream stream, const stub_command *command)
 {
+    wait_for_room();
     if (stream->begin == stream->end)
         stream->begin = stream->end = 0;
     if (stream->end == stream->capacity) {
@@ -32,6 +67,9 @@ void coh_stub_push(CUstream stream, const stub_command *command)
             abort();
     }
     stream->commands[stream->end++] = *command;
+    const size_t pending = count_pending();
+    if (pending > coh_stub.most_pending)
+        coh_stub.most_pending = pending;
 }
 
 int coh_stub_reaches(const void *address, size_t bytes)
@@ -105,6 +143,22 @@ void coh_stub_execute_head(CUstream stream)
     stream->begin++;
 }
 
+void coh_stub_set_depth(size_t commands)
+{
+    lock();
+    coh_stub.depth = commands;
+    unlock();
+}
+
+coh_stub_fullness coh_stub_how_full(void)
+{
+    lock();
+    const coh_stub_fullness found = { coh_stub.full_count, coh_stub.held_count,
+                                      coh_stub.most_pending };
+    unlock();
+    return found;
+}
+
 void coh_stub_enqueue(CUstream stream, coh_stub_work work, const void *arguments, size_t bytes)
 {
     stub_command c = { .kind = STUB_WORK, .work = work, .bytes = bytes };
@@ -120,11 +174,8 @@ void coh_stub_enqueue(CUstream stream, coh_stub_work work, const void *arguments
 
 size_t coh_stub_pending_count(void)
 {
-    size_t count = 0;
     lock();
-    for (int i = 0; i < coh_stub.stream_count; i++)
-        if (coh_stub.streams[i] != NULL)
-            count += coh_stub.streams[i]->end - coh_stub.streams[i]->begin;
+    size_t count = count_pending();
     unlock();
     return count;
 }
