@@ -69,8 +69,8 @@ typedef struct coh_device_config {
     uint64_t workspace_offset;         /* in the device tier, of what kernels keep for themselves */
     coh_device_failed failed;          /* NULL: nobody is told */
     void *failed_context;
-    /* 1: nothing begins behind a signal before its counter was raised, so what `notify` does with
-     * an arena (poison) is over before the next line uses it. */
+    /* 1: `signal` returns when its counter was raised (or the queue was closed), so what `notify`
+     * does with an arena (poison) is over before the next line is enqueued. */
     int lockstep;
     const struct coh_cuda_driver *driver; /* NULL: the machine's */
 } coh_device_config;

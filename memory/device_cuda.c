@@ -17,8 +17,6 @@
 void coh_cuda_device_close(coh_device *device)
 {
     atomic_store_explicit(&device->is_closed, 1, memory_order_release);
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        coh_word_lift(&device->words->gate[lane].value, COH_CUDA_RELEASED);
     for (uint32_t i = 0; i < COH_CUDA_WATCH_COUNT; i++)
         coh_word_lift(&device->words->mirror[i].value, COH_CUDA_RELEASED);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {

@@ -212,23 +212,19 @@ static int take_counter(coh_queue *queue, coh_counter *counter)
 void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
 {
     const coh_device *device = queue->base.device;
-    const coh_cuda_driver *driver = device->driver;
-    CUstream stream = queue->base.stream;
     if (!open_for(queue) || !take_counter(queue, counter) || !cover(queue))
         return;
-    const CUdeviceptr gate = coh_cuda_word_address(device, &device->words->gate[queue->base.lane]);
-    if (device->config.lockstep &&
-        !check(queue,
-               driver->cuStreamWaitValue64(stream, gate, queue->written, CU_STREAM_WAIT_VALUE_GEQ),
-               "cuStreamWaitValue64"))
-        return;
     const uint64_t slot = queue->signal_count % COH_CUDA_RING_COUNT;
-    if (!check(queue, driver->cuEventRecord(queue->events[slot], stream), "cuEventRecord"))
+    if (!check(queue, device->driver->cuEventRecord(queue->events[slot], queue->base.stream),
+               "cuEventRecord"))
         return;
     queue->values[slot] = value;
     queue->signal_count++;
     queue->issued++;
     push(queue, &(coh_cuda_record){ .kind = COH_CUDA_SIGNAL, .target = counter, .number = value });
+    if (device->config.lockstep)
+        (void)coh_counter_wait(&queue->popped,
+                               atomic_load_explicit(&queue->pushed, memory_order_relaxed));
 }
 
 /* ---- waits ---- */
@@ -394,7 +390,6 @@ coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **
                                     .admit = admit,
                                     .multiprocessor_count = device->multiprocessor_count };
     atomic_store(&device->words->progress[lane].value, 0);
-    atomic_store(&device->words->gate[lane].value, 0);
     COH_TRY_GOTO(status, coh_counter_init(&queue->popped), free_queue);
     COH_TRY_GOTO(status, coh_cuda_enter(device), fini_popped);
     status = fill_queue(queue);

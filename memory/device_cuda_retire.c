@@ -1,6 +1,7 @@
 /* coh-retire: looks at the words that streams write, and does what waits for them on the host. It
  * calls nothing of the driver (but for the names of errors): a call there may wait until streams
- * have gone on, and they may wait for what coh-retire does next (device_cuda.h). */
+ * have gone on, and they may wait for what coh-retire does next (device_cuda.h). A notify may call
+ * it under lockstep, when whoever enqueues waits for coh-retire. */
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -36,13 +37,9 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
     case COH_CUDA_NOTIFY:
         record->work(record->target, record->number, record->index);
         return 1;
-    case COH_CUDA_SIGNAL: {
-        coh_device *device = queue->base.device;
+    case COH_CUDA_SIGNAL:
         coh_counter_raise(record->target, record->number);
-        if (device->config.lockstep)
-            coh_word_lift(&device->words->gate[queue->base.lane].value, record->place);
         return 1;
-    }
     case COH_CUDA_WAIT:
         return pass_wait(queue, record);
     case COH_CUDA_PASS:

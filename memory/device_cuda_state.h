@@ -34,7 +34,6 @@ typedef struct coh_cuda_word {
 /* All words of a device: one page. */
 typedef struct coh_cuda_words {
     coh_cuda_word progress[COH_LANE_COUNT]; /* the stream writes, coh-retire reads */
-    coh_cuda_word gate[COH_LANE_COUNT];     /* lockstep: coh-retire writes, the stream waits */
     coh_cuda_word mirror[COH_CUDA_WATCH_COUNT];
 } coh_cuda_words;
 

@@ -1,5 +1,6 @@
 /* A GPU as a device, over the stub driver: order of what the host is told, host lanes, lockstep,
  * closing, failing at every call. */
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,14 +198,28 @@ static void poison_slot(void *context, uint64_t number, uint32_t index)
     (void)ops->fill(p->b->device, p->b->slot, 0xff, sizeof(uint32_t));
 }
 
+/* Long after a queue that nobody holds back would have done all. */
+static void *let_go(void *argument)
+{
+    poison *p = argument;
+    for (int i = 0; i < 200; i++)
+        sched_yield();
+    coh_counter_raise(&p->may_go, 1);
+    return NULL;
+}
+
 /* A line ends and poisons its slot late; the next one loads it. Returns what is then there. */
 static uint32_t load_behind_poison(int lockstep)
 {
     const coh_device_config config = { .lockstep = lockstep };
     bench b;
     poison p = { .b = &b };
+    pthread_t thread;
     assert_int_equal(coh_counter_init(&p.may_go), COH_OK);
     open_bench(&b, &config);
+    if (lockstep)
+        assert_int_equal(pthread_create(&thread, NULL, let_go, &p), 0);
+    coh_stub_start(1);
     b.host->in[0][0] = 1;
     b.host->in[1][0] = 2;
     ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
@@ -212,10 +227,14 @@ static uint32_t load_behind_poison(int lockstep)
     bench_signal(&b, COH_LANE_H2D);
     ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[1], 4);
     bench_signal(&b, COH_LANE_H2D);
-    run_ready();
-    coh_counter_raise(&p.may_go, 1);
-    while (coh_counter_read(&b.counters[COH_LANE_H2D]) < 2)
-        run_ready();
+    while (coh_stub_pending_count() > 0)
+        sched_yield();
+    if (lockstep)
+        pthread_join(thread, NULL);
+    else
+        coh_counter_raise(&p.may_go, 1);
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_H2D], 2));
+    coh_stub_stop();
     uint32_t found = b.slot[0];
     close_bench(&b);
     coh_counter_fini(&p.may_go);
