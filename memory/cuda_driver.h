@@ -32,7 +32,6 @@
     X(cuDevicePrimaryCtxRelease)                                                                   \
     X(cuCtxPushCurrent)                                                                            \
     X(cuCtxPopCurrent)                                                                             \
-    X(cuCtxSetCurrent)                                                                             \
     X(cuMemGetInfo)                                                                                \
     X(cuMemAlloc)                                                                                  \
     X(cuMemFree)                                                                                   \

@@ -119,48 +119,60 @@ static int admit(coh_cuda_queue *base, uint32_t count)
 /* Commands that one of the calls below enqueues beside what it admits. */
 enum { COMMANDS_OF_A_CALL = 4 };
 
-/* 1: the queue takes commands, and the driver's calls are in its context. */
-static int open_for(coh_queue *queue)
+/* 1: the queue takes commands, and the driver's calls are in its context until coh_cuda_leave: the
+ * thread may be the caller's, who has a context of his own. */
+static int begin(coh_queue *queue)
 {
     coh_device *device = queue->base.device;
-    return !coh_cuda_is_closed(device) &&
-           check(queue, device->driver->cuCtxSetCurrent(device->context), "cuCtxSetCurrent") &&
-           make_room(queue, COMMANDS_OF_A_CALL);
+    if (coh_cuda_is_closed(device))
+        return 0;
+    const coh_status status = coh_cuda_enter(device);
+    if (status != COH_OK) {
+        coh_cuda_queue_fail(&queue->base, status);
+        return 0;
+    }
+    if (make_room(queue, COMMANDS_OF_A_CALL))
+        return 1;
+    coh_cuda_leave(device);
+    return 0;
 }
 
 /* ---- commands ---- */
 
 void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t bytes)
 {
-    if (!open_for(queue))
+    if (!begin(queue))
         return;
-    for (size_t done = 0; done < bytes;) {
+    int is_right = 1;
+    for (size_t done = 0; done < bytes && is_right;) {
         char *target = (char *)to + done;
         const char *source = (const char *)from + done;
         const size_t piece = coh_cuda_copy_bytes(queue->base.device, target, source, bytes - done);
-        if (!admit(&queue->base, 1) ||
-            !check(queue,
-                   queue->base.driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
-                                                     (CUdeviceptr)(uintptr_t)source, piece,
-                                                     queue->base.stream),
-                   "cuMemcpyAsync"))
-            return;
+        is_right = admit(&queue->base, 1) &&
+                   check(queue,
+                         queue->base.driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
+                                                           (CUdeviceptr)(uintptr_t)source, piece,
+                                                           queue->base.stream),
+                         "cuMemcpyAsync");
         queue->is_dirty = 1;
         done += piece;
     }
+    coh_cuda_leave(queue->base.device);
 }
 
 void coh_cuda_queue_finish(coh_queue *queue)
 {
-    if (open_for(queue))
-        (void)check(queue, queue->base.driver->cuStreamSynchronize(queue->base.stream),
-                    "cuStreamSynchronize");
+    if (!begin(queue))
+        return;
+    (void)check(queue, queue->base.driver->cuStreamSynchronize(queue->base.stream),
+                "cuStreamSynchronize");
+    coh_cuda_leave(queue->base.device);
 }
 
 void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index, const int32_t *predicate)
 {
-    if (!open_for(queue))
+    if (!begin(queue))
         return;
     queue->base.line_number = number;
     queue->base.line_index = index;
@@ -173,15 +185,17 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
         coh_cuda_queue_fail(&queue->base,
                             coh_fail(COH_ERR_INTERNAL, "a line has a predicate, and none of the "
                                                        "kernels it launched looks at it"));
+    coh_cuda_leave(queue->base.device);
 }
 
 coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void *context,
                                    uint64_t number, uint32_t index)
 {
-    if (open_for(queue)) {
+    if (begin(queue)) {
         queue->base.is_rehearsing = 1;
         work(context, number, index);
         queue->base.is_rehearsing = 0;
+        coh_cuda_leave(queue->base.device);
     }
     return coh_cuda_device_failure(queue->base.device);
 }
@@ -189,12 +203,17 @@ coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void 
 void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index)
 {
-    if (open_for(queue) && cover(queue))
+    const int calls_driver = queue->is_dirty;
+    if (calls_driver ? !begin(queue) : coh_cuda_is_closed(queue->base.device))
+        return;
+    if (cover(queue))
         push(queue, &(coh_cuda_record){ .kind = COH_CUDA_NOTIFY,
                                         .work = work,
                                         .target = context,
                                         .number = number,
                                         .index = index });
+    if (calls_driver)
+        coh_cuda_leave(queue->base.device);
 }
 
 /* 1: it is the counter that this queue signals. */
@@ -209,19 +228,27 @@ static int take_counter(coh_queue *queue, coh_counter *counter)
     return 0;
 }
 
-void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
+static void enqueue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
 {
-    const coh_device *device = queue->base.device;
-    if (!open_for(queue) || !take_counter(queue, counter) || !cover(queue))
+    if (!take_counter(queue, counter) || !cover(queue))
         return;
     const uint64_t slot = queue->signal_count % COH_CUDA_RING_COUNT;
-    if (!check(queue, device->driver->cuEventRecord(queue->events[slot], queue->base.stream),
+    if (!check(queue, queue->base.driver->cuEventRecord(queue->events[slot], queue->base.stream),
                "cuEventRecord"))
         return;
     queue->values[slot] = value;
     queue->signal_count++;
     queue->issued++;
     push(queue, &(coh_cuda_record){ .kind = COH_CUDA_SIGNAL, .target = counter, .number = value });
+}
+
+void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
+{
+    const coh_device *device = queue->base.device;
+    if (!begin(queue))
+        return;
+    enqueue_signal(queue, counter, value);
+    coh_cuda_leave(device);
     if (device->config.lockstep)
         (void)coh_counter_wait(&queue->popped,
                                atomic_load_explicit(&queue->pushed, memory_order_relaxed));
@@ -270,11 +297,9 @@ static void note_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                                     .begin_ns = stall_ns != NULL ? coh_clock_ns() : 0 });
 }
 
-void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
+static void enqueue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                          _Atomic uint64_t *stall_ns)
 {
-    if (!open_for(queue) || coh_counter_read(counter) >= value)
-        return;
     const coh_queue *other = signaller(queue->base.device, counter);
     if (other == queue)
         return; /* a stream does its commands one after the other */
@@ -295,12 +320,19 @@ void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
         note_wait(queue, counter, value, stall_ns);
 }
 
-void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
+void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
+                         _Atomic uint64_t *stall_ns)
+{
+    if (coh_counter_read(counter) >= value || !begin(queue))
+        return;
+    enqueue_wait(queue, counter, value, stall_ns);
+    coh_cuda_leave(queue->base.device);
+}
+
+static void enqueue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
                               _Atomic uint64_t *stall_ns)
 {
     const coh_device *device = queue->base.device;
-    if (!open_for(queue) || coh_counter_read(counter) >= value)
-        return;
     uint32_t i = 0;
     while (i < device->watched_count && device->watched[i] != counter)
         i++;
@@ -316,6 +348,15 @@ void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t v
                                                   CU_STREAM_WAIT_VALUE_GEQ),
               "cuStreamWaitValue64"))
         note_wait(queue, counter, value, stall_ns);
+}
+
+void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
+                              _Atomic uint64_t *stall_ns)
+{
+    if (coh_counter_read(counter) >= value || !begin(queue))
+        return;
+    enqueue_wait_host(queue, counter, value, stall_ns);
+    coh_cuda_leave(queue->base.device);
 }
 
 /* ---- made and unmade ---- */

@@ -10,7 +10,7 @@
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/libraries.h"
 #include "memory/cuda_queue.h"
-#include "memory/device_cuda.h"
+#include "memory/device_cuda_state.h"
 #include "memory/library_workspace.h"
 #include "tests/cuda/twins.h"
 
@@ -61,12 +61,15 @@ coh_status gpu_open(gpu_check *check)
     check->shared = shared;
     check->shared_bytes = SHARED_BYTES;
     COH_TRY(ops->queue_create(check->device, COH_LANE_COMPUTE, &check->queue));
-    ops->finish(check->queue); /* the device's context is now this thread's */
-    return ops->failure(check->device);
+    COH_TRY(coh_cuda_enter(check->device)); /* for tests that hand the queue to kernels themselves */
+    check->is_inside = 1;
+    return COH_OK;
 }
 
 void gpu_close(gpu_check *check)
 {
+    if (check->is_inside)
+        coh_cuda_leave(check->device);
     ops->queue_destroy(check->queue);
     if (check->device != NULL)
         ops->unshare(check->device, check->shared);

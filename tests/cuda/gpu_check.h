@@ -19,7 +19,7 @@ typedef struct gpu_check {
     coh_device *device;
     coh_queue *queue; /* of the compute lane: what kernels are given */
     coh_counter counter;
-    int counter_is_made;
+    int counter_is_made, is_inside; /* of the device's context */
     uint64_t issued;
     char *arena; /* the device's, behind the libraries' workspace */
     size_t arena_bytes, used_bytes;
@@ -31,7 +31,8 @@ typedef struct gpu_check {
 /* The one of this program. */
 extern gpu_check gpu;
 
-/* Makes device, memory and queue, for a thread that then enqueues. Fails: as those; device NULL
+/* Makes device, memory and queue, for a thread that then enqueues; the device's context is that
+ * thread's until gpu_close. Fails: as those; device NULL
  * where there is no GPU to be used. gpu_close takes back what was made. */
 coh_status gpu_open(gpu_check *check);
 void gpu_close(gpu_check *check);

@@ -10,10 +10,12 @@
 struct CUctx_st {
     int unused;
 };
-static struct CUctx_st the_context;
+static struct CUctx_st the_context, the_callers;
 
+/* Those that a thread has pushed; the last one is current. */
 enum { CONTEXTS_MOST = 16 };
-static _Thread_local int context_depth;
+static _Thread_local CUcontext contexts[CONTEXTS_MOST];
+static _Thread_local int context_count;
 
 /* Tests may be built without assert. */
 static void require(int holds)
@@ -24,7 +26,17 @@ static void require(int holds)
 
 /* ---- around every call ---- */
 
-/* Takes the mutex. CUDA_SUCCESS: go on. `needs`: a current context. */
+CUcontext coh_stub_current(void)
+{
+    return context_count > 0 ? contexts[context_count - 1] : NULL;
+}
+
+CUcontext coh_stub_callers_context(void)
+{
+    return &the_callers;
+}
+
+/* Takes the mutex. CUDA_SUCCESS: go on. `needs`: the GPU's context is current. */
 static CUresult begin(coh_stub_call call, int needs)
 {
     pthread_mutex_lock(&coh_stub.mutex);
@@ -34,7 +46,7 @@ static CUresult begin(coh_stub_call call, int needs)
         coh_stub.fault_was_hit = 1;
         return coh_stub.fail_result;
     }
-    if (needs && context_depth == 0)
+    if (needs && coh_stub_current() != &the_context)
         return CUDA_ERROR_INVALID_CONTEXT;
     return coh_stub.broken;
 }
@@ -143,28 +155,19 @@ static CUresult stub_cuDevicePrimaryCtxRelease(CUdevice device)
 
 static CUresult stub_cuCtxPushCurrent(CUcontext context)
 {
-    (void)context;
     BEGIN_ANYWHERE(cuCtxPushCurrent);
-    require(context_depth < CONTEXTS_MOST);
-    context_depth++;
+    require(context_count < CONTEXTS_MOST);
+    contexts[context_count++] = context;
     return end(CUDA_SUCCESS);
 }
 
 static CUresult stub_cuCtxPopCurrent(CUcontext *context)
 {
-    CUresult result = begin(COH_STUB_cuCtxPopCurrent, 1);
-    *context = &the_context;
-    context_depth--;
+    CUresult result = begin(COH_STUB_cuCtxPopCurrent, 0);
+    if (context_count == 0)
+        return end(CUDA_ERROR_INVALID_CONTEXT);
+    *context = contexts[--context_count];
     return end(result);
-}
-
-static CUresult stub_cuCtxSetCurrent(CUcontext context)
-{
-    (void)context;
-    BEGIN_ANYWHERE(cuCtxSetCurrent);
-    if (context_depth == 0)
-        context_depth = 1;
-    return end(CUDA_SUCCESS);
 }
 
 /* ---- memory ---- */

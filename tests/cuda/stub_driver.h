@@ -12,7 +12,7 @@
  *   - to wait for an event that was never recorded is no wait; to wait for one is to wait for the
  *     record before the call, whatever is recorded later;
  *   - words compare as int64_t(word - value) >= 0;
- *   - calls without a current context, with addresses outside of what was allocated, or on what was
+ *   - calls in no or another context than the GPU's, with addresses outside of what was allocated, or on what was
  *     freed fail; a failure while executing is sticky: all later calls return it;
  *   - a call that enqueues what the driver cannot hold waits until there is room, and every other
  *     call with it (coh_stub_set_depth);
@@ -58,6 +58,10 @@ typedef struct coh_stub_fullness {
     size_t most_pending;             /* commands at once */
 } coh_stub_fullness;
 coh_stub_fullness coh_stub_how_full(void);
+
+/* This thread's current context, NULL: none; and one that is not the GPU's primary one. */
+CUcontext coh_stub_current(void);
+CUcontext coh_stub_callers_context(void);
 
 /* ---- commands of a test's own ---- */
 

@@ -183,27 +183,41 @@ static void whoever_enqueues_waits_before_the_driver_does(void **state)
     close_bench(&b);
 }
 
+static int room_is_out(void *context)
+{
+    (void)context;
+    return coh_stub_pending_count() > 500;
+}
+
 static void *close_queue(void *argument)
 {
     bench *b = argument;
-    (void)wait_until(many_are_pending, NULL);
+    (void)wait_until(room_is_out, NULL);
+    for (int i = 0; i < 200; i++) /* by then the other thread waits */
+        sched_yield();
     ops->queue_close(b->queues[COH_LANE_COMPUTE]);
     return NULL;
 }
 
-/* Nothing executes, so there is never room. */
+/* Nothing executes, so there is never room: within a line, or before one. */
 static void closing_ends_the_wait_for_room(void **state)
 {
     (void)state;
-    bench b;
-    pthread_t thread;
-    open_full(&b);
-    assert_int_equal(pthread_create(&thread, NULL, close_queue, &b), 0);
-    ops->launch(b.queues[COH_LANE_COMPUTE], launch_many, &b, 0, 0, NULL);
-    pthread_join(thread, NULL);
-    assert_true(coh_stub_call_count(COH_STUB_cuLaunchKernel) < KERNELS);
-    assert_int_equal(coh_stub_how_full().full_count, 0);
-    close_bench(&b);
+    for (int within = 0; within < 2; within++) {
+        bench b;
+        pthread_t thread;
+        open_full(&b);
+        assert_int_equal(pthread_create(&thread, NULL, close_queue, &b), 0);
+        if (within)
+            ops->launch(b.queues[COH_LANE_COMPUTE], launch_many, &b, 0, 0, NULL);
+        for (int i = 0; i < KERNELS && !within; i++)
+            ops->copy(b.queues[COH_LANE_COMPUTE], b.out_slot, b.slot, 4);
+        pthread_join(thread, NULL);
+        assert_true(coh_stub_how_full().most_pending < KERNELS);
+        assert_int_equal(coh_stub_how_full().full_count, 0);
+        assert_null(coh_stub_current());
+        close_bench(&b);
+    }
 }
 
 int main(void)

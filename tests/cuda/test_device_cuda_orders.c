@@ -151,7 +151,9 @@ typedef struct two_streams {
 static void open_streams(two_streams *s)
 {
     coh_stub_reset(BENCH_GPU_BYTES);
-    assert_int_equal(coh_stub_driver.cuCtxPushCurrent(NULL), CUDA_SUCCESS);
+    CUcontext context;
+    assert_int_equal(coh_stub_driver.cuDevicePrimaryCtxRetain(&context, 100), CUDA_SUCCESS);
+    assert_int_equal(coh_stub_driver.cuCtxPushCurrent(context), CUDA_SUCCESS);
     assert_int_equal(coh_stub_driver.cuStreamCreate(&s->first, CU_STREAM_NON_BLOCKING), 0);
     assert_int_equal(coh_stub_driver.cuStreamCreate(&s->second, CU_STREAM_NON_BLOCKING), 0);
     assert_int_equal(coh_stub_driver.cuEventCreate(&s->event, CU_EVENT_DISABLE_TIMING), 0);
@@ -164,6 +166,7 @@ static void close_streams(two_streams *s)
     assert_int_equal(coh_stub_driver.cuStreamDestroy(s->second), CUDA_SUCCESS);
     assert_int_equal(coh_stub_driver.cuStreamDestroy(s->first), CUDA_SUCCESS);
     assert_int_equal(coh_stub_driver.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    assert_int_equal(coh_stub_driver.cuDevicePrimaryCtxRelease(100), CUDA_SUCCESS);
 }
 
 static void do_nothing(const void *arguments)
