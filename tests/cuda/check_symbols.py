@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Every kernel of kernels/cuda/kernel_list.h stands in the fatbin of its file, for every GPU that was
-asked for, and every kernel in a fatbin is in the list.
+asked for and as PTX for newer ones, and every kernel in a fatbin is in the list.
 
     check_symbols.py KERNEL_LIST ARCHS FATBIN...    ARCHS: 80,90
     check_symbols.py --self-test
 
-A fatbin holds one ELF file for each GPU, whose sections .text.NAME are its kernels."""
+A fatbin holds one ELF file for each GPU, whose sections .text.NAME are its kernels. Behind a header of
+16 bytes stand its entries, each with a header of its own: what it is, how long the header and what
+follows it are, and for which GPU."""
 
 import os
 import re
@@ -14,6 +16,8 @@ import sys
 
 ENTRY = re.compile(r'^COH_CUDA_KERNEL\((\w+), "(\w+)", "(\w+)"\)', re.M)
 CUDA_MACHINE = 190
+FATBIN_MAGIC, FATBIN_PTX = 0xba55ed50, 1
+PTX_OF = "90"  # kernels/cuda/meson.build
 
 
 def read_list(text):
@@ -52,9 +56,24 @@ def read_fatbin(data):
     return found
 
 
-def compare(name, listed, gpus, found):
+def ptx_of(data):
+    """The GPUs that a fatbin has PTX for."""
+    found = set()
+    magic, _, at, size = struct.unpack_from("<IHHQ", data, 0)
+    end = at + size if magic == FATBIN_MAGIC else 0
+    while at < end:
+        kind, _, header_bytes, data_bytes = struct.unpack_from("<HHIQ", data, at)
+        if kind == FATBIN_PTX:
+            found.add(str(struct.unpack_from("<I", data, at + 28)[0]))
+        at += header_bytes + data_bytes
+    return found
+
+
+def compare(name, listed, gpus, found, ptx):
     """A sentence for each difference."""
     errors = [f"{name}: no code for GPU {gpu}" for gpu in gpus if gpu not in found]
+    if PTX_OF not in ptx:
+        errors.append(f"{name}: no PTX for GPUs newer than {PTX_OF}")
     for gpu, kernels in found.items():
         errors += [f"{name}: {symbol} is in kernel_list.h but not in the code for GPU {gpu}"
                    for symbol in sorted(listed - kernels)]
@@ -65,10 +84,14 @@ def compare(name, listed, gpus, found):
 
 def self_test():
     listed = {"a", "b"}
-    cases = [({"80": {"a", "b"}, "90": {"a", "b"}}, 0), ({"80": {"a", "b"}}, 1),
-             ({"80": {"a", "b"}, "90": {"a"}}, 1), ({"80": {"a", "b", "c"}, "90": {"a", "b"}}, 1)]
-    wrong = [found for found, errors in cases if len(compare("x", listed, ["80", "90"], found)) != errors]
-    print(f"self-test: {len(cases)} cases, {len(wrong)} misjudged")
+    both = {"a", "b"}
+    cases = [({"80": both, "90": both}, {"90"}, 0), ({"80": both}, {"90"}, 1), ({"80": both, "90": {"a"}}, {"90"}, 1),
+             ({"80": both | {"c"}, "90": both}, {"90"}, 1), ({"80": both, "90": both}, set(), 1),
+             ({"80": both, "90": both}, {"80"}, 1)]
+    wrong = [found for found, ptx, errors in cases if len(compare("x", listed, ["80", "90"], found, ptx)) != errors]
+    entries = b"".join(struct.pack("<HHIQ12xI32x", kind, 257, 64, 8, arch) + b"\0" * 8 for kind, arch in ((2, 80), (1, 90)))
+    wrong += [entries] if ptx_of(struct.pack("<IHHQ", FATBIN_MAGIC, 1, 16, len(entries)) + entries) != {"90"} else []
+    print(f"self-test: {len(cases) + 1} cases, {len(wrong)} misjudged")
     return 1 if wrong else 0
 
 
@@ -82,12 +105,13 @@ def main():
     for path in paths:
         name = os.path.basename(path).split(".")[0]
         with open(path, "rb") as file:
-            errors += compare(name, listed.pop(name, set()), gpus, found := read_fatbin(file.read()))
+            data = file.read()
+        errors += compare(name, listed.pop(name, set()), gpus, found := read_fatbin(data), ptx_of(data))
         kernel_count += sum(map(len, found.values()))
     errors += [f"{name}: kernel_list.h names it, no such .cu was compiled" for name in listed]
     for error in errors:
         print(error)
-    print(f"{kernel_count} kernels in {len(paths)} fatbins, {len(errors)} wrong")
+    print(f"{kernel_count} kernels in {len(paths)} fatbins of sm_{', sm_'.join(gpus)} and PTX, {len(errors)} wrong")
     return 1 if errors or kernel_count == 0 else 0
 
 
