@@ -371,15 +371,14 @@ static coh_status measure_main(void *argument)
     static const coh_engine_device host = { .ops = &coh_device_host };
     job *j = argument;
     coh_measure *m = &j->m;
-    const int32_t threads = m->options->thread_count;
     coh_operator_list *list = NULL;
     coh_status status = COH_OK;
     coh_kernels_start();
     m->bed = j->device->kernels != NULL ? &m->gpu : &m->host;
-    COH_TRY_GOTO(status, coh_pool_create(threads, &m->pool), done);
-    COH_TRY_GOTO(status, coh_bed_open(&host, m->pool, threads, &m->host), done);
+    COH_TRY_GOTO(status, coh_pool_create(m->options->thread_count, &m->pool), done);
+    COH_TRY_GOTO(status, coh_bed_open(&host, m->pool, m->options, &m->host), done);
     if (m->bed == &m->gpu)
-        COH_TRY_GOTO(status, coh_bed_open(j->device, m->pool, threads, &m->gpu), done);
+        COH_TRY_GOTO(status, coh_bed_open(j->device, m->pool, m->options, &m->gpu), done);
     m->gpu.batch_ns = m->effort.batch_ns;
     COH_TRY_GOTO(status, take_known(m, j->known), done);
     status = measure_all(m, &list);

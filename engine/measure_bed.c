@@ -34,16 +34,20 @@ static coh_status create_device(coh_bed *bed)
                                        .kernels = bed->what->kernels,
                                        .failed = take_failure,
                                        .failed_context = bed,
+                                       .log = bed->log,
+                                       .log_context = bed->log_context,
                                        .driver = bed->what->driver };
     return bed->what->ops->create(&config, &bed->device);
 }
 
-coh_status coh_bed_open(const coh_engine_device *what, coh_pool *pool, int32_t thread_count,
-                        coh_bed *bed)
+coh_status coh_bed_open(const coh_engine_device *what, coh_pool *pool,
+                        const coh_measure_options *options, coh_bed *bed)
 {
     *bed = (coh_bed){ .what = what,
                       .pool = pool,
-                      .thread_count = thread_count,
+                      .thread_count = options->thread_count,
+                      .log = options->log,
+                      .log_context = options->context,
                       .is_host = what->kernels == NULL,
                       .queue = pool,
                       .constants = { .update_rate = 1e-4f,

@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "base/pool.h"
+#include "cohobate/measure.h"
 #include "engine/engine_state.h"
 #include "engine/measure_load.h"
 #include "memory/cells.h"
@@ -29,6 +30,8 @@ typedef struct coh_bed {
     const coh_engine_device *what;
     coh_pool *pool;
     int32_t thread_count;
+    void (*log)(void *context, const char *sentence); /* may be NULL */
+    void *log_context;
     int is_host;            /* 1: the pool computes; `device` is there for its tiers alone */
     uint64_t batch_ns;      /* not on the host: as long as calls are timed at once */
     void *queue;            /* what kernels are given */
@@ -50,10 +53,10 @@ typedef struct coh_bed {
 } coh_bed;
 
 /* Opens the device; of the host, which has no kernels of its own there, nothing is opened. `what`
- * and `pool` must outlive the bed. What failed is to be closed all the same.
- * Fails: COH_ERR_DEVICE, COH_ERR_MEMORY. */
-coh_status coh_bed_open(const coh_engine_device *what, coh_pool *pool, int32_t thread_count,
-                        coh_bed *bed);
+ * and `pool` must outlive the bed; of the options it takes the threads and the log. What failed is
+ * to be closed all the same. Fails: COH_ERR_DEVICE, COH_ERR_MEMORY. */
+coh_status coh_bed_open(const coh_engine_device *what, coh_pool *pool,
+                        const coh_measure_options *options, coh_bed *bed);
 void coh_bed_close(coh_bed *bed); /* accepts a zeroed one */
 
 /* ---- memory ---- */

@@ -249,6 +249,8 @@ static coh_status create_device(coh_step *step, const coh_step_config *config)
         .workspace_offset = workspace_offset(step->layout),
         .failed = device_failed,
         .failed_context = step,
+        .log = step->options.log,
+        .log_context = step->options.log_context,
         .lockstep = step->options.poison,
         .driver = config->driver,
     };

@@ -32,6 +32,10 @@ typedef struct coh_cuda_queue {
     /* 1: nothing may be enqueued, only made ready (coh_device_ops.rehearse). */
     int is_rehearsing;
 
+    /* coh_device_config's; NULL: nobody listens. */
+    void (*log)(void *context, const char *sentence);
+    void *log_context;
+
     /* coh_device_kernels.open sets them, close takes them away; NULL: none. */
     struct coh_cuda_kernels *kernels;
     const struct coh_cuda_libraries *libraries;

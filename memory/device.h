@@ -69,6 +69,10 @@ typedef struct coh_device_config {
     uint64_t workspace_offset;         /* in the device tier, of what kernels keep for themselves */
     coh_device_failed failed;          /* NULL: nobody is told */
     void *failed_context;
+    /* Gets sentences for people, such as what a library does not take; the thread that makes a
+     * queue, rehearses or enqueues calls it. NULL: nobody listens. */
+    void (*log)(void *context, const char *sentence);
+    void *log_context;
     /* 1: `signal` returns when its counter was raised (or the queue was closed), so what `notify`
      * does with an arena (poison) is over before the next line is enqueued. */
     int lockstep;

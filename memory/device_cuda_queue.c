@@ -429,6 +429,8 @@ coh_status coh_cuda_queue_create(coh_device *device, coh_lane lane, coh_queue **
                                     .device = device,
                                     .lane = lane,
                                     .admit = admit,
+                                    .log = device->config.log,
+                                    .log_context = device->config.log_context,
                                     .multiprocessor_count = device->multiprocessor_count };
     atomic_store(&device->words->progress[lane].value, 0);
     COH_TRY_GOTO(status, coh_counter_init(&queue->popped), free_queue);

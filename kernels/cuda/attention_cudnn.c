@@ -1,5 +1,6 @@
 #include "kernels/cuda/attention_cudnn.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -45,6 +46,20 @@ int64_t coh_attention_plans_count(const coh_attention_plans *plans)
     return count;
 }
 
+static void tell_refusal(const coh_attention_plans *plans, const coh_cudnn_shape *s,
+                         const char *why)
+{
+    char sentence[320];
+    if (plans->config.log == NULL)
+        return;
+    snprintf(sentence, sizeof(sentence),
+             "cuDNN does not take attention %s of %lld x %lld heads (%lld of keys) by %lld tokens "
+             "by %lld: %s; kernels of our own compute it",
+             s->is_backward ? "backward" : "forward", (long long)s->B, (long long)s->H,
+             (long long)s->G, (long long)s->T, (long long)s->D, why);
+    plans->config.log(plans->config.log_context, sentence);
+}
+
 /* A plan, made where there is none; NULL where cuDNN refuses or wants more than `workspace_bytes`:
  * few shapes, so they are looked through. */
 static coh_status find_plan(coh_attention_plans *plans, const coh_cudnn_shape *shape,
@@ -57,15 +72,17 @@ static coh_status find_plan(coh_attention_plans *plans, const coh_cudnn_shape *s
         }
     const coh_cudnn_target target = { .call = plans->config.call, .handle = plans->config.handle };
     coh_cudnn_plan *plan = NULL;
+    const char *refusal = NULL;
     *out_plan = NULL;
     COH_TRY(COH_GROW(&plans->entries, &plans->capacity, plans->count + 1));
-    const coh_status status = coh_cudnn_plan_create(&target, shape, &plan);
-    if (status == COH_ERR_MEMORY)
-        return status;
+    COH_TRY(coh_cudnn_plan_create(&target, shape, &plan, &refusal));
     if (plan != NULL && coh_cudnn_plan_workspace(plan) > workspace_bytes) {
         coh_cudnn_plan_destroy(plan);
         plan = NULL;
+        refusal = "it wants more workspace than was planned for";
     }
+    if (plan == NULL)
+        tell_refusal(plans, shape, refusal);
     plans->entries[plans->count++] = (entry){ *shape, plan };
     *out_plan = plan;
     return COH_OK;

@@ -73,9 +73,11 @@ typedef struct coh_cudnn_tensors {
 
 typedef struct coh_cudnn_plan coh_cudnn_plan;
 
-/* Fails: COH_ERR_DEVICE with cuDNN's word where no engine takes the shape. */
+/* NULL as a plan, with cuDNN's word in *out_refusal (its own memory): no engine takes the shape.
+ * Fails: COH_ERR_MEMORY; COH_ERR_DEVICE where anything else is wrong, which is no reason to do
+ * without the library: other bits would come. */
 coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn_shape *shape,
-                                 coh_cudnn_plan **out_plan);
+                                 coh_cudnn_plan **out_plan, const char **out_refusal);
 void coh_cudnn_plan_destroy(coh_cudnn_plan *plan); /* accepts NULL */
 size_t coh_cudnn_plan_workspace(const coh_cudnn_plan *plan);
 

@@ -360,7 +360,13 @@ static int ask(graph *g, node operations, node candidates[CANDIDATES_MOST])
     return (int)(count < CANDIDATES_MOST ? count : CANDIDATES_MOST);
 }
 
-/* The first candidate that can be had as a plan; its descriptor leaves the graph. */
+static int is_refusal(cudnnStatus_t status)
+{
+    return CUDNN_STATUS_CATEGORY((int)status) == CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+/* The first candidate that can be had as a plan; its descriptor leaves the graph. One that fails
+ * otherwise than by a refusal ends the search: the next one would make other bits. */
 static node finalized_plan(graph *g, const node *candidates, int count)
 {
     cudnnStatus_t refused = CUDNN_STATUS_NOT_SUPPORTED;
@@ -378,17 +384,38 @@ static node finalized_plan(graph *g, const node *candidates, int count)
             g->made_count--;
             return plan;
         }
+        if (!is_refusal(refused))
+            break;
     }
     if (g->status == CUDNN_STATUS_SUCCESS)
         g->status = refused;
     return NULL;
 }
 
+/* COH_OK where it is a refusal, which is then told. */
+static coh_status explain(const graph *g, const char **out_refusal)
+{
+    const coh_cudnn_shape *shape = &g->shape;
+    const char *word = g->call->cudnnGetErrorString(g->status);
+    const int is_memory = g->status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                          g->status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    if (is_refusal(g->status)) {
+        *out_refusal = word;
+        return COH_OK;
+    }
+    return coh_fail(is_memory ? COH_ERR_MEMORY : COH_ERR_DEVICE,
+                    "cuDNN cannot plan attention %s of %lld heads by %lld tokens: %s; "
+                    "COH_CUDA_LIBRARIES=none does without it",
+                    shape->is_backward ? "backward" : "forward", (long long)shape->H,
+                    (long long)shape->T, word);
+}
+
 coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn_shape *shape,
-                                 coh_cudnn_plan **out_plan)
+                                 coh_cudnn_plan **out_plan, const char **out_refusal)
 {
     graph g = { .call = target->call, .target = *target, .shape = *shape, .inside = TENSOR_INSIDE };
     *out_plan = NULL;
+    *out_refusal = NULL;
     coh_cudnn_plan *plan;
     COH_TRY(COH_ALLOC(1, &plan));
     *plan = (coh_cudnn_plan){ .target = *target,
@@ -413,11 +440,7 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
         return COH_OK;
     }
     coh_cudnn_plan_destroy(plan);
-    return coh_fail(COH_ERR_DEVICE,
-                    "cuDNN has no plan for attention %s of %lld heads by %lld "
-                    "tokens: %s",
-                    shape->is_backward ? "backward" : "forward", (long long)shape->H,
-                    (long long)shape->T, target->call->cudnnGetErrorString(g.status));
+    return explain(&g, out_refusal);
 }
 
 void coh_cudnn_plan_destroy(coh_cudnn_plan *plan)

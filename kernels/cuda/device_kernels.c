@@ -56,6 +56,8 @@ static coh_status start_attention(const coh_cuda_queue *q, opened_queue *opened)
         .handle = opened->cudnn_handle,
         .workspace = (char *)q->workspace + COH_CUDA_PRODUCT_WORKSPACE_BYTES,
         .workspace_bytes = COH_CUDA_ATTENTION_WORKSPACE_BYTES,
+        .log = q->log,
+        .log_context = q->log_context,
     };
     return coh_attention_plans_create(&config, &opened->seen.attention);
 }

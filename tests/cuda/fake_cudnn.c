@@ -7,7 +7,13 @@
 #include "base/half.h"
 #include "kernels/cuda/attention_scratch.h"
 
-int fake_cudnn_executed;
+fake_cudnn_state fake_dnn = { .candidates = 1 };
+
+/* What a call returns that has nothing else to fail with. */
+static cudnnStatus_t count_call(void)
+{
+    return ++fake_dnn.calls == fake_dnn.fail_nth ? fake_dnn.fail_with : CUDNN_STATUS_SUCCESS;
+}
 
 /* Names of tensors: those of cudnn_graph.c. */
 enum { Q = 1, K, V, Y, STATISTICS, DY, DELTA, DQ, DK, DV, SCALE, NAMES };
@@ -29,17 +35,28 @@ typedef struct descriptor {
 
 static tensor newest[NAMES];
 
+void fake_cudnn_reset(void)
+{
+    fake_dnn = (fake_cudnn_state){ .candidates = 1, .live = fake_dnn.live };
+    memset(newest, 0, sizeof(newest));
+}
+
 static cudnnStatus_t create_descriptor(cudnnBackendDescriptorType_t type,
                                        cudnnBackendDescriptor_t *out)
 {
+    const cudnnStatus_t status = count_call();
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
     descriptor *made = calloc(1, sizeof(*made));
     made->type = type;
+    fake_dnn.live++;
     *out = made;
     return CUDNN_STATUS_SUCCESS;
 }
 
 static cudnnStatus_t destroy_descriptor(cudnnBackendDescriptor_t of)
 {
+    fake_dnn.live -= of != NULL;
     free(of);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -65,7 +82,7 @@ static cudnnStatus_t set_attribute(cudnnBackendDescriptor_t of, cudnnBackendAttr
             if (d->names[i] < NAMES)
                 memcpy(&d->address[d->names[i]],
                        (const char *)elements + i * (int64_t)sizeof(void *), sizeof(void *));
-    return CUDNN_STATUS_SUCCESS;
+    return count_call();
 }
 
 static cudnnStatus_t finalize(cudnnBackendDescriptor_t of)
@@ -74,10 +91,13 @@ static cudnnStatus_t finalize(cudnnBackendDescriptor_t of)
     if (d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && d->name < NAMES)
         newest[d->name] = d->as;
     if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+        const int number = fake_dnn.finalized++;
+        if (number < FAKE_CUDNN_STATUSES && fake_dnn.finalize_with[number] != CUDNN_STATUS_SUCCESS)
+            return fake_dnn.finalize_with[number];
         memcpy(d->tensors, newest, sizeof(newest));
         memset(newest, 0, sizeof(newest));
     }
-    return CUDNN_STATUS_SUCCESS;
+    return count_call();
 }
 
 /* Letters of a plan. */
@@ -110,12 +130,12 @@ static cudnnStatus_t get_attribute(cudnnBackendDescriptor_t of, cudnnBackendAttr
     (void)type;
     (void)count;
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-        *out_count = 1;
+        *out_count = fake_dnn.candidates;
     } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
         const int64_t bytes = workspace_of(of);
         memcpy(elements, &bytes, sizeof(bytes));
     }
-    return CUDNN_STATUS_SUCCESS;
+    return count_call();
 }
 
 /* ---- attention ---- */
@@ -212,7 +232,12 @@ static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     const shape s = one.s;
     double *sums = calloc((size_t)(2 * s.T * s.D + 2 * s.T), sizeof(double));
     double *dk = sums, *dv = dk + s.T * s.D, *p = dv + s.T * s.D;
-    fake_cudnn_executed++;
+    const cudnnStatus_t status = count_call();
+    if (status != CUDNN_STATUS_SUCCESS) {
+        free(sums);
+        return status;
+    }
+    fake_dnn.executed++;
     memset(one.pack->workspace, 0xff, (size_t)workspace_of(plan));
     for (one.b = 0; one.b < s.B; one.b++)
         for (one.h = 0; one.h < s.H; one.h++) {

@@ -10,7 +10,20 @@
 
 extern const coh_cudnn_functions fake_cudnn;
 
-/* Plans executed so far. */
-extern int fake_cudnn_executed;
+enum { FAKE_CUDNN_STATUSES = 8 };
+
+typedef struct fake_cudnn_state {
+    int executed;              /* plans */
+    int live;                  /* descriptors */
+    int calls;                 /* that may fail */
+    int fail_nth;              /* of them, from the reset on; 0: none */
+    cudnnStatus_t fail_with;   /* what that one returns */
+    int candidates, finalized; /* engines that the heuristics name; plans that were asked for */
+    cudnnStatus_t finalize_with[FAKE_CUDNN_STATUSES]; /* what the first of those asked for return */
+} fake_cudnn_state;
+extern fake_cudnn_state fake_dnn;
+
+/* One candidate, nothing fails. */
+void fake_cudnn_reset(void);
 
 #endif

@@ -42,12 +42,19 @@ static void take_failure(void *context, coh_status status, uint64_t number, uint
     coh_counter_close(&check->counter);
 }
 
+static void print_sentence(void *context, const char *sentence)
+{
+    (void)context;
+    printf("%s\n", sentence);
+}
+
 coh_status gpu_open(gpu_check *check)
 {
     const coh_device_config config = { .thread_count = 1,
                                        .kernels = &coh_cuda_device_kernels,
                                        .failed = take_failure,
-                                       .failed_context = check };
+                                       .failed_context = check,
+                                       .log = print_sentence };
     void *arena = NULL, *shared = NULL;
     *check = (gpu_check){ 0 };
     COH_TRY(coh_counter_init(&check->counter));

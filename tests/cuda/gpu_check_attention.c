@@ -71,6 +71,6 @@ int gpu_check_attention_library(void)
     if (libraries == NULL || libraries->attention == NULL ||
         coh_attention_plans_count(libraries->attention) > 0)
         return failed;
-    printf("cuDNN has no plan of any shape: %s\n", coh_last_error());
+    printf("cuDNN has no plan of any shape\n");
     return failed + 1;
 }

@@ -133,9 +133,9 @@ static int remove_cudnn(void **state)
 static void plans_are_given_what_stands_in_memory(void **state)
 {
     (void)state;
-    fake_cudnn_executed = 0;
+    fake_dnn.executed = 0;
     attention_check_shapes(&cudnn_bench);
-    assert_true(fake_cudnn_executed > 0);
+    assert_true(fake_dnn.executed > 0);
 }
 
 static void plans_take_dq_in_the_place_of_dy(void **state)
@@ -153,9 +153,9 @@ static void long_rows_are_cut(void **state)
         { "two heads of keys of four at a time", COH_DTYPE_BF16, 1, 2000, 8, 4, 8, 0 },
     };
     for (int i = 0; i < 2; i++) {
-        fake_cudnn_executed = 0;
+        fake_dnn.executed = 0;
         attention_check_shape(&cudnn_bench, &cut_shapes[i]);
-        assert_int_equal(fake_cudnn_executed, 2 * (1 + 2));
+        assert_int_equal(fake_dnn.executed, 2 * (1 + 2));
     }
 }
 
