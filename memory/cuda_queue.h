@@ -29,7 +29,8 @@ typedef struct coh_cuda_queue {
     /* A slot of the device's arena, set before coh_device_kernels.open; NULL, 0: none. */
     void *workspace;
     size_t workspace_bytes;
-    /* 1: nothing may be enqueued, only made ready (coh_device_ops.rehearse). */
+    /* 1: nothing is to be enqueued, only made ready (coh_device_ops.rehearse), but for what makes
+     * something ready by running: a kernel of a library, which is loaded when it runs first. */
     int is_rehearsing;
 
     /* coh_device_config's; NULL: nobody listens. */

@@ -151,10 +151,11 @@ typedef struct coh_device_ops {
      * command's turn has come; 0: skip. NULL: always. */
     void (*launch)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index, const int32_t *predicate);
-    /* Has `work` done as if it were launched, at once and on the caller's thread, but enqueues
-     * nothing: what the first launch would have to load, plan or allocate is made now. Once for
-     * each line, before the first launch. The host device has nothing to make, and does not call
-     * it. Fails: the device's failure. */
+    /* Has `work` done as if it were launched, at once and on the caller's thread, for what the
+     * first launch would have to load, plan or allocate: that is made now, and little else is
+     * enqueued. Done when it returns; what `work` writes is of no use then. Once for each line,
+     * before the first launch and before anything in the arenas counts. The host device has nothing
+     * to make, and does not call it. Fails: the device's failure. */
     coh_status (*rehearse)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index);
     /* Bookkeeping on the host at this place in the queue's order; always runs. */

@@ -192,9 +192,13 @@ coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void 
                                    uint64_t number, uint32_t index)
 {
     if (begin(queue)) {
+        const uint64_t issued = queue->issued;
         queue->base.is_rehearsing = 1;
         work(context, number, index);
         queue->base.is_rehearsing = 0;
+        if (queue->issued > issued)
+            (void)check(queue, queue->base.driver->cuStreamSynchronize(queue->base.stream),
+                        "cuStreamSynchronize");
         coh_cuda_leave(queue->base.device);
     }
     return coh_cuda_device_failure(queue->base.device);

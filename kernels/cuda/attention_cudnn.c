@@ -143,14 +143,15 @@ static coh_attention_plans *plans_of(void *queue)
 /* What a plan enqueues at most, as far as known: backward, the sums of gradients that are shared. */
 enum { PLAN_COMMANDS = 6 };
 
-/* In a rehearsal: makes ready for that. */
+/* In a rehearsal: makes ready for that, and runs a plan that never ran. */
 static coh_status execute(coh_cuda_queue *queue, const coh_attention_plans *plans,
                           coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
-    if (!queue->is_rehearsing && !coh_cuda_queue_admit(queue, PLAN_COMMANDS))
+    const int runs = !queue->is_rehearsing || !coh_cudnn_plan_has_run(plan);
+    if (runs && !coh_cuda_queue_admit(queue, PLAN_COMMANDS))
         return COH_OK;
-    const cudnnStatus_t status = queue->is_rehearsing ? coh_cudnn_plan_prepare(plan, tensors)
-                                                      : coh_cudnn_plan_execute(plan, tensors);
+    const cudnnStatus_t status =
+        runs ? coh_cudnn_plan_execute(plan, tensors) : coh_cudnn_plan_prepare(plan, tensors);
     if (status == CUDNN_STATUS_SUCCESS)
         return COH_OK;
     return coh_fail(COH_ERR_DEVICE, "cudnnBackendExecute of attention: %s",

@@ -37,8 +37,8 @@ void coh_attention_plans_destroy(coh_attention_plans *plans); /* accepts NULL */
 int64_t coh_attention_plans_count(const coh_attention_plans *plans);
 
 /* Enqueues the pass on a coh_cuda_queue and returns 1; 0, and nothing is enqueued, where it is not
- * cuDNN's. In a rehearsal it only makes the pass's plan. A failure is kept in the queue. Backward's
- * scratch: attention_scratch.h. */
+ * cuDNN's. In a rehearsal it makes the pass's plan, and runs one that is new. A failure is kept in
+ * the queue. Backward's scratch: attention_scratch.h. */
 int coh_cudnn_attention(void *queue, const coh_attention *attention);
 int coh_cudnn_attention_backward(void *queue, const coh_attention *attention);
 

@@ -81,6 +81,9 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
 void coh_cudnn_plan_destroy(coh_cudnn_plan *plan); /* accepts NULL */
 size_t coh_cudnn_plan_workspace(const coh_cudnn_plan *plan);
 
+/* 1: it was executed before, so its kernels are on the device; the first time loads them. */
+int coh_cudnn_plan_has_run(const coh_cudnn_plan *plan);
+
 /* Makes what executing with these addresses needs: addresses that are new allocate. */
 cudnnStatus_t coh_cudnn_plan_prepare(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors);
 

@@ -48,6 +48,7 @@ struct coh_cudnn_plan {
     int made_count;
     float scale, minus_infinity, one; /* cuDNN reads them when the plan runs */
     int64_t is_backward;
+    int has_run;
     size_t workspace_bytes;
     variant_pack *packs;
     size_t pack_count, pack_capacity, next; /* next: the one that is probably asked for */
@@ -517,6 +518,11 @@ static cudnnStatus_t find_pack(coh_cudnn_plan *plan, const coh_cudnn_tensors *te
     return CUDNN_STATUS_SUCCESS;
 }
 
+int coh_cudnn_plan_has_run(const coh_cudnn_plan *plan)
+{
+    return plan->has_run;
+}
+
 cudnnStatus_t coh_cudnn_plan_prepare(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
     cudnnBackendDescriptor_t pack;
@@ -526,8 +532,10 @@ cudnnStatus_t coh_cudnn_plan_prepare(coh_cudnn_plan *plan, const coh_cudnn_tenso
 cudnnStatus_t coh_cudnn_plan_execute(coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
     cudnnBackendDescriptor_t pack;
-    const cudnnStatus_t status = find_pack(plan, tensors, &pack);
+    cudnnStatus_t status = find_pack(plan, tensors, &pack);
     if (status != CUDNN_STATUS_SUCCESS)
         return status;
-    return plan->target.call->cudnnBackendExecute(plan->target.handle, plan->plan, pack);
+    status = plan->target.call->cudnnBackendExecute(plan->target.handle, plan->plan, pack);
+    plan->has_run |= status == CUDNN_STATUS_SUCCESS;
+    return status;
 }

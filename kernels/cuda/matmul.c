@@ -83,8 +83,12 @@ static coh_status ask_library(coh_cuda_queue *q, const coh_matmul *matmul, int *
     *out_done = 0;
     if (q->libraries == NULL || q->libraries->products == NULL)
         return COH_OK;
-    if (q->is_rehearsing)
-        return coh_cuda_products_prepare(q->libraries->products, matmul);
+    if (q->is_rehearsing) {
+        int has_run;
+        COH_TRY(coh_cuda_products_prepare(q->libraries->products, matmul, &has_run));
+        if (has_run)
+            return COH_OK;
+    }
     if (!coh_cuda_queue_admit(q, PRODUCT_COMMANDS)) {
         *out_done = 1; /* nothing is enqueued any more */
         return COH_OK;

@@ -11,7 +11,7 @@ enum { ALIGNMENT_LEAST = 16 };
 
 typedef struct plan {
     coh_product_form form;
-    int is_refused, is_stored;
+    int is_refused, is_stored, has_run;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, c; /* ours; the library's A is b */
     cublasLtMatmulAlgo_t algorithm;
@@ -307,11 +307,15 @@ fail:
 
 /* ---- use ---- */
 
-coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul)
+coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul,
+                                     int *out_has_run)
 {
     const coh_product_form form = coh_product_form_of(matmul);
     plan *one;
-    return plan_of(products, &form, &one);
+    *out_has_run = 0;
+    COH_TRY(plan_of(products, &form, &one));
+    *out_has_run = one->has_run || one->is_refused;
+    return COH_OK;
 }
 
 coh_status coh_cuda_products_run(coh_cuda_products *products, void *stream,
@@ -335,7 +339,7 @@ coh_status coh_cuda_products_run(coh_cuda_products *products, void *stream,
             products->workspace_bytes, stream);
     if (status != CUBLAS_STATUS_SUCCESS)
         return fail_call(products, &form, "the launch", status);
-    *out_done = 1;
+    *out_done = one->has_run = 1;
     return COH_OK;
 }
 

@@ -48,8 +48,10 @@ coh_status coh_cuda_products_create(const coh_cuda_products_config *config,
 void coh_cuda_products_destroy(coh_cuda_products *products); /* accepts NULL */
 
 /* Makes the plan of this product's form, if there is none. Addresses are looked at for their
- * alignment only. Fails: as coh_cuda_products_run, but for the launch. */
-coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul);
+ * alignment only. *out_has_run: the plan ran before, so its kernel is on the device, or the form is
+ * refused; else the first run loads it. Fails: as coh_cuda_products_run, but for the launch. */
+coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul,
+                                     int *out_has_run);
 
 /* Enqueues the product, without what coh_matmul makes of c's values (activated), unless that is the
  * form's relu. *out_done is 0, and nothing is enqueued, where the library has no algorithm for the

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/device_kernels.h"
@@ -125,6 +126,25 @@ static void enqueue_work(void *context, uint64_t number, uint32_t index)
     e->enqueue(e->queue, e->context);
 }
 
+/* Leaves memory as it is. */
+static void rehearse(gpu_check *check, enqueuing *e)
+{
+    const size_t used_bytes = check->used_bytes, shared_bytes = check->shared_used_bytes;
+    char *kept = malloc(used_bytes + shared_bytes + 1);
+    if (kept == NULL) {
+        gpu_fail(check, "no memory to keep %zu bytes in", used_bytes + shared_bytes);
+        return;
+    }
+    memcpy(kept + used_bytes, check->shared, shared_bytes);
+    if (used_bytes > 0)
+        gpu_get(check, kept, check->arena, used_bytes);
+    note(check, ops->rehearse(check->queue, enqueue_work, e, check->issued, 0));
+    if (used_bytes > 0)
+        gpu_put(check, check->arena, kept, used_bytes);
+    memcpy(check->shared, kept + used_bytes, shared_bytes);
+    free(kept);
+}
+
 void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void *context,
              const int32_t *predicate)
 {
@@ -132,7 +152,7 @@ void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void
     if (gpu_failed(check))
         return;
     check->issued++;
-    note(check, ops->rehearse(check->queue, enqueue_work, &e, check->issued, 0));
+    rehearse(check, &e);
     ops->launch(check->queue, enqueue_work, &e, check->issued, 0, predicate);
     ops->signal(check->queue, &check->counter, check->issued);
     (void)coh_counter_wait(&check->counter, check->issued);

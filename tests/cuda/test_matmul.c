@@ -80,19 +80,27 @@ void gpu_get(gpu_check *check, void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-/* A rehearsal launches nothing, and what it makes ready serves the call. */
+/* A rehearsal launches nothing and has the library multiply where a plan is new; what it makes
+ * ready serves the call. */
 void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void *context,
              const int32_t *predicate)
 {
     static const coh_kernel_table table = { .matmul = coh_cuda_matmul };
     coh_cuda_queue queue = { .head = { &table }, .libraries = &libraries, .is_rehearsing = 1 };
-    const int launched = launches, multiplied = fake_lt.products;
-    (void)check;
+    const int launched = launches, asked_before = fake_lt.heuristics;
+    int multiplied = fake_lt.products;
+    char *kept = malloc(check->used_bytes);
     (void)predicate;
+    memcpy(kept, check->arena, check->used_bytes);
     enqueue(&queue, context);
     assert_int_equal(launches, launched);
-    assert_int_equal(fake_lt.products, multiplied);
     const int asked = fake_lt.heuristics;
+    assert_true(fake_lt.products <= multiplied + asked - asked_before);
+    multiplied = fake_lt.products;
+    enqueue(&queue, context);
+    assert_int_equal(fake_lt.products, multiplied);
+    memcpy(check->arena, kept, check->used_bytes);
+    free(kept);
     queue.is_rehearsing = 0;
     enqueue(&queue, context);
     assert_int_equal(fake_lt.heuristics, asked);
@@ -170,7 +178,8 @@ static void a_launch_that_fails_is_the_queues_failure(void **state)
                            .activated = c };
     coh_cuda_queue queue = { .libraries = &libraries };
     libraries.products = start();
-    assert_int_equal(coh_cuda_products_prepare(libraries.products, &m), COH_OK);
+    int has_run;
+    assert_int_equal(coh_cuda_products_prepare(libraries.products, &m, &has_run), COH_OK);
     launches = 0;
     fake_lt.fail_nth = 1;
     queue_failure = COH_OK;

@@ -214,11 +214,12 @@ static void a_form_is_planned_once_and_found_without_allocating(void **state)
     operands *o = aligned_alloc(256, sizeof(*o));
     coh_cuda_products *products = start();
     coh_cuda_products_facts facts;
-    int done;
+    int done, has_run;
     for (int i = 0; i < 200; i++) { /* more than there is room for at first */
         coh_matmul m = small(o, COH_MATMUL_NT);
         m.c_stride = 16 + i;
-        assert_int_equal(coh_cuda_products_prepare(products, &m), COH_OK);
+        assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
+        assert_false(has_run);
     }
     assert_int_equal(fake_lt.heuristics, 200);
     assert_int_equal(fake_lt.products, 0);
@@ -230,6 +231,8 @@ static void a_form_is_planned_once_and_found_without_allocating(void **state)
         m.a = o->b; /* other places, as they are from step to step */
         assert_int_equal(coh_cuda_products_run(products, o, &m, &done), COH_OK);
         assert_true(done);
+        assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
+        assert_true(has_run);
     }
     assert_int_equal(fake_lt.heuristics, 200);
     assert_int_equal(fake_lt.products, 20);
@@ -251,15 +254,16 @@ static void sums_are_kept_in_f32(void **state)
     (void)state;
     operands *o = aligned_alloc(256, sizeof(*o));
     coh_cuda_products *products = start();
+    int has_run;
     coh_matmul m = small(o, COH_MATMUL_NN);
-    assert_int_equal(coh_cuda_products_prepare(products, &m), COH_OK);
+    assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
     assert_int_equal(fake_lt.compute_type, CUBLAS_COMPUTE_32F);
     assert_int_equal(fake_lt.scale_type, CUDA_R_32F);
     assert_int_equal(fake_lt.reduction_mask, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     assert_true(fake_lt.workspace_bytes == WORKSPACE_BYTES);
     assert_int_equal(fake_lt.epilogue, CUBLASLT_EPILOGUE_DEFAULT);
     m.dtype = m.c_dtype = COH_DTYPE_F32;
-    assert_int_equal(coh_cuda_products_prepare(products, &m), COH_OK);
+    assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
     assert_int_equal(fake_lt.compute_type, CUBLAS_COMPUTE_32F);
     end(products);
     free(o);
