@@ -108,6 +108,26 @@ void coh_cuda_driver_close(coh_cuda_driver *driver)
     coh_free(opened);
 }
 
+/* After these a context is lost, and with it whatever the process has on the GPU. */
+static int is_final(CUresult result)
+{
+    switch ((int)result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const char *what, ...)
 {
     if (result == CUDA_SUCCESS)
@@ -123,5 +143,7 @@ coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const 
     if (driver->cuGetErrorString(result, &meaning) != CUDA_SUCCESS || meaning == NULL)
         meaning = "unknown";
     coh_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? COH_ERR_MEMORY : COH_ERR_DEVICE;
-    return coh_fail(status, "%s: %s (%s, number %d)", text, name, meaning, (int)result);
+    return coh_fail(status, "%s: %s (%s, number %d)%s", text, name, meaning, (int)result,
+                    is_final(result) ? "; the GPU answers this process no more: start it again"
+                                     : "");
 }

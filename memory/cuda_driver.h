@@ -73,7 +73,7 @@ void coh_cuda_driver_close(coh_cuda_driver *driver); /* accepts NULL */
 
 /* COH_OK for CUDA_SUCCESS. Else fails with the sentence "<what>: CUDA_ERROR_X (what CUDA says)",
  * COH_ERR_MEMORY where memory ran out, COH_ERR_DEVICE for the rest. `what` begins with the function
- * that was called. */
+ * that was called. An error that leaves the process without the GPU says so. */
 coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 

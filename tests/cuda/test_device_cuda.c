@@ -436,6 +436,7 @@ static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
     coh_stub_break(CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_false(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 2)); /* closed by the failure */
     expect_failure(&b, COH_ERR_DEVICE, "broke off while lane compute was at work");
+    expect_failure(&b, COH_ERR_DEVICE, "the GPU answers this process no more: start it again");
     assert_int_equal(b.failed_count, 1);
     assert_int_equal(b.failed_status, COH_ERR_DEVICE);
     assert_int_equal(b.failed_number, 8);
@@ -531,8 +532,10 @@ static void whatever_call_fails_nothing_leaks(void **state)
                 print_error("%s failed at use %d, and nobody said so\n",
                             coh_stub_call_name((coh_stub_call)call), (int)n);
             assert_true(status != COH_OK || unmakes((coh_stub_call)call));
-            if (status != COH_OK)
+            if (status != COH_OK) {
                 assert_non_null(strstr(coh_last_error(), "CUDA_ERROR_STUB"));
+                assert_null(strstr(coh_last_error(), "start it again"));
+            }
         }
         assert_true(hit_count > 0 || is_left_out((coh_stub_call)call));
     }
