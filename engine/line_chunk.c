@@ -223,7 +223,10 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const co
     for (int i = 0; i < count; i++) {
         const piece *p = &pieces[i];
         void *data;
-        COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
+        if (is_writer(line)) /* coh_line_chunks has set them to 0 */
+            data = coh_step_bring_zeros(step, p->stage, p->tier, p->data, p->chunk->bytes);
+        else
+            COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
         const place one = piece_place(step, p, data);
         if (i == 0)
             at = one;

@@ -259,6 +259,9 @@ coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byt
  * finds `bytes` at `data` of an arena, and back there after it changed them. */
 coh_status coh_step_bring(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                           uint64_t bytes, void **out_data);
+/* Likewise where those bytes are all 0, as they were just set: none come from the device. */
+void *coh_step_bring_zeros(coh_step *step, coh_stage stage, coh_tier tier, void *data,
+                           uint64_t bytes);
 coh_status coh_step_take_back(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                               uint64_t bytes);
 /* Likewise: is every element of a tensor on the device finite? */

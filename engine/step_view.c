@@ -84,6 +84,12 @@ coh_status coh_step_bring(coh_step *step, coh_stage stage, coh_tier tier, void *
     return step->device_ops->get(step->device, *out_data, data, (size_t)bytes);
 }
 
+void *coh_step_bring_zeros(coh_step *step, coh_stage stage, coh_tier tier, void *data,
+                           uint64_t bytes)
+{
+    return is_staged(step, tier) ? memset(step->stages[stage], 0, (size_t)bytes) : data;
+}
+
 coh_status coh_step_take_back(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                               uint64_t bytes)
 {

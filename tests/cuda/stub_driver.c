@@ -387,6 +387,7 @@ static CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t byte
         return end(CUDA_ERROR_INVALID_VALUE);
     if (!is_copied(target, bytes) || !is_copied(source, bytes))
         return end(CUDA_ERROR_INVALID_VALUE);
+    coh_stub.fetched_bytes += coh_stub_is_device(source) ? bytes : 0;
     coh_stub_push(
         stream, &(stub_command){ .kind = STUB_COPY, .to = target, .from = source, .bytes = bytes });
     return end(CUDA_SUCCESS);
@@ -519,7 +520,7 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.memory_bytes = memory_bytes;
     coh_stub.used_bytes = 0;
     coh_stub.broken = CUDA_SUCCESS;
-    coh_stub.depth = coh_stub.most_pending = 0;
+    coh_stub.depth = coh_stub.most_pending = coh_stub.fetched_bytes = 0;
     coh_stub.full_count = coh_stub.held_count = 0;
     coh_stub.fail_in = 0;
     coh_stub.fault_was_hit = 0;

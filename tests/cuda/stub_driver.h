@@ -51,6 +51,9 @@ int coh_stub_fault_was_hit(void);
 /* The GPU breaks: nothing executes any more, and every call returns `result`. */
 void coh_stub_break(CUresult result);
 
+/* That copies were told to take from the GPU's memory, since the reset. */
+uint64_t coh_stub_fetched_bytes(void);
+
 /* From now on the driver holds that many commands of all streams; 0: any number. */
 void coh_stub_set_depth(size_t commands);
 typedef struct coh_stub_fullness {

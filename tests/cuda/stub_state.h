@@ -66,6 +66,7 @@ typedef struct stub_range {
 typedef struct stub_state {
     pthread_mutex_t mutex;
     size_t memory_bytes, used_bytes;
+    uint64_t fetched_bytes; /* that copies were told to take from the GPU's memory */
     uint64_t live_count;
     CUresult broken;
     uint64_t call_counts[COH_STUB_CALL_COUNT];
@@ -109,5 +110,7 @@ CUresult coh_stub_finish(CUstream stream);
 int coh_stub_reaches(const void *address, size_t bytes);
 /* 1: some of it does. */
 int coh_stub_touches(const void *address, size_t bytes);
+/* 1: it is memory of the GPU. */
+int coh_stub_is_device(const void *address);
 
 #endif

@@ -84,6 +84,18 @@ int coh_stub_reaches(const void *address, size_t bytes)
     return 0;
 }
 
+int coh_stub_is_device(const void *address)
+{
+    const char *at = address;
+    for (int i = 0; i < STUB_RANGES_MOST; i++) {
+        const stub_range *range = &coh_stub.ranges[i];
+        if (range->base != NULL && range->memory == STUB_DEVICE && at >= range->base &&
+            at < range->base + range->bytes)
+            return 1;
+    }
+    return 0;
+}
+
 int coh_stub_touches(const void *address, size_t bytes)
 {
     const char *at = address;
@@ -141,6 +153,14 @@ void coh_stub_execute_head(CUstream stream)
         break;
     }
     stream->begin++;
+}
+
+uint64_t coh_stub_fetched_bytes(void)
+{
+    lock();
+    const uint64_t bytes = coh_stub.fetched_bytes;
+    unlock();
+    return bytes;
 }
 
 void coh_stub_set_depth(size_t commands)

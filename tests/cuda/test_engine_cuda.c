@@ -23,9 +23,9 @@
 
 enum { STEPS = 3, SEQUENCES = 2, TOKENS = 16, MICROBATCHES = 2, VOCABULARY = 65 };
 #define GPU_BYTES ((uint64_t)2 << 30)
-/* Commands that the driver holds where it is to be full nearly always: less than a line may have. */
+/* Commands that the driver holds where it is to be full nearly always: fewer than lines have. */
 #define SHALLOW 10
-#define MANY      UINT64_MAX
+#define MANY    UINT64_MAX
 
 typedef struct outcome {
     coh_step_result steps[STEPS];
@@ -120,7 +120,10 @@ static void run_on(const coh_plan *plan, const placement *p, const coh_engine_de
     options.poison = p->poison;
     if (coh_engine_create_on(plan, &options, device, &engine) != COH_OK)
         fail_msg("%s: no engine: %s", p->name, coh_last_error());
+    const uint64_t fetched_bytes = coh_stub_fetched_bytes();
     assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+    if (p->device_percent == 0) /* what is written anew does not come from the device first */
+        assert_int_equal(coh_stub_fetched_bytes(), fetched_bytes);
     run_steps(engine, out);
     coh_engine_destroy(engine);
 }
