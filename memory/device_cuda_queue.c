@@ -93,8 +93,8 @@ static int wait_until_over(coh_queue *queue, uint64_t commands)
  * of them are over. A line of many commands says now and then how far it is. */
 static int make_room(coh_queue *queue, uint32_t count)
 {
-    const uint64_t most = queue->base.lane == COH_LANE_COMPUTE ? COH_CUDA_AHEAD_COMPUTE
-                                                               : COH_CUDA_AHEAD_COPIES;
+    const uint64_t most =
+        queue->base.lane == COH_LANE_COMPUTE ? COH_CUDA_AHEAD_COMPUTE : COH_CUDA_AHEAD_COPIES;
     if (queue->issued - queue->recorded >= most / 4) {
         queue->is_dirty = 1;
         if (!cover(queue))

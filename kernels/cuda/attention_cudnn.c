@@ -140,7 +140,7 @@ static coh_attention_plans *plans_of(void *queue)
     return libraries != NULL ? libraries->attention : NULL;
 }
 
-/* What a plan enqueues at most, as far as known: backward, the sums of gradients that are shared. */
+/* What a plan enqueues at most, as far as known: backward, sums of gradients that are shared. */
 enum { PLAN_COMMANDS = 6 };
 
 /* In a rehearsal: makes ready for that, and runs a plan that never ran. */

@@ -9,7 +9,7 @@
 
 enum { PRODUCT_THREADS = 256, ACTIVATE_THREADS = 256, ACTIVATE_BLOCKS = 64 };
 
-/* What the library enqueues for one at most, as far as known: the product, and sums of its parts. */
+/* What the library enqueues for one at most, as far as known: the product, sums of its parts. */
 enum { PRODUCT_COMMANDS = 2 };
 
 /* Do all rows of a matrix begin on a boundary of 16 bytes? */

@@ -69,7 +69,8 @@ coh_status gpu_open(gpu_check *check)
     check->shared = shared;
     check->shared_bytes = SHARED_BYTES;
     COH_TRY(ops->queue_create(check->device, COH_LANE_COMPUTE, &check->queue));
-    COH_TRY(coh_cuda_enter(check->device)); /* for tests that hand the queue to kernels themselves */
+    COH_TRY(
+        coh_cuda_enter(check->device)); /* for tests that hand the queue to kernels themselves */
     check->is_inside = 1;
     return COH_OK;
 }

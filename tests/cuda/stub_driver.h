@@ -12,8 +12,8 @@
  *   - to wait for an event that was never recorded is no wait; to wait for one is to wait for the
  *     record before the call, whatever is recorded later;
  *   - words compare as int64_t(word - value) >= 0;
- *   - calls in no or another context than the GPU's, with addresses outside of what was allocated, or on what was
- *     freed fail; a failure while executing is sticky: all later calls return it;
+ *   - calls in no or another context than the GPU's, with addresses outside of what was allocated,
+ *     or on what was freed fail; a failure while executing is sticky: all later calls return it;
  *   - a call that enqueues what the driver cannot hold waits until there is room, and every other
  *     call with it (coh_stub_set_depth);
  *   - an unmaking call that is made to fail has unmade all the same.

@@ -85,8 +85,8 @@ typedef struct stub_state {
     } twins[STUB_TWINS_MOST];
     int twin_count;
     const coh_stub_kernels *kernels; /* NULL: none but twins */
-    size_t depth;     /* commands that the driver holds; 0: any number */
-    int is_full;      /* a call waits for room, and every other call for it */
+    size_t depth;                    /* commands that the driver holds; 0: any number */
+    int is_full;                     /* a call waits for room, and every other call for it */
     uint64_t full_count, held_count; /* calls that waited for room; for such a call */
     size_t most_pending;
     pthread_t thread;
