@@ -173,22 +173,28 @@ def moved(before, after):
     return max(abs(before[name] - after[name]) / max(before[name], after[name]) for name in before)
 
 
-def settled(probe, measure):
-    """measure() with the probe before and after it, again while the probe moved by more than 5 %, REPEATS_MOST
-    times at most; then the attempt that moved least. Says how it went in the row that measure gives."""
-    tries = []
+def probed(probe, measure):
+    """measure() with the probe before and after it; by how much that moved stands in the row that measure gives."""
     before = probe.rates()
-    for _ in range(REPEATS_MOST):
-        row = measure()
-        after = probe.rates()
-        row.update(probe_before=before, probe_after=after, probe_moved=round(moved(before, after), 4))
-        tries.append(row)
-        if row["probe_moved"] <= PROBE_BOUND:
-            break
-        before = after
+    row = measure()
+    after = probe.rates()
+    row.update(probe_before=before, probe_after=after, probe_moved=round(moved(before, after), 4))
+    return row
+
+
+def steadiest(tries):
+    """The attempt during which the probe moved least; says how many there were."""
     best = min(tries, key=lambda row: row["probe_moved"])
     best["tries"] = len(tries)
     return best
+
+
+def settled(probe, measure):
+    """A probed() row, again while the probe moved by more than 5 %, REPEATS_MOST times at most; then the steadiest."""
+    tries = []
+    while len(tries) < REPEATS_MOST and not (tries and tries[-1]["probe_moved"] <= PROBE_BOUND):
+        tries.append(probed(probe, measure))
+    return steadiest(tries)
 
 
 def pairs(ours, theirs, count=PAIRS, runs=1, warm=1):
