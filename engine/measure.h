@@ -2,6 +2,7 @@
  * a profile.
  *
  *   measure_roof       products, a streaming pass, an empty line: what work is measured by
+ *   measure_pace       is the machine as fast as it can be while something is measured?
  *   measure_operator   every operator of the graphs, both phases, by the lines of their programs
  *   measure_chunk      norms, updates and additions by the size of a chunk
  *   measure_link       copies between device and host tier; measure_disk: the drive
@@ -123,6 +124,41 @@ coh_load coh_roofs_pass(coh_roofs *roofs);
 /* Rates of products and memory, and what a line costs beside its kernel. */
 coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
 
+/* ---- measure_pace.c ---- */
+
+enum { COH_PACE_LOADS = 2 }; /* a product, a streaming pass */
+typedef struct coh_pace {
+    double rates[COH_PACE_LOADS];
+} coh_pace;
+
+typedef struct coh_pacer {
+    coh_load loads[COH_PACE_LOADS];
+    coh_pace best; /* of all looks */
+} coh_pacer;
+
+/* Uses the roofs' memory: not beyond them. */
+coh_status coh_pacer_open(coh_roofs *roofs, coh_pacer *out_pacer);
+/* One short look, some 40 ms. */
+coh_status coh_pacer_look(coh_pacer *pacer, coh_pace *out_pace);
+/* What part of its best the machine was at, by the load that suffered most: at most 1. */
+double coh_pacer_share(const coh_pacer *pacer, const coh_pace *pace);
+
+/* Things that are measured one by one, by index. */
+typedef struct coh_paced {
+    uint32_t count;
+    coh_status (*attempt)(void *context, uint32_t index, int *out_is_left_out);
+    /* What the last attempt found stays: the machine was faster than in those before. */
+    void (*keep)(void *context, uint32_t index);
+    void *context;
+} coh_paced;
+
+/* Each in its turn; then those during which the machine was at less than COH_PACE_LEAST of its best
+ * once more, and again, `turns` in all. *out_unsteady: how many are left. Fails: COH_ERR_MEMORY, and
+ * as an attempt does. */
+#define COH_PACE_LEAST 0.92
+coh_status coh_pacer_turns(coh_pacer *pacer, const coh_paced *paced, int turns,
+                           uint32_t *out_unsteady);
+
 /* ---- measure_sheet.c: what the lines of the graphs are, and memory for them ---- */
 
 /* The lines of a body in memory. */
@@ -197,7 +233,9 @@ coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint
 void coh_operators_free(coh_operator_list *list); /* accepts NULL */
 /* As much memory as a step touches, but no more than is worth it; and room for the largest call. */
 uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list);
-coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list);
+/* An operator during which the machine was slower than at its best is measured again when all had
+ * their turn, up to 3 times in all (once where quick); the attempt in its fastest moment stays. */
+coh_status coh_measure_operators(coh_measure *m, coh_pacer *pacer, coh_operator_list *list);
 
 enum { COH_MEASURE_CHUNK_SIZES = 5 }; /* things that coh_measure_chunks begins */
 /* Memory that they take at best. */

@@ -20,6 +20,8 @@
 #define CHUNK_BYTES ((uint64_t)4 << 20)
 /* Windows of one operator on a GPU. */
 #define GPU_WINDOWS_MOST 512
+/* Attempts at an operator at most, where the machine is slower than at its best. */
+#define TURNS 3
 
 /* One operator of one graph, with its cache or without. */
 typedef struct point {
@@ -28,6 +30,8 @@ typedef struct point {
     int32_t line[COH_PHASE_COUNT]; /* of the sheet; -1: none */
     coh_operator_times what;       /* phase: of neither */
     coh_window window;
+    coh_figure seconds[COH_PHASE_COUNT]; /* by the best attempt; no samples: not measured */
+    uint32_t tries;
 } point;
 
 struct coh_operator_list {
@@ -239,9 +243,10 @@ void coh_operators_free(coh_operator_list *list)
 typedef struct bench {
     coh_measure *m;
     coh_bed *bed;
-    const coh_operator_list *list;
+    coh_operator_list *list;
     const point *p;
     coh_cold cold;
+    coh_figure seconds[COH_PHASE_COUNT]; /* of this attempt */
     uint32_t window_count;
     /* The call that is made, of that phase and window. */
     int phase;
@@ -383,19 +388,6 @@ static coh_status run_windows(bench *b, int phase, uint64_t window, uint32_t cou
 
 /* ---- one operator ---- */
 
-static coh_status add_phase(bench *b, int phase, const coh_samples *samples)
-{
-    const coh_sheet_line *line = line_of(b->list, b->p, phase);
-    coh_operator_times what = b->p->what;
-    const coh_operator_sample sample = { .flops = line->flops,
-                                         .bytes = (double)line->bytes,
-                                         .seconds = coh_samples_figure(samples) };
-    what.phase = (uint8_t)phase;
-    if (coh_measure_knows(b->m, &what, sample.flops, sample.bytes))
-        return COH_OK;
-    return coh_measure_add(b->m, &what, &sample);
-}
-
 /* The first window's run is not counted, and is left out of what backward reads. */
 static coh_status measure_phase(bench *b, int phase)
 {
@@ -409,7 +401,8 @@ static coh_status measure_phase(bench *b, int phase)
         COH_TRY(run_windows(b, phase, window, count, &seconds));
         coh_samples_add(&samples, seconds);
     }
-    return add_phase(b, phase, &samples);
+    b->seconds[phase] = coh_samples_figure(&samples);
+    return COH_OK;
 }
 
 /* Backward reads what forward left in the same window, so every window gets one. */
@@ -430,35 +423,75 @@ static int has_kernels(const bench *b)
     return 1;
 }
 
-static coh_status measure_point(bench *b)
+/* Is there something to measure with, and room for it? Says what is missing. */
+static int can_measure(bench *b)
 {
-    const coh_effort *effort = &b->m->effort;
-    const uint64_t window_bytes = b->p->window.bytes;
-    b->window_count = coh_cold_windows(
-        &b->cold, &b->p->window, b->bed->is_host ? effort->samples_most + 1 : GPU_WINDOWS_MOST);
-    if (!has_kernels(b)) {
+    char bytes[32];
+    b->window_count =
+        coh_cold_windows(&b->cold, &b->p->window,
+                         b->bed->is_host ? b->m->effort.samples_most + 1 : GPU_WINDOWS_MOST);
+    if (!has_kernels(b))
         coh_measure_say(b->m, "%s %s was not measured: this kind has no kernels for a GPU",
                         b->p->what.kind, b->p->what.shape);
-        return COH_OK;
-    }
-    if (b->window_count == 0) {
-        char bytes[32];
+    else if (b->window_count == 0)
         coh_measure_say(b->m, "%s %s was not measured: one call touches %s", b->p->what.kind,
-                        b->p->what.shape, coh_size_format(window_bytes, bytes, sizeof(bytes)));
+                        b->p->what.shape,
+                        coh_size_format(b->p->window.bytes, bytes, sizeof(bytes)));
+    else
+        return 1;
+    return 0;
+}
+
+static coh_status measure_phases(bench *b)
+{
+    COH_TRY(fill_windows(b));
+    if (b->p->line[COH_PHASE_FORWARD] >= 0) {
+        COH_TRY(measure_phase(b, COH_PHASE_FORWARD));
+        COH_TRY(run_forwards(b));
+    }
+    if (b->p->line[COH_PHASE_BACKWARD] < 0)
         return COH_OK;
-    }
-    coh_status status = fill_windows(b);
-    if (status == COH_OK && b->p->line[COH_PHASE_FORWARD] >= 0)
-        status = measure_phase(b, COH_PHASE_FORWARD);
-    if (status == COH_OK && b->p->line[COH_PHASE_FORWARD] >= 0)
-        status = run_forwards(b);
-    if (status == COH_OK && b->p->line[COH_PHASE_BACKWARD] >= 0) {
-        const uint64_t used = b->window_count * window_bytes;
-        coh_cold_read(&b->cold, b->cold.base + used, b->cold.bytes - used);
-        status = measure_phase(b, COH_PHASE_BACKWARD);
-    }
+    const uint64_t used = b->window_count * b->p->window.bytes;
+    coh_cold_read(&b->cold, b->cold.base + used, b->cold.bytes - used);
+    return measure_phase(b, COH_PHASE_BACKWARD);
+}
+
+/* A coh_paced attempt. */
+static coh_status try_point(void *context, uint32_t index, int *out_is_left_out)
+{
+    bench *b = context;
+    point *p = &b->list->points[index];
+    b->p = p;
+    b->m->total_count += p->tries++ > 0;
+    memset(b->seconds, 0, sizeof(b->seconds));
+    coh_measure_begin(b->m, "%s %s", p->what.kind, p->what.shape);
+    *out_is_left_out = !can_measure(b);
+    const coh_status status = *out_is_left_out ? COH_OK : measure_phases(b);
     if (status != COH_OK)
-        return coh_fail_prefix(status, "operator %s %s", b->p->what.kind, b->p->what.shape);
+        return coh_fail_prefix(status, "operator %s %s", p->what.kind, p->what.shape);
+    return COH_OK;
+}
+
+static void keep_point(void *context, uint32_t index)
+{
+    const bench *b = context;
+    memcpy(b->list->points[index].seconds, b->seconds, sizeof(b->seconds));
+}
+
+static coh_status add_point(coh_measure *m, const coh_operator_list *list, const point *p)
+{
+    for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
+        const coh_sheet_line *line = line_of(list, p, phase);
+        coh_operator_times what = p->what;
+        what.phase = (uint8_t)phase;
+        if (p->seconds[phase].samples == 0 ||
+            coh_measure_knows(m, &what, line->flops, (double)line->bytes))
+            continue;
+        const coh_operator_sample sample = { .flops = line->flops,
+                                             .bytes = (double)line->bytes,
+                                             .seconds = p->seconds[phase] };
+        COH_TRY(coh_measure_add(m, &what, &sample));
+    }
     return COH_OK;
 }
 
@@ -478,19 +511,25 @@ uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list
     return step + window;
 }
 
-coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list)
+coh_status coh_measure_operators(coh_measure *m, coh_pacer *pacer, coh_operator_list *list)
 {
     bench b = { .m = m, .bed = m->bed, .list = list };
     const uint64_t wanted = coh_operators_bytes(m, list), most = coh_bed_room(m->bed);
-    coh_status status = COH_OK;
     if (list->point_count == 0)
         return COH_OK;
     COH_TRY(coh_cold_open(b.bed, wanted < most ? wanted : most, &b.cold));
-    for (uint32_t i = 0; status == COH_OK && i < list->point_count; i++) {
-        b.p = &list->points[i];
-        coh_measure_begin(m, "%s %s", b.p->what.kind, b.p->what.shape);
-        status = measure_point(&b);
-    }
+    const coh_paced paced = {
+        .count = list->point_count, .attempt = try_point, .keep = keep_point, .context = &b
+    };
+    uint32_t unsteady;
+    coh_status status = coh_pacer_turns(pacer, &paced, m->options->quick ? 1 : TURNS, &unsteady);
+    for (uint32_t i = 0; status == COH_OK && i < list->point_count; i++)
+        status = add_point(m, list, &list->points[i]);
+    if (status == COH_OK && unsteady > 0)
+        coh_measure_say(m,
+                        "%u of %u operators were measured while the machine was slower than at its "
+                        "best by more than %.0f %%: something else runs on it",
+                        unsteady, list->point_count, 100 * (1 - COH_PACE_LEAST));
     coh_cold_close(&b.cold);
     return status;
 }
