@@ -1,0 +1,45 @@
+/* libFuzzer's way into a file of pins. What is refused is bad data with a sentence; what is taken
+ * is as coh_pin_parse takes it, one by one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "planner/pins.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A promise that does not hold. */
+static void check(int holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void check_pin(const coh_pin *pin)
+{
+    char text[COH_PIN_TARGET_BYTES + 32];
+    coh_pin again;
+    snprintf(text, sizeof(text), "%s=%s", pin->target, coh_pin_place_name(pin->place));
+    check(coh_pin_parse(text, &again) == COH_OK && again.place == pin->place &&
+          strcmp(again.target, pin->target) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    coh_pin *pins = NULL;
+    int32_t count = 0;
+    char *text = NULL; /* with a NUL beyond its end, as coh_file_read_whole gives it */
+    check(coh_alloc(size + 1, 1, (void **)&text) == COH_OK);
+    if (size)
+        memcpy(text, data, size);
+    text[size] = '\0';
+    const coh_status status = coh_pins_parse(text, size, &pins, &count);
+    check(status == COH_OK || (status == COH_ERR_CORRUPT && coh_last_error()[0]));
+    check(count >= 0 && count <= COH_PINS_MOST && (status == COH_OK || !pins));
+    for (int32_t i = 0; i < count; i++)
+        check_pin(&pins[i]);
+    coh_pins_free(pins);
+    coh_free(text);
+    return 0;
+}
