@@ -127,7 +127,7 @@ coh_status coh_json_parse_sealed(const char *text, size_t bytes, json_t **out_ro
         return COH_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return coh_fail(COH_ERR_MEMORY, "out of memory while reading it");
-    return coh_fail(COH_ERR_CORRUPT, "line %d: %s", error.line, error.text);
+    return coh_fail(COH_ERR_CORRUPT, "line %d is not JSON: %s", error.line, error.text);
 }
 
 /* The last place where the seal stands, or NULL. */

@@ -26,7 +26,7 @@ coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes,
         return COH_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return coh_fail(COH_ERR_MEMORY, "out of memory while reading %s", path);
-    return coh_fail(COH_ERR_CORRUPT, "%s line %d: %s", path, error.line, error.text);
+    return coh_fail(COH_ERR_CORRUPT, "%s line %d is not JSON: %s", path, error.line, error.text);
 }
 
 coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known)
