@@ -194,6 +194,17 @@ static const char *tier_name(const cli_job *job, int tier)
     return tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier];
 }
 
+/* Steps behind the schedule's end, where the rate falls no more: a resumed run may have them. */
+static void describe_schedule(const cli_job *job, cli_line *line)
+{
+    const cli_schedule *schedule = &job->recipe.schedule;
+    if (job->recipe.steps > schedule->schedule_steps && job->resumed)
+        cli_line_add(line,
+                     "note:   the schedule ends at step %" PRIu64
+                     ": steps behind it run at the learning rate %g, the lowest\n",
+                     schedule->schedule_steps, schedule->lowest);
+}
+
 static void describe_start(const cli_run *run)
 {
     cli_line line;
@@ -218,6 +229,7 @@ static void describe_start(const cli_run *run)
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
                      run->job.first_step);
+    describe_schedule(&run->job, &line);
     if (run->job.weights.folder)
         cli_line_add(&line, "start:  %s, %" PRId64 " tensors of %s\n", run->job.model.folder,
                      run->job.weights.folder_facts.tensor_count,

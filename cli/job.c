@@ -452,17 +452,22 @@ static coh_status bound_writes(cli_job *job)
                     coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
 }
 
+int cli_job_wears(const cli_job *job)
+{
+    const double run_s = cli_job_predicted_seconds(job, job->recipe.steps - job->first_step);
+    return !cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT) &&
+           written_per_day(job) * (run_s < 86400 ? run_s / 86400 : 1) > CLI_WRITES_ASKED_FOR;
+}
+
 coh_status cli_job_check_writes(const cli_job *job)
 {
     const double day = written_per_day(job);
-    const double run_s = cli_job_predicted_seconds(job, job->recipe.steps - job->first_step);
     char written[32];
-    if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT) ||
-        day * (run_s < 86400 ? run_s / 86400 : 1) <= CLI_WRITES_ASKED_FOR)
+    if (!cli_job_wears(job))
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "this run would write %s to the drive in a day, which wears it out: allow it "
-                    "with --disk-write-limit %.0fTB, or bound it with less",
+                    "with --disk-write-limit %.0fTB/day, or bound it with less",
                     coh_size_format((uint64_t)day, written, sizeof(written)), day * 1e-12 + 1);
 }
 

@@ -54,8 +54,9 @@ double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count);
 /* Bytes a day above which a drive's life is worth a question. */
 #define CLI_WRITES_ASKED_FOR 1e12
 
-/* A run that writes more than that in one of its days is to be allowed by --disk-write-limit.
- * Fails: COH_ERR_ARGUMENT. */
+/* Would the run write more than that in one of its days, with no --disk-write-limit that allows it?
+ * Then / the refusal of it: COH_ERR_ARGUMENT. */
+int cli_job_wears(const cli_job *job);
 coh_status cli_job_check_writes(const cli_job *job);
 
 #endif

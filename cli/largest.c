@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/variants.h"
 
@@ -61,6 +62,7 @@ static void print_largest(const cli_options *options, const cli_variant *found,
             printf("%s does not: %s\n", next->label, next->why);
         else
             printf("no preset of the family is larger\n");
+        printf("%s\n", found->prices);
         return;
     }
     cli_line_clear(&line);
@@ -98,6 +100,8 @@ coh_status cli_plan_largest(const cli_options *options)
             one.micro_batch = 0;
             one.given[CLI_FLAG_MICRO_BATCH] = 1;
         }
+        if (isatty(STDERR_FILENO))
+            cli_note("planning %s", members[i].name);
         status = cli_variant_plan(&one, "", &tried[i]);
         snprintf(tried[i].label, sizeof(tried[i].label), "%s", members[i].name);
         if (status == COH_OK && tried[i].fits)

@@ -133,8 +133,7 @@ static const char *describe_calibration(const cli_job *job, char text[48])
     return text;
 }
 
-/* Which profile the times are by, and what they are worth. */
-static void add_profile(const cli_job *job, cli_line *line)
+void cli_screen_prices(const cli_job *job, cli_line *line)
 {
     coh_profile_summary facts;
     char calibrated[48];
@@ -197,8 +196,8 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
     if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
         cli_line_add(line, "; at most %s allowed",
                      coh_size_format(job->options->disk_write_limit, day, sizeof(day)));
-    else if (s->written_per_day > CLI_WRITES_ASKED_FOR)
-        cli_line_add(line, "; --disk-write-limit bounds it");
+    else if (cli_job_wears(job))
+        cli_line_add(line, "; train asks for a --disk-write-limit, which bounds it");
     cli_line_add(line, "\n");
 }
 
@@ -317,17 +316,18 @@ static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
 {
     char memory[32], smallest[32];
     if (job->summary.smallest_device_bytes == 0) { /* nothing was searched */
-        cli_line_add(line, "        in memory %s\n",
+        cli_line_add(line, "        all in memory, nothing recomputed: %s\n",
                      coh_size_format(in_memory_bytes, memory, sizeof(memory)));
         return;
     }
-    cli_line_add(
-        line, "        in memory %s; the smallest device budget is %s%s (%" PRIu64 " bytes, %s)\n",
-        coh_size_format(in_memory_bytes, memory, sizeof(memory)),
-        job->summary.smallest_is_proven ? "at least " : "",
-        coh_size_format(job->summary.smallest_device_bytes, smallest, sizeof(smallest)),
-        job->summary.smallest_device_bytes,
-        job->summary.smallest_is_proven ? "proven" : "smallest found");
+    cli_line_add(line,
+                 "        all in memory, nothing recomputed: %s; the smallest device budget is "
+                 "%s%s (%" PRIu64 " bytes, %s)\n",
+                 coh_size_format(in_memory_bytes, memory, sizeof(memory)),
+                 job->summary.smallest_is_proven ? "at least " : "",
+                 coh_size_format(job->summary.smallest_device_bytes, smallest, sizeof(smallest)),
+                 job->summary.smallest_device_bytes,
+                 job->summary.smallest_is_proven ? "proven" : "smallest found");
 }
 
 /* What contention makes of it, and how long the run takes. */
@@ -354,7 +354,7 @@ void cli_screen_short(const cli_job *job, cli_line *line)
     add_budget(job, line);
     cli_line_add(line, "; takes ");
     add_fit(job, line);
-    add_profile(job, line);
+    cli_screen_prices(job, line);
     add_speed(job, &speed, line);
     cli_line_add(line, "; ");
     add_run(&speed, line);
@@ -373,7 +373,7 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     cli_line_add(&plain, "\nfits:   ");
     add_fit(job, &plain);
     add_room(job, in_memory_bytes, &plain);
-    add_profile(job, &plain);
+    cli_screen_prices(job, &plain);
     add_speed(job, &speed, &plain);
     cli_line_add(&plain, "\n");
     add_quotes(job, &speed, &plain);

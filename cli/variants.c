@@ -83,8 +83,23 @@ static coh_status change_options(const cli_options *options, const char *entries
     return COH_OK;
 }
 
+static void take_prices(const cli_job *job, cli_variant *out)
+{
+    const coh_profile *profile = coh_plan_profile(job->plan);
+    coh_profile_summary facts;
+    cli_line prices;
+    cli_line_clear(&prices);
+    cli_screen_prices(job, &prices);
+    snprintf(out->prices, sizeof(out->prices), "%.*s", (int)strcspn(prices.text, "\n"),
+             prices.text);
+    out->is_what_if = cli_budget_is_what_if(job->options, profile);
+    if (coh_profile_summarize(profile, &facts) == COH_OK)
+        snprintf(out->profile, sizeof(out->profile), "%s", facts.name);
+}
+
 static void take_plan(const cli_job *job, cli_variant *out)
 {
+    take_prices(job, out);
     snprintf(out->limit, sizeof(out->limit), "%s", coh_plan_bound_name(job->summary.binding));
     out->fits = 1;
     out->micro_batch = job->recipe.micro_batch;
@@ -145,10 +160,13 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
                  ", \"bound_seconds\": %.9f, \"gap\": %.9g, \"tokens_per_second\": %.9g"
                  ", \"tokens_per_second_p10\": %.9g, \"tokens_per_second_p90\": %.9g"
                  ", \"limit\": \"%s\", \"run_seconds\": %.9f"
-                 ", \"disk_bytes_written_per_day\": %.9g, \"peak_bytes\": {",
+                 ", \"disk_bytes_written_per_day\": %.9g, \"what_if\": %s, \"profile\": ",
                  v->micro_batch, v->speed.step_s, (double)v->summary.bound_ns * 1e-9, v->speed.gap,
                  v->speed.tokens_per_s, v->speed.tokens_slow_per_s, v->speed.tokens_fast_per_s,
-                 v->limit, v->speed.run_s, v->speed.written_per_day);
+                 v->limit, v->speed.run_s, v->speed.written_per_day,
+                 v->is_what_if ? "true" : "false");
+    cli_line_add_json_string(line, v->profile);
+    cli_line_add(line, ", \"peak_bytes\": {");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
                      v->summary.peak_bytes[tier]);
@@ -179,12 +197,24 @@ static void print_row(const cli_variant *v, const cli_variant *base)
            cli_duration(v->speed.step_s, step), v->limit, peak[0], peak[1], peak[2]);
 }
 
+/* Whose times the table has: those of the first row that fits, the others are changes of it. */
+static const char *find_prices(const cli_variant *rows, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (rows[i].fits)
+            return rows[i].prices;
+    return NULL;
+}
+
 static void print_table(const cli_variant *rows, int count)
 {
+    const char *prices = find_prices(rows, count);
     printf("%-27s %9s %9s %9s %-14s %s\n", "what if", "tokens/s", "change", "a step", "limit",
            "device, host, disk");
     for (int i = 0; i < count; i++)
         print_row(&rows[i], &rows[0]);
+    if (prices)
+        printf("%s\nWHAT-IF: rows with an entry are of a machine that is not there\n", prices);
     for (int i = 0; i < count; i++)
         if (!rows[i].fits)
             printf("%s does not fit: %s\n", rows[i].label[0] ? rows[i].label : "as it is",

@@ -151,7 +151,7 @@ class Plan(ProgramTest):
 
     def test_train_asks_before_it_writes_more_than_a_terabyte_in_a_day(self):
         train = ["train", *TINY, "--data", self.corpus(), "--save", "none", *self.disk()]
-        done = self.fails(2, *train, "--steps", "99999999", says="--disk-write-limit")
+        done = self.fails(2, *train, "--steps", "99999999", says="TB/day, or bound it")
         self.assertNotIn("step 1/", done.err)
         self.succeeds(*train, "--steps", "1")
 

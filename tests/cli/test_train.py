@@ -36,6 +36,15 @@ class Train(ProgramTest):
         self.assertEqual(sorted(os.listdir(self.path("half"))),
                          ["data.tokens", "lock", "plan.json", "step-3", "step-6"])
 
+    def test_steps_behind_the_schedule_are_said_to_run_at_its_lowest_rate(self):
+        self.train("--steps", 2, "--schedule-steps", 3, "--lr", "1e-3", "--save", self.path("run"))
+        within = self.resumed(self.path("run"), "--steps", 3)
+        self.assertNotIn("the schedule ends", within.err)
+        behind = self.resumed(self.path("run"), "--steps", 4, "--log", self.path("run.jsonl"))
+        self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 0.0001, the lowest$")
+        with open(self.path("run.jsonl"), encoding="utf-8") as file:
+            self.assertAlmostEqual(json.loads(file.read())["lr"], 1e-4)
+
     def test_dropout_is_kept_by_resumes_and_changes_no_bit_from_tier_to_tier(self):
         numbers = ["--dropout", 0.2, "--micro-batch", 1]
         in_memory = self.succeeds("plan", *TINY, *numbers, "--json").json["in_memory_bytes"]

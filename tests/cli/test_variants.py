@@ -40,6 +40,8 @@ class Variants(ProgramTest):
         rows = self.plan(*self.disk(), "--what-if", "disk-read=0.1x,disk-write=0.1x")["rows"]
         self.assertEqual(rows[0]["step_seconds"], self.plan(*self.disk())["step_seconds"])
         self.assertGreater(rows[1]["step_seconds"], 2 * rows[0]["step_seconds"])
+        self.assertEqual([row["what_if"] for row in rows], [False, True])
+        self.assertIn(rows[0]["profile"], rows[1]["profile"])
         told = self.plan(*self.disk(), "--profile", "built-in-2,disk-read=0.1x,disk-write=0.1x")
         self.assertEqual(told["step_seconds"], rows[1]["step_seconds"])
         self.assertTrue(told["profile"]["what_if"])
@@ -65,8 +67,10 @@ class Variants(ProgramTest):
         self.assertEqual([row["what"] for row in stepped[1:]],
                          ["disk-read=1GB/s", "disk-read=1500MB/s", "disk-read=2GB/s"])
         table = self.succeeds("plan", *TINY, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
-        self.assertEqual(len(table), 5)
+        self.assertEqual(len(table), 7)
         self.assertLessEqual(max(map(len, table)), 100)
+        self.assertRegex(table[4], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\)$")
+        self.assertRegex(table[5], "^WHAT-IF: ")
 
     def test_entries_and_ranges_that_mean_nothing_are_refused(self):
         plan = ["plan", *TINY, *TIGHT]
@@ -108,6 +112,7 @@ class Variants(ProgramTest):
         self.fails(3, "plan", "--max", "gpt2", "--device-memory", "1MiB", says="not even gpt2-nano")
         all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
         self.assertIn("no preset of the family is larger", all_fit)
+        self.assertRegex(all_fit, r"(?m)^prices: profile built-in")
 
 
 class Replays(ProgramTest):
