@@ -20,8 +20,7 @@ coh_status cli_budget_check(const cli_options *options)
 {
     coh_device_summary device;
     if (coh_device_summarize(options->device, &device) != COH_OK)
-        return cli_fail(COH_ERR_ARGUMENT, "--device %s: %s (--device host computes here)",
-                        options->device, coh_last_error());
+        return cli_fail(COH_ERR_ARGUMENT, "--device %s: %s", options->device, coh_last_error());
     if (cli_given(options, CLI_FLAG_HOST_MEMORY) && !options->profile && !device.is_gpu)
         return refuse_host_memory();
     if (cli_given(options, CLI_FLAG_LINK_RATE) && !cli_given(options, CLI_FLAG_EMULATE_HOST))

@@ -128,6 +128,12 @@ static double change_of(const cli_replay *replay, const alternative *a)
 static void say_better(const alternative *better, double change, explanation *e)
 {
     const int is_pin = strchr(better->name, '=') != NULL;
+    if (better->trial.replaces_pin) {
+        snprintf(e->why, sizeof(e->why),
+                 "%s alone would be %.2f %% faster: the plan's own pin for it asks otherwise",
+                 better->name, -100 * change);
+        return;
+    }
     snprintf(e->why, sizeof(e->why),
              "%s alone would be %.2f %% faster: the search did not get there%s%s%s", better->name,
              -100 * change, is_pin ? "; plan with --pin '" : "", is_pin ? better->name : "",
@@ -217,6 +223,8 @@ static void add_trial_json(const cli_replay *replay, const alternative *a, cli_l
 {
     cli_line_add(line, "{\"pin\": ");
     cli_line_add_json_string(line, a->name);
+    if (a->trial.replaces_pin)
+        cli_line_add(line, ", \"replaces_pin\": true");
     if (!a->trial.fits) {
         cli_line_add(line, ", \"%s\": %s, \"why\": ", a->contradicts ? "contradicts" : "fits",
                      a->contradicts ? "true" : "false");

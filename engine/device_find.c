@@ -60,8 +60,9 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
     coh_cuda_facts facts;
     COH_TRY(coh_cuda_facts_read(&facts));
     if (index >= facts.gpu_count || index >= COH_CUDA_GPUS_MOST)
-        return coh_fail(COH_ERR_DEVICE, "there is no GPU %d: the driver sees %d", index,
-                        facts.gpu_count);
+        return coh_fail(COH_ERR_DEVICE,
+                        "there is no GPU %d, the driver sees %d: name one of those, or the host",
+                        index, facts.gpu_count);
     const coh_cuda_gpu *gpu = &facts.gpus[index];
     if (gpu->major < CAPABILITY_LEAST)
         return coh_fail(COH_ERR_DEVICE,

@@ -11,7 +11,7 @@
 /* The plan's own pins, less those for the same target and the same kind of thing, and the new
  * one. */
 static coh_status join_pins(const coh_plan *plan, const coh_pin *pin, coh_pin **out_pins,
-                            int32_t *out_count)
+                            int32_t *out_count, int32_t *out_replaces)
 {
     const int is_of_activations = pin->place >= COH_PIN_KEEP;
     int32_t count = 0;
@@ -22,6 +22,7 @@ static coh_status join_pins(const coh_plan *plan, const coh_pin *pin, coh_pin **
             (own->place >= COH_PIN_KEEP) != is_of_activations)
             (*out_pins)[count++] = *own;
     }
+    *out_replaces = count < plan->options.pin_count;
     (*out_pins)[count++] = *pin;
     *out_count = count;
     return COH_OK;
@@ -84,7 +85,7 @@ coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin, coh_plan_trial
     coh_decisions decisions = plan->decisions;
     coh_pin *pins = NULL;
     *out_trial = (coh_plan_trial){ 0 };
-    COH_TRY(join_pins(plan, pin, &pins, &options.pin_count));
+    COH_TRY(join_pins(plan, pin, &pins, &options.pin_count, &out_trial->replaces_pin));
     options.pins = pins;
     coh_status status = coh_pins_check(plan->graph, &options);
     if (status == COH_OK)

@@ -242,6 +242,7 @@ COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
 /* One decision made otherwise, all others as they are: what the step comes to. */
 typedef struct coh_plan_trial {
     int32_t fits;
+    int32_t replaces_pin; /* one of the plan's own, for the same target: left out meanwhile */
     uint64_t step_ns;
     uint64_t peak_bytes[COH_PLAN_TIERS], link_bytes[COH_PLAN_LANES], busy_ns[COH_PLAN_LANES],
         exposed_ns[COH_PLAN_LANES];
@@ -249,7 +250,8 @@ typedef struct coh_plan_trial {
     char why[512];         /* where it does not fit */
 } coh_plan_trial;
 
-/* Builds, verifies and simulates the step of this plan's decisions with `pin` beside its own pins;
+/* Builds, verifies and simulates the step of this plan's decisions with `pin` beside its own pins
+ * (in place of one for the same target);
  * nothing is searched, so a search may find better around it. Not to fit is no failure.
  * Fails: COH_ERR_ARGUMENT: the pin names nothing, contradicts one of the plan's, or needs a tier
  * that is not there; COH_ERR_MEMORY. */

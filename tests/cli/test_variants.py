@@ -238,6 +238,15 @@ class Replays(ProgramTest):
         self.assertTrue(tried["blocks.3=recompute"]["contradicts"])
         self.assertNotIn("fits", tried["blocks.3=recompute"])
 
+    def test_explain_says_that_a_pin_of_the_plan_holds_what_would_be_faster(self):
+        pins = [word for block in range(4) for word in ("--pin", f"blocks.{block}=recompute")]
+        path, _ = self.made(*pins)  # in memory, where nothing need be recomputed
+        found = self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json
+        tried = {one["pin"]: one for one in found["alternatives"]}
+        self.assertTrue(tried["blocks.3=keep"]["replaces_pin"])
+        self.assertLess(tried["blocks.3=keep"]["change"], 0)
+        self.assertRegex(found["why"], "blocks.3=keep alone would be .* faster: the plan's own pin for it asks otherwise")
+
 
 if __name__ == "__main__":
     unittest.main()
