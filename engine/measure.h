@@ -153,8 +153,8 @@ typedef struct coh_paced {
 } coh_paced;
 
 /* Each in its turn; then those during which the machine was at less than COH_PACE_LEAST of its best
- * once more, and again, `turns` in all. *out_unsteady: how many are left. Fails: COH_ERR_MEMORY, and
- * as an attempt does. */
+ * once more, and again, `turns` in all. *out_unsteady: how many are left.
+ * Fails: COH_ERR_MEMORY, and as an attempt does. */
 #define COH_PACE_LEAST 0.92
 coh_status coh_pacer_turns(coh_pacer *pacer, const coh_paced *paced, int turns,
                            uint32_t *out_unsteady);

@@ -1,6 +1,6 @@
 /* How fast the machine is right now. Others run on it: a neighbour on the same cores, a browser, a
- * clock that was raised. They come in spells of a tenth of a second to minutes, so a figure that was
- * taken in one says nothing of the machine; what it is at its best it can be again. */
+ * clock that was raised. They come in spells of a tenth of a second to minutes, so a figure taken
+ * in one says nothing of the machine; what it is at its best it can be again. */
 #include <math.h>
 
 #include "base/alloc.h"
