@@ -226,6 +226,7 @@ static void describe_start(const cli_run *run)
     cli_line_add(&line, "\n");
     cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
+    cli_report_gpu(facts, &line);
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
                      run->job.first_step);
@@ -293,6 +294,7 @@ static coh_status finish(cli_run *run)
     cli_calibration_keep(run->options, &run->job.calibration, run->engine, run->classes,
                          &run->class_count);
     CLI_TRY(coh_engine_hash(run->engine, &hash));
+    CLI_TRY(coh_engine_facts_get(run->engine, &run->facts)); /* what libraries took while it ran */
     cli_line_clear(&line);
     if (run->options->json) {
         add_result_json(run, hash, &line);

@@ -237,6 +237,19 @@ static void add_frozen(const cli_report *report, cli_line *line)
                          coh_size_format(report->frozen_bytes[lane], bytes, sizeof(bytes)));
 }
 
+void cli_report_gpu(const coh_engine_facts *facts, cli_line *line)
+{
+    char a[32], b[32], c[32];
+    if (facts->device_context_bytes + facts->device_library_bytes == 0)
+        return;
+    cli_line_add(line,
+                 "GPU:    overhead beside the arena: context and other programs %s, kernels and "
+                 "libraries %s; %s free\n",
+                 coh_size_format(facts->device_context_bytes, a, sizeof(a)),
+                 coh_size_format(facts->device_library_bytes, b, sizeof(b)),
+                 coh_size_format(facts->device_free_bytes, c, sizeof(c)));
+}
+
 void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
                        const coh_engine_facts *facts, cli_line *line)
 {
@@ -278,6 +291,7 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                  coh_size_format(process, a, sizeof(a)),
                  coh_size_format(facts->arena_bytes[0] + facts->arena_bytes[1], b, sizeof(b)),
                  coh_size_format(overhead_bytes(facts, process), c, sizeof(c)));
+    cli_report_gpu(facts, line);
 }
 
 void cli_report_totals_json(const cli_report *report, const coh_plan_summary *summary,
@@ -298,9 +312,15 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
     add_lanes_json(line, "frozen_link_bytes", NULL, report->frozen_bytes);
     add_peaks_json(line, "peak_bytes", report->peak_bytes);
     add_peaks_json(line, "predicted_peak_bytes", summary->peak_bytes);
-    cli_line_add(
-        line, ", \"process_peak_bytes\": %" PRIu64 ", \"overhead_bytes\": %" PRIu64 ", \"store\": ",
-        process, overhead_bytes(facts, process));
+    cli_line_add(line, ", \"process_peak_bytes\": %" PRIu64 ", \"overhead_bytes\": %" PRIu64,
+                 process, overhead_bytes(facts, process));
+    if (facts->device_context_bytes + facts->device_library_bytes > 0)
+        cli_line_add(line,
+                     ", \"device_overhead_bytes\": {\"context\": %" PRIu64
+                     ", \"libraries\": %" PRIu64 ", \"free\": %" PRIu64 "}",
+                     facts->device_context_bytes, facts->device_library_bytes,
+                     facts->device_free_bytes);
+    cli_line_add(line, ", \"store\": ");
     cli_line_add_json_string(line, facts->store_rung ? facts->store_rung : "none");
     cli_line_add(line, ", \"store_direct\": %s", facts->store_direct > 0 ? "true" : "false");
     cli_line_add(

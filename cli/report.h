@@ -49,6 +49,9 @@ void cli_report_break(cli_report *report);
 /* Peak resident bytes of this process (VmHWM); 0 if the system does not say. */
 uint64_t cli_report_process_peak(void);
 
+/* What a GPU's memory holds beside the arena, as a line of text; nothing on the host device. */
+void cli_report_gpu(const coh_engine_facts *facts, cli_line *line);
+
 /* Where time and bytes went, as lines of text / as members of a JSON object. */
 void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
                        const coh_engine_facts *facts, cli_line *line);

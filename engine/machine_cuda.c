@@ -11,6 +11,12 @@
 #include "memory/cuda_facts.h"
 #include "memory/cuda_library.h"
 
+#ifdef COH_HAVE_CUDA
+#include "base/bytes.h"
+#include "kernels/cuda/device_kernels.h"
+#include "memory/device_cuda.h"
+#endif
+
 /* Devices that the kernel's module offers, whether or not a driver library is here to use them. */
 static int count_device_files(void)
 {
@@ -45,6 +51,65 @@ static void examine_gpu(coh_finding_list *list, int index, const coh_cuda_gpu *g
     COH_FINDING_SAY(finding->remedy, "use another device, or --device host");
 }
 
+/* A device as a run has it, with an arena for the libraries' workspaces alone. */
+static coh_status measure_overhead(int index, coh_device_overhead *out_overhead,
+                                   uint64_t *out_room_bytes)
+{
+    const coh_device_ops *ops = &coh_device_cuda;
+    const coh_device_config config = { .index = index,
+                                       .thread_count = 1,
+                                       .kernels = &coh_cuda_device_kernels };
+    coh_device *device;
+    coh_queue *queue = NULL;
+    coh_device_facts facts;
+    void *arena = NULL;
+    coh_status status;
+    COH_TRY(ops->create(&config, &device));
+    ops->facts(device, &facts);
+    *out_room_bytes = facts.memory_bytes;
+    COH_TRY_GOTO(status,
+                 ops->arena_create(device, COH_TIER_DEVICE,
+                                   coh_bytes_round_page(coh_cuda_device_kernels.workspace_bytes),
+                                   &arena),
+                 done);
+    COH_TRY_GOTO(status, ops->queue_create(device, COH_LANE_COMPUTE, &queue), done);
+    status = ops->overhead(device, out_overhead);
+done:
+    ops->queue_destroy(queue);
+    if (arena != NULL)
+        ops->arena_destroy(device, COH_TIER_DEVICE);
+    ops->destroy(device);
+    return status;
+}
+
+/* What of its memory no arena gets. */
+static void examine_overhead(coh_finding_list *list, int index)
+{
+    char subject[32], room[32], context[32], libraries[32], kept[32];
+    coh_device_overhead overhead;
+    uint64_t room_bytes = 0;
+    snprintf(subject, sizeof(subject), "GPU %d memory", index);
+    coh_finding *finding = coh_finding_next(list, subject);
+    if (measure_overhead(index, &overhead, &room_bytes) != COH_OK) {
+        finding->level = COH_FINDING_WARN;
+        COH_FINDING_SAY(finding->found, "%s", coh_last_error());
+        COH_FINDING_SAY(finding->cost, "nothing runs on this GPU now");
+        return;
+    }
+    coh_size_format(COH_CUDA_RESERVE_BYTES, kept, sizeof(kept));
+    COH_FINDING_SAY(finding->found,
+                    "overhead: context and other programs %s, kernels and libraries %s; an arena "
+                    "may have %s now",
+                    coh_size_format(overhead.context_bytes, context, sizeof(context)),
+                    coh_size_format(overhead.library_bytes, libraries, sizeof(libraries)),
+                    coh_size_format(room_bytes, room, sizeof(room)));
+    if (overhead.library_bytes <= COH_CUDA_RESERVE_BYTES)
+        return;
+    finding->level = COH_FINDING_WARN;
+    COH_FINDING_SAY(finding->cost, "an arena of that size fails: only %s are kept for them", kept);
+    COH_FINDING_SAY(finding->remedy, "keep --device-memory that much lower");
+}
+
 /* Returns the number of GPUs. */
 static int examine_driver(coh_finding_list *list)
 {
@@ -66,8 +131,11 @@ static int examine_driver(coh_finding_list *list)
     COH_FINDING_SAY(finding->found, "a driver for CUDA %d.%d and %d GPU%s",
                     facts.driver_version / 1000, facts.driver_version % 1000 / 10, facts.gpu_count,
                     facts.gpu_count == 1 ? "" : "s");
-    for (int i = 0; i < facts.gpu_count && i < COH_CUDA_GPUS_MOST; i++)
+    for (int i = 0; i < facts.gpu_count && i < COH_CUDA_GPUS_MOST; i++) {
         examine_gpu(list, i, &facts.gpus[i]);
+        if (facts.gpus[i].major >= CAPABILITY_LEAST)
+            examine_overhead(list, i);
+    }
     return facts.gpu_count;
 }
 

@@ -88,6 +88,15 @@ typedef struct coh_device_facts {
     uint64_t memory_bytes;
 } coh_device_facts;
 
+/* A device's own memory as it is now. All are bytes. */
+typedef struct coh_device_overhead {
+    /* Taken before this device made anything there: by its context, and by other programs. */
+    uint64_t context_bytes;
+    /* Taken since, beside the arena: by kernels' code, streams, libraries (and other programs). */
+    uint64_t library_bytes;
+    uint64_t free_bytes, total_bytes;
+} coh_device_overhead;
+
 /* Work that a queue does: `index` and `number` are the caller's. */
 typedef void (*coh_device_work)(void *context, uint64_t number, uint32_t index);
 
@@ -106,6 +115,9 @@ typedef struct coh_device_ops {
     void (*arena_destroy)(coh_device *device, coh_tier tier);
     /* How a tier's arena came out; zeroes where there is none. */
     void (*arena_facts)(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts);
+    /* What the device's memory holds beside the arena. Any thread. NULL where the device tier is
+     * the machine's memory. Fails: COH_ERR_DEVICE. */
+    coh_status (*overhead)(coh_device *device, coh_device_overhead *out_overhead);
 
     /* The device tier's bytes, from the host: set, copied in, copied out. They return when it is
      * done. At a quiet point, or under `lockstep` from a notify. Any thread.

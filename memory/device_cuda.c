@@ -121,6 +121,7 @@ static coh_status fill_context(coh_device *device)
     size_t free_bytes, total_bytes;
     void *words = NULL;
     COH_TRY(find_room(device, &device->room_bytes, &free_bytes, &total_bytes));
+    device->context_bytes = total_bytes - free_bytes;
     COH_TRY(coh_cuda_check(driver, driver->cuStreamCreate(&device->service, CU_STREAM_NON_BLOCKING),
                            "cuStreamCreate"));
     COH_TRY(coh_cuda_check(driver, driver->cuMemAllocHost(&words, sizeof(*device->words)),
@@ -324,9 +325,10 @@ static coh_status allocate_arena(coh_device *device, uint64_t bytes)
     COH_TRY(find_room(device, &fits, &free_bytes, &total_bytes));
     if (bytes > fits)
         return coh_fail(COH_ERR_MEMORY,
-                        "the device arena needs %" PRIu64 " bytes, GPU %d (%s) has %zu of %zu "
-                        "free: at most %" PRIu64 " would fit (%u MiB are kept back for kernels "
-                        "and libraries): lower --device-memory",
+                        "the device arena needs %" PRIu64 " bytes, GPU %d (%s) has %zu of %zu free "
+                        "beside its context and other programs: at most %" PRIu64 " would fit "
+                        "(%u MiB are kept back for kernels and libraries): lower --device-memory, "
+                        "or end what else uses this GPU",
                         bytes, device->config.index, device->name, free_bytes, total_bytes, fits,
                         (unsigned)(COH_CUDA_RESERVE_BYTES >> 20));
     return coh_cuda_check(driver, driver->cuMemAlloc(&device->arena, bytes),
@@ -464,6 +466,24 @@ static void device_arena_facts(const coh_device *device, coh_tier tier, coh_aren
     }
 }
 
+static coh_status device_overhead(coh_device *device, coh_device_overhead *out_overhead)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    *out_overhead = (coh_device_overhead){ 0 };
+    COH_TRY(coh_cuda_enter(device));
+    const coh_status status = coh_cuda_check(
+        device->driver, device->driver->cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo");
+    coh_cuda_leave(device);
+    COH_TRY(status);
+    const uint64_t used = total_bytes - free_bytes;
+    const uint64_t known = device->context_bytes + (device->arena != 0 ? device->arena_bytes : 0);
+    *out_overhead = (coh_device_overhead){ .context_bytes = device->context_bytes,
+                                           .library_bytes = used > known ? used - known : 0,
+                                           .free_bytes = free_bytes,
+                                           .total_bytes = total_bytes };
+    return COH_OK;
+}
+
 static void device_destroy(coh_device *device)
 {
     if (device == NULL)
@@ -496,6 +516,7 @@ const coh_device_ops coh_device_cuda = {
     .arena_create = device_arena_create,
     .arena_destroy = device_arena_destroy,
     .arena_facts = device_arena_facts,
+    .overhead = device_overhead,
     .fill = device_fill,
     .put = device_copy,
     .get = device_copy,

@@ -43,7 +43,7 @@
 #include "memory/device.h"
 
 /* Left on the GPU, beside the arena, for what the driver loads for kernels and libraries. An
- * estimate; `overhead` is measured at start. */
+ * estimate, made before anything is loaded; coh_device_ops.overhead says what they took. */
 #define COH_CUDA_RESERVE_BYTES ((uint64_t)768 << 20)
 /* A piece of the host tier that is registered at once. A copy stays within one: the driver refuses
  * what spans two. */

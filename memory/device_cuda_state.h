@@ -93,7 +93,8 @@ struct coh_device {
     CUstream service;  /* fill, put, get */
     char name[64];
     int multiprocessor_count;
-    uint64_t room_bytes; /* that an arena could have had at first */
+    uint64_t room_bytes;    /* that an arena could have had at first */
+    uint64_t context_bytes; /* that were taken then */
 
     CUdeviceptr arena; /* device tier; 0: none */
     uint64_t arena_bytes;

@@ -179,8 +179,12 @@ typedef struct coh_engine_facts {
     int32_t arena_huge_pages[COH_PLAN_TIERS]; /* 1: the kernel took the advice */
     int32_t arena_node_count[COH_PLAN_TIERS]; /* NUMA nodes they are spread over */
     uint64_t arena_touch_ns[COH_PLAN_TIERS];  /* what the first touch took */
+    /* Of a GPU's memory beside the arena, measured now: its context with what other programs held
+     * as the engine was made; kernels and libraries, and what others took since. 0: no GPU. */
+    uint64_t device_context_bytes, device_library_bytes;
+    uint64_t device_free_bytes; /* of a GPU's memory */
 } coh_engine_facts;
-/* Any time between calls; allocates nothing. */
+/* Any time between calls; allocates nothing. Fails: COH_ERR_DEVICE. */
 COH_API coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts);
 
 /* Every byte of the tiers by purpose and owner: what is reserved (arenas, working store), and what

@@ -26,7 +26,8 @@ typedef struct coh_finding {
 
 /* Looks at cores, instruction set, BLAS core type (and preset variables that slow it), memory and
  * cgroup, huge pages, NUMA, memlock, io_uring, O_DIRECT in `folder`, the CUDA driver, each GPU, and
- * the libraries that a GPU's work uses. Fills at most `most`: 48 are enough. */
+ * the libraries that a GPU's work uses. On each GPU a context, the kernels and the libraries are
+ * loaded for a moment, to see what of its memory they take. Fills at most `most`: 64 are enough. */
 COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
                                        size_t *out_count);
 

@@ -62,6 +62,26 @@ class DeviceCuda(ProgramTest):
                 self.assertEqual((found["hash"], found["loss"]), (in_memory["hash"], in_memory["loss"]))
                 self.assertEqual(found["peak_bytes"], found["predicted_peak_bytes"])
 
+    def test_what_no_arena_gets_is_measured_and_said(self):
+        context, module = 300 * 2**20, 3 * 2**20  # what the played GPU's take
+        model = self.model("gpt2")
+        overhead = self.train(model, "--dtype", "f32", seed=1)["device_overhead_bytes"]
+        self.assertEqual(overhead["context"], context)
+        self.assertGreater(overhead["libraries"], 0)
+        self.assertEqual(overhead["libraries"] % module, 0)
+        self.assertLess(overhead["free"], 4 * 2**30 - context - overhead["libraries"])
+        self.assertNotIn("device_overhead_bytes", self.train(model, "--dtype", "f32"))
+        doctor = self.succeeds("doctor", **self.gpu()).out
+        self.assertIn("overhead: context and other programs 300.00 MiB, kernels and libraries "
+                      f"{overhead['libraries'] / 2**20:.2f} MiB", doctor)
+
+    def test_a_gpu_that_others_fill_is_refused_before_anything_is_allocated(self):
+        where = self.gpu()
+        where["env"]["COH_EMULATED_OTHERS"] = str(3 * 2**30)
+        self.fails(1, "train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--save", "none",
+                   "--device", "cuda:0", "--profile", "h200", says="beside its context and other programs: at most 0 would fit",
+                   **where)
+
     def test_a_model_is_judged_and_speaks_as_on_the_host(self):
         model = self.model("llama")
         where = ["--device", "cuda:0", "--profile", "h200"]

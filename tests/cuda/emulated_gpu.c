@@ -4,7 +4,8 @@
  *
  * What a program computes there passed through all that a real GPU's would but nvcc and libraries:
  * planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches, grids, kernels. It
- * is slow: some microseconds for each thread of each kernel. */
+ * is slow: some microseconds for each thread of each kernel. Of its memory a context and each
+ * module take some, and other programs COH_EMULATED_OTHERS bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -12,7 +13,9 @@
 #include "tests/cuda/emulate.h"
 #include "tests/cuda/stub_driver.h"
 
-#define MEMORY_BYTES ((size_t)4 << 30)
+#define MEMORY_BYTES  ((size_t)4 << 30)
+#define CONTEXT_BYTES ((size_t)300 << 20)
+#define MODULE_BYTES  ((size_t)3 << 20)
 
 static int mode;
 
@@ -30,9 +33,12 @@ static const coh_stub_kernels kernels = { .argument_bytes = coh_emulate_argument
 __attribute__((constructor)) static void begin(void)
 {
     const char *seed_text = getenv("COH_EMULATED_SEED");
+    const char *others_text = getenv("COH_EMULATED_OTHERS");
     const uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : 1;
+    const uint64_t others = others_text != NULL ? strtoull(others_text, NULL, 10) : 0;
     mode = (int)(seed % COH_EMULATE_MODES);
     coh_stub_reset(MEMORY_BYTES);
+    coh_stub_take_memory(CONTEXT_BYTES, MODULE_BYTES, (size_t)others);
     coh_stub_set_kernels(&kernels);
     coh_stub_start(seed);
 }

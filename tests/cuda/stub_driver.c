@@ -141,6 +141,8 @@ static CUresult stub_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice devic
     (void)device;
     BEGIN_ANYWHERE(cuDevicePrimaryCtxRetain);
     *context = &the_context;
+    if (coh_stub.retain_count++ == 0)
+        coh_stub.used_bytes += coh_stub.context_bytes;
     coh_stub.live_count++;
     return end(CUDA_SUCCESS);
 }
@@ -149,6 +151,8 @@ static CUresult stub_cuDevicePrimaryCtxRelease(CUdevice device)
 {
     (void)device;
     CUresult result = begin(COH_STUB_cuDevicePrimaryCtxRelease, 0);
+    if (--coh_stub.retain_count == 0)
+        coh_stub.used_bytes -= coh_stub.context_bytes;
     coh_stub.live_count--;
     return end(result);
 }
@@ -414,6 +418,7 @@ static CUresult stub_cuModuleLoadData(CUmodule *module, const void *image)
     *module = calloc(1, sizeof(**module));
     if (*module == NULL)
         return end(CUDA_ERROR_OUT_OF_MEMORY);
+    coh_stub.used_bytes += coh_stub.module_bytes;
     coh_stub.live_count++;
     return end(CUDA_SUCCESS);
 }
@@ -424,6 +429,7 @@ static CUresult stub_cuModuleUnload(CUmodule module)
     for (int i = 0; i < module->function_count; i++)
         free(module->functions[i]);
     free(module);
+    coh_stub.used_bytes -= coh_stub.module_bytes;
     coh_stub.live_count--;
     return end(result);
 }
@@ -518,12 +524,22 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.twin_count = 0;
     coh_stub.stream_count = 0;
     coh_stub.memory_bytes = memory_bytes;
-    coh_stub.used_bytes = 0;
+    coh_stub.used_bytes = coh_stub.context_bytes = coh_stub.module_bytes = 0;
     coh_stub.broken = CUDA_SUCCESS;
     coh_stub.depth = coh_stub.most_pending = coh_stub.fetched_bytes = 0;
     coh_stub.full_count = coh_stub.held_count = 0;
     coh_stub.fail_in = 0;
     coh_stub.fault_was_hit = 0;
+    pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    require(coh_stub.live_count == 0);
+    coh_stub.context_bytes = context_bytes;
+    coh_stub.module_bytes = module_bytes;
+    coh_stub.used_bytes += other_bytes;
     pthread_mutex_unlock(&coh_stub.mutex);
 }
 

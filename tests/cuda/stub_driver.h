@@ -40,6 +40,9 @@ typedef enum coh_stub_call {
 /* As the process begins: `memory_bytes` free on the GPU, no failure planned, counts at 0. Asserts
  * that nothing is alive. */
 void coh_stub_reset(size_t memory_bytes);
+/* From now on a context takes so many bytes of that memory, and each module that is loaded; and
+ * other programs so many. Nothing of each after a reset. */
+void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes);
 
 /* What was made and not unmade: contexts, memory, registered ranges, streams, events, modules. */
 uint64_t coh_stub_live_count(void);

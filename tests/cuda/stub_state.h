@@ -66,7 +66,9 @@ typedef struct stub_range {
 typedef struct stub_state {
     pthread_mutex_t mutex;
     size_t memory_bytes, used_bytes;
-    uint64_t fetched_bytes; /* that copies were told to take from the GPU's memory */
+    uint64_t fetched_bytes;             /* that copies were told to take from the GPU's memory */
+    size_t context_bytes, module_bytes; /* that the context and a module take */
+    int retain_count;                   /* of the context, which there is one of */
     uint64_t live_count;
     CUresult broken;
     uint64_t call_counts[COH_STUB_CALL_COUNT];
