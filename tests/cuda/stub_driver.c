@@ -533,16 +533,6 @@ void coh_stub_reset(size_t memory_bytes)
     pthread_mutex_unlock(&coh_stub.mutex);
 }
 
-void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes)
-{
-    pthread_mutex_lock(&coh_stub.mutex);
-    require(coh_stub.live_count == 0);
-    coh_stub.context_bytes = context_bytes;
-    coh_stub.module_bytes = module_bytes;
-    coh_stub.used_bytes += other_bytes;
-    pthread_mutex_unlock(&coh_stub.mutex);
-}
-
 uint64_t coh_stub_live_count(void)
 {
     pthread_mutex_lock(&coh_stub.mutex);

@@ -277,3 +277,14 @@ void coh_stub_stop(void)
     pthread_join(coh_stub.thread, NULL);
     coh_stub.thread_is_started = 0;
 }
+
+/* ---- memory that is taken ---- */
+
+void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    coh_stub.context_bytes = context_bytes;
+    coh_stub.module_bytes = module_bytes;
+    coh_stub.used_bytes += other_bytes;
+    pthread_mutex_unlock(&coh_stub.mutex);
+}

@@ -339,46 +339,6 @@ static void an_arena_that_does_not_fit_is_refused_with_what_would(void **state)
     assert_int_equal(coh_stub_live_count(), 0);
 }
 
-/* Context and modules take what they take, whatever a plan thinks: it is told apart from the arena,
- * and an arena beside which too little would be left is refused before anything is allocated. */
-static void what_context_and_modules_take_is_measured(void **state)
-{
-    (void)state;
-    enum { CONTEXT = 5 << 20, MODULE = 3 << 20, OTHERS = 7 << 20, ARENA = 1 << 20 };
-    const coh_device_config config = { .driver = &coh_stub_driver, .thread_count = 1 };
-    coh_device_overhead overhead;
-    coh_device *device;
-    CUmodule module;
-    void *base;
-    coh_stub_reset(COH_CUDA_RESERVE_BYTES + CONTEXT + OTHERS + ARENA);
-    coh_stub_take_memory(CONTEXT, MODULE, OTHERS);
-    assert_int_equal(ops->create(&config, &device), COH_OK);
-    assert_int_equal(ops->arena_create(device, COH_TIER_DEVICE, ARENA + 4096, &base),
-                     COH_ERR_MEMORY);
-    assert_non_null(strstr(coh_last_error(), "at most 1048576 would fit"));
-    assert_int_equal(coh_stub_call_count(COH_STUB_cuMemAlloc), 0);
-    assert_int_equal(ops->arena_create(device, COH_TIER_DEVICE, ARENA, &base), COH_OK);
-    assert_int_equal(ops->overhead(device, &overhead), COH_OK);
-    assert_int_equal(overhead.context_bytes, CONTEXT + OTHERS);
-    assert_int_equal(overhead.library_bytes, 0);
-    CUcontext ours;
-    assert_int_equal(coh_stub_driver.cuDevicePrimaryCtxRetain(&ours, 100), CUDA_SUCCESS);
-    assert_int_equal(coh_stub_driver.cuCtxPushCurrent(ours), CUDA_SUCCESS);
-    assert_int_equal(coh_stub_driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
-    assert_int_equal(ops->overhead(device, &overhead), COH_OK);
-    assert_int_equal(overhead.library_bytes, MODULE);
-    assert_int_equal(overhead.free_bytes, COH_CUDA_RESERVE_BYTES - MODULE);
-    assert_int_equal(overhead.total_bytes, COH_CUDA_RESERVE_BYTES + CONTEXT + OTHERS + ARENA);
-    coh_stub_fail_nth(COH_STUB_cuMemGetInfo, 1, CUDA_ERROR_UNKNOWN);
-    assert_int_equal(ops->overhead(device, &overhead), COH_ERR_DEVICE);
-    assert_int_equal(coh_stub_driver.cuModuleUnload(module), CUDA_SUCCESS);
-    assert_int_equal(coh_stub_driver.cuCtxPopCurrent(&ours), CUDA_SUCCESS);
-    assert_int_equal(coh_stub_driver.cuDevicePrimaryCtxRelease(100), CUDA_SUCCESS);
-    ops->arena_destroy(device, COH_TIER_DEVICE);
-    ops->destroy(device);
-    assert_int_equal(coh_stub_live_count(), 0);
-}
-
 /* The driver refuses a copy whose host side spans two registrations. */
 static void a_copy_may_span_pieces_of_the_host_tier(void **state)
 {
@@ -594,7 +554,6 @@ int main(void)
         cmocka_unit_test(a_kernel_gets_its_arguments_by_value),
         cmocka_unit_test(a_predicate_that_no_kernel_takes_is_an_error),
         cmocka_unit_test(an_arena_that_does_not_fit_is_refused_with_what_would),
-        cmocka_unit_test(what_context_and_modules_take_is_measured),
         cmocka_unit_test(a_copy_may_span_pieces_of_the_host_tier),
         cmocka_unit_test(arenas_are_in_the_ledger_while_they_stand),
         cmocka_unit_test(closing_ends_what_waits_and_tells_nobody),
