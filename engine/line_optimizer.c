@@ -110,5 +110,6 @@ void coh_line_update(coh_step *step, const coh_program *program, const coh_instr
     update.beta2 = step->options.beta2;
     update.epsilon = step->options.epsilon;
     update.decay = step->options.weight_decay;
-    coh_kernel_update(line->lane == COH_LANE_HOST ? NULL : step->kernel_queue, &update);
+    coh_kernel_update(line->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue,
+                      &update);
 }

@@ -168,6 +168,12 @@ static coh_cold *cold_of(chunk_memory *memory, coh_lane lane)
     return lane == COH_LANE_HOST && memory->host.bed != NULL ? &memory->host : &memory->compute;
 }
 
+/* Of the host lane's kernels: where the compute lane computes on these cores, one thread. */
+static void *host_queue(const coh_measure *m)
+{
+    return m->bed->is_host ? NULL : m->pool;
+}
+
 static coh_status measure_sheet(coh_measure *m, chunk_memory *memory,
                                 const coh_measure_sheet *sheet)
 {
@@ -175,7 +181,7 @@ static coh_status measure_sheet(coh_measure *m, chunk_memory *memory,
     for (int i = 0; i < KIND_COUNT * 2; i++) {
         const chunk_kind *kind = &kinds[i / 2];
         bench b = { .m = m,
-                    .queue = kind->lane == COH_LANE_HOST ? NULL : m->bed->queue,
+                    .queue = kind->lane == COH_LANE_HOST ? host_queue(m) : m->bed->queue,
                     .sheet = sheet,
                     .line = largest(sheet, kind->opcode, dtypes[i % 2]),
                     .cold = cold_of(memory, kind->lane) };

@@ -1,5 +1,5 @@
-/* Beside a GPU: what the processor's memory gives to all threads, and what an update gets of it on
- * the one thread of the host lane. */
+/* Beside a GPU: what the processor's memory gives to all threads, and what an update gets of it,
+ * which the host lane makes on as many. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,10 +7,15 @@
 #include "kernels/kernels.h"
 
 /* Of each array of an update, and of what a pass reads: more than a cache holds. */
-#define ARRAY_BYTES ((uint64_t)48 << 20)
+#define ARRAY_BYTES    ((uint64_t)48 << 20)
+#define ARRAY_ELEMENTS (ARRAY_BYTES / sizeof(float))
 enum { WORK, GRAD, M, V, ARRAYS };
-/* An update in turns: work, m and v read and written, the gradient read. */
-enum { TURN_ELEMENTS = 1 << 18, TURN_BYTES = 7 * TURN_ELEMENTS * (int)sizeof(float) };
+/* An update in turns of some pieces: work, m and v read and written, the gradient read. */
+enum {
+    PIECE_ELEMENTS = 1 << 16,
+    TURN_PIECES = 64,
+    TURN_BYTES = 7 * TURN_PIECES * PIECE_ELEMENTS * (int)sizeof(float)
+};
 
 struct coh_host_side {
     coh_pool *pool;
@@ -32,9 +37,9 @@ static coh_status pass(void *context, double *done)
     return COH_OK;
 }
 
-static coh_status update(void *context, double *done)
+static void update_piece(void *argument, int64_t index)
 {
-    coh_host_side *side = context;
+    const coh_host_side *side = argument;
     static const coh_adamw adamw = { .rate = 1e-4f,
                                      .scale = 1,
                                      .beta1 = 0.9f,
@@ -43,10 +48,16 @@ static coh_status update(void *context, double *done)
                                      .bias2 = 0.5f,
                                      .epsilon = 1e-8f,
                                      .decay = 0.1f };
-    const uint64_t at = side->next;
+    const uint64_t at = (side->next + (uint64_t)index * PIECE_ELEMENTS) % ARRAY_ELEMENTS;
     coh_kernel_adamw(&adamw, array(side, WORK) + at, array(side, GRAD) + at, array(side, M) + at,
-                     array(side, V) + at, TURN_ELEMENTS);
-    side->next = (at + TURN_ELEMENTS) % (ARRAY_BYTES / sizeof(float));
+                     array(side, V) + at, PIECE_ELEMENTS);
+}
+
+static coh_status update(void *context, double *done)
+{
+    coh_host_side *side = context;
+    coh_pool_run(side->pool, TURN_PIECES, update_piece, side);
+    side->next = (side->next + TURN_PIECES * PIECE_ELEMENTS) % ARRAY_ELEMENTS;
     *done += TURN_BYTES;
     return COH_OK;
 }

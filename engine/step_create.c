@@ -176,6 +176,9 @@ static coh_status start_lane_thread(coh_step *step, coh_lane lane)
 
 static coh_status start_threads(coh_step *step)
 {
+    /* Where the compute lane computes on these cores, the host lane keeps to one thread. */
+    if (!step->host_addressable && lane_is_used(step, COH_LANE_HOST))
+        COH_TRY(coh_pool_create(step->options.thread_count, &step->host_pool));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         if (!lane_is_used(step, lane))
             continue;
@@ -376,6 +379,7 @@ void coh_step_destroy(coh_step *step)
     coh_grain_table_fini(&step->grains);
     for (int slot = 0; step->device != NULL && slot < COH_TICKET_SLOTS; slot++)
         unshare_ticket(step, &step->tickets[slot]);
+    coh_pool_destroy(step->host_pool);
     coh_step_destroy_views(step);
     coh_free(step->generations);
     coh_free(step->visit_values);

@@ -142,6 +142,7 @@ struct coh_step {
     coh_store *store;
     int store_is_counted; /* in the ledger */
     coh_pool *pool;
+    coh_pool *host_pool; /* of the host lane's kernels beside a GPU; NULL: its own thread alone */
     coh_ledger *ledger;
     coh_grain_table grains;
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
