@@ -14,6 +14,7 @@
 #include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
+#include "kernels/quantise.h"
 #include "memory/device_cuda.h"
 #include "memory/library_workspace.h"
 
@@ -225,28 +226,60 @@ static void update(tensors *t)
     coh_kernel_update(t->queue, &u);
 }
 
+static void stochastic_round(tensors *t)
+{
+    const coh_stochastic_round r = { .count = elements(t),
+                                     .rounding = { .cell = &t->cells->random },
+                                     .x = (const float *)(const void *)t->of[0],
+                                     .y = (uint16_t *)(void *)t->of[1] };
+    coh_kernel_stochastic_round(t->queue, &r);
+}
+
+static void quantise(tensors *t)
+{
+    const coh_quantise q = { .count = elements(t),
+                             .rounding = { .cell = &t->cells->random },
+                             .x = (const float *)(const void *)t->of[0],
+                             .codes = (int8_t *)t->of[1],
+                             .scales = (float *)(void *)t->of[2] };
+    coh_kernel_quantise(t->queue, &q);
+}
+
+static void dequantise(tensors *t)
+{
+    const coh_dequantise d = { .count = elements(t),
+                               .codes = (const int8_t *)t->of[0],
+                               .scales = (const float *)(const void *)t->of[2],
+                               .y = (float *)(void *)t->of[1] };
+    coh_kernel_dequantise(t->queue, &d);
+}
+
 /* What is read and written of each element: of its type, floats, and in bf16 numbers of 16 bits
- * (the lower half of a master). */
+ * (the lower half of a master) and bytes (codes; their scales are left out of the count). Passes
+ * that are of no type are run with bf16's. */
 static const struct pass {
     const char *name;
     void (*run)(tensors *t);
-    int of_type, floats, halves;
+    int of_type, floats, halves, bytes;
 } passes[] = {
-    { "norm", norm, 2, 0, 0 },
-    { "norm backward", norm_backward, 3, 0, 0 },
-    { "gelu", gelu, 2, 0, 0 },
-    { "gelu backward", gelu_backward, 3, 0, 0 },
-    { "activation gradient", activation_gradient, 3, 0, 0 },
-    { "swiglu", swiglu, 3, 0, 0 },
-    { "swiglu backward", swiglu_backward, 5, 0, 0 },
-    { "dropout", dropout, 3, 0, 0 },
-    { "rope", rope, 2, 0, 0 },
-    { "position", position, 2, 0, 0 },
-    { "embedding", embedding, 2, 0, 0 },
-    { "embedding backward", embedding_backward, 2, 0, 0 },
-    { "column sum", column_sum, 1, 0, 0 },
-    { "square sums", square_sums, 1, 0, 0 },
-    { "update", update, 3, 4, 2 },
+    { "norm", norm, 2, 0, 0, 0 },
+    { "norm backward", norm_backward, 3, 0, 0, 0 },
+    { "gelu", gelu, 2, 0, 0, 0 },
+    { "gelu backward", gelu_backward, 3, 0, 0, 0 },
+    { "activation gradient", activation_gradient, 3, 0, 0, 0 },
+    { "swiglu", swiglu, 3, 0, 0, 0 },
+    { "swiglu backward", swiglu_backward, 5, 0, 0, 0 },
+    { "dropout", dropout, 3, 0, 0, 0 },
+    { "rope", rope, 2, 0, 0, 0 },
+    { "position", position, 2, 0, 0, 0 },
+    { "embedding", embedding, 2, 0, 0, 0 },
+    { "embedding backward", embedding_backward, 2, 0, 0, 0 },
+    { "column sum", column_sum, 1, 0, 0, 0 },
+    { "square sums", square_sums, 1, 0, 0, 0 },
+    { "update", update, 3, 4, 2, 0 },
+    { "stochastic round", stochastic_round, 0, 1, 1, 0 },
+    { "quantise", quantise, 0, 1, 0, 1 },
+    { "dequantise", dequantise, 0, 1, 0, 1 },
 };
 
 /* ---- runs ---- */
@@ -289,7 +322,7 @@ static void measure_pass(tensors *t, const struct pass *pass)
     size_t bytes = (size_t)pass->of_type * coh_dtype_bytes(t->dtype);
     bytes += (size_t)pass->floats * sizeof(float);
     if (t->dtype == COH_DTYPE_BF16)
-        bytes += (size_t)pass->halves * sizeof(uint16_t);
+        bytes += (size_t)pass->halves * sizeof(uint16_t) + (size_t)pass->bytes;
     t->roof_bytes = (size_t)elements(t) * bytes;
     measure_pairs(ours, roof, t, &result);
     snprintf(shape, sizeof(shape), "%s %s", pass->name, t->dtype == COH_DTYPE_F32 ? "f32" : "bf16");
@@ -408,6 +441,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2 && status == COH_OK; i++) {
         t.dtype = dtypes[i];
         for (size_t j = 0; j < sizeof(passes) / sizeof(passes[0]) && status == COH_OK; j++) {
+            if (passes[j].of_type == 0 && t.dtype == COH_DTYPE_F32)
+                continue;
             measure_pass(&t, &passes[j]);
             status = ops->failure(t.device);
         }

@@ -10,7 +10,10 @@
  * stream.
  *
  * Numbers go in groups of 64, so that a group is four registers of sixteen lanes: word 64 g + 16 w
- * + l is word w of the block with counter 16 g + l. Attention counts otherwise (kernels.h). */
+ * + l is word w of the block with counter 16 g + l. Attention counts otherwise (kernels.h).
+ *
+ * Who needs 16 bits takes halves of words, in groups of 128: half n is of word 64 (n / 128) + n %
+ * 64, its lower 16 bits where n % 128 < 64, else its upper ones. */
 #ifndef COH_KERNELS_RANDOM_H
 #define COH_KERNELS_RANDOM_H
 
@@ -23,7 +26,8 @@ typedef struct coh_random {
     uint32_t key[2], high[2];
 } coh_random;
 
-#define COH_RANDOM_GROUP 64 /* words that are made at a time */
+#define COH_RANDOM_GROUP  64 /* words that are made at a time */
+#define COH_RANDOM_HALVES (2 * COH_RANDOM_GROUP)
 
 #define COH_PHILOX_ROUNDS 10
 #define COH_PHILOX_M0     0xd2511f53u

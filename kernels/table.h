@@ -8,8 +8,8 @@
  * So a kind is written once: it gives pointers, shapes and constants, and reads no tensor itself,
  * for what a pointer names may stand in the memory of a device that is not done yet. Structs and
  * what of theirs lies in the host's memory (so it says where it is) are read before a function
- * returns. The tables hold what kernels.h and optimizer.h declare with a queue, by the same
- * signatures: one list makes the fields, the calls and the host's declarations.
+ * returns. The tables hold what kernels.h, optimizer.h and quantise.h declare with a queue, by the
+ * same signatures: one list makes the fields, the calls and the host's declarations.
  *
  * A device does here what those headers say, with the host's formulas: bits may differ from
  * device to device where sums are folded otherwise, never from run to run. What it cannot do it
@@ -20,6 +20,7 @@
 #include "base/queue_head.h"
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
+#include "kernels/quantise.h"
 
 /* X(name, parameters, arguments): those that cannot fail. */
 #define COH_KERNEL_LIST(X)                                                                         \
@@ -69,7 +70,10 @@
     X(square_sums, (void *queue, const coh_square_sums *sums), (queue, sums))                      \
     X(clip, (void *queue, const coh_clip *clip), (queue, clip))                                    \
     X(update, (void *queue, const coh_update *update), (queue, update))                            \
-    X(settle, (void *queue, coh_cells *cells), (queue, cells))
+    X(settle, (void *queue, coh_cells *cells), (queue, cells))                                     \
+    X(stochastic_round, (void *queue, const coh_stochastic_round *round), (queue, round))          \
+    X(quantise, (void *queue, const coh_quantise *quantise), (queue, quantise))                    \
+    X(dequantise, (void *queue, const coh_dequantise *dequantise), (queue, dequantise))
 
 typedef struct coh_kernel_table {
 #define COH_KERNEL_FIELD(name, parameters, arguments) void(*name) parameters;

@@ -32,6 +32,15 @@ typedef void coh_row_turns(float *cosine, float *sine, const float *frequencies,
 typedef void coh_row_random(uint32_t *words, const coh_random *random, uint64_t group,
                             int64_t groups);
 
+/* y = x as bf16, away from zero where what is cut off and the element's half, below 2^16, make a
+ * carry (kernels/quantise.h). */
+typedef void coh_row_stochastic_round(uint16_t *y, const float *x, const uint32_t *halves,
+                                      int64_t count);
+/* One block's codes, by its elements' halves or (NULL) to nearest; returns its scale. And back. */
+typedef float coh_row_quantise(int8_t *codes, const float *x, const uint32_t *halves,
+                               int64_t count);
+typedef void coh_row_dequantise(float *y, const int8_t *codes, float scale, int64_t count);
+
 /* Running softmax (Milakov and Gimelshein 2018, alg. 3): takes a row's next `count` scores into
  * *max and *sum (start: -infinity and 0). Puts exp(score - new max) in its place and returns
  * exp(old max - new max), by which what was accumulated before must shrink. */
@@ -135,11 +144,14 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
 #define COH_FLOAT_ROW_LIST(X)                                                                      \
     X(adamw)                                                                                       \
     X(adamw_split)                                                                                 \
+    X(dequantise)                                                                                  \
     X(join)                                                                                        \
+    X(quantise)                                                                                    \
     X(random)                                                                                      \
     X(split)                                                                                       \
     X(scale)                                                                                       \
     X(softmax_exp)                                                                                 \
+    X(stochastic_round)                                                                            \
     X(turns)
 
 #define COH_ROW_LIST(X)                                                                            \

@@ -60,6 +60,9 @@ JOB(activation_gradient, coh_activation_gradient)
 JOB(attention, coh_attention)
 JOB(attention_decode, coh_attention_decode)
 JOB(clip, coh_clip)
+JOB(stochastic_round, coh_stochastic_round)
+JOB(quantise, coh_quantise)
+JOB(dequantise, coh_dequantise)
 
 static void run_norm_backward(const void *arguments)
 {

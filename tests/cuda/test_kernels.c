@@ -68,6 +68,7 @@ int main(int argc, char **argv)
         { "rows", coh_twins_rows },
         { "classifier", coh_twins_classifier },
         { "optimizer", coh_twins_optimizer },
+        { "quantise", coh_twins_quantise },
         { "kinds", coh_twins_kinds },
         { "indices", indices },
     };

@@ -126,6 +126,9 @@ static const coh_kernel_table table = {
     .clip = coh_cuda_clip,
     .update = coh_cuda_update,
     .settle = coh_cuda_settle,
+    .stochastic_round = coh_cuda_stochastic_round,
+    .quantise = coh_cuda_quantise,
+    .dequantise = coh_cuda_dequantise,
     .check_indices = coh_cuda_check_indices,
 };
 

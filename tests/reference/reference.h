@@ -74,6 +74,7 @@ void coh_reference_philox(uint32_t block[4], const uint32_t counter[4], const ui
 void coh_reference_stream(const coh_call *call, uint32_t out_stream[4]);
 /* By number, and of query i and key j of one head of all sequences. */
 uint32_t coh_reference_word(const uint32_t stream[4], uint64_t number);
+uint32_t coh_reference_half(const uint32_t stream[4], uint64_t number);
 uint32_t coh_reference_pair_word(const uint32_t stream[4], int64_t head, int64_t T, int64_t i,
                                  int64_t j);
 /* By what an element with that word is multiplied. */

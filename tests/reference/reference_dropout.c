@@ -53,6 +53,12 @@ uint32_t coh_reference_word(const uint32_t stream[4], uint64_t number)
     return word_of(stream, number / 64 * 16 + number % 16, (int64_t)(number % 64 / 16));
 }
 
+uint32_t coh_reference_half(const uint32_t stream[4], uint64_t number)
+{
+    const uint32_t word = coh_reference_word(stream, number / 128 * 64 + number % 64);
+    return number % 128 < 64 ? word % 65536 : word / 65536;
+}
+
 uint32_t coh_reference_pair_word(const uint32_t stream[4], int64_t head, int64_t T, int64_t i,
                                  int64_t j)
 {

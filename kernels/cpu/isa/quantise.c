@@ -1,0 +1,166 @@
+#include "kernels/quantise.h"
+#include "kernels/cpu/isa/isa.h"
+#include "kernels/cpu/isa/lanes.h"
+#include "kernels/cpu/isa/philox.h"
+
+#define INFINITY_BITS 0x7f800000u
+#define NAN_BITS      0x7fc00000u
+#define LARGEST_BITS  0x7f7f0000u /* of bf16 */
+#define LEVELS        127.0f      /* of a code, on either side of 0 */
+
+/* Added to a float of at most 2^22 it rounds it to a whole number, ties to even, whose two's
+ * complement are the sum's lowest bits. */
+#define WHOLE_SHIFT 0x1.8p23f
+
+/* ---- to bf16 ---- */
+
+/* In the lower half of each lane. */
+LANES_INLINE vector_bits round_bits(vector_bits bits, vector_bits half)
+{
+    const vector_bits size = bits & 0x7fffffffu, infinity = bits_all(INFINITY_BITS);
+    const vector_bits sum = size + half;
+    const vector_bits is_past = (vector_bits)(sum >= infinity) & (vector_bits)(size < infinity);
+    const vector_bits held = (~is_past & sum) | (is_past & LARGEST_BITS);
+    return vector_quiet((vector)bits, held | (bits & 0x80000000u)) >> 16;
+}
+
+LANES_INLINE void round_part(uint16_t *y, const float *x, const uint32_t *halves)
+{
+    for (int k = 0; k < COH_LANES; k += COH_VECTOR_FLOATS) {
+        vector_bits bits, half;
+        memcpy(&bits, x + k, sizeof(bits));
+        memcpy(&half, halves + k, sizeof(half));
+        const vector_halves rounded = vector_narrow(round_bits(bits, half));
+        memcpy(y + k, &rounded, sizeof(rounded));
+    }
+}
+
+void FLOAT_ROW(stochastic_round)(uint16_t *y, const float *x, const uint32_t *halves, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        round_part(y + i, x + i, halves + i);
+    if (i < count) {
+        const size_t rest = (size_t)(count - i);
+        float padded[COH_LANES] = { 0 };
+        uint32_t drawn[COH_LANES] = { 0 };
+        uint16_t rounded[COH_LANES];
+        memcpy(padded, x + i, rest * sizeof(*padded));
+        memcpy(drawn, halves + i, rest * sizeof(*drawn));
+        round_part(rounded, padded, drawn);
+        memcpy(y + i, rounded, rest * sizeof(*rounded));
+    }
+}
+
+/* ---- to bytes ---- */
+
+LANES_INLINE lanes take(const float *x, int64_t count)
+{
+    return count >= COH_LANES ? lanes_load(x) : lanes_load_part(x, count, 0.0f);
+}
+
+/* The bits of the largest |x|: those of floats without a sign are ordered as the floats are. */
+static uint32_t largest_bits(const float *x, int64_t count)
+{
+    vector_bits largest[COH_VECTORS] = { 0 };
+    uint32_t most = 0;
+    for (int64_t i = 0; i < count; i += COH_LANES) {
+        const lanes part = take(x + i, count - i);
+        for (int k = 0; k < COH_VECTORS; k++) {
+            const vector_bits size = (vector_bits)part.part[k] & 0x7fffffffu;
+            const vector_bits is_larger = (vector_bits)(size > largest[k]);
+            largest[k] = (is_larger & size) | (~is_larger & largest[k]);
+        }
+    }
+    for (int k = 0; k < COH_VECTORS; k++)
+        for (int j = 0; j < COH_VECTOR_FLOATS; j++)
+            most = largest[k][j] > most ? largest[k][j] : most;
+    return most;
+}
+
+/* Whole numbers: t rounded to nearest. */
+LANES_INLINE vector whole_of(vector t)
+{
+    return t + vector_all(WHOLE_SHIFT) - vector_all(WHOLE_SHIFT);
+}
+
+/* t up where its distance from the whole number below is above (half + 1/2) / 2^16. */
+LANES_INLINE vector whole_by(vector t, vector_bits half)
+{
+    const vector nearest = whole_of(t), one = vector_all(1.0f);
+    const vector below = vector_select((vector_bits)(nearest > t), nearest - one, nearest);
+    const vector distance = (t - below) * vector_all(0x1p16f);
+    const vector drawn = (vector)(half | 0x4b000000u) - vector_all(0x1p23f); /* half as a float */
+    return vector_select((vector_bits)(drawn + vector_all(0.5f) < distance), below + one, below);
+}
+
+LANES_INLINE void put_codes(int8_t *to, lanes whole, int64_t count)
+{
+    unsigned char *codes = (unsigned char *)to;
+    uint32_t bits[COH_LANES];
+    for (int k = 0; k < COH_VECTORS; k++) {
+        const vector shifted = whole.part[k] + vector_all(WHOLE_SHIFT);
+        memcpy(bits + k * COH_VECTOR_FLOATS, &shifted, sizeof(shifted));
+    }
+    for (int64_t j = 0; j < count; j++)
+        codes[j] = (unsigned char)bits[j];
+}
+
+LANES_INLINE void quantise_part(int8_t *codes, const float *x, const uint32_t *halves, float scale,
+                                int64_t count)
+{
+    lanes t = lanes_divide(take(x, count), lanes_all(scale));
+    t = lanes_multiply(t, lanes_all(LEVELS));
+    uint32_t drawn[COH_LANES] = { 0 };
+    if (halves != NULL)
+        memcpy(drawn, halves, (size_t)count * sizeof(*drawn));
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector_bits half;
+        memcpy(&half, drawn + k * COH_VECTOR_FLOATS, sizeof(half));
+        t.part[k] = halves != NULL ? whole_by(t.part[k], half) : whole_of(t.part[k]);
+    }
+    put_codes(codes, t, count);
+}
+
+float FLOAT_ROW(quantise)(int8_t *codes, const float *x, const uint32_t *halves, int64_t count)
+{
+    const uint32_t most = largest_bits(x, count);
+    const uint32_t scale_bits = most < INFINITY_BITS ? most : NAN_BITS;
+    float scale;
+    memcpy(&scale, &scale_bits, sizeof(scale));
+    if (most == 0 || most >= INFINITY_BITS) {
+        memset(codes, 0, (size_t)count);
+        return scale;
+    }
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        quantise_part(codes + i, x + i, halves == NULL ? NULL : halves + i, scale, COH_LANES);
+    if (i < count)
+        quantise_part(codes + i, x + i, halves == NULL ? NULL : halves + i, scale, count - i);
+    return scale;
+}
+
+/* ---- and back ---- */
+
+/* A NaN of a scale keeps its bits, which a multiplication need not do. */
+LANES_INLINE lanes value_of(const int8_t *codes, float scale)
+{
+    float level[COH_LANES];
+    for (int j = 0; j < COH_LANES; j++)
+        level[j] = codes[j];
+    return isnan(scale) ? lanes_all(scale)
+                        : lanes_multiply(lanes_divide(lanes_load(level), lanes_all(LEVELS)),
+                                         lanes_all(scale));
+}
+
+void FLOAT_ROW(dequantise)(float *y, const int8_t *codes, float scale, int64_t count)
+{
+    int64_t i = 0;
+    for (; i + COH_LANES <= count; i += COH_LANES)
+        lanes_store(y + i, value_of(codes + i, scale));
+    if (i < count) {
+        int8_t padded[COH_LANES] = { 0 };
+        memcpy(padded, codes + i, (size_t)(count - i));
+        lanes_store_part(y + i, count - i, value_of(padded, scale));
+    }
+}
