@@ -75,10 +75,13 @@ void coh_cpu_square_sums(void *queue, const coh_square_sums *sums)
 
 static double fold_partials(const coh_clip *clip)
 {
-    double sum = 0;
+    double sums[COH_CLIP_SUMS] = { 0 };
     for (int64_t i = 0; clip->partials != NULL && i < clip->partial_count; i++)
-        sum += clip->partials[i];
-    return sum;
+        sums[i % COH_CLIP_SUMS] += clip->partials[i];
+    for (int half = COH_CLIP_SUMS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            sums[i] += sums[i + half];
+    return sums[0];
 }
 
 void coh_cpu_clip(void *queue, const coh_clip *clip)

@@ -53,7 +53,8 @@ void coh_cuda_square_sums(void *queue, const coh_square_sums *sums)
 
 void coh_cuda_clip(void *queue, const coh_clip *clip)
 {
-    coh_cuda_launch(queue, COH_CUDA_CELLS_CLIP, &one_warp, clip);
+    const coh_cuda_grid grid = { .x = 1, .y = 1, .z = 1, .threads = COH_CLIP_SUMS };
+    coh_cuda_launch(queue, COH_CUDA_CELLS_CLIP, &grid, clip);
 }
 
 /* Sums of squares by a launch of their own: the gradient is 2 of 26 bytes of a parameter. */

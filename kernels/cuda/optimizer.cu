@@ -141,7 +141,7 @@ template <typename T> COH_DEVICE void update(const coh_cuda_update_arguments &a)
 }
 COH_KERNELS(update, coh_cuda_update_arguments, 256, 4)
 
-/* ---- FEED, CLIP, SETTLE: one thread or one warp ---- */
+/* ---- FEED, CLIP, SETTLE: one thread, which a block of them has folded for ---- */
 
 COH_DEVICE void latch_update(coh_cells *cells, float beta1, float beta2, uint64_t count,
                              float scale)
@@ -165,24 +165,24 @@ COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_argum
         latch_update(cells, a.beta1, a.beta2, cells->applied_count + 1, 1.0f);
 }
 
-/* Sum in the order of the partials, the same in each lane: the lanes load 32 at a time and add what
- * all of them loaded, one after the other. The additions are the time: some ten cycles each. */
+/* Of all partials, in thread 0: a sum a thread (COH_CLIP_SUMS). */
 COH_DEVICE double fold_partials(const double *partials, int64_t count)
 {
+    __shared__ double sums[COH_CLIP_SUMS];
     double sum = 0.0;
-    double next = threadIdx.x < count ? partials[threadIdx.x] : 0.0;
-    for (int64_t first = 0; first < count; first += COH_WARP) {
-        const int64_t at = first + COH_WARP + threadIdx.x;
-        const double now = next;
-        next = at < count ? partials[at] : 0.0;
-#pragma unroll
-        for (int i = 0; i < COH_WARP; i++)
-            sum += __shfl_sync(COH_ALL_LANES, now, i); /* zeros behind the last change no sum */
+#pragma unroll 8
+    for (int64_t i = threadIdx.x; i < count; i += COH_CLIP_SUMS)
+        sum += partials[i];
+    sums[threadIdx.x] = sum;
+    for (unsigned half = COH_CLIP_SUMS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            sums[threadIdx.x] += sums[threadIdx.x + half];
     }
-    return sum;
+    return sums[0];
 }
 
-COH_KERNEL_OF(coh_cells_clip, 32, 1, const __grid_constant__ coh_clip a)
+COH_KERNEL_OF(coh_cells_clip, COH_CLIP_SUMS, 1, const __grid_constant__ coh_clip a)
 {
     const double folded = a.partials != nullptr ? fold_partials(a.partials, a.partial_count) : 0.0;
     coh_cells *cells = a.cells;

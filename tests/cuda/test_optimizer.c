@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/rng.h"
 #include "kernels/optimizer.h"
 #include "tests/cuda/twins.h"
 
@@ -174,7 +175,7 @@ static void run_settle(void *queue, const void *call)
 /* `how`: 0 below the clip, 1 above it, 2 an infinite partial, 3 neither losses nor partials. */
 static void check_step(int how, int defers)
 {
-    enum { COUNT = 71, TOKENS = 37 };
+    enum { COUNT = 5000, TOKENS = 37 };
     coh_cells *cells = coh_twins_zeros(sizeof(*cells));
     coh_clip_record *record = coh_twins_zeros(sizeof(*record));
     double *partials = coh_twins_zeros(COUNT * sizeof(double));
@@ -183,10 +184,11 @@ static void check_step(int how, int defers)
     const coh_feed_input input = { inputs, tokens, TOKENS * sizeof(int32_t) };
     const coh_feed_values values = { .random = { .seed = 5, .step = 12 },
                                      .learning_rate = 3e-4f,
-                                     .clip = how == 1 ? 0.5f : 100.0f,
+                                     .clip = how == 1 ? 0.5f : 1e6f,
                                      .loss_factor = 2.0f };
-    for (int i = 0; i < COUNT; i++)
-        partials[i] = how == 2 && i == 40 ? INFINITY : 0.1 + 1.0 / (i + 3);
+    for (uint64_t i = 0; i < COUNT; i++)
+        partials[i] = ldexp(coh_rng_uniform(6, (uint64_t)(2 * how + defers), i), (int)(i % 7));
+    partials[4000] = how == 2 ? INFINITY : 1.0;
     cells->applied_count = 11;
     const step_call call = {
         .feed = { .cells = cells,

@@ -220,6 +220,33 @@ static void a_clip_scales_to_the_norm_and_counts_what_is_finite(void **state)
     }
 }
 
+/* Of whole numbers, whose sum is exact in any order: all of them, once. Of others: within what
+ * COH_CLIP_SUMS sums of 5 and a tree over them may lose; one sum of them all would lose more. */
+static void the_norm_is_of_all_partials(void **state)
+{
+    (void)state;
+    enum { COUNT = 5 * COH_CLIP_SUMS - 3 };
+    static double partials[COUNT];
+    for (int is_whole = 0; is_whole < 2; is_whole++)
+        for (int count = COUNT; count > 0; count -= 997) {
+            long double expected = 0;
+            for (int i = 0; i < count; i++) {
+                partials[i] = is_whole ? i % 61 : coh_rng_uniform(24, 1, (uint64_t)i);
+                expected += partials[i];
+            }
+            coh_cells cells = { 0 };
+            coh_clip_record record;
+            coh_kernel_clip(pool, &(coh_clip){ .cells = &cells,
+                                               .partials = partials,
+                                               .partial_count = count,
+                                               .microbatch_count = 1,
+                                               .record = &record });
+            const double root = sqrt((double)expected);
+            const double most = is_whole ? 0.0 : 0x1p-53 * root * (3.0 + (5 + 10) / 2.0);
+            assert_true(fabs(record.grad_norm - root) <= most);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +255,7 @@ int main(void)
         cmocka_unit_test(an_update_reaches_what_is_trained_and_no_padding),
         cmocka_unit_test(a_feed_copies_and_latches_for_updates_before_the_clip),
         cmocka_unit_test(a_clip_scales_to_the_norm_and_counts_what_is_finite),
+        cmocka_unit_test(the_norm_is_of_all_partials),
     };
     return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }
