@@ -111,8 +111,10 @@ typedef struct coh_cuda_activation_gradient_arguments {
 /* ---- norm.cu ---- */
 
 /* Threads of a row backward at most, a pack of columns each: with 1024 the sums of bf16 rows do not
- * fit into registers. Rows that need more are `wide`. */
+ * fit into registers. Rows that need more are wide: two floats of shared memory for each column, 96
+ * KiB at most, which a block of every GPU since sm_80 may have; what needs more is widest. */
 #define COH_CUDA_NORM_THREADS 896
+#define COH_CUDA_NORM_WIDE    12288 /* columns */
 /* Threads of a block that has more than one row at a time. */
 #define COH_CUDA_NORM_BLOCK 512
 

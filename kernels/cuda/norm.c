@@ -50,27 +50,51 @@ void coh_cuda_norm(void *queue, const coh_norm *norm)
         coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_NORM_F32, norm->dtype), &grid, &arguments);
 }
 
+/* How rows of C columns are cut backward. */
+typedef struct backward_cut {
+    coh_cuda_kernel f32;
+    int64_t width, rows, shared_bytes; /* threads of a row, rows side by side in a block */
+} backward_cut;
+
+static backward_cut cut_of(int64_t C, int64_t pack)
+{
+    const int64_t wanted = row_threads(C, pack);
+    if (wanted <= COH_CUDA_NORM_THREADS)
+        return (backward_cut){ .f32 = COH_CUDA_NORM_BACKWARD_F32,
+                               .width = wanted,
+                               .rows = wanted < COH_CUDA_NORM_BLOCK ? COH_CUDA_NORM_BLOCK / wanted
+                                                                    : 1 };
+    if (C > COH_CUDA_NORM_WIDE)
+        return (backward_cut){ .f32 = COH_CUDA_NORM_BACKWARD_WIDEST_F32,
+                               .width = THREADS_MOST,
+                               .rows = 1 };
+    const int64_t parts = coh_cuda_parts(C, THREADS_MOST * pack);
+    const int64_t width = row_threads(C, parts * pack);
+    return (backward_cut){ .f32 = COH_CUDA_NORM_BACKWARD_WIDE_F32,
+                           .width = width,
+                           .rows = 1,
+                           .shared_bytes = 2 * width * parts * pack * (int64_t)sizeof(float) };
+}
+
 void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
 {
     coh_cuda_norm_arguments arguments = arguments_of(norm);
-    const int64_t C = norm->C, wanted = row_threads(C, coh_cuda_pack(norm->dtype));
-    const int is_wide = wanted > COH_CUDA_NORM_THREADS;
-    const int64_t width = is_wide ? THREADS_MOST : wanted;
-    const int64_t rows = width < COH_CUDA_NORM_BLOCK ? COH_CUDA_NORM_BLOCK / width : 1;
+    const int64_t C = norm->C;
+    const backward_cut cut = cut_of(C, coh_cuda_pack(norm->dtype));
     const int has_sums = norm->dweight != NULL || norm->dbias != NULL;
     const int64_t block_rows = coh_cuda_norm_block_rows(norm->N);
     const int64_t blocks = coh_cuda_parts(norm->N, block_rows);
     arguments.block_rows = block_rows;
-    arguments.width = (int32_t)width;
+    arguments.width = (int32_t)cut.width;
     arguments.partials = has_sums ? norm->partials : NULL;
-    const coh_cuda_grid grid = {
-        .x = (uint32_t)blocks, .y = 1, .z = 1, .threads = (uint32_t)(width * rows)
-    };
-    const coh_cuda_kernel f32 =
-        is_wide ? COH_CUDA_NORM_BACKWARD_WIDE_F32 : COH_CUDA_NORM_BACKWARD_F32;
+    const coh_cuda_grid grid = { .x = (uint32_t)blocks,
+                                 .y = 1,
+                                 .z = 1,
+                                 .threads = (uint32_t)(cut.width * cut.rows),
+                                 .shared_bytes = (uint32_t)cut.shared_bytes };
     if (norm->N == 0)
         return;
-    coh_cuda_launch(queue, coh_cuda_of(f32, norm->dtype), &grid, &arguments);
+    coh_cuda_launch(queue, coh_cuda_of(cut.f32, norm->dtype), &grid, &arguments);
     if (norm->dweight != NULL)
         coh_cuda_fold(queue, norm->dtype, norm->dweight, norm->partials, blocks, C, 2 * C,
                       norm->dweight_adds);

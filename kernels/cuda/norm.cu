@@ -292,9 +292,127 @@ template <typename T> COH_DEVICE void norm_backward(const coh_cuda_norm_argument
 }
 COH_KERNELS(norm_backward, coh_cuda_norm_arguments, COH_CUDA_NORM_THREADS, 1)
 
-/* The same for rows of more than a pack a thread: one row at a time, which is read twice,
- * and sums that stay in the partials. */
+/* ---- wide rows ----
+ *
+ * Rows of more packs than there are threads whose registers hold the sums beside them: one row at a
+ * time, and the sums in shared memory, where a thread reaches its own alone: four columns of
+ * neighbours stand side by side. A row of one pack a thread is loaded once; where a thread has
+ * `parts` of them, registers do not hold them through the barriers, and they are loaded again, from
+ * the second cache. */
+
+/* The sums of part k of this thread, those for weight before those for bias: quads, `blockDim.x`
+ * apart. */
+template <int W> COH_DEVICE float4 *sums_at(int k)
+{
+    return (float4 *)coh_shared() + k * (W / 4) * (int)blockDim.x + threadIdx.x;
+}
+
+template <int W> COH_DEVICE coh_floats<W> sums_of(const float4 *at)
+{
+    coh_floats<W> sums;
+#pragma unroll
+    for (int i = 0; i < W; i += 4) {
+        const float4 quad = at[i / 4 * (int)blockDim.x];
+        sums.x[i] = quad.x;
+        sums.x[i + 1] = quad.y;
+        sums.x[i + 2] = quad.z;
+        sums.x[i + 3] = quad.w;
+    }
+    return sums;
+}
+
+template <int W> COH_DEVICE void keep_sums(float4 *at, const coh_floats<W> &sums)
+{
+#pragma unroll
+    for (int i = 0; i < W; i += 4)
+        at[i / 4 * (int)blockDim.x] =
+            make_float4(sums.x[i], sums.x[i + 1], sums.x[i + 2], sums.x[i + 3]);
+}
+
+/* The block's sums, parts [begin, begin + parts) of what a thread has, to a row of C partials. */
+template <int W>
+COH_DEVICE void put_wide_sums(const coh_cuda_norm_arguments &a, int begin, int parts, float *to)
+{
+#pragma unroll 1
+    for (int k = 0; k < parts; k++) {
+        const coh_floats<W> sums = sums_of<W>(sums_at<W>(begin + k));
+        const int at = part_begin<W>(k, a.width);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            if (at + i < a.C)
+                to[at + i] = sums.x[i];
+    }
+}
+
+/* Part k of a row: to the sums, and this thread's sums of g and g n. */
+template <typename T>
+COH_DEVICE float2 take_wide(const coh_cuda_norm_arguments &a, const row_pair<T> &row,
+                            const row_facts &facts, int k, int parts)
+{
+    constexpr int W = coh_pack<T>;
+    const int at = part_begin<W>(k, a.width);
+    float4 *weights = sums_at<W>(k), *biases = sums_at<W>(parts + k);
+    coh_floats<W> dweight = sums_of<W>(weights), dbias = sums_of<W>(biases);
+    const float2 sum = take_row<T>(a, row, facts, at, (int)a.C - at, dweight, dbias);
+    keep_sums<W>(weights, dweight);
+    keep_sums<W>(biases, dbias);
+    return sum;
+}
+
+template <typename T, int IS_HELD> COH_DEVICE void wide_rows(const coh_cuda_norm_arguments &a)
+{
+    constexpr int W = coh_pack<T>;
+    __shared__ float slots[2][2][WARPS_MOST];
+    const int64_t begin = blockIdx.x * a.block_rows, end = min(begin + a.block_rows, a.N);
+    const int parts = IS_HELD ? 1 : ((int)a.C + a.width * W - 1) / (a.width * W);
+    row_pair<T> row;
+    for (int k = 0; k < 2 * parts; k++)
+        keep_sums<W>(sums_at<W>(k), {});
+#pragma unroll 1
+    for (int64_t n = begin; n < end; n++) {
+        row_facts facts = facts_of(a, n, 1);
+        float2 sum = { 0.0f, 0.0f };
+#pragma unroll 1
+        for (int k = 0; k < parts; k++) {
+            const int at = part_begin<W>(k, a.width);
+            row = fetch_rows<T>(a, n * a.C + at, (int)a.C - at);
+            const float2 one = take_wide<T>(a, row, facts, k, parts);
+            sum.x += one.x;
+            sum.y += one.y;
+        }
+        if (a.dx == nullptr)
+            continue;
+        finish_means(a, facts, sum.x, sum.y, slots[n & 1]);
+#pragma unroll 1
+        for (int k = 0; k < parts; k++) {
+            const int at = part_begin<W>(k, a.width), rest = (int)a.C - at;
+            if constexpr (!IS_HELD)
+                row = fetch_rows<T>(a, n * a.C + at, rest);
+            coh_floats<W> x = coh_open<T, W>(row.x), g = coh_open<T, W>(row.dy);
+            gradient_of<T, W>(a, at, rest, facts, g, x);
+            put_dx<T>(a, n * a.C + at, rest, g, x, facts);
+        }
+    }
+    if (a.partials != nullptr) {
+        float *to = a.partials + blockIdx.x * 2 * a.C;
+        put_wide_sums<W>(a, 0, parts, to);
+        if (a.mean != nullptr)
+            put_wide_sums<W>(a, parts, parts, to + a.C);
+    }
+}
+
 template <typename T> COH_DEVICE void norm_backward_wide(const coh_cuda_norm_arguments &a)
+{
+    if (a.C <= a.width * coh_pack<T>)
+        wide_rows<T, 1>(a);
+    else
+        wide_rows<T, 0>(a);
+}
+COH_KERNELS(norm_backward_wide, coh_cuda_norm_arguments, 1024, 1)
+
+/* Rows whose sums shared memory does not hold: each is read twice, and the sums stay in the
+ * partials. */
+template <typename T> COH_DEVICE void norm_backward_widest(const coh_cuda_norm_arguments &a)
 {
     constexpr int W = coh_pack<T>;
     __shared__ float slots[2][2][WARPS_MOST];
@@ -330,4 +448,4 @@ template <typename T> COH_DEVICE void norm_backward_wide(const coh_cuda_norm_arg
         }
     }
 }
-COH_KERNELS(norm_backward_wide, coh_cuda_norm_arguments, 1024, 1)
+COH_KERNELS(norm_backward_widest, coh_cuda_norm_arguments, 1024, 1)

@@ -128,6 +128,26 @@ static void gradients_of_norms_are_the_hosts(void **state)
                                         how);
 }
 
+/* Sums in shared memory: one pack a thread, two and three; rows that end within a pack; more than
+ * one block of rows. Then more than shared memory holds. */
+static void gradients_of_wide_norms_are_the_hosts(void **state)
+{
+    (void)state;
+    static const struct {
+        coh_dtype dtype;
+        int64_t N, C;
+        int is_rms, how;
+    } cases[] = {
+        { COH_DTYPE_F32, 10, 3700, 0, 0 },  { COH_DTYPE_F32, 2, 4096, 1, 1 },
+        { COH_DTYPE_F32, 2, 8001, 0, 2 },   { COH_DTYPE_F32, 1, 12288, 1, 3 },
+        { COH_DTYPE_F32, 1, 12290, 0, 1 },  { COH_DTYPE_BF16, 2, 8192, 0, 1 },
+        { COH_DTYPE_BF16, 1, 8192, 1, 4 },  { COH_DTYPE_BF16, 2, 9217, 1, 0 },
+        { COH_DTYPE_BF16, 1, 12288, 0, 2 }, { COH_DTYPE_BF16, 2, 12300, 0, 0 },
+    };
+    for (int i = 0; i < 10; i++)
+        check_norm_backward(cases[i].dtype, cases[i].N, cases[i].C, cases[i].is_rms, cases[i].how);
+}
+
 /* Blocks of eight rows, the last one short, rows side by side in a block. */
 static void partial_sums_of_norms_are_folded(void **state)
 {
@@ -340,6 +360,7 @@ int coh_twins_rows(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_are_the_hosts),
         cmocka_unit_test(gradients_of_norms_are_the_hosts),
+        cmocka_unit_test(gradients_of_wide_norms_are_the_hosts),
         cmocka_unit_test(partial_sums_of_norms_are_folded),
         cmocka_unit_test(embeddings_are_the_hosts),
         cmocka_unit_test(rows_of_31_32_and_33_tokens_are_the_hosts),
