@@ -293,7 +293,8 @@ int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G,
 
 /* One step of a decoder: keys and values [B,positions,G*D] get k and v as row `position`, y [B,H*D]
  * attends over rows 0..position. q, k and v of a sequence are q_stride and kv_stride elements from
- * those of the next. */
+ * those of the next. The host needs no scratch, CUDA coh_cuda_decode_bytes
+ * (kernels/cuda/attention_scratch.h). */
 typedef struct coh_attention_decode {
     int64_t B, H, G, D, positions;
     const int32_t *position; /* the device's */
@@ -301,6 +302,7 @@ typedef struct coh_attention_decode {
     int64_t q_stride, kv_stride;
     const void *q, *k, *v;
     void *keys, *values, *y;
+    float *scratch;
 } coh_attention_decode;
 void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode);
 

@@ -229,6 +229,15 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
     return COH_OK;
 }
 
+static size_t workspace_decode(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    const coh_attention_grouped_decode_attributes *a = attributes;
+    const int64_t D = inputs[0].dim[2] / a->heads;
+    if (phase != COH_PHASE_FORWARD)
+        return 0;
+    return coh_cuda_decode_bytes(inputs[0].dim[0] * a->heads, D, a->positions);
+}
+
 static coh_status forward_decode(const coh_call *call)
 {
     const coh_attention_grouped_decode_attributes *a = call->attributes;
@@ -253,6 +262,7 @@ static coh_status forward_decode(const coh_call *call)
         .keys = call->state[0].data,
         .values = call->state[1].data,
         .y = call->output[0].data,
+        .scratch = call->workspace,
     };
     coh_kernel_attention_decode(call->queue, &decode);
     return COH_OK;
@@ -268,5 +278,6 @@ const coh_op_kind coh_kind_attention_grouped_decode = {
     .state_count = 2,
     .infer = infer_decode,
     .forward = forward_decode,
+    .workspace_cuda = workspace_decode,
     .forward_cuda = forward_decode,
 };

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention_arguments.h"
 #include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/attention_scratch.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
@@ -169,6 +170,7 @@ void coh_cuda_attention_backward(void *queue, const coh_attention *a)
 
 void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
 {
+    const int64_t heads = d->B * d->H, parts = coh_cuda_decode_parts(d->positions);
     const coh_attention_decode_arguments arguments = {
         .q_stride = d->q_stride,
         .kv_stride = d->kv_stride,
@@ -184,9 +186,17 @@ void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
         .keys = d->keys,
         .values = d->values,
         .y = d->y,
+        .part_keys = COH_CUDA_DECODE_KEYS,
+        .parts = parts,
+        .sums = d->scratch,
+        .facts = parts > 1 ? d->scratch + heads * parts * d->D : NULL,
     };
-    const coh_cuda_grid grid = {
-        .x = (uint32_t)(d->B * d->H), .y = 1, .z = 1, .threads = COH_ATTENTION_DECODE_THREADS
+    coh_cuda_grid grid = {
+        .x = (uint32_t)heads, .y = (uint32_t)parts, .z = 1, .threads = COH_ATTENTION_DECODE_THREADS
     };
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_ATTENTION_DECODE_F32, d->dtype), &grid, &arguments);
+    grid.y = 1;
+    if (parts > 1)
+        coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_ATTENTION_DECODE_JOIN_F32, d->dtype), &grid,
+                        &arguments);
 }

@@ -52,6 +52,10 @@ typedef struct coh_attention_decode_arguments {
     float scale;
     const void *q, *k, *v;
     void *keys, *values, *y;
+    int64_t part_keys; /* of a block */
+    int64_t parts;     /* of a head that there is scratch for; 1: there is none */
+    float *sums;       /* [heads of all sequences, parts, D]: of values */
+    float *facts;      /* [.., parts, 2]: maximum, and sum under it */
 } coh_attention_decode_arguments;
 
 #endif

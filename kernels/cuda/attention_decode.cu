@@ -1,10 +1,12 @@
-/* One step of a decoder: one query of one head a block, over all keys there are. Each warp takes
- * every fourth key with a running maximum and sum of its own, and the warps' parts are put together
- * in their order. Grid: heads of all sequences. */
+/* One step of a decoder: one query of one head over a part of the keys there are, a block each, and
+ * where a cache has room for more than one part, the parts of a head put together in their order by
+ * a second kernel. Each warp takes every fourth group of four keys of its part with a running
+ * maximum and sum of its own. Grid: heads of all sequences; parts. What a part is follows from the
+ * shape alone; one without a key does nothing, and is not asked. */
 #include "kernels/cuda/attention_arguments.h"
 #include "kernels/cuda/attention_element.cuh"
 
-enum { WARPS = COH_ATTENTION_DECODE_THREADS / 32, WIDEST = 512 };
+enum { WARPS = COH_ATTENTION_DECODE_THREADS / 32, WIDEST = 512, GROUP = 4 };
 
 /* What a warp has of a head: its maximum of scores, and the sums under it. Lane l has channels l,
  * l + 32, ... */
@@ -12,48 +14,88 @@ typedef struct part {
     float max, sum, y[WIDEST / 32];
 } part;
 
+/* Takes GROUP keys at a time, so that their loads are under way together. The first `count` of them
+ * are keys, the others some row that may be read. */
 template <typename E>
-static __device__ __forceinline__ void attend(part *mine, const E *q, const E *k, const E *v, int D,
-                                              float scale)
+static __device__ __forceinline__ void attend(part *mine, const E *q, const E *const *k,
+                                              const E *const *v, int count, int D, float scale)
 {
     const int lane = (int)threadIdx.x % 32;
-    float s = 0.0f;
-    for (int d = lane; d < D; d += 32)
-        s += coh_attention_read(q + d) * coh_attention_read(k + d);
-    for (int with = 16; with > 0; with /= 2)
-        s += __shfl_xor_sync(0xffffffffu, s, with);
-    s *= scale;
-    const float max = fmaxf(mine->max, s), factor = expf(mine->max - max), p = expf(s - max);
+    float s[GROUP] = {}, max = mine->max;
+    for (int d = lane; d < D; d += 32) {
+        const float query = coh_attention_read(q + d);
+#pragma unroll
+        for (int u = 0; u < GROUP; u++)
+            s[u] += query * coh_attention_read(k[u] + d);
+    }
+#pragma unroll
+    for (int u = 0; u < GROUP; u++) {
+        for (int with = 16; with > 0; with /= 2)
+            s[u] += __shfl_xor_sync(0xffffffffu, s[u], with);
+        s[u] = u < count ? s[u] * scale : -INFINITY;
+        max = fmaxf(max, s[u]);
+    }
+    const float factor = expf(mine->max - max);
     mine->max = max;
-    mine->sum = mine->sum * factor + p;
+    mine->sum *= factor;
+#pragma unroll
+    for (int u = 0; u < GROUP; u++) {
+        s[u] = expf(s[u] - max);
+        mine->sum += s[u];
+    }
 #pragma unroll
     for (int m = 0; m < WIDEST / 32; m++)
-        if (lane + 32 * m < D)
-            mine->y[m] = mine->y[m] * factor + p * coh_attention_read(v + lane + 32 * m);
+        if (lane + 32 * m < D) {
+            float y = mine->y[m] * factor;
+#pragma unroll
+            for (int u = 0; u < GROUP; u++)
+                y += s[u] * coh_attention_read(v[u] + lane + 32 * m);
+            mine->y[m] = y;
+        }
 }
 
-/* y of the warps' parts: those without a key have the weight zero. */
-template <typename E> static __device__ __forceinline__ void join(const part &mine, E *y, int D)
+/* Of `count` parts that stand `stride` floats apart in the order of their sums: the largest
+ * maximum, and all sums under it. */
+static __device__ __forceinline__ float2 largest_and_sum(const float *max, const float *sum,
+                                                         int stride, int count)
+{
+    float2 of = { max[0], 0.0f };
+    for (int p = 1; p < count; p++)
+        of.x = fmaxf(of.x, max[p * stride]);
+    for (int p = 0; p < count; p++)
+        of.y += expf(max[p * stride] - of.x) * sum[p * stride];
+    return of;
+}
+
+/* The warps' parts: those without a key have the weight zero. To y, or to the block's place in the
+ * scratch. */
+template <typename E>
+static __device__ __forceinline__ void join_warps(const coh_attention_decode_arguments &a,
+                                                  const part &mine)
 {
     __shared__ float max[WARPS], sum[WARPS], sums[WARPS][WIDEST];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int64_t place = blockIdx.x * a.parts + blockIdx.y;
     max[warp] = mine.max;
     sum[warp] = mine.sum;
 #pragma unroll
     for (int m = 0; m < WIDEST / 32; m++)
-        if (lane + 32 * m < D)
+        if (lane + 32 * m < a.D)
             sums[warp][lane + 32 * m] = mine.y[m];
     __syncthreads();
-    float most = max[0], total = 0.0f;
-    for (int w = 1; w < WARPS; w++)
-        most = fmaxf(most, max[w]);
-    for (int w = 0; w < WARPS; w++)
-        total += expf(max[w] - most) * sum[w];
-    for (int d = (int)threadIdx.x; d < D; d += COH_ATTENTION_DECODE_THREADS) {
+    const float2 of = largest_and_sum(max, sum, 1, WARPS);
+    for (int d = (int)threadIdx.x; d < a.D; d += COH_ATTENTION_DECODE_THREADS) {
         float value = 0.0f;
         for (int w = 0; w < WARPS; w++)
-            value += expf(max[w] - most) * sums[w][d];
-        coh_attention_write(y + d, value / total);
+            value += expf(max[w] - of.x) * sums[w][d];
+        if (a.parts == 1)
+            coh_attention_write((E *)a.y + blockIdx.x * (int64_t)a.D + d, value / of.y);
+        else
+            a.sums[place * a.D + d] = value;
+    }
+    if (a.parts > 1 && threadIdx.x == 0) {
+        a.facts[2 * place] = of.x;
+        a.facts[2 * place + 1] = of.y;
     }
 }
 
@@ -68,17 +110,43 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
     const E *k = (const E *)a.k + b * a.kv_stride + g * a.D;
     const E *v = (const E *)a.v + b * a.kv_stride + g * a.D;
     E *keys = (E *)a.keys + cached, *values = (E *)a.values + cached;
-    const int64_t last = *a.position;
+    const int64_t last = *a.position, begin = blockIdx.y * a.part_keys;
+    const int64_t end = last < begin + a.part_keys ? last + 1 : begin + a.part_keys;
     part mine = { -INFINITY, 0.0f, {} };
-    for (int64_t j = threadIdx.x / 32; j <= last; j += WARPS)
-        attend(&mine, q, j == last ? k : keys + j * stride, j == last ? v : values + j * stride,
-               a.D, a.scale);
-    if (h % shared == 0)
+    for (int64_t j = begin + threadIdx.x / 32 * GROUP; j < end; j += WARPS * GROUP) {
+        const E *ks[GROUP], *vs[GROUP];
+#pragma unroll
+        for (int u = 0; u < GROUP; u++) {
+            const int64_t row = j + u < end ? j + u : end - 1;
+            ks[u] = row == last ? k : keys + row * stride;
+            vs[u] = row == last ? v : values + row * stride;
+        }
+        attend(&mine, q, ks, vs, (int)(end - j), a.D, a.scale);
+    }
+    if (end <= begin)
+        return;
+    if (h % shared == 0 && end == last + 1)
         for (int d = (int)threadIdx.x; d < a.D; d += COH_ATTENTION_DECODE_THREADS) {
             keys[last * stride + d] = k[d];
             values[last * stride + d] = v[d];
         }
-    join(mine, (E *)a.y + blockIdx.x * (int64_t)a.D, a.D);
+    join_warps<E>(a, mine);
+}
+
+/* y of a head's parts. */
+template <typename E>
+static __device__ __forceinline__ void join_parts(const coh_attention_decode_arguments &a)
+{
+    const int count = (int)(*a.position / a.part_keys) + 1;
+    const float *facts = a.facts + 2 * (blockIdx.x * a.parts);
+    const float *sums = a.sums + blockIdx.x * a.parts * a.D;
+    const float2 of = largest_and_sum(facts, facts + 1, 2, count);
+    for (int d = (int)threadIdx.x; d < a.D; d += COH_ATTENTION_DECODE_THREADS) {
+        float value = 0.0f;
+        for (int p = 0; p < count; p++)
+            value += expf(facts[2 * p] - of.x) * sums[p * a.D + d];
+        coh_attention_write((E *)a.y + blockIdx.x * (int64_t)a.D + d, value / of.y);
+    }
 }
 
 /* One block of a processor is enough: with more in mind, ptxas spills. */
@@ -92,4 +160,14 @@ COH_KERNEL(coh_attention_decode_f32, DECODE_BOUNDS, const coh_attention_decode_a
 COH_KERNEL(coh_attention_decode_bf16, DECODE_BOUNDS, const coh_attention_decode_arguments a)
 {
     decode<uint16_t>(a);
+}
+
+COH_KERNEL(coh_attention_decode_join_f32, DECODE_BOUNDS, const coh_attention_decode_arguments a)
+{
+    join_parts<float>(a);
+}
+
+COH_KERNEL(coh_attention_decode_join_bf16, DECODE_BOUNDS, const coh_attention_decode_arguments a)
+{
+    join_parts<uint16_t>(a);
 }

@@ -1,6 +1,6 @@
-/* attention_scratch.h - scratch of attention's backward pass on CUDA, and how it is cut so that the
- * scratch stays small: functions of shapes alone, compiled with or without CUDA, for a plan for a
- * GPU may be made where there is none.
+/* attention_scratch.h - scratch of attention's backward pass and of a decoder's step on CUDA, and
+ * how they are cut: functions of shapes alone, compiled with or without CUDA, for a plan for a GPU
+ * may be made where there is none. The backward pass is cut so that its scratch stays small:
  *
  *     [ delta [B,H,T], floats | where cuDNN may work: dy of a cut's sequences, then its own ]
  *
@@ -78,6 +78,24 @@ static inline size_t coh_cuda_attention_scratch_bytes(coh_dtype dtype, int64_t B
         bytes += coh_attention_scratch_part(coh_cudnn_plan_bytes(cut.B, T, heads, cut.G, D));
     }
     return bytes;
+}
+
+/* ---- a step of a decoder ---- */
+
+/* A block takes so many keys of a head: one head of a long row keeps several multiprocessors busy.
+ * Where a cache has room for more, each part leaves a maximum, a sum and D sums of values. */
+#define COH_CUDA_DECODE_KEYS 256
+
+static inline int64_t coh_cuda_decode_parts(int64_t positions)
+{
+    return (positions + COH_CUDA_DECODE_KEYS - 1) / COH_CUDA_DECODE_KEYS;
+}
+
+/* heads: of all sequences. */
+static inline size_t coh_cuda_decode_bytes(int64_t heads, int64_t D, int64_t positions)
+{
+    const int64_t parts = coh_cuda_decode_parts(positions);
+    return parts > 1 ? (size_t)(heads * parts * (D + 2)) * sizeof(float) : 0;
 }
 
 #endif

@@ -119,6 +119,8 @@ COH_CUDA_KERNEL(ATTENTION_DELTA_F32, "coh_attention_delta_f32", "attention_gener
 COH_CUDA_KERNEL(ATTENTION_DELTA_BF16, "coh_attention_delta_bf16", "attention_general")
 COH_CUDA_KERNEL(ATTENTION_DECODE_F32, "coh_attention_decode_f32", "attention_decode")
 COH_CUDA_KERNEL(ATTENTION_DECODE_BF16, "coh_attention_decode_bf16", "attention_decode")
+COH_CUDA_KERNEL(ATTENTION_DECODE_JOIN_F32, "coh_attention_decode_join_f32", "attention_decode")
+COH_CUDA_KERNEL(ATTENTION_DECODE_JOIN_BF16, "coh_attention_decode_join_bf16", "attention_decode")
 COH_CUDA_KERNEL(PRODUCT_NT_F32, "coh_product_nt_f32", "product")
 COH_CUDA_KERNEL(PRODUCT_NT_BF16, "coh_product_nt_bf16", "product")
 COH_CUDA_KERNEL(PRODUCT_NN_F32, "coh_product_nn_f32", "product")

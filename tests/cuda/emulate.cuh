@@ -58,6 +58,9 @@ struct coh_emulated_entry {
 struct uint2 {
     unsigned x, y;
 };
+struct float2 {
+    float x, y;
+};
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };

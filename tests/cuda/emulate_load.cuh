@@ -16,10 +16,6 @@
     static_assert((threads) * (blocks) <= 2048, "threads of a multiprocessor");                    \
     COH_KERNEL(symbol, threads, parameter)
 
-struct float2 {
-    float x, y;
-};
-
 static inline void coh_emulated_load(uint32_t *to, const void *from, size_t bytes)
 {
     if ((uintptr_t)from % bytes != 0) {
