@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -109,12 +108,10 @@ coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artef
                     options->operand);
 }
 
-/* Using it is the check; the path of kernels then ends with the hash. */
+/* Using it is the check. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash)
 {
-    static const char mark[] = "+table-";
     CLI_TRY(coh_kernels_use(path, NULL, 0));
-    const char *found = strstr(coh_kernel_path(), mark);
-    *out_hash = found ? strtoull(found + sizeof(mark) - 1, NULL, 16) : 0;
+    *out_hash = coh_kernels_hash();
     return COH_OK;
 }

@@ -186,6 +186,7 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     measuring.disk_bytes = options->disk_bytes;
     measuring.quick = options->quick != 0;
     measuring.device = options->device;
+    measuring.kernel_table = options->tune;
     measuring.progress = show;
     measuring.log = hear;
     measuring.context = &w;
@@ -212,6 +213,13 @@ coh_status cli_profile(const cli_options *options)
     coh_status status = COH_OK;
     const double begin = cli_seconds_now();
     CLI_TRY_GOTO(status, cli_output_check(options), done);
+    if (options->tune && !cli_budget_on_gpu(options))
+        CLI_TRY_GOTO(status,
+                     cli_fail(COH_ERR_ARGUMENT,
+                              "--tune %s is of a GPU's products: add --device cuda:0, or write a "
+                              "table of the processor's with cohobate tune",
+                              options->tune),
+                     done);
     CLI_TRY_GOTO(status, read_known(options, &known), done);
     CLI_TRY_GOTO(status, add_models(options, &s), done);
     if (options->kernels)

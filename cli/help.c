@@ -107,7 +107,13 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "A\n"
         "scratch file of up to 1 GiB stands in the --disk folder meanwhile, and up to 4 GiB more "
         "are\n"
-        "written to it. Let the machine do nothing else.\n",
+        "written to it. Let the machine do nothing else.\n"
+        "On a GPU --tune FILE has each product multiplied by several algorithms of cuBLASLt, and "
+        "adds\n"
+        "the fastest to the kernel table FILE; operators are measured with them. A run takes the "
+        "table\n"
+        "by --kernels, which changes its bits; without it the library's own first choice "
+        "multiplies.\n",
     [CLI_SIMULATE] =
         "PLAN is a plan.json of cohobate plan -o, or that of a run's folder. The program is built "
         "anew,\n"
@@ -160,7 +166,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_TUNE] = "  cohobate tune gpt2 --vocabulary 50257 --batch 4 --sequence 64 -o kernels.json\n"
                  "  cohobate train gpt2-nano --data corpus.txt --kernels kernels.json\n",
     [CLI_PROFILE] = "  cohobate profile gpt2 --vocabulary 50257 --disk /var/tmp -o machine.json\n"
-                    "  cohobate profile --quick\n",
+                    "  cohobate profile --quick\n"
+                    "  cohobate profile gpt2-xl --device cuda:0 -o gpu.json --tune kernels.json\n",
     [CLI_SIMULATE] = "  cohobate simulate plan.json --profile machine.json\n"
                      "  cohobate simulate ./run/plan.json --profile built-in-8,disk-read=7GB/s\n",
     [CLI_EXPLAIN] = "  cohobate explain plan.json h.3.mlp.c_fc\n",

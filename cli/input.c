@@ -172,6 +172,7 @@ coh_status cli_input_check(const cli_options *options)
     CLI_TRY(check_folder_of("--held-out-file", options->held_out_file));
     CLI_TRY(check_folder_of("--program", options->program));
     CLI_TRY(check_folder_of("--log", options->log));
+    CLI_TRY(check_folder_of("--tune", options->tune));
     if (options->resume)
         CLI_TRY(check_resume(options->resume));
     return operand_model(options) ? check_has_config(operand_model(options)) : COH_OK;

@@ -102,6 +102,7 @@ typedef enum cli_flag {
     CLI_FLAG_HASH,
     CLI_FLAG_FOLDER,
     CLI_FLAG_QUICK,
+    CLI_FLAG_TUNE,
     CLI_FLAG_JSON,
     CLI_FLAG_TEST_POISON,
     CLI_FLAG_TEST_DELAY_SEED,
@@ -120,7 +121,7 @@ typedef struct cli_options {
     uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag is there */
     const char *what_if[CLI_WHAT_IFS + 1]; /* as often as given; NULL behind the last */
 
-    const char *data, *tokenizer, *validation, *plan_file, *kernels, *save, *resume, *log;
+    const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
     const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
     const char *sweep, *max;

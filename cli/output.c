@@ -106,6 +106,7 @@ coh_status cli_output_check(const cli_options *options)
 {
     CLI_TRY(check_differ("-o", options->output, "--program", options->program));
     CLI_TRY(check_differ("-o", options->output, "--held-out-file", options->held_out_file));
+    CLI_TRY(check_differ("-o", options->output, "--tune", options->tune));
     CLI_TRY(check_one(options, "-o", options->output,
                       options->command == CLI_TOKENIZE  ? &token_file
                       : options->command == CLI_TUNE    ? &kernel_table
@@ -113,5 +114,6 @@ coh_status cli_output_check(const cli_options *options)
                                                         : &plan_file));
     CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));
     CLI_TRY(check_one(options, "--program", options->program, &program_file));
+    CLI_TRY(check_one(options, "--tune", options->tune, &kernel_table));
     return check_one(options, "--log", options->log, &log_file);
 }

@@ -8,6 +8,9 @@
 #include "kernels/product.h"
 
 #ifdef COH_HAVE_CUDA
+#include <inttypes.h>
+
+#include "kernels/algorithm.h"
 #include "kernels/cuda/device_kernels.h"
 #include "memory/cuda_facts.h"
 #include "memory/cuda_library.h"
@@ -55,6 +58,44 @@ coh_status coh_device_find(const char *name, coh_engine_device *out_device)
 }
 
 #ifdef COH_HAVE_CUDA
+/* Adds ", cuBLASLt 13.1.0" to the path where the library is here. Fails: as a run would, where it
+ * is and cannot be opened. */
+static coh_status add_library(const coh_cuda_library_name *name, coh_device_summary *out,
+                              int32_t *out_version)
+{
+    char file[COH_CUDA_LIBRARY_PATH_BYTES], version[COH_CUDA_VERSION_BYTES];
+    void *library;
+    const size_t used = strlen(out->kernel_path);
+    const coh_status status = coh_cuda_library_open("", name, &library, file);
+    *out_version = 0;
+    if (status == COH_ERR_DEVICE)
+        return COH_OK;
+    COH_TRY(status);
+    *out_version = coh_cuda_library_version(library, name, version);
+    snprintf(out->kernel_path + used, sizeof(out->kernel_path) - used, ", %s %s", name->product,
+             version);
+    return COH_OK;
+}
+
+/* All that bits depend on, in the order of what is cut off last: which GPU, the libraries' versions
+ * and the stored algorithms of products for them. */
+static coh_status describe_kernels(const coh_cuda_gpu *gpu, coh_device_summary *out)
+{
+    coh_algorithm_device device = { .multiprocessors = gpu->multiprocessors };
+    int32_t cublaslt, cudnn;
+    snprintf(out->kernel_path, sizeof(out->kernel_path), "cuda: %.48s", gpu->name);
+    COH_TRY(add_library(&coh_cuda_library_cublaslt, out, &cublaslt));
+    COH_TRY(add_library(&coh_cuda_library_cudnn, out, &cudnn));
+    snprintf(device.name, sizeof(device.name), "%s", gpu->name);
+    device.library_version = cublaslt;
+    const uint64_t hash = coh_algorithms_hash(&device);
+    const size_t used = strlen(out->kernel_path);
+    if (hash != 0)
+        snprintf(out->kernel_path + used, sizeof(out->kernel_path) - used, ", table %016" PRIx64,
+                 hash);
+    return COH_OK;
+}
+
 static coh_status summarize_gpu(int index, coh_device_summary *out)
 {
     coh_cuda_facts facts;
@@ -70,10 +111,7 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
                         "another, or the host",
                         index, gpu->name, gpu->major, gpu->minor, CAPABILITY_LEAST);
     snprintf(out->name, sizeof(out->name), "%s", gpu->name);
-    char path[COH_CUDA_LIBRARY_PATH_BYTES];
-    snprintf(out->kernel_path, sizeof(out->kernel_path), "cuda: %s%s%s", gpu->name,
-             coh_cuda_library_find("", &coh_cuda_library_cublaslt, path) ? ", cuBLASLt" : "",
-             coh_cuda_library_find("", &coh_cuda_library_cudnn, path) ? ", cuDNN" : "");
+    COH_TRY(describe_kernels(gpu, out));
     out->is_gpu = 1;
     const uint64_t kept = COH_CUDA_RESERVE_BYTES + CONTEXT_BYTES;
     out->memory_bytes = gpu->memory_bytes > kept ? gpu->memory_bytes - kept : 0;

@@ -2,11 +2,13 @@
 #include "engine/kernel_table.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/pool.h"
 #include "base/thread.h"
+#include "cohobate/engine.h"
 #include "kernels/kernels.h"
 #include "planner/graph.h"
 
@@ -195,6 +197,15 @@ done:
 
 /* ---- using ---- */
 
+uint64_t coh_kernels_hash(void)
+{
+    static const char mark[] = "+table-";
+    const char *found = strstr(coh_kernel_path(), mark);
+    const uint64_t products = found ? strtoull(found + sizeof(mark) - 1, NULL, 16) : 0;
+    const uint64_t algorithms = coh_algorithms_hash(NULL);
+    return algorithms == 0 ? products : (products * 0x100000001b3u) ^ algorithms;
+}
+
 int coh_kernels_onednn(coh_dtype dtype)
 {
     return coh_product_is_named(COH_PRODUCT_ONEDNN, dtype);
@@ -214,7 +225,7 @@ coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_b
         coh_kernel_machine(here);
         if (out_machine)
             snprintf(out_machine, machine_bytes, "%s",
-                     strcmp(list.machine, here) == 0 ? "" : list.machine);
+                     list.choice_count == 0 || strcmp(list.machine, here) == 0 ? "" : list.machine);
     } else {
         status = coh_fail_prefix(status, "kernel table %s", path);
     }

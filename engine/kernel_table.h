@@ -43,7 +43,6 @@ typedef struct coh_kernel_list {
     const coh_kernel_timing *shapes;
     size_t shape_count;
     int32_t thread_count;
-    const double *microseconds; /* of each algorithm */
     /* read */
     coh_product_choice *choices;
     int32_t choice_count;

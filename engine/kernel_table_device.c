@@ -14,7 +14,7 @@ static const char *truth(int value)
     return value ? "true" : "false";
 }
 
-static coh_status write_product(coh_text *text, const coh_algorithm *a, double microseconds)
+static coh_status write_product(coh_text *text, const coh_algorithm *a)
 {
     const coh_product_form *f = &a->form;
     COH_TRY(coh_text_add(
@@ -29,7 +29,7 @@ static coh_status write_product(coh_text *text, const coh_algorithm *a, double m
         f->alignment));
     for (int i = 0; i < COH_ALGORITHM_WORDS; i++)
         COH_TRY(coh_text_add(text, "%016" PRIx64, a->words[i]));
-    return coh_text_add(text, "\", \"microseconds\": %.1f}", microseconds);
+    return coh_text_add(text, "\", \"microseconds\": %.3f}", a->microseconds);
 }
 
 static int is_same_device(const coh_algorithm_device *a, const coh_algorithm_device *b)
@@ -55,7 +55,7 @@ coh_status coh_kernel_devices_write(coh_text *text, const coh_kernel_list *list)
         const int is_last = i + 1 == list->algorithm_count;
         if (i == 0 || !is_same_device(&a[-1].device, &a->device))
             COH_TRY(write_device(text, &a->device));
-        COH_TRY(write_product(text, a, list->microseconds[i]));
+        COH_TRY(write_product(text, a));
         if (is_last || !is_same_device(&a->device, &a[1].device))
             COH_TRY(coh_text_add(text, "\n    ]}%s\n", is_last ? "" : ","));
         else
@@ -97,7 +97,7 @@ static coh_status read_product(json_t *value, coh_algorithm *out_algorithm)
     const char *dtype, *c_dtype, *layout, *digits;
     json_int_t rows, columns, depth, a_stride, b_stride, c_stride, alignment;
     int adds, bias, relu;
-    double microseconds;
+    double *microseconds = &out_algorithm->microseconds;
     json_error_t error;
     coh_dtype of_operands, of_c;
     coh_matmul_layout kind;
@@ -106,7 +106,7 @@ static coh_status read_product(json_t *value, coh_algorithm *out_algorithm)
                        "dtype", &dtype, "c_dtype", &c_dtype, "layout", &layout, "rows", &rows,
                        "columns", &columns, "depth", &depth, "strides", &a_stride, &b_stride,
                        &c_stride, "adds", &adds, "bias", &bias, "relu", &relu, "alignment",
-                       &alignment, "algorithm", &digits, "microseconds", &microseconds) != 0)
+                       &alignment, "algorithm", &digits, "microseconds", microseconds) != 0)
         return coh_fail(COH_ERR_CORRUPT, "%.200s", error.text);
     COH_TRY(coh_kernel_dtype_of(dtype, &of_operands));
     COH_TRY(coh_kernel_dtype_of(c_dtype, &of_c));
@@ -125,7 +125,7 @@ static coh_status read_product(json_t *value, coh_algorithm *out_algorithm)
                              .relu = relu,
                              .alignment = alignment > 256 ? 0 : (int32_t)alignment };
     COH_TRY(check_form(f));
-    if (!(microseconds > 0))
+    if (!(*microseconds > 0))
         return coh_fail(COH_ERR_CORRUPT, "its microseconds are no number above 0");
     return read_words(digits, out_algorithm->words);
 }

@@ -1,6 +1,5 @@
 /* What `cohobate doctor` says of GPUs: driver, devices, and the libraries that a GPU's work
  * uses. */
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -139,32 +138,11 @@ static int examine_driver(coh_finding_list *list)
     return facts.gpu_count;
 }
 
-/* "13.1.0". All three number their versions in this way. */
-static void say_version(void *library, const char *function, char text[32])
-{
-    size_t (*version_of)(void) = NULL;
-    int (*write_version)(int *) = NULL; /* NCCL's way: 0 is success */
-    void *address = dlsym(library, function);
-    int version = 0;
-    if (address != NULL && strcmp(function, "ncclGetVersion") == 0) {
-        memcpy(&write_version, &address, sizeof(address));
-        if (write_version(&version) != 0)
-            version = 0;
-    } else if (address != NULL) {
-        memcpy(&version_of, &address, sizeof(address));
-        version = (int)version_of();
-    }
-    if (version > 0)
-        snprintf(text, 32, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-    else
-        snprintf(text, 32, "of unknown version");
-}
-
 /* `wanted`: there is a GPU that would use it. Only then it is opened, which takes a while. */
 static void examine_library(coh_finding_list *list, const coh_cuda_library_name *name,
-                            const char *version_function, const char *cost, int wanted)
+                            const char *cost, int wanted)
 {
-    char path[COH_CUDA_LIBRARY_PATH_BYTES], version[32];
+    char path[COH_CUDA_LIBRARY_PATH_BYTES], version[COH_CUDA_VERSION_BYTES];
     void *library;
     coh_finding *finding = coh_finding_next(list, name->product);
     if (!wanted) {
@@ -175,7 +153,7 @@ static void examine_library(coh_finding_list *list, const coh_cuda_library_name 
         return;
     }
     if (coh_cuda_library_open("", name, &library, path) == COH_OK) {
-        say_version(library, version_function, version);
+        (void)coh_cuda_library_version(library, name, version);
         COH_FINDING_SAY(finding->found, "%s, %.200s", version, path);
         return;
     }
@@ -191,12 +169,12 @@ static void examine_library(coh_finding_list *list, const coh_cuda_library_name 
 void coh_examine_cuda(coh_finding_list *list)
 {
     const int gpu_count = examine_driver(list);
-    examine_library(list, &coh_cuda_library_cublaslt, "cublasLtGetVersion",
+    examine_library(list, &coh_cuda_library_cublaslt,
                     "matrix products run on our own kernels, which are slower", gpu_count > 0);
-    examine_library(list, &coh_cuda_library_cudnn, "cudnnGetVersion",
+    examine_library(list, &coh_cuda_library_cudnn,
                     "attention runs on our own kernels, which are slower", gpu_count > 0);
-    examine_library(list, &coh_cuda_library_nccl, "ncclGetVersion",
-                    "several GPUs cannot train together", gpu_count > 1);
+    examine_library(list, &coh_cuda_library_nccl, "several GPUs cannot train together",
+                    gpu_count > 1);
 }
 
 #else

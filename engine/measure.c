@@ -383,8 +383,11 @@ static coh_status measure_main(void *argument)
         COH_TRY_GOTO(status, coh_bed_open(j->device, m->pool, m->options, &m->gpu), done);
     m->gpu.batch_ns = m->effort.batch_ns;
     COH_TRY_GOTO(status, take_known(m, j->known), done);
-    status = measure_all(m, &list);
+    COH_TRY_GOTO(status, coh_measure_products_begin(m), done);
+    COH_TRY_GOTO(status, measure_all(m, &list), done);
+    status = coh_measure_products_write(m);
 done:
+    coh_measure_products_end();
     coh_operators_free(list);
     coh_bed_close(&m->gpu);
     coh_bed_close(&m->host);

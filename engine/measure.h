@@ -92,6 +92,17 @@ void coh_measure_machine(coh_measure *m);
 /* Bytes that this process may lock; UINT64_MAX: any number. */
 uint64_t coh_measure_memlock_bytes(void);
 
+/* ---- measure_products.c: options->kernel_table ---- */
+
+/* Takes the table, where there is one, and has algorithms that it lacks timed from now on. Does
+ * nothing where no table is asked for. Fails: COH_ERR_ARGUMENT: not of a GPU, or a table of the
+ * host's products, which would be lost; COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
+coh_status coh_measure_products_begin(const coh_measure *m);
+/* Nothing is timed any more. */
+void coh_measure_products_end(void);
+/* Writes the table, or says why there is nothing to write. Fails: COH_ERR_IO, COH_ERR_MEMORY. */
+coh_status coh_measure_products_write(const coh_measure *m);
+
 /* ---- measure_sample.c ---- */
 
 enum { COH_SAMPLES_MOST = 32 };

@@ -10,10 +10,12 @@ enum {
     ALIGNMENT_MOST = 256
 }; /* what an arena gives its objects, and all that a library asks for */
 
-/* Written by coh_algorithms_take, while nobody reads it. Sorted. */
+/* Written while nobody reads it. Sorted. */
 static struct {
     coh_algorithm *all;
     int32_t count;
+    size_t capacity;
+    int is_measured;
 } table;
 
 coh_product_form coh_product_form_of(const coh_matmul *m)
@@ -80,6 +82,44 @@ void coh_algorithms_take(coh_algorithm *algorithms, int32_t count)
     coh_free(table.all);
     table.all = algorithms;
     table.count = count;
+    table.capacity = (size_t)count;
+}
+
+const coh_algorithm *coh_algorithms_all(int32_t *out_count)
+{
+    *out_count = table.count;
+    return table.count > 0 ? table.all : NULL;
+}
+
+void coh_algorithms_measure(int on)
+{
+    table.is_measured = on;
+}
+
+int coh_algorithms_are_measured(void)
+{
+    return table.is_measured;
+}
+
+coh_status coh_algorithms_add(const coh_algorithm *line)
+{
+    int32_t at = 0;
+    if (table.count >= COH_ALGORITHMS_MAX)
+        return coh_fail(COH_ERR_FULL,
+                        "a kernel table names at most %d algorithms: name another file",
+                        COH_ALGORITHMS_MAX);
+    while (at < table.count && compare(&table.all[at], line) < 0)
+        at++;
+    if (at < table.count && compare(&table.all[at], line) == 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the kernel table names an algorithm of %s for the product %" PRId64
+                        " x %" PRId64 " x %" PRId64 " already",
+                        line->device.name, line->form.rows, line->form.columns, line->form.depth);
+    COH_TRY(COH_GROW(&table.all, &table.capacity, (size_t)table.count + 1));
+    memmove(&table.all[at + 1], &table.all[at], (size_t)(table.count - at) * sizeof(table.all[0]));
+    table.all[at] = *line;
+    table.count++;
+    return COH_OK;
 }
 
 const uint64_t *coh_algorithm_find(const coh_algorithm_device *device, const coh_product_form *form)
@@ -97,14 +137,17 @@ uint64_t coh_algorithms_hash(const coh_algorithm_device *device)
     const uint64_t none = 0xcbf29ce484222325u;
     uint64_t hash = none;
     for (int32_t i = 0; i < table.count; i++) {
-        if (compare_devices(&table.all[i].device, device) != 0)
+        const coh_algorithm *line = &table.all[i];
+        if (device != NULL && compare_devices(&line->device, device) != 0)
             continue;
-        const unsigned char *parts[] = { (const unsigned char *)&table.all[i].form,
-                                         (const unsigned char *)table.all[i].words };
-        const size_t bytes[] = { sizeof(table.all[i].form), sizeof(table.all[i].words) };
-        for (int part = 0; part < 2; part++)
+        const int64_t numbers[] = { line->device.multiprocessors, line->device.library_version };
+        const void *all[] = { &line->form, line->words, line->device.name, numbers };
+        const size_t bytes[] = { sizeof(line->form), sizeof(line->words),
+                                 strnlen(line->device.name, COH_DEVICE_NAME_BYTES),
+                                 sizeof(numbers) };
+        for (int part = 0; part < (device != NULL ? 2 : 4); part++)
             for (size_t b = 0; b < bytes[part]; b++)
-                hash = (hash ^ parts[part][b]) * 0x100000001b3u;
+                hash = (hash ^ ((const unsigned char *)all[part])[b]) * 0x100000001b3u;
     }
     return hash == none ? 0 : hash;
 }

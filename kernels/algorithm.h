@@ -8,6 +8,8 @@
  *     coh_product_form_of(matmul)                  what decides: shape, types, strides, endings
  *     coh_algorithms_take(list, count)             in each process, before its first product
  *     coh_algorithm_find(device, form)             where a plan is made (kernels/cuda/products.h)
+ *     coh_algorithms_measure(1)                    a measurement of the device alone: what is not
+ *                                                  found is timed where its plan is made, and added
  *
  * Nothing here needs CUDA: a table is read by every build, and what it says of devices that are not
  * here is kept and not looked at. */
@@ -52,6 +54,7 @@ typedef struct coh_algorithm {
     coh_algorithm_device device;
     coh_product_form form;
     uint64_t words[COH_ALGORITHM_WORDS];
+    double microseconds; /* of one product, when it was measured; decides nothing */
 } coh_algorithm;
 
 #define COH_ALGORITHMS_MAX 4096
@@ -68,8 +71,20 @@ void coh_algorithms_take(coh_algorithm *algorithms, int32_t count);
 const uint64_t *coh_algorithm_find(const coh_algorithm_device *device,
                                    const coh_product_form *form);
 
+/* The table in use, sorted, until it changes. NULL where *out_count is 0. */
+const coh_algorithm *coh_algorithms_all(int32_t *out_count);
+
+/* 1: from now on forms that the table does not name are timed as their plans are made, and added; 0
+ * ends that. Whoever trains never asks for it. Threads: as coh_kernels_choose. */
+void coh_algorithms_measure(int on);
+int coh_algorithms_are_measured(void);
+/* Puts a line in its place. The thread that makes plans, while they are measured.
+ * Fails: COH_ERR_FULL beyond COH_ALGORITHMS_MAX, COH_ERR_ARGUMENT where the table names the form,
+ * COH_ERR_MEMORY; the table stays as it was. */
+coh_status coh_algorithms_add(const coh_algorithm *line);
+
 /* A hash of the lines for this device, whatever their order; 0 where there are none. It belongs to
- * the numeric plan of what runs there. */
+ * the numeric plan of what runs there. NULL: of all lines, with their devices. */
 uint64_t coh_algorithms_hash(const coh_algorithm_device *device);
 
 #endif

@@ -8,10 +8,11 @@
 #include <string.h>
 
 const coh_cuda_library_name coh_cuda_library_cublaslt = { "libcublasLt.so.13", "cuBLASLt",
-                                                          "nvidia-cublas" };
+                                                          "nvidia-cublas", "cublasLtGetVersion" };
 const coh_cuda_library_name coh_cuda_library_cudnn = { "libcudnn.so.9", "cuDNN",
-                                                       "nvidia-cudnn-cu13" };
-const coh_cuda_library_name coh_cuda_library_nccl = { "libnccl.so.2", "NCCL", "nvidia-nccl-cu13" };
+                                                       "nvidia-cudnn-cu13", "cudnnGetVersion" };
+const coh_cuda_library_name coh_cuda_library_nccl = { "libnccl.so.2", "NCCL", "nvidia-nccl-cu13",
+                                                      "ncclGetVersion" };
 
 /* Returns 1 to end the walk. */
 typedef int visit_file(void *context, const char *path);
@@ -176,6 +177,30 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
                     "%s (%s) is not on this machine: install the CUDA toolkit 13 or the Python "
                     "package %s, or name its folder in COH_CUDA_LIBRARIES",
                     name->product, name->file, name->package);
+}
+
+/* All three number their versions in this way. */
+int32_t coh_cuda_library_version(void *library, const coh_cuda_library_name *name,
+                                 char out_text[COH_CUDA_VERSION_BYTES])
+{
+    size_t (*version_of)(void) = NULL;
+    int (*write_version)(int *) = NULL; /* NCCL's way: 0 is success */
+    void *address = dlsym(library, name->version);
+    int version = 0;
+    if (address != NULL && name == &coh_cuda_library_nccl) {
+        memcpy(&write_version, &address, sizeof(address));
+        if (write_version(&version) != 0)
+            version = 0;
+    } else if (address != NULL) {
+        memcpy(&version_of, &address, sizeof(address));
+        version = (int)version_of();
+    }
+    if (version > 0)
+        snprintf(out_text, COH_CUDA_VERSION_BYTES, "%d.%d.%d", version / 10000, version / 100 % 100,
+                 version % 100);
+    else
+        snprintf(out_text, COH_CUDA_VERSION_BYTES, "of unknown version");
+    return version > 0 ? version : 0;
 }
 
 coh_status coh_cuda_library_bind(void *library, const coh_cuda_library_name *name,

@@ -16,6 +16,7 @@
 #define COH_MEMORY_CUDA_LIBRARY_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/check.h"
 
@@ -26,6 +27,7 @@ typedef struct coh_cuda_library_name {
     const char *file;    /* "libcublasLt.so.13" */
     const char *product; /* "cuBLASLt" */
     const char *package; /* "nvidia-cublas": a Python package that brings it */
+    const char *version; /* its function that says 130100 for 13.1.0 */
 } coh_cuda_library_name;
 
 extern const coh_cuda_library_name coh_cuda_library_cublaslt;
@@ -44,6 +46,13 @@ int coh_cuda_library_find(const char *root, const coh_cuda_library_name *name,
  * and none that was found can be opened, with why. */
 coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *name,
                                  void **out_library, char out_path[COH_CUDA_LIBRARY_PATH_BYTES]);
+
+enum { COH_CUDA_VERSION_BYTES = 32 };
+
+/* An open library's version, 130100 and "13.1.0"; 0 and "of unknown version" where it does not
+ * say. */
+int32_t coh_cuda_library_version(void *library, const coh_cuda_library_name *name,
+                                 char out_text[COH_CUDA_VERSION_BYTES]);
 
 /* Fills `table`, `count` function pointers in a row, with the functions of these names.
  * Fails: COH_ERR_CORRUPT naming the first one that it does not have: it is another library. */

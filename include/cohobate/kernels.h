@@ -11,9 +11,12 @@
  *
  * The table is JSON: {"format": "cohobate kernels", "version": 1, "machine", "date", "threads",
  * "products": [{"dtype", "layout", "rows", "columns", "depth", "product", "microseconds"}, ...]},
- * written in one form only and read strictly. What was measured on GPUs stands in "devices": for
- * each device and version of cuBLASLt the algorithms of its products, in the library's own words
- * (kernels/algorithm.h). Lines of other devices and versions are kept and not used. */
+ * written in one form only and read strictly. What was measured on GPUs (measure.h: kernel_table)
+ * stands in "devices": [{"name", "multiprocessors", "cublaslt", "products": [{"dtype", "c_dtype",
+ * "layout", "rows", "columns", "depth", "strides", "adds", "bias", "relu", "alignment",
+ * "algorithm", "microseconds"}, ...]}, ...]: for each device and version of cuBLASLt the
+ * algorithms of its products, in the library's own words (kernels/algorithm.h). Lines of other
+ * devices and versions are kept and not used. */
 #ifndef COHOBATE_KERNELS_H
 #define COHOBATE_KERNELS_H
 
@@ -56,6 +59,10 @@ COH_API coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count
  * Fails: COH_ERR_IO, COH_ERR_CORRUPT naming line and member, COH_ERR_ARGUMENT when a product is not
  * to be had here; the products stay as they were. */
 COH_API coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_bytes);
+
+/* The hash of the table in use: of its products, as coh_kernel_path() has it, and of the algorithms
+ * of all devices. 0: none is in use. */
+COH_API uint64_t coh_kernels_hash(void);
 
 /* 1 where the table in use has oneDNN, which allocates inside each of its calls, multiply matrices
  * of `dtype` of some shape; else 0. */

@@ -40,9 +40,13 @@ typedef struct coh_measure_options {
     /* NULL or "host"; "cuda:0", "cuda:1", ...: what is measured is that GPU, with this host beside
      * it. It should do nothing else, and have 3 GiB of its memory free. */
     const char *device;
+    /* Of a GPU: the kernel table (cohobate/kernels.h) whose algorithms multiply meanwhile. Those of
+     * products that it does not name are timed and added; it is written when all is measured. NULL:
+     * none is timed. */
+    const char *kernel_table;
 } coh_measure_options;
 
-/* Defaults: no graph, one thread, no drive, not quick. */
+/* Defaults: no graph, one thread, no drive, not quick, no kernel table. */
 COH_API void coh_measure_options_init(coh_measure_options *out_options);
 
 /* Measures what `known` (NULL: nothing is known) does not say and gives both together; `known`

@@ -1,6 +1,7 @@
 #include "kernels/cuda/device_kernels.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/index_check.h"
 #include "kernels/cuda/launch.h"
@@ -26,7 +27,18 @@ static coh_status unless_missing(coh_status status)
     return status == COH_ERR_DEVICE ? COH_OK : status;
 }
 
-static coh_status start_products(const coh_cuda_queue *q, opened_queue *opened)
+/* What time it is once all that was enqueued is done. */
+static coh_status stream_clock(void *queue, uint64_t *out_ns)
+{
+    const coh_cuda_queue *q = queue;
+    *out_ns = 0;
+    COH_TRY(coh_cuda_check(q->driver, q->driver->cuStreamSynchronize(q->stream),
+                           "cuStreamSynchronize"));
+    *out_ns = coh_clock_ns();
+    return COH_OK;
+}
+
+static coh_status start_products(coh_cuda_queue *q, opened_queue *opened)
 {
     coh_device_facts facts;
     coh_device_cuda.facts(q->device, &facts);
@@ -36,6 +48,9 @@ static coh_status start_products(const coh_cuda_queue *q, opened_queue *opened)
         .workspace_bytes = COH_CUDA_PRODUCT_WORKSPACE_BYTES,
         .device_name = facts.name,
         .multiprocessors = q->multiprocessor_count,
+        .stream = q->stream,
+        .clock = stream_clock,
+        .clock_context = q,
     };
     return coh_cuda_products_create(&config, &opened->seen.products);
 }
@@ -62,7 +77,7 @@ static coh_status start_attention(const coh_cuda_queue *q, opened_queue *opened)
     return coh_attention_plans_create(&config, &opened->seen.attention);
 }
 
-static coh_status open_libraries(const coh_cuda_queue *q, opened_queue *opened)
+static coh_status open_libraries(coh_cuda_queue *q, opened_queue *opened)
 {
     COH_TRY(unless_missing(coh_cublaslt_open(&opened->cublaslt)));
     COH_TRY(unless_missing(coh_cudnn_open(&opened->cudnn)));

@@ -1,6 +1,7 @@
 #include "kernels/cuda/products.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,11 @@
 
 /* Below this the library's kernels fall back to single elements, and some refuse. */
 enum { ALIGNMENT_LEAST = 16 };
+
+/* Measuring: algorithms that are tried; each counts by the least of its turns. */
+enum { CANDIDATES = 8, TURNS = 5, CALLS_MOST = 64 };
+#define TURN_NS 500000.0
+#define FASTER  0.97 /* than the heuristic's first, or it is not worth other bits */
 
 typedef struct plan {
     coh_product_form form;
@@ -23,6 +29,9 @@ struct coh_cuda_products {
     void *workspace;
     size_t workspace_bytes;
     coh_algorithm_device device;
+    void *stream; /* with a clock: for measuring */
+    coh_status (*clock)(void *context, uint64_t *out_ns);
+    void *clock_context;
     plan **slots; /* open addressing by the form's hash; a power of two */
     size_t slot_count, plan_count;
 };
@@ -47,6 +56,9 @@ coh_status coh_cuda_products_create(const coh_cuda_products_config *config,
     p->lt = config->functions;
     p->workspace = config->workspace;
     p->workspace_bytes = config->workspace_bytes;
+    p->stream = config->stream;
+    p->clock = config->clock;
+    p->clock_context = config->clock_context;
     snprintf(p->device.name, sizeof(p->device.name), "%s", config->device_name);
     p->device.multiprocessors = config->multiprocessors;
     p->device.library_version = (int64_t)p->lt->cublasLtGetVersion();
@@ -225,28 +237,118 @@ static cublasStatus_t make_preference(const coh_cuda_products *p, const coh_prod
     return status;
 }
 
-/* The heuristic's first, or a refusal: the library has none for this form. */
-static coh_status ask_heuristic(const coh_cuda_products *p, plan *one)
+/* The heuristic's first `most`, best first; none: the library has no algorithm for this form. */
+static coh_status ask_heuristic(const coh_cuda_products *p, const plan *one, int most,
+                                cublasLtMatmulHeuristicResult_t *results, int *out_count)
 {
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t first = { .state = CUBLAS_STATUS_NOT_SUPPORTED };
-    int count = 0;
+    *out_count = 0;
     cublasStatus_t status = make_preference(p, &one->form, &preference);
     if (status == CUBLAS_STATUS_SUCCESS)
         status =
             p->lt->cublasLtMatmulAlgoGetHeuristic(p->handle, one->operation, one->b, one->a, one->c,
-                                                  one->c, preference, 1, &first, &count);
+                                                  one->c, preference, most, results, out_count);
     if (preference != NULL)
         p->lt->cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_SUCCESS && count > 0 && first.state == CUBLAS_STATUS_SUCCESS)
-        one->algorithm = first.algo;
-    else if (status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED ||
-             status == CUBLAS_STATUS_INVALID_VALUE)
-        one->is_refused = 1;
-    else
-        return fail_call(p, &one->form, "the choice of an algorithm", status);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return COH_OK;
+    *out_count = 0;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+        return COH_OK;
+    return fail_call(p, &one->form, "the choice of an algorithm", status);
+}
+
+static cublasStatus_t launch(const coh_cuda_products *p, const plan *one, const coh_matmul *m,
+                             const cublasLtMatmulAlgo_t *algorithm, void *stream)
+{
+    const float one_time = 1.0f, beta = one->form.adds ? 1.0f : 0.0f;
+    const void *begin = !m->adds && m->residual != NULL ? m->residual : m->c;
+    const cublasStatus_t status =
+        one->form.bias ? set_bias(p->lt, one->operation, m->bias) : CUBLAS_STATUS_SUCCESS;
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    return p->lt->cublasLtMatmul(p->handle, one->operation, &one_time, m->b, one->b, m->a, one->a,
+                                 &beta, begin, one->c, m->c, one->c, algorithm, p->workspace,
+                                 p->workspace_bytes, stream);
+}
+
+/* ---- measuring ---- */
+
+/* Nanoseconds of one of `calls` products; infinite where the algorithm does not run after all. */
+static coh_status time_calls(const coh_cuda_products *p, const plan *one, const coh_matmul *m,
+                             const cublasLtMatmulAlgo_t *algorithm, int calls, double *out_ns)
+{
+    uint64_t begin_ns = 0, end_ns = 0;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    COH_TRY(p->clock(p->clock_context, &begin_ns));
+    for (int i = 0; i < calls && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = launch(p, one, m, algorithm, p->stream);
+    COH_TRY(p->clock(p->clock_context, &end_ns));
+    *out_ns = status == CUBLAS_STATUS_SUCCESS ? (double)(end_ns - begin_ns) / calls : INFINITY;
     return COH_OK;
 }
+
+/* The least of some turns, in which the algorithms follow one another. */
+static coh_status time_all(const coh_cuda_products *p, const plan *one, const coh_matmul *m,
+                           const cublasLtMatmulHeuristicResult_t *results, int count,
+                           double least[CANDIDATES])
+{
+    double ns = 0;
+    for (int i = 0; i < count; i++) { /* the first call loads code */
+        least[i] = INFINITY;
+        COH_TRY(time_calls(p, one, m, &results[i].algo, 1, &ns));
+    }
+    COH_TRY(time_calls(p, one, m, &results[0].algo, 1, &ns));
+    const double wanted = ns > 0 ? TURN_NS / ns : CALLS_MOST;
+    const int calls = wanted < 1 ? 1 : wanted > CALLS_MOST ? CALLS_MOST : (int)wanted;
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; i < count; i++) {
+            COH_TRY(time_calls(p, one, m, &results[i].algo, calls, &ns));
+            least[i] = ns < least[i] ? ns : least[i];
+        }
+    return COH_OK;
+}
+
+/* Takes the fastest of `count` algorithms and stores it. */
+static coh_status choose_fastest(const coh_cuda_products *p, plan *one, const coh_matmul *m,
+                                 const cublasLtMatmulHeuristicResult_t *results, int count)
+{
+    coh_algorithm line = { .device = p->device, .form = one->form };
+    double least[CANDIDATES];
+    int chosen = 0;
+    COH_TRY(time_all(p, one, m, results, count, least));
+    for (int i = 1; i < count; i++)
+        if (least[i] < FASTER * least[0] && least[i] < least[chosen])
+            chosen = i;
+    if (isinf(least[chosen]))
+        return fail_call(p, &one->form, "the measurement", CUBLAS_STATUS_EXECUTION_FAILED);
+    memcpy(line.words, results[chosen].algo.data, sizeof(line.words));
+    line.microseconds = fmax(least[chosen] * 1e-3, 1e-3);
+    COH_TRY(coh_algorithms_add(&line));
+    one->algorithm = results[chosen].algo;
+    one->is_stored = one->has_run = 1;
+    return COH_OK;
+}
+
+/* Without a table: the heuristic's first, or a refusal. */
+static coh_status take_heuristic(const coh_cuda_products *p, plan *one, const coh_matmul *m)
+{
+    cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+    const int is_measured = p->clock != NULL && coh_algorithms_are_measured();
+    int count, good = 0;
+    COH_TRY(ask_heuristic(p, one, is_measured ? CANDIDATES : 1, results, &count));
+    for (int i = 0; i < count; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS)
+            results[good++] = results[i];
+    if (good == 0) {
+        one->is_refused = 1;
+        return COH_OK;
+    }
+    one->algorithm = results[0].algo;
+    return is_measured ? choose_fastest(p, one, m, results, good) : COH_OK;
+}
+
+/* ---- plans, made once ---- */
 
 /* One that a table names and this library then refuses is no reason to take another: who stored it
  * counts on its bits. */
@@ -269,7 +371,7 @@ static coh_status take_stored(const coh_cuda_products *p, plan *one, const uint6
     return COH_OK;
 }
 
-static coh_status make_plan(const coh_cuda_products *p, plan *one)
+static coh_status make_plan(const coh_cuda_products *p, plan *one, const coh_matmul *m)
 {
     if (is_ours_alone(&one->form)) {
         one->is_refused = 1;
@@ -281,11 +383,12 @@ static coh_status make_plan(const coh_cuda_products *p, plan *one)
     if (status != CUBLAS_STATUS_SUCCESS)
         return fail_call(p, &one->form, "the description", status);
     const uint64_t *words = coh_algorithm_find(&p->device, &one->form);
-    return words != NULL ? take_stored(p, one, words) : ask_heuristic(p, one);
+    return words != NULL ? take_stored(p, one, words) : take_heuristic(p, one, m);
 }
 
-/* The plan of this form, made if it is new. */
-static coh_status plan_of(coh_cuda_products *p, const coh_product_form *form, plan **out_plan)
+/* The plan of this product's form, made if it is new. */
+static coh_status plan_of(coh_cuda_products *p, const coh_matmul *m, const coh_product_form *form,
+                          plan **out_plan)
 {
     coh_status status = COH_OK;
     plan *one = p->slot_count == 0 ? NULL : *slot_of(p->slots, p->slot_count, form);
@@ -295,7 +398,7 @@ static coh_status plan_of(coh_cuda_products *p, const coh_product_form *form, pl
     COH_TRY(make_room(p));
     COH_TRY(COH_ALLOC(1, &one));
     one->form = *form;
-    COH_TRY_GOTO(status, make_plan(p, one), fail);
+    COH_TRY_GOTO(status, make_plan(p, one, m), fail);
     *slot_of(p->slots, p->slot_count, form) = one;
     p->plan_count++;
     *out_plan = one;
@@ -313,7 +416,7 @@ coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matm
     const coh_product_form form = coh_product_form_of(matmul);
     plan *one;
     *out_has_run = 0;
-    COH_TRY(plan_of(products, &form, &one));
+    COH_TRY(plan_of(products, matmul, &form, &one));
     *out_has_run = one->has_run || one->is_refused;
     return COH_OK;
 }
@@ -322,21 +425,12 @@ coh_status coh_cuda_products_run(coh_cuda_products *products, void *stream,
                                  const coh_matmul *matmul, int *out_done)
 {
     const coh_product_form form = coh_product_form_of(matmul);
-    const float one_time = 1.0f, beta = form.adds ? 1.0f : 0.0f;
-    const void *begin = !matmul->adds && matmul->residual != NULL ? matmul->residual : matmul->c;
-    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     plan *one;
     *out_done = 0;
-    COH_TRY(plan_of(products, &form, &one));
+    COH_TRY(plan_of(products, matmul, &form, &one));
     if (one->is_refused)
         return COH_OK;
-    if (form.bias)
-        status = set_bias(products->lt, one->operation, matmul->bias);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status = products->lt->cublasLtMatmul(
-            products->handle, one->operation, &one_time, matmul->b, one->b, matmul->a, one->a,
-            &beta, begin, one->c, matmul->c, one->c, &one->algorithm, products->workspace,
-            products->workspace_bytes, stream);
+    const cublasStatus_t status = launch(products, one, matmul, &one->algorithm, stream);
     if (status != CUBLAS_STATUS_SUCCESS)
         return fail_call(products, &form, "the launch", status);
     *out_done = one->has_run = 1;

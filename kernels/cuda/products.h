@@ -5,6 +5,11 @@
  *     algorithm: stored, else the        set the bias' address
  *       heuristic's first                cublasLtMatmul(stream)
  *
+ * While algorithms are measured (kernels/algorithm.h, which no run that trains asks for) a form
+ * that is not stored is multiplied by the heuristic's first few, on the operands it was asked for
+ * with, and the fastest is stored: another than the first only where it is 3 % faster, so that
+ * noise changes no bits.
+ *
  * Row-major here, column-major there: a row-major matrix [rows, columns] with rows `stride` apart
  * is the column-major [columns x rows] of that leading dimension. So the library is asked for the
  * transpose, with the operands swapped:
@@ -39,6 +44,11 @@ typedef struct coh_cuda_products_config {
     size_t workspace_bytes;
     const char *device_name; /* for the stored algorithms */
     int multiprocessors;
+    /* For measuring alone: its stream, and a clock that first waits until the stream is empty.
+     * NULL: nothing is measured here. */
+    void *stream;
+    coh_status (*clock)(void *context, uint64_t *out_ns);
+    void *clock_context;
 } coh_cuda_products_config;
 
 /* The device's context must be current, here and in every other call.
@@ -48,7 +58,8 @@ coh_status coh_cuda_products_create(const coh_cuda_products_config *config,
 void coh_cuda_products_destroy(coh_cuda_products *products); /* accepts NULL */
 
 /* Makes the plan of this product's form, if there is none. Addresses are looked at for their
- * alignment only. *out_has_run: the plan ran before, so its kernel is on the device, or the form is
+ * alignment only, unless algorithms are measured: then they must be of the device, and c is
+ * written. *out_has_run: the plan ran before, so its kernel is on the device, or the form is
  * refused; else the first run loads it. Fails: as coh_cuda_products_run, but for the launch. */
 coh_status coh_cuda_products_prepare(coh_cuda_products *products, const coh_matmul *matmul,
                                      int *out_has_run);

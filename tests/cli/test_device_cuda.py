@@ -82,6 +82,36 @@ class DeviceCuda(ProgramTest):
                    "--device", "cuda:0", "--profile", "h200", says="beside its context and other programs: at most 0 would fit",
                    **where)
 
+    def table(self, words):
+        product = {"dtype": "f32", "c_dtype": "f32", "layout": "nt", "rows": 7, "columns": 5, "depth": 3, "strides": [3, 3, 5],
+                   "adds": False, "bias": False, "relu": False, "alignment": 256, "algorithm": words * 128, "microseconds": 1.5}
+        self.write("kernels.json", json.dumps(
+            {"format": "cohobate kernels", "version": 1, "machine": "m", "date": "2026-01-31", "threads": 0, "products": [],
+             "devices": [{"name": "stub", "multiprocessors": 132, "cublaslt": 130100, "products": [product]}]}).encode())
+        return ["--kernels", self.path("kernels.json")]
+
+    def test_libraries_and_their_algorithms_are_in_the_numeric_plan(self):
+        model = self.model("gpt2")
+
+        def numeric(version, *flags):
+            found = self.gpu()
+            found["env"].update(COH_CUDA_LIBRARIES=GPU, COH_LIBRARY_VERSION=str(version))
+            return self.succeeds("plan", model, "--sequence", 16, "--device", "cuda:0", "--profile", "h200", "--json", *flags,
+                                 **found).json["numeric_fingerprint"]
+
+        self.assertEqual(numeric(130100), numeric(130100))
+        plans = [numeric(130100), numeric(130200), numeric(130100, *self.table("1")), numeric(130100, *self.table("2"))]
+        self.assertEqual(len(set(plans)), 4, plans)
+        self.assertEqual(numeric(130200, *self.table("1")), plans[1])  # another version's algorithms are not used
+
+    def test_a_table_of_algorithms_is_told_by_its_hash(self):
+        hashes = {self.succeeds("inspect", self.table(words)[1], "--hash").out for words in ("1", "2", "1")}
+        self.assertEqual(len(hashes), 2)
+        self.assertNotIn("0" * 16 + "\n", hashes)
+
+    def test_algorithms_are_timed_of_a_gpu_alone(self):
+        self.fails(2, "profile", "gpt2-nano", "--quick", "--tune", self.path("kernels.json"), says="add --device cuda:0")
+
     def test_a_model_is_judged_and_speaks_as_on_the_host(self):
         model = self.model("llama")
         where = ["--device", "cuda:0", "--profile", "h200"]

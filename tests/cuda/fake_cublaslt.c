@@ -26,7 +26,7 @@ typedef struct preference {
     uint32_t reduction_mask, alignment[4];
 } preference;
 
-/* An algorithm's words: a mark, the workspace it wants, the alignment it counts on. */
+/* An algorithm's words: a mark, the workspace it wants, the alignment it counts on, its number. */
 enum { MARK = 0x5eed };
 
 void fake_lt_reset(void)
@@ -187,6 +187,18 @@ static int shapes_agree(const operation *o, const layout *a, const layout *b, co
            c->leading >= (int64_t)c->rows && d->leading >= (int64_t)d->rows;
 }
 
+/* Proposal `n`, from 0. */
+static cublasLtMatmulHeuristicResult_t proposal(const preference *p, int n)
+{
+    cublasLtMatmulHeuristicResult_t result = { .state = CUBLAS_STATUS_SUCCESS };
+    result.algo.data[0] = MARK;
+    result.algo.data[1] = result.workspaceSize = p->workspace_bytes;
+    for (int i = 0; i < 4; i++)
+        result.algo.data[2 + i] = p->alignment[i];
+    result.algo.data[6] = (uint64_t)n;
+    return result;
+}
+
 static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t object,
                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -212,12 +224,10 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t ob
         return CUBLAS_STATUS_INVALID_VALUE;
     if ((o->epilogue & CUBLASLT_EPILOGUE_BIAS) && fake_lt.refuses_bias)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    results[0] = (cublasLtMatmulHeuristicResult_t){ .state = CUBLAS_STATUS_SUCCESS };
-    results[0].algo.data[0] = MARK;
-    results[0].algo.data[1] = results[0].workspaceSize = p->workspace_bytes;
-    for (int i = 0; i < 4; i++)
-        results[0].algo.data[2 + i] = p->alignment[i];
-    *out_count = 1;
+    fake_lt.most = most;
+    const int known = fake_lt.algorithm_count > 0 ? fake_lt.algorithm_count : 1;
+    for (; *out_count < most && *out_count < known; ++*out_count)
+        results[*out_count] = proposal(p, *out_count);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -306,7 +316,11 @@ static cublasStatus_t product(cublasLtHandle_t handle, cublasLtMatmulDesc_t obje
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (!shapes_agree(o, la, lb, lc, ld))
         return CUBLAS_STATUS_INVALID_VALUE;
+    const uint64_t number = algorithm->data[0] == MARK ? algorithm->data[6] : 0;
+    if (number + 1 == (uint64_t)fake_lt.broken_algorithm)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     check_promises(o, (const void *const[]){ a, b, c, d }, workspace_bytes, algorithm);
+    fake_lt.now_ns += fake_lt.cost_ns[number];
     fake_lt.products++;
     memcpy(fake_lt.algorithm_words, algorithm->data, sizeof(algorithm->data));
     fake_lt.workspace = workspace;

@@ -17,10 +17,15 @@ typedef struct fake_cublaslt {
     int refuses_checks;             /* cublasLtMatmulAlgoCheck: no such algorithm */
     uint64_t check_workspace_bytes; /* what it says that an algorithm wants */
     int fail_nth;                   /* the n-th call that can fail from now on does; 0: none */
+    int algorithm_count;            /* that the heuristic knows of; 0: one */
+    int broken_algorithm;           /* its n-th from 1 on does not run; 0: all do */
+    uint64_t cost_ns[8];            /* of a product by each */
 
     int live_objects, calls, heuristics, checks, products, broken;
     int was_hit;
+    uint64_t now_ns; /* what all products took */
     /* what the last heuristic was told */
+    int most;
     uint64_t workspace_bytes;
     uint32_t reduction_mask, alignment[4];
     cublasComputeType_t compute_type;

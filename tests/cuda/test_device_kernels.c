@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernels/algorithm.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/kernels.h"
 #include "memory/device_cuda.h"
@@ -140,6 +141,39 @@ static void a_rehearsal_makes_ready_and_leaves_nothing_under_way(void **state)
     session_close(&s);
 }
 
+/* A measurement of the device times products while their plans are made, on the queue's stream and
+ * once it is empty; what was found multiplies from then on. */
+static void while_algorithms_are_measured_a_rehearsal_stores_the_fastest(void **state)
+{
+    (void)state;
+    session s;
+    int32_t count;
+    session_begin(COH_OK, COH_OK);
+    fake_lt.algorithm_count = 2;
+    fake_lt.broken_algorithm = 1;
+    coh_algorithms_measure(1);
+    assert_int_equal(session_open(&s, &coh_cuda_device_kernels), COH_OK);
+    const uint64_t synchronised = coh_stub_call_count(COH_STUB_cuStreamSynchronize);
+    assert_int_equal(ops->rehearse(s.queue, session_work, &s, NUMBER, INDEX), COH_OK);
+    coh_algorithms_measure(0);
+    assert_true(fake_lt.products > 5);
+    assert_ptr_equal(fake_lt.stream, (cudaStream_t)(void *)session_queue(&s)->stream);
+    assert_ptr_equal(fake_lt.workspace, session_queue(&s)->workspace);
+    assert_true(coh_stub_call_count(COH_STUB_cuStreamSynchronize) > synchronised + 10);
+    assert_int_equal(coh_stub_call_count(COH_STUB_cuLaunchKernel), 0);
+    const coh_algorithm *line = coh_algorithms_all(&count);
+    assert_int_equal(count, 1);
+    assert_int_equal(line->words[6], 1);
+    assert_string_equal(line->device.name, "stub");
+    assert_int_equal(line->form.rows, 16);
+    assert_true(line->microseconds > 0);
+    session_enqueue(&s);
+    assert_true(session_finish(&s));
+    assert_int_equal(fake_lt.algorithm_words[6], 1);
+    session_close(&s);
+    coh_algorithms_take(NULL, 0);
+}
+
 static void a_rehearsal_that_fails_is_the_devices_failure(void **state)
 {
     (void)state;
@@ -248,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_library_that_is_here_and_broken_is_an_error),
         cmocka_unit_test(a_slot_that_is_too_small_is_our_error),
         cmocka_unit_test(a_rehearsal_makes_ready_and_leaves_nothing_under_way),
+        cmocka_unit_test(while_algorithms_are_measured_a_rehearsal_stores_the_fastest),
         cmocka_unit_test(a_rehearsal_that_fails_is_the_devices_failure),
         cmocka_unit_test(a_bad_index_stops_the_device_before_its_line_ends),
         cmocka_unit_test(whatever_the_driver_refuses_nothing_is_left),

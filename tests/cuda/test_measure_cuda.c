@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_text.h"
 #include "cohobate/cohobate.h"
+#include "engine/kernel_table.h"
 #include "engine/measure.h"
 #include "memory/device_cuda.h"
 #include "planner/fingerprint.h"
@@ -265,6 +267,84 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
     coh_profile_destroy(known);
 }
 
+/* ---- algorithms of products ---- */
+
+static int64_t rows_found; /* of the product whose algorithm was measured */
+
+/* As products by cuBLASLt do where they make a plan. */
+static coh_status open_and_find(void *queue)
+{
+    coh_algorithm line = {
+        .device = { .name = "stub", .multiprocessors = 132, .library_version = 7 },
+        .form = { .rows = rows_found,
+                  .columns = 2,
+                  .depth = 3,
+                  .a_stride = 3,
+                  .b_stride = 3,
+                  .c_stride = 2,
+                  .alignment = 256 },
+        .words = { (uint64_t)rows_found },
+        .microseconds = 1.5
+    };
+    if (coh_algorithms_are_measured() && rows_found > 0 &&
+        coh_algorithm_find(&line.device, &line.form) == NULL) /* each queue makes its own plans */
+        COH_TRY(coh_algorithms_add(&line));
+    return host_twins.open != NULL ? host_twins.open(queue) : COH_OK;
+}
+
+static void check_table(const char *path, int32_t count)
+{
+    coh_kernel_list list;
+    assert_int_equal(coh_kernel_table_read(path, &list), COH_OK);
+    assert_int_equal(list.algorithm_count, count);
+    for (int32_t i = 0; i < count; i++)
+        assert_int_equal(list.algorithms[i].words[0], i + 1);
+    coh_kernel_list_fini(&list);
+    assert_false(coh_algorithms_are_measured());
+}
+
+static void algorithms_that_were_found_are_a_kernel_table(void **state)
+{
+    (void)state;
+    static const char path[] = "measured-kernels.json";
+    static const char of_processor[] =
+        "{\"format\": \"cohobate kernels\", \"version\": 1, \"machine\": \"m\", \"date\": "
+        "\"2026-01-31\", \"threads\": 1, \"products\": [{\"dtype\": \"f32\", \"layout\": \"nt\", "
+        "\"rows\": 1, \"columns\": 1, \"depth\": 1, \"product\": \"panels\", \"microseconds\": "
+        "{}}]}";
+    static const coh_engine_device host = { .ops = &coh_device_host };
+    coh_device_kernels kernels = host_twins;
+    kernels.open = open_and_find;
+    const coh_engine_device finding = { .ops = &coh_device_cuda,
+                                        .kernels = &kernels,
+                                        .driver = &coh_stub_driver };
+    coh_measure_options options = options_for(NULL, 0);
+    coh_profile *profile;
+    options.kernel_table = path;
+    (void)unlink(path);
+    for (rows_found = 0; rows_found <= 2; rows_found++) { /* none, one, one more */
+        coh_algorithms_take(NULL, 0);
+        coh_stub_reset((size_t)GPU_BYTES);
+        coh_stub_start(5);
+        assert_int_equal(coh_profile_measure_on(&options, &finding, NULL, &profile), COH_OK);
+        coh_stub_stop();
+        coh_profile_destroy(profile);
+        if (rows_found == 0)
+            assert_int_not_equal(access(path, F_OK), 0);
+        else
+            check_table(path, (int32_t)rows_found);
+    }
+    refuse(&options, &host, NULL, COH_ERR_ARGUMENT, "algorithms of products are those of a GPU");
+    assert_int_equal(coh_file_write_whole(path, of_processor, strlen(of_processor)), COH_OK);
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start(6);
+    refuse(&options, &finding, NULL, COH_ERR_ARGUMENT, "names products of a processor");
+    coh_stub_stop();
+    check_table(path, 0);
+    (void)unlink(path);
+    coh_algorithms_take(NULL, 0);
+}
+
 /* The sentence names the call, or what was under way where a stream was looked at or awaited. */
 static int is_told(coh_stub_call call)
 {
@@ -348,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_gpu_has_a_profile_that_plans_for_it),
         cmocka_unit_test(what_was_measured_is_written_read_and_added_to),
         cmocka_unit_test(what_does_not_fit_is_refused_in_a_sentence),
+        cmocka_unit_test(algorithms_that_were_found_are_a_kernel_table),
         cmocka_unit_test(whatever_call_fails_is_told_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,14 +20,27 @@ enum { WORKSPACE_BYTES = 4096, LENGTH_MOST = 70, STRIDE_EXTRA = 9 };
 
 static char workspace[1];
 
+static int clock_fails;
+
+/* What all products took so far: nobody else's time is in it. */
+static coh_status fake_clock(void *context, uint64_t *out_ns)
+{
+    (void)context;
+    *out_ns = fake_lt.now_ns;
+    return clock_fails ? coh_fail(COH_ERR_DEVICE, "the stream is gone") : COH_OK;
+}
+
+static const coh_cuda_products_config config = { .functions = &fake_lt_functions,
+                                                 .workspace = workspace,
+                                                 .workspace_bytes = WORKSPACE_BYTES,
+                                                 .device_name = "NVIDIA H200",
+                                                 .multiprocessors = 132,
+                                                 .stream = workspace,
+                                                 .clock = fake_clock };
+
 static coh_cuda_products *start(void)
 {
     coh_cuda_products *products;
-    const coh_cuda_products_config config = { .functions = &fake_lt_functions,
-                                              .workspace = workspace,
-                                              .workspace_bytes = WORKSPACE_BYTES,
-                                              .device_name = "NVIDIA H200",
-                                              .multiprocessors = 132 };
     assert_int_equal(coh_cuda_products_create(&config, &products), COH_OK);
     return products;
 }
@@ -37,6 +50,8 @@ static int reset(void **state)
     (void)state;
     fake_lt_reset();
     coh_algorithms_take(NULL, 0);
+    coh_algorithms_measure(0);
+    clock_fails = 0;
     return 0;
 }
 
@@ -396,17 +411,115 @@ static void a_stored_algorithm_that_does_not_run_is_an_error(void **state)
     free(o);
 }
 
+/* ---- measured algorithms ---- */
+
+/* The one line that the table then has, of algorithms that take so long. */
+static const coh_algorithm *measure(const uint64_t *cost_ns, int count)
+{
+    operands *o = aligned_alloc(256, sizeof(*o));
+    coh_matmul m = small(o, COH_MATMUL_NT);
+    coh_cuda_products_facts facts;
+    const int heuristics = fake_lt.heuristics;
+    int32_t line_count;
+    int done, has_run;
+    m.bias = o->bias;
+    fake_lt.algorithm_count = count;
+    memcpy(fake_lt.cost_ns, cost_ns, (size_t)count * sizeof(*cost_ns));
+    coh_algorithms_measure(1);
+    coh_cuda_products *products = start();
+    assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
+    coh_cuda_products_facts_of(products, &facts);
+    assert_int_equal(facts.stored_count, 1);
+    if (fake_lt.heuristics > heuristics) /* it was timed, on the stream that is for that */
+        assert_ptr_equal(fake_lt.stream, workspace);
+    assert_int_equal(coh_cuda_products_run(products, o, &m, &done), COH_OK);
+    assert_true(done);
+    const coh_algorithm *line = coh_algorithms_all(&line_count);
+    const coh_product_form form = coh_product_form_of(&m);
+    assert_int_equal(line_count, 1);
+    assert_memory_equal(&line->form, &form, sizeof(form));
+    assert_string_equal(line->device.name, "NVIDIA H200");
+    assert_int_equal(line->device.library_version, 130100);
+    assert_memory_equal(fake_lt.algorithm_words, line->words, sizeof(line->words));
+    end(products);
+    free(o);
+    return line;
+}
+
+static void the_fastest_of_some_algorithms_is_stored(void **state)
+{
+    (void)state;
+    const uint64_t costs[] = { 1000, 980, 400, 500 };
+    const coh_algorithm *line = measure(costs, 4);
+    assert_int_equal(line->words[6], 2);
+    assert_true(line->microseconds > 0.3999 && line->microseconds < 0.4001);
+    assert_int_equal(fake_lt.heuristics, 1);
+    measure(costs, 4); /* it is found, and nothing is timed again */
+    assert_int_equal(fake_lt.heuristics, 1);
+}
+
+static void a_little_faster_is_not_worth_other_bits(void **state)
+{
+    (void)state;
+    const uint64_t costs[] = { 1000, 975, 1100 };
+    assert_int_equal(measure(costs, 3)->words[6], 0);
+}
+
+static void an_algorithm_that_does_not_run_is_not_chosen(void **state)
+{
+    (void)state;
+    const uint64_t costs[] = { 100, 500, 400, 10 };
+    fake_lt.broken_algorithm = 1;
+    assert_int_equal(measure(costs, 3)->words[6], 2);
+    coh_algorithms_take(NULL, 0);
+    fake_lt.broken_algorithm = 4;
+    assert_int_equal(measure(costs, 4)->words[6], 0);
+}
+
+static void nothing_is_timed_unless_it_is_asked_for(void **state)
+{
+    (void)state;
+    operands *o = aligned_alloc(256, sizeof(*o));
+    coh_cuda_products *products = start();
+    coh_matmul m = small(o, COH_MATMUL_NT);
+    int32_t line_count;
+    int has_run;
+    fake_lt.algorithm_count = 4;
+    assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
+    assert_int_equal(fake_lt.most, 1);
+    assert_int_equal(fake_lt.products, 0);
+    assert_null(coh_algorithms_all(&line_count));
+    end(products);
+    free(o);
+}
+
+static void a_measurement_that_fails_stores_nothing(void **state)
+{
+    (void)state;
+    operands *o = aligned_alloc(256, sizeof(*o));
+    coh_cuda_products *products = start();
+    coh_matmul m = small(o, COH_MATMUL_NT);
+    int32_t line_count;
+    int has_run;
+    coh_algorithms_measure(1);
+    clock_fails = 1;
+    assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_ERR_DEVICE);
+    assert_string_equal(coh_last_error(), "the stream is gone");
+    clock_fails = 0;
+    fake_lt.broken_algorithm = 1; /* the only one */
+    assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_ERR_DEVICE);
+    assert_non_null(strstr(coh_last_error(), "the measurement of the product 7 x 16 x 8"));
+    assert_null(coh_algorithms_all(&line_count));
+    end(products);
+    free(o);
+}
+
 /* ---- failures ---- */
 
 static coh_status run_one(operands *o, int with_table)
 {
     coh_cuda_products *products = NULL;
     coh_matmul m = small(o, COH_MATMUL_NT);
-    const coh_cuda_products_config config = { .functions = &fake_lt_functions,
-                                              .workspace = workspace,
-                                              .workspace_bytes = WORKSPACE_BYTES,
-                                              .device_name = "NVIDIA H200",
-                                              .multiprocessors = 132 };
     int done;
     m.bias = o->bias;
     if (with_table)
@@ -468,6 +581,11 @@ int main(void)
         cmocka_unit_test_setup(what_the_library_does_not_multiply_is_left_to_the_caller, reset),
         cmocka_unit_test_setup(a_stored_algorithm_is_taken_on_its_device_and_version, reset),
         cmocka_unit_test_setup(a_stored_algorithm_that_does_not_run_is_an_error, reset),
+        cmocka_unit_test_setup(the_fastest_of_some_algorithms_is_stored, reset),
+        cmocka_unit_test_setup(a_little_faster_is_not_worth_other_bits, reset),
+        cmocka_unit_test_setup(an_algorithm_that_does_not_run_is_not_chosen, reset),
+        cmocka_unit_test_setup(nothing_is_timed_unless_it_is_asked_for, reset),
+        cmocka_unit_test_setup(a_measurement_that_fails_stores_nothing, reset),
         cmocka_unit_test_setup(every_failing_call_is_named_and_leaves_nothing, reset),
         cmocka_unit_test_setup(every_failing_allocation_leaves_nothing, reset),
     };

@@ -64,13 +64,13 @@ static coh_algorithm_device made_device(int i)
 }
 
 /* Every form of each of three devices, with words that all differ. */
-static void make_all(coh_algorithm all[3 * FORMS], double microseconds[3 * FORMS])
+static void make_all(coh_algorithm all[3 * FORMS])
 {
     for (int i = 0; i < 3 * FORMS; i++) {
         all[i] = (coh_algorithm){ .device = made_device(i / FORMS), .form = made_form(i % FORMS) };
         for (int w = 0; w < COH_ALGORITHM_WORDS; w++)
             all[i].words[w] = coh_rng_u64(5, (uint64_t)i, (uint64_t)w);
-        microseconds[i] = 1.5 + i;
+        all[i].microseconds = 1.5 + i;
     }
 }
 
@@ -78,11 +78,8 @@ static void a_table_of_devices_gives_each_form_the_words_it_was_written_with(voi
 {
     (void)state;
     coh_algorithm all[3 * FORMS];
-    double microseconds[3 * FORMS];
-    make_all(all, microseconds);
-    const coh_kernel_list list = { .algorithms = all,
-                                   .algorithm_count = 3 * FORMS,
-                                   .microseconds = microseconds };
+    make_all(all);
+    const coh_kernel_list list = { .algorithms = all, .algorithm_count = 3 * FORMS };
     assert_int_equal(coh_kernel_table_write(&list, path), COH_OK);
     assert_int_equal(coh_kernels_use(path, NULL, 0), COH_OK);
     for (int i = 0; i < 3 * FORMS; i++) {
@@ -181,15 +178,46 @@ static void one_form_twice_is_refused(void **state)
 {
     (void)state;
     coh_algorithm all[3 * FORMS];
-    double microseconds[3 * FORMS];
-    make_all(all, microseconds);
+    make_all(all);
     all[FORMS - 1].form = all[2].form;
-    coh_kernel_list list = { .algorithms = all,
-                             .algorithm_count = 3 * FORMS,
-                             .microseconds = microseconds };
+    coh_kernel_list list = { .algorithms = all, .algorithm_count = 3 * FORMS };
     assert_int_equal(coh_kernel_table_write(&list, path), COH_OK);
     assert_int_equal(coh_kernels_use(path, NULL, 0), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "the product 3 x 5 x 3 twice"));
+}
+
+/* What is measured is added one by one, in any order: the file is that of the whole, and what is
+ * read of it is written again byte by byte. */
+static void a_table_that_grew_is_written_as_one_that_was_whole(void **state)
+{
+    (void)state;
+    coh_algorithm all[3 * FORMS];
+    char *first, *second;
+    size_t first_bytes, second_bytes;
+    int32_t count;
+    make_all(all);
+    coh_algorithms_take(NULL, 0);
+    for (int i = 0; i < 3 * FORMS; i++)
+        assert_int_equal(coh_algorithms_add(&all[i * 29 % (3 * FORMS)]), COH_OK);
+    assert_int_equal(coh_algorithms_add(&all[5]), COH_ERR_ARGUMENT);
+    const coh_algorithm *grown = coh_algorithms_all(&count);
+    assert_int_equal(count, 3 * FORMS);
+    for (int i = 0; i < 3 * FORMS; i++)
+        assert_memory_equal(coh_algorithm_find(&all[i].device, &all[i].form), all[i].words,
+                            sizeof(all[i].words));
+    coh_kernel_list list = { .algorithms = (coh_algorithm *)(uintptr_t)grown,
+                             .algorithm_count = count };
+    assert_int_equal(coh_kernel_table_write(&list, path), COH_OK);
+    assert_int_equal(coh_file_read_whole(path, 1 << 20, &first, &first_bytes), COH_OK);
+    assert_int_equal(coh_kernel_table_read(path, &list), COH_OK);
+    assert_int_equal(list.algorithm_count, 3 * FORMS);
+    assert_int_equal(coh_kernel_table_write(&list, path), COH_OK);
+    assert_int_equal(coh_file_read_whole(path, 1 << 20, &second, &second_bytes), COH_OK);
+    assert_int_equal(first_bytes, second_bytes);
+    assert_memory_equal(first, second, first_bytes);
+    coh_kernel_list_fini(&list);
+    coh_free(first);
+    coh_free(second);
 }
 
 static void every_failing_allocation_keeps_the_table_in_use(void **state)
@@ -264,6 +292,7 @@ int main(void)
         IN_FOLDER(a_table_of_devices_gives_each_form_the_words_it_was_written_with),
         IN_FOLDER(what_is_no_algorithm_is_refused_with_its_place_and_changes_nothing),
         IN_FOLDER(one_form_twice_is_refused),
+        IN_FOLDER(a_table_that_grew_is_written_as_one_that_was_whole),
         IN_FOLDER(every_failing_allocation_keeps_the_table_in_use),
         cmocka_unit_test(a_form_holds_what_decides_and_nothing_else),
     };

@@ -1,0 +1,60 @@
+/* Algorithms of a GPU's products, timed where measuring makes their plans, as a kernel table. */
+#include <sys/stat.h>
+
+#include "engine/kernel_table.h"
+#include "engine/measure.h"
+
+/* The table in use becomes the file's; of none the one in use stays, and is added to. */
+static coh_status take_file(const char *path)
+{
+    coh_kernel_list list = { 0 };
+    coh_status status = COH_OK;
+    struct stat facts;
+    if (stat(path, &facts) != 0 || facts.st_size == 0)
+        return COH_OK;
+    COH_TRY(coh_kernel_table_read(path, &list));
+    if (list.choice_count > 0)
+        status = coh_fail(COH_ERR_ARGUMENT,
+                          "kernel table %s names products of a processor, which a measurement of a "
+                          "GPU would not keep: name another file",
+                          path);
+    else {
+        coh_algorithms_take(list.algorithms, list.algorithm_count);
+        list.algorithms = NULL;
+    }
+    coh_kernel_list_fini(&list);
+    return status;
+}
+
+coh_status coh_measure_products_begin(const coh_measure *m)
+{
+    const char *path = m->options->kernel_table;
+    if (path == NULL)
+        return COH_OK;
+    if (m->bed->is_host)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "algorithms of products are those of a GPU: name one, or measure the "
+                        "processor's products with cohobate tune");
+    COH_TRY(take_file(path));
+    coh_algorithms_measure(1);
+    return COH_OK;
+}
+
+void coh_measure_products_end(void)
+{
+    coh_algorithms_measure(0);
+}
+
+coh_status coh_measure_products_write(const coh_measure *m)
+{
+    const char *path = m->options->kernel_table;
+    coh_kernel_list list = { 0 };
+    if (path == NULL)
+        return COH_OK;
+    list.algorithms = (coh_algorithm *)(uintptr_t)coh_algorithms_all(&list.algorithm_count);
+    if (list.algorithm_count == 0) {
+        coh_measure_say(m, "%s is not written: no product was made by cuBLASLt", path);
+        return COH_OK;
+    }
+    return coh_kernel_table_write(&list, path);
+}
