@@ -245,8 +245,14 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
         backward_queries<W, DROPS>(a);                                                             \
     }
 
+/* Without a number of blocks ptxas 13.0 spills registers on sm_100, to have one more of them. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
+#define COH_BACKWARD_KEYS_BOUNDS COH_ATTENTION_THREADS, 2
+#else
+#define COH_BACKWARD_KEYS_BOUNDS COH_ATTENTION_THREADS
+#endif
 #define COH_BACKWARD_KEYS(name, W, DROPS, WHAT)                                                    \
-    COH_KERNEL(coh_attention_##name, COH_ATTENTION_THREADS, const coh_attention_arguments a)       \
+    COH_KERNEL(coh_attention_##name, COH_BACKWARD_KEYS_BOUNDS, const coh_attention_arguments a)    \
     {                                                                                              \
         backward_keys<W, DROPS, WHAT>(a);                                                          \
     }

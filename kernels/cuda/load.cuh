@@ -10,8 +10,9 @@
 #include "kernels/cuda/device.cuh"
 
 /* The head of a kernel of which at least `blocks` blocks of `threads` run on a multiprocessor, or
- * as many as there may be threads on those of sm_86 and sm_89. */
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
+ * as many as there may be threads on those of sm_86, sm_89 and sm_120. */
+#if defined(__CUDA_ARCH__) &&                                                                      \
+    (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ == 1200)
 #define COH_BLOCKS(threads, blocks) ((threads) * (blocks) > 1536 ? 1536 / (threads) : (blocks))
 #else
 #define COH_BLOCKS(threads, blocks) (blocks)
