@@ -62,7 +62,13 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
         }
     }
 }
-COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, 4)
+/* Registers of four blocks are too few on sm_100 and newer, and of three. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define TAKE_BLOCKS 2
+#else
+#define TAKE_BLOCKS 4
+#endif
+COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, TAKE_BLOCKS)
 
 /* What a token's logits become in place, (softmax - onehot) scale: e^(x - max) factor, less `scale`
  * at the target. With no target (counts 0) it is zeros, whatever the logits are. */

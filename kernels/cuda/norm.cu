@@ -262,10 +262,10 @@ template <typename T> COH_DEVICE void norm_backward(const coh_cuda_norm_argument
     __shared__ float slots[2][2][WARPS_MOST];
     const int rows = blockDim.x / a.width, at = part_begin<W>(0, a.width);
     const int64_t begin = blockIdx.x * a.block_rows;
-    int64_t n = begin + threadIdx.x / a.width, place = n * a.C + at;
+    int64_t n = begin + threadIdx.x / a.width;
     int left = (int)(min(begin + a.block_rows, a.N) - n); /* rows from n on; uneven by row lane */
     coh_floats<W> dweight = {}, dbias = {};
-    row_pair<T> now = fetch_rows<T>(a, place, left > 0 ? (int)a.C - at : 0);
+    row_pair<T> now = fetch_rows<T>(a, n * a.C + at, left > 0 ? (int)a.C - at : 0);
 #pragma unroll 1
     for (int turns = (int)((min(a.block_rows, a.N - begin) + rows - 1) / rows); turns > 0;
          turns--) {
@@ -273,16 +273,15 @@ template <typename T> COH_DEVICE void norm_backward(const coh_cuda_norm_argument
         row_facts facts = facts_of(a, n, left > 0);
         n += rows;
         left -= rows;
-        const row_pair<T> next = fetch_rows<T>(a, place + rows * a.C, left > 0 ? (int)a.C - at : 0);
+        const row_pair<T> next = fetch_rows<T>(a, n * a.C + at, left > 0 ? (int)a.C - at : 0);
         const float2 sum = take_row<T>(a, now, facts, at, rest, dweight, dbias);
         if (a.dx != nullptr) {
             finish_means(a, facts, sum.x, sum.y, slots[turns & 1]);
             coh_floats<W> x = coh_open<T, W>(now.x), g = coh_open<T, W>(now.dy);
             gradient_of<T, W>(a, at, rest, facts, g, x);
-            put_dx<T>(a, place, rest, g, x, facts);
+            put_dx<T>(a, (n - rows) * a.C + at, rest, g, x, facts);
         }
         now = next;
-        place += rows * a.C;
     }
     if (a.partials != nullptr) {
         put_sums<W>(a, dweight, a.partials + blockIdx.x * 2 * a.C);
