@@ -57,7 +57,15 @@
     X(cuModuleGetFunction)                                                                         \
     X(cuFuncLoad)                                                                                  \
     X(cuFuncSetAttribute)                                                                          \
-    X(cuLaunchKernel)
+    X(cuLaunchKernel)                                                                              \
+    X(cuStreamBeginCapture)                                                                        \
+    X(cuStreamEndCapture)                                                                          \
+    X(cuGraphGetNodes)                                                                             \
+    X(cuGraphDestroy)                                                                              \
+    X(cuGraphInstantiateWithFlags)                                                                 \
+    X(cuGraphUpload)                                                                               \
+    X(cuGraphLaunch)                                                                               \
+    X(cuGraphExecDestroy)
 
 typedef struct coh_cuda_driver {
 #define COH_CUDA_DRIVER_FIELD(name) __typeof__(&name) name;

@@ -32,6 +32,9 @@ typedef struct coh_cuda_queue {
     /* 1: nothing is to be enqueued, only made ready (coh_device_ops.rehearse), but for what makes
      * something ready by running: a kernel of a library, which is loaded when it runs first. */
     int is_rehearsing;
+    /* 1: what is enqueued is recorded (coh_device_ops.record_begin). What fails ends the recording,
+     * not the device. */
+    int is_recording;
 
     /* coh_device_config's; NULL: nobody listens. */
     void (*log)(void *context, const char *sentence);
@@ -42,8 +45,7 @@ typedef struct coh_cuda_queue {
     const struct coh_cuda_libraries *libraries;
     struct coh_cuda_index_checks *index_checks;
 
-    /* The line that `launch` was told last. */
-    uint64_t line_number;
+    /* The line that `launch` was told last. Not of which step: that may not be an argument. */
     uint32_t line_index;
 
     /* While `launch` runs its work: the address on the device of the line's predicate, NULL: none.
@@ -65,8 +67,8 @@ static inline int coh_cuda_queue_admit(coh_cuda_queue *queue, uint32_t count)
     return queue->admit == NULL || queue->admit(queue, count);
 }
 
-/* Keeps `status` with this thread's error text as the failure of the queue's device; the first one
- * wins, and everything on the device stops. COH_OK is no failure. */
+/* Keeps `status` with this thread's error text as the failure of the queue's device, or of what it
+ * records; the first one wins, and everything on the device stops. COH_OK is no failure. */
 void coh_cuda_queue_fail(coh_cuda_queue *queue, coh_status status);
 
 #endif

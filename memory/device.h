@@ -46,10 +46,10 @@ typedef struct coh_device_kernels {
     /* What they need beside the queue: called once it is made, and before it is unmade. */
     coh_status (*open)(void *queue);
     void (*close)(void *queue);
-    /* What kernels found to be wrong, once, with the line whose kernel it was; COH_OK: nothing.
-     * Asked behind what is done and before anybody is told of it, by the thread that tells (on a
-     * GPU coh-retire), so that no step ends well with it. NULL: they find nothing. */
-    coh_status (*look)(void *queue, uint64_t *out_number, uint32_t *out_index);
+    /* What kernels found to be wrong, once, with the index of the line whose kernel it was; COH_OK:
+     * nothing. Asked behind what is done and before anybody is told of it, by the thread that tells
+     * (on a GPU coh-retire), so that no step ends well with it. NULL: they find nothing. */
+    coh_status (*look)(void *queue, uint32_t *out_index);
 } coh_device_kernels;
 
 /* A device failed behind its callers' backs. `status` with its sentence as this thread's last
@@ -86,16 +86,21 @@ typedef struct coh_device_facts {
     /* What the device tier's arena could have had as the device was made, less what is kept back
      * for kernels and libraries; 0: it is the machine's memory. */
     uint64_t memory_bytes;
+    int records; /* 1: record_begin, record_end and replay are there, and to be used */
 } coh_device_facts;
 
 /* A device's own memory as it is now. All are bytes. */
 typedef struct coh_device_overhead {
     /* Taken before this device made anything there: by its context, and by other programs. */
     uint64_t context_bytes;
-    /* Taken since, beside the arena: by kernels' code, streams, libraries (and other programs). */
+    /* Taken since, beside the arena: by kernels' code, streams, libraries, recordings (and other
+     * programs). */
     uint64_t library_bytes;
     uint64_t free_bytes, total_bytes;
 } coh_device_overhead;
+
+/* Launches that a queue keeps, to be enqueued again and again as one command. The queue's own. */
+typedef struct coh_recording coh_recording;
 
 /* Work that a queue does: `index` and `number` are the caller's. */
 typedef void (*coh_device_work)(void *context, uint64_t number, uint32_t index);
@@ -170,6 +175,15 @@ typedef struct coh_device_ops {
      * to make, and does not call it. Fails: the device's failure. */
     coh_status (*rehearse)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                            uint32_t index);
+    /* Between these two `launch` enqueues nothing: what the work would have enqueued becomes a
+     * recording, which lives as long as the queue. Nothing else is asked of the queue meanwhile,
+     * and nothing is under way. What is recorded has its arguments from then: it may name cells,
+     * and no value that changes. *out_recording NULL: so little that launching is as good.
+     * Fails: with what failed; nothing is then recorded, and lines can be launched as before. */
+    coh_status (*record_begin)(coh_queue *queue);
+    coh_status (*record_end)(coh_queue *queue, coh_recording **out_recording);
+    /* Enqueues all of it, in its order. */
+    void (*replay)(coh_queue *queue, const coh_recording *recording);
     /* Bookkeeping on the host at this place in the queue's order; always runs. */
     void (*notify)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
                    uint32_t index);

@@ -177,6 +177,7 @@ static coh_status open_device(coh_device *device)
         COH_TRY(coh_cuda_driver_open(&device->opened));
         device->driver = device->opened;
     }
+    COH_TRY(coh_cuda_graphs_wanted(&device->uses_graphs));
     COH_TRY(find_gpu(device));
     COH_TRY(create_context(device));
     COH_TRY(start_retirer(device));
@@ -226,7 +227,9 @@ free_device:
 
 static void device_facts(const coh_device *device, coh_device_facts *out_facts)
 {
-    *out_facts = (coh_device_facts){ .alignment = ALIGNMENT, .memory_bytes = device->room_bytes };
+    *out_facts = (coh_device_facts){ .alignment = ALIGNMENT,
+                                     .memory_bytes = device->room_bytes,
+                                     .records = device->uses_graphs && !device->config.lockstep };
     memcpy(out_facts->name, device->name, sizeof(out_facts->name));
 }
 
@@ -531,6 +534,9 @@ const coh_device_ops coh_device_cuda = {
     .finish = coh_cuda_queue_finish,
     .launch = coh_cuda_queue_launch,
     .rehearse = coh_cuda_queue_rehearse,
+    .record_begin = coh_cuda_record_begin,
+    .record_end = coh_cuda_record_end,
+    .replay = coh_cuda_queue_replay,
     .notify = coh_cuda_queue_notify,
     .signal = coh_cuda_queue_signal,
     .wait = coh_cuda_queue_wait,

@@ -19,6 +19,10 @@
  * wait whose counter is not there yet, so what it does for one line comes after all that it does
  * for those that the line waited for, whichever word it happened to see first.
  *
+ * Lines whose arguments are the same in every step are recorded: a stream captures what they launch
+ * into a graph, and from then on all of them are one call (COH_CUDA_GRAPHS=none: none are). Words,
+ * events and waits stay outside of graphs, for their values change.
+ *
  * A failing call, or a stream that breaks (coh-watch asks cuStreamQuery every 10 ms while something
  * is under way), is the device's failure: the first one is kept, config.failed is told, and all
  * that streams wait for is released so that they run empty.
@@ -45,6 +49,8 @@
 /* Left on the GPU, beside the arena, for what the driver loads for kernels and libraries. An
  * estimate, made before anything is loaded; coh_device_ops.overhead says what they took. */
 #define COH_CUDA_RESERVE_BYTES ((uint64_t)768 << 20)
+/* Of these, what recordings (CUDA graphs) may take. */
+#define COH_CUDA_GRAPH_BYTES ((uint64_t)256 << 20)
 /* A piece of the host tier that is registered at once. A copy stays within one: the driver refuses
  * what spans two. */
 #define COH_CUDA_PIN_BYTES ((uint64_t)256 << 20)

@@ -23,9 +23,17 @@ static const coh_cuda_record *last_line(const coh_queue *queue)
 
 void coh_cuda_queue_fail(coh_cuda_queue *base, coh_status status)
 {
+    coh_queue *queue = (coh_queue *)(void *)base;
     if (status == COH_OK)
         return;
-    const coh_cuda_record *line = last_line((coh_queue *)(void *)base);
+    if (base->is_recording) {
+        if (queue->record_status == COH_OK)
+            coh_error_save(queue->record_text);
+        if (queue->record_status == COH_OK)
+            queue->record_status = status;
+        return;
+    }
+    const coh_cuda_record *line = last_line(queue);
     coh_fail_prefix(status, "lane %s", coh_lane_name(base->lane));
     coh_cuda_device_fail(base->device, status, line->number, line->index);
 }
@@ -95,6 +103,8 @@ static int make_room(coh_queue *queue, uint32_t count)
 {
     const uint64_t most =
         queue->base.lane == COH_LANE_COMPUTE ? COH_CUDA_AHEAD_COMPUTE : COH_CUDA_AHEAD_COPIES;
+    if (queue->base.is_recording) /* nothing is enqueued */
+        return 1;
     if (queue->issued - queue->recorded >= most / 4) {
         queue->is_dirty = 1;
         if (!cover(queue))
@@ -112,7 +122,7 @@ static int admit(coh_cuda_queue *base, uint32_t count)
     coh_queue *queue = (coh_queue *)(void *)base;
     if (coh_cuda_is_closed(base->device) || !make_room(queue, count))
         return 0;
-    queue->issued += count;
+    queue->issued += base->is_recording ? 0 : count;
     return 1;
 }
 
@@ -174,17 +184,27 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
 {
     if (!begin(queue))
         return;
-    queue->base.line_number = number;
     queue->base.line_index = index;
     queue->base.predicate = predicate;
     queue->base.predicate_is_taken = 0;
     work(context, number, index);
-    queue->is_dirty = 1;
+    queue->is_dirty |= !queue->base.is_recording;
     queue->base.predicate = NULL;
     if (predicate != NULL && !queue->base.predicate_is_taken)
         coh_cuda_queue_fail(&queue->base,
                             coh_fail(COH_ERR_INTERNAL, "a line has a predicate, and none of the "
                                                        "kernels it launched looks at it"));
+    coh_cuda_leave(queue->base.device);
+}
+
+void coh_cuda_queue_replay(coh_queue *queue, const coh_recording *recording)
+{
+    if (!begin(queue))
+        return;
+    if (admit(&queue->base, 1) &&
+        check(queue, queue->base.driver->cuGraphLaunch(recording->graph, queue->base.stream),
+              "cuGraphLaunch"))
+        queue->is_dirty = 1;
     coh_cuda_leave(queue->base.device);
 }
 
@@ -409,6 +429,7 @@ static void empty_queue(coh_queue *queue)
     const coh_cuda_driver *driver = device->driver;
     if (queue->base.stream != NULL)
         (void)driver->cuStreamSynchronize(queue->base.stream);
+    coh_cuda_drop_recordings(queue);
     if (queue->kernels_are_open)
         device->config.kernels->close(queue);
     while (queue->event_count > 0)

@@ -48,19 +48,32 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
     return 0;
 }
 
-/* 1: kernels found nothing wrong in what is done so far. */
+/* The first line of the queue that is not over; number 0: none. */
+static const coh_cuda_record *first_line(const coh_queue *queue)
+{
+    static const coh_cuda_record none;
+    const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
+    for (uint64_t i = coh_counter_read(&queue->popped); i < pushed; i++) {
+        const coh_cuda_record *record = &queue->ring[i % COH_CUDA_RING_COUNT];
+        if (record->kind == COH_CUDA_NOTIFY)
+            return record;
+    }
+    return &none;
+}
+
+/* 1: kernels found nothing wrong in what is done so far. Their line is of the first run that is not
+ * over: nobody was told of its end. */
 static int is_sound(coh_queue *queue)
 {
     const coh_device_kernels *kernels = queue->base.device->config.kernels;
-    uint64_t number = 0;
     uint32_t index = 0;
     if (!queue->kernels_are_open || kernels->look == NULL)
         return 1;
-    const coh_status status = kernels->look(queue, &number, &index);
+    const coh_status status = kernels->look(queue, &index);
     if (status == COH_OK)
         return 1;
     coh_fail_prefix(status, "lane %s", coh_lane_name(queue->base.lane));
-    coh_cuda_device_fail(queue->base.device, status, number, index);
+    coh_cuda_device_fail(queue->base.device, status, first_line(queue)->number, index);
     return 0;
 }
 
@@ -90,19 +103,6 @@ static int pass_queue(coh_queue *queue)
                           memory_order_release);
     coh_counter_raise(&queue->popped, popped);
     return 1;
-}
-
-/* The first line of the queue that is not over; number 0: none. */
-static const coh_cuda_record *first_line(const coh_queue *queue)
-{
-    static const coh_cuda_record none;
-    const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
-    for (uint64_t i = coh_counter_read(&queue->popped); i < pushed; i++) {
-        const coh_cuda_record *record = &queue->ring[i % COH_CUDA_RING_COUNT];
-        if (record->kind == COH_CUDA_NOTIFY)
-            return record;
-    }
-    return &none;
 }
 
 /* A stream that broke never writes its word. A broken context answers so for every stream: the line

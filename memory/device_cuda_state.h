@@ -2,6 +2,7 @@
  *
  *   device_cuda.c         context, words, arenas, failures: made and unmade
  *   device_cuda_queue.c   what enqueues
+ *   device_cuda_graph.c   what records
  *   device_cuda_retire.c  the thread coh-retire, which never calls the driver
  *   device_cuda_watch.c   the thread coh-watch, which asks the driver whether streams broke */
 #ifndef COH_MEMORY_DEVICE_CUDA_STATE_H
@@ -57,6 +58,11 @@ typedef struct coh_cuda_record {
     uint64_t begin_ns; /* of a wait whose time is wanted: when it was enqueued */
 } coh_cuda_record;
 
+struct coh_recording {
+    CUgraphExec graph;
+    coh_recording *next; /* of its queue */
+};
+
 struct coh_queue {
     coh_cuda_queue base; /* first: what kernels are given points at both */
 
@@ -72,6 +78,10 @@ struct coh_queue {
     CUevent events[COH_CUDA_RING_COUNT]; /* of the last signals: number n at [n % count] */
     uint64_t values[COH_CUDA_RING_COUNT];
     uint32_t event_count; /* that were made */
+    coh_recording *recordings;
+    uint64_t recorded_bytes;  /* that recordings took of the GPU's memory */
+    coh_status record_status; /* while it records: the first failure */
+    char record_text[COH_ERROR_TEXT_BYTES];
 
     /* coh-retire's: when it saw progress come to passed_place. */
     uint64_t passed_place, passed_ns;
@@ -95,6 +105,7 @@ struct coh_device {
     int multiprocessor_count;
     uint64_t room_bytes;    /* that an arena could have had at first */
     uint64_t context_bytes; /* that were taken then */
+    int uses_graphs;
 
     CUdeviceptr arena; /* device tier; 0: none */
     uint64_t arena_bytes;
@@ -181,6 +192,17 @@ void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                          _Atomic uint64_t *stall_ns);
 void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t value,
                               _Atomic uint64_t *stall_ns);
+
+void coh_cuda_queue_replay(coh_queue *queue, const coh_recording *recording);
+
+/* ---- device_cuda_graph.c ---- */
+
+/* Whether graphs are used: unless COH_CUDA_GRAPHS=none. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_cuda_graphs_wanted(int *out_are_wanted);
+coh_status coh_cuda_record_begin(coh_queue *queue);
+coh_status coh_cuda_record_end(coh_queue *queue, coh_recording **out_recording);
+/* As the queue is unmade, in its context: nothing of them is under way. */
+void coh_cuda_drop_recordings(coh_queue *queue);
 
 /* ---- device_cuda_watch.c ---- */
 

@@ -153,8 +153,7 @@ typedef struct coh_cuda_embedding_arguments {
 typedef struct coh_cuda_index_note {
     const char *what, *remedy; /* the host's */
     int64_t least, most, place;
-    uint64_t line_number; /* of the line that checks */
-    uint32_t line_index;
+    uint32_t line_index; /* of the line that checks */
     int32_t index;
     int64_t is_there; /* written last; 0: nothing was found */
 } coh_cuda_index_note;

@@ -130,14 +130,12 @@ static coh_status open_kernels(void *queue)
     return status;
 }
 
-static coh_status look(void *queue, uint64_t *out_number, uint32_t *out_index)
+static coh_status look(void *queue, uint32_t *out_index)
 {
     coh_cuda_index_checks *checks = ((coh_cuda_queue *)queue)->index_checks;
     const coh_status status = coh_cuda_index_checks_look(checks);
-    if (status != COH_OK) {
-        *out_number = checks->note->line_number;
+    if (status != COH_OK)
         *out_index = checks->note->line_index;
-    }
     return status;
 }
 

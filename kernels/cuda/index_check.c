@@ -52,7 +52,6 @@ coh_status coh_cuda_check_indices(void *queue, const coh_index_check *check)
                    .remedy = check->remedy,
                    .least = check->least,
                    .most = check->most,
-                   .line_number = q->line_number,
                    .line_index = q->line_index },
         .note = coh_cuda_queue_index_checks(queue)->there,
     };

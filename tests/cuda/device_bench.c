@@ -93,13 +93,23 @@ void bench_signal(bench *b, coh_lane lane)
 typedef struct turn_arguments {
     uint32_t *to;
     const uint32_t *from;
+    int count;
 } turn_arguments;
 
 static void turn_slot(const void *arguments)
 {
     const turn_arguments *a = arguments;
-    for (int i = 0; i < BENCH_NUMBERS; i++)
+    for (int i = 0; i < a->count; i++)
         a->to[i] = turn(a->from[i]);
+}
+
+static void enqueue_turn(const bench *b, int begin, int count)
+{
+    const turn_arguments arguments = { .to = b->out_slot + begin,
+                                       .from = b->slot + begin,
+                                       .count = count };
+    const coh_cuda_queue *queue = (const coh_cuda_queue *)(void *)b->queues[COH_LANE_COMPUTE];
+    coh_stub_enqueue(queue->stream, turn_slot, &arguments, sizeof(arguments));
 }
 
 /* Work of the compute lane: what a line of the engine does. */
@@ -107,10 +117,22 @@ static void launch_turn(void *context, uint64_t number, uint32_t index)
 {
     (void)number;
     (void)index;
-    const bench *b = context;
-    const turn_arguments arguments = { .to = b->out_slot, .from = b->slot };
-    const coh_cuda_queue *queue = (const coh_cuda_queue *)(void *)b->queues[COH_LANE_COMPUTE];
-    coh_stub_enqueue(queue->stream, turn_slot, &arguments, sizeof(arguments));
+    enqueue_turn(context, 0, BENCH_NUMBERS);
+}
+
+static void launch_halves(void *context, uint64_t number, uint32_t index)
+{
+    (void)number;
+    (void)index;
+    enqueue_turn(context, 0, BENCH_NUMBERS / 2);
+    enqueue_turn(context, BENCH_NUMBERS / 2, BENCH_NUMBERS / 2);
+}
+
+coh_status bench_record(bench *b)
+{
+    COH_TRY(ops->record_begin(b->queues[COH_LANE_COMPUTE]));
+    ops->launch(b->queues[COH_LANE_COMPUTE], launch_halves, b, 0, 0, NULL);
+    return ops->record_end(b->queues[COH_LANE_COMPUTE], &b->recording);
 }
 
 void bench_enqueue(bench *b, int rounds, uint32_t seed)
@@ -131,7 +153,10 @@ void bench_enqueue(bench *b, int rounds, uint32_t seed)
         bench_wait(b, COH_LANE_COMPUTE, COH_LANE_H2D, ++loads);
         if (r > 0)
             bench_wait(b, COH_LANE_COMPUTE, COH_LANE_D2H, stores);
-        ops->launch(b->queues[COH_LANE_COMPUTE], launch_turn, b, 0, 0, NULL);
+        if (b->recording != NULL)
+            ops->replay(b->queues[COH_LANE_COMPUTE], b->recording);
+        else
+            ops->launch(b->queues[COH_LANE_COMPUTE], launch_turn, b, 0, 0, NULL);
         bench_signal(b, COH_LANE_COMPUTE);
         bench_wait(b, COH_LANE_D2H, COH_LANE_COMPUTE, ++kernels);
         ops->copy(b->queues[COH_LANE_D2H], b->host->out[r], b->out_slot, bytes);

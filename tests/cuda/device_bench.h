@@ -4,7 +4,8 @@
  *   compute  kernel r: out slot = f(slot)     waits for load r, and store r - 1, its reader
  *   d2h      store r: out slot -> out[r]      waits for kernel r
  *
- * Waits are numbered as they come, so that a test can leave one out. */
+ * Waits are numbered as they come, so that a test can leave one out. With bench_record the kernel
+ * is a recording of two halves. */
 #ifndef COH_TESTS_CUDA_DEVICE_BENCH_H
 #define COH_TESTS_CUDA_DEVICE_BENCH_H
 
@@ -35,8 +36,9 @@ typedef struct bench {
     uint64_t failed_number;
     uint32_t failed_index;
     char failed_text[COH_ERROR_TEXT_BYTES];
-    int skipped_wait; /* -1: none */
-    int wait_count;   /* so far */
+    coh_recording *recording; /* NULL: the kernel is launched */
+    int skipped_wait;         /* -1: none */
+    int wait_count;           /* so far */
 } bench;
 
 /* Device, arenas, queues; `config` (NULL: a plain one) but for its driver. Fails as those do;
@@ -44,6 +46,8 @@ typedef struct bench {
 coh_status bench_open(bench *b, const coh_device_config *config);
 void bench_close(bench *b);
 
+/* Before the first round: the kernel is recorded, and replayed in every round from then on. */
+coh_status bench_record(bench *b);
 /* Enqueues `rounds` rounds; returns at once. in[] is made from `seed`. */
 void bench_enqueue(bench *b, int rounds, uint32_t seed);
 /* Waits until all that was enqueued is retired, then says whether out[] is right.

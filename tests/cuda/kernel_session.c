@@ -277,11 +277,30 @@ void session_work(void *context, uint64_t number, uint32_t index)
     assert_int_equal(coh_kernel_check_indices(s->queue, &check), COH_OK);
 }
 
-/* Enqueues the line and what tells of its end. */
+static void note_nothing(void *context, uint64_t number, uint32_t index)
+{
+    (void)context;
+    (void)number;
+    (void)index;
+}
+
+coh_status session_record(session *s)
+{
+    COH_TRY(ops->record_begin(s->queue));
+    ops->launch(s->queue, session_work, s, 0, INDEX, NULL);
+    return ops->record_end(s->queue, &s->recording);
+}
+
 void session_enqueue(session *s)
 {
-    ops->launch(s->queue, session_work, s, NUMBER, INDEX, NULL);
-    ops->signal(s->queue, &s->done, ++s->signalled);
+    const uint64_t number = NUMBER + ++s->signalled;
+    ops->notify(s->queue, note_nothing, s, number, INDEX);
+    if (s->recording != NULL)
+        ops->replay(s->queue, s->recording);
+    else
+        ops->launch(s->queue, session_work, s, number, INDEX, NULL);
+    ops->notify(s->queue, note_nothing, s, number, INDEX);
+    ops->signal(s->queue, &s->done, s->signalled);
 }
 
 /* The stub driver executes; returns whether the line's end was told. */

@@ -31,6 +31,7 @@ typedef struct session {
     coh_queue *queue;
     coh_counter done;
     uint64_t signalled;
+    coh_recording *recording; /* of the line; NULL: it is launched */
     char *arena;
     char *tensors; /* behind the workspace, all zeros */
     uint64_t failed_number;
@@ -49,7 +50,9 @@ coh_cuda_queue *session_queue(const session *s);
 /* A line: a product with its gelu, attention with and without dropout, and back with dq in the
  * place of dy, a check. */
 void session_work(void *context, uint64_t number, uint32_t index);
-/* Enqueues the line and what tells of its end. */
+/* From then on the line is a recording. */
+coh_status session_record(session *s);
+/* Enqueues the line, the n-th as number NUMBER + n, and what tells of its begin and end. */
 void session_enqueue(session *s);
 /* The stub driver executes; returns whether the line's end was told. */
 int session_finish(session *s);

@@ -16,6 +16,9 @@
  *     or on what was freed fail; a failure while executing is sticky: all later calls return it;
  *   - a call that enqueues what the driver cannot hold waits until there is room, and every other
  *     call with it (coh_stub_set_depth);
+ *   - a stream that is captured keeps what is enqueued for a graph; events, words and questions end
+ *     its capture, and unless that is relaxed so do allocations and modules; a graph that is
+ *     launched enqueues its commands, in their order, and takes the room of one;
  *   - an unmaking call that is made to fail has unmade all the same.
  * Kernels are replaced by functions of the host (twins), found by their symbol.
  *
@@ -44,7 +47,11 @@ void coh_stub_reset(size_t memory_bytes);
  * other programs so many. Nothing of each after a reset. */
 void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes);
 
-/* What was made and not unmade: contexts, memory, registered ranges, streams, events, modules. */
+/* What an executable graph takes of the GPU's memory from now on; a reset makes it none. */
+void coh_stub_set_graph_bytes(size_t bytes);
+
+/* What was made and not unmade: contexts, memory, registered ranges, streams, events, modules,
+ * graphs. */
 uint64_t coh_stub_live_count(void);
 const char *coh_stub_call_name(coh_stub_call call);
 uint64_t coh_stub_call_count(coh_stub_call call);

@@ -1,5 +1,6 @@
-/* stub_state.h - the inside of the stub driver, shared by its two files: stub_driver.c, the calls;
- * stub_streams.c, commands and their execution. All under coh_stub.mutex. */
+/* stub_state.h - the inside of the stub driver, shared by its files: stub_driver.c, most calls;
+ * stub_kernels.c and stub_graphs.c, those of kernels and graphs; stub_streams.c, commands and their
+ * execution. All under coh_stub.mutex. */
 #ifndef COH_TESTS_CUDA_STUB_STATE_H
 #define COH_TESTS_CUDA_STUB_STATE_H
 
@@ -28,14 +29,33 @@ typedef struct stub_command {
     uint64_t value; /* of words and fills; the record that is meant */
     CUevent event;
     coh_stub_work work;
+    int is_inner; /* of a graph, and not its first */
     _Alignas(16) unsigned char arguments[COH_STUB_ARGUMENT_BYTES];
 } stub_command;
 
+/* Commands in a row, [begin, end) of them: of a stream those that are pending. */
+typedef struct stub_commands {
+    stub_command *all;
+    size_t begin, end, capacity;
+} stub_commands;
+
+struct CUgraph_st {
+    stub_commands commands;
+    int is_strict;  /* its capture forbids what may not be captured, to the whole process */
+    int is_invalid; /* something forbidden was done */
+};
+
+struct CUgraphExec_st {
+    stub_commands commands;
+    size_t bytes; /* of the GPU's memory */
+};
+
 struct CUstream_st {
     int number;
-    int is_busy;            /* its first command executes, without the mutex */
-    stub_command *commands; /* [begin, end) are pending */
-    size_t begin, end, capacity;
+    int is_busy; /* its first command executes, without the mutex */
+    stub_commands commands;
+    size_t inner_count; /* of them */
+    CUgraph capture;    /* what is enqueued goes there; NULL: it is executed */
 };
 
 struct CUevent_st {
@@ -76,7 +96,8 @@ typedef struct stub_state {
     uint64_t fail_in; /* 0: none planned */
     CUresult fail_result;
     int fault_was_hit;
-    CUevent destroyed; /* streams may still wait for them, so they stay until a reset */
+    size_t graph_bytes; /* that an executable graph takes */
+    CUevent destroyed;  /* streams may still wait for them, so they stay until a reset */
     CUstream streams[STUB_STREAMS_MOST];
     int stream_count; /* that were ever made */
     stub_range ranges[STUB_RANGES_MOST];
@@ -99,9 +120,44 @@ typedef struct stub_state {
 
 extern stub_state coh_stub;
 
+/* Around every call. The first takes the mutex; CUDA_SUCCESS: go on. `needs`: a current context. */
+CUresult coh_stub_begin(coh_stub_call call, int needs);
+CUresult coh_stub_end(CUresult result);
+#define STUB_BEGIN(name)                                                                           \
+    CUresult result = coh_stub_begin(COH_STUB_##name, 1);                                          \
+    if (result != CUDA_SUCCESS)                                                                    \
+    return coh_stub_end(result)
+
+/* stub_kernels.c, stub_graphs.c */
+#define STUB_DECLARE(name) __typeof__(name) stub_##name;
+STUB_DECLARE(cuModuleLoadData)
+STUB_DECLARE(cuModuleUnload)
+STUB_DECLARE(cuModuleGetFunction)
+STUB_DECLARE(cuFuncLoad)
+STUB_DECLARE(cuFuncSetAttribute)
+STUB_DECLARE(cuLaunchKernel)
+STUB_DECLARE(cuStreamBeginCapture)
+STUB_DECLARE(cuStreamEndCapture)
+STUB_DECLARE(cuGraphGetNodes)
+STUB_DECLARE(cuGraphDestroy)
+STUB_DECLARE(cuGraphInstantiateWithFlags)
+STUB_DECLARE(cuGraphUpload)
+STUB_DECLARE(cuGraphLaunch)
+STUB_DECLARE(cuGraphExecDestroy)
+#undef STUB_DECLARE
+/* 1: the stream is captured, which what is asked of it now has ended. */
+int coh_stub_ends_capture(CUstream stream);
+/* As the stream goes. */
+void coh_stub_drop_capture(CUstream stream);
+/* 1: some stream is captured strictly, which a call that may not be captured has ended. */
+int coh_stub_ends_strict_capture(void);
+
 /* stub_streams.c; the mutex is held. */
-/* May wait for room, with the mutex off meanwhile. */
+void coh_stub_append(stub_commands *to, const stub_command *command);
+/* Into the stream, or into what captures it. May wait for room, with the mutex off meanwhile. */
 void coh_stub_push(CUstream stream, const stub_command *command);
+/* All of a graph's. */
+void coh_stub_push_all(CUstream stream, const stub_commands *group);
 /* While another call waits for room. */
 void coh_stub_stand_back(void);
 int coh_stub_head_is_ready(const struct CUstream_st *stream);

@@ -26,7 +26,17 @@ static size_t count_pending(void)
     size_t count = 0;
     for (int i = 0; i < coh_stub.stream_count; i++)
         if (coh_stub.streams[i] != NULL)
-            count += coh_stub.streams[i]->end - coh_stub.streams[i]->begin;
+            count += coh_stub.streams[i]->commands.end - coh_stub.streams[i]->commands.begin;
+    return count;
+}
+
+/* A graph takes the room of one command. */
+static size_t count_held(void)
+{
+    size_t count = count_pending();
+    for (int i = 0; i < coh_stub.stream_count; i++)
+        if (coh_stub.streams[i] != NULL)
+            count -= coh_stub.streams[i]->inner_count;
     return count;
 }
 
@@ -46,30 +56,52 @@ void coh_stub_stand_back(void)
 
 static void wait_for_room(void)
 {
-    if (coh_stub.depth == 0 || count_pending() < coh_stub.depth)
+    if (coh_stub.depth == 0 || count_held() < coh_stub.depth)
         return;
     coh_stub.is_full = 1;
     coh_stub.full_count++;
-    while (count_pending() >= coh_stub.depth && coh_stub.broken == CUDA_SUCCESS)
+    while (count_held() >= coh_stub.depth && coh_stub.broken == CUDA_SUCCESS)
         give_way();
     coh_stub.is_full = 0;
 }
 
-void coh_stub_push(CUstream stream, const stub_command *command)
+void coh_stub_append(stub_commands *to, const stub_command *command)
 {
-    wait_for_room();
-    if (stream->begin == stream->end)
-        stream->begin = stream->end = 0;
-    if (stream->end == stream->capacity) {
-        stream->capacity = stream->capacity > 0 ? 2 * stream->capacity : 64;
-        stream->commands = realloc(stream->commands, stream->capacity * sizeof(*stream->commands));
-        if (stream->commands == NULL)
+    if (to->begin == to->end)
+        to->begin = to->end = 0;
+    if (to->end == to->capacity) {
+        to->capacity = to->capacity > 0 ? 2 * to->capacity : 64;
+        to->all = realloc(to->all, to->capacity * sizeof(*to->all));
+        if (to->all == NULL)
             abort();
     }
-    stream->commands[stream->end++] = *command;
-    const size_t pending = count_pending();
-    if (pending > coh_stub.most_pending)
-        coh_stub.most_pending = pending;
+    to->all[to->end++] = *command;
+}
+
+void coh_stub_push(CUstream stream, const stub_command *command)
+{
+    if (stream->capture != NULL) {
+        coh_stub_append(&stream->capture->commands, command);
+        return;
+    }
+    wait_for_room();
+    coh_stub_append(&stream->commands, command);
+    const size_t held = count_held();
+    if (held > coh_stub.most_pending)
+        coh_stub.most_pending = held;
+}
+
+void coh_stub_push_all(CUstream stream, const stub_commands *group)
+{
+    for (size_t i = 0; i < group->end; i++) {
+        stub_command command = group->all[i];
+        command.is_inner = i > 0;
+        if (i == 0)
+            coh_stub_push(stream, &command);
+        else
+            coh_stub_append(&stream->commands, &command);
+        stream->inner_count += i > 0;
+    }
 }
 
 int coh_stub_reaches(const void *address, size_t bytes)
@@ -114,9 +146,10 @@ static uint64_t word_at(const void *address)
 
 int coh_stub_head_is_ready(const struct CUstream_st *stream)
 {
-    if (stream->begin == stream->end || stream->is_busy || coh_stub.broken != CUDA_SUCCESS)
+    const stub_commands *commands = &stream->commands;
+    if (commands->begin == commands->end || stream->is_busy || coh_stub.broken != CUDA_SUCCESS)
         return 0;
-    const stub_command *c = &stream->commands[stream->begin];
+    const stub_command *c = &commands->all[commands->begin];
     if (c->kind == STUB_WAIT_VALUE)
         return (int64_t)(word_at(c->from) - c->value) >= 0;
     if (c->kind == STUB_WAIT_EVENT)
@@ -127,7 +160,7 @@ int coh_stub_head_is_ready(const struct CUstream_st *stream)
 /* Takes the mutex off while work runs: a twin may take long, or break the GPU. */
 void coh_stub_execute_head(CUstream stream)
 {
-    stub_command c = stream->commands[stream->begin];
+    stub_command c = stream->commands.all[stream->commands.begin];
     switch (c.kind) {
     case STUB_COPY:
         memcpy(c.to, c.from, c.bytes);
@@ -152,7 +185,8 @@ void coh_stub_execute_head(CUstream stream)
     case STUB_WAIT_EVENT:
         break;
     }
-    stream->begin++;
+    stream->commands.begin++;
+    stream->inner_count -= (size_t)c.is_inner;
 }
 
 uint64_t coh_stub_fetched_bytes(void)
@@ -219,7 +253,7 @@ size_t coh_stub_ready(int *out_streams, size_t most)
 
 CUresult coh_stub_finish(CUstream stream)
 {
-    while (stream->begin < stream->end && coh_stub.broken == CUDA_SUCCESS) {
+    while (stream->commands.begin < stream->commands.end && coh_stub.broken == CUDA_SUCCESS) {
         int ready[STUB_STREAMS_MOST];
         if (coh_stub_head_is_ready(stream)) {
             coh_stub_execute_head(stream);

@@ -464,6 +464,8 @@ static coh_status live_once(uint64_t seed)
     int is_right = 0;
     coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_map_arguments));
     coh_status status = bench_open(&b, &config);
+    if (status == COH_OK)
+        status = bench_record(&b);
     if (status == COH_OK) {
         coh_stub_start(seed);
         bench_enqueue(&b, 3, (uint32_t)seed);
@@ -497,6 +499,8 @@ static int unmakes(coh_stub_call call)
     case COH_STUB_cuStreamQuery:       /* only where something takes long */
     case COH_STUB_cuEventDestroy:
     case COH_STUB_cuModuleUnload:
+    case COH_STUB_cuGraphDestroy:
+    case COH_STUB_cuGraphExecDestroy:
         return 1;
     default:
         return 0;

@@ -188,13 +188,15 @@ static void a_rehearsal_that_fails_is_the_devices_failure(void **state)
 }
 
 /* The host is told of it in place of the line's end, with the line's number, in its own words. */
-static void a_bad_index_stops_the_device_before_its_line_ends(void **state)
+static void try_a_bad_index(int records)
 {
-    (void)state;
     session s;
     char expected[256];
     session_begin(COH_OK, COH_OK);
     assert_int_equal(session_open(&s, &coh_cuda_device_kernels), COH_OK);
+    if (records)
+        assert_int_equal(session_record(&s), COH_OK);
+    assert_int_equal(s.recording != NULL, records);
     session_enqueue(&s);
     assert_true(session_finish(&s));
     int32_t *indices = (int32_t *)(void *)(s.tensors + 32768);
@@ -204,7 +206,7 @@ static void a_bad_index_stops_the_device_before_its_line_ends(void **state)
     session_enqueue(&s);
     assert_false(session_finish(&s));
     assert_int_equal(coh_counter_read(&s.done), 1);
-    assert_int_equal(s.failed_number, NUMBER);
+    assert_int_equal(s.failed_number, NUMBER + 2);
     assert_int_equal(s.failed_index, INDEX);
     const coh_index_check check = {
         .what = "token", .remedy = "take another", .indices = indices, .count = 100, .most = 6
@@ -214,6 +216,13 @@ static void a_bad_index_stops_the_device_before_its_line_ends(void **state)
     assert_int_equal(ops->failure(s.device), COH_ERR_CORRUPT);
     assert_string_equal(coh_last_error(), expected);
     session_close(&s);
+}
+
+static void a_bad_index_stops_the_device_before_its_line_ends(void **state)
+{
+    (void)state;
+    try_a_bad_index(0);
+    try_a_bad_index(1);
 }
 
 /* ---- failing everything once ---- */
