@@ -256,6 +256,18 @@ static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
     return COH_OK;
 }
 
+static coh_status bind_runs(coh_bound *bound)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(coh_line_runs_find(program, &bound->runs, &bound->run_count));
+    COH_TRY(COH_ALLOC(bound->run_count, &bound->recordings));
+    COH_TRY(COH_ALLOC(program->lane_length[COH_LANE_COMPUTE] + 1, &bound->run_of));
+    for (uint32_t r = 0; r < bound->run_count; r++)
+        for (uint32_t i = 0; i < bound->runs[r].count; i++)
+            bound->run_of[bound->runs[r].first + i] = r + 1;
+    return COH_OK;
+}
+
 /* ---- calls ---- */
 
 coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data)
@@ -324,6 +336,7 @@ coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_
     COH_TRY(bind_unused(out_bound));
     COH_TRY(bind_replaced(step->layout, out_bound));
     COH_TRY(count_versions(step->layout, out_bound));
+    COH_TRY(bind_runs(out_bound));
     return bind_calls(step, out_bound);
 }
 
@@ -341,5 +354,8 @@ void coh_bound_fini(coh_bound *bound)
     coh_free(bound->versions_per_run);
     coh_free(bound->unused);
     coh_free(bound->replaced);
+    coh_free(bound->runs);
+    coh_free(bound->recordings);
+    coh_free(bound->run_of);
     *bound = (coh_bound){ 0 };
 }

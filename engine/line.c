@@ -40,15 +40,9 @@ static void delay(const coh_step *step, const coh_ticket *ticket, const coh_inst
               NULL);
 }
 
-void coh_line_begin(void *context, uint64_t number, uint32_t index)
+void coh_line_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
 {
-    coh_step *step = context;
-    const coh_ticket *ticket = coh_step_ticket(step, number);
-    const coh_bound *bound = ticket->bound;
     coh_extent_state *states = bound->extents[number % 2];
-    const coh_instruction *line = &bound->program->lines[index];
-    delay(step, ticket, line);
-    step->times.begin_ns[line->lane] = begin_of_time(step, ticket, line);
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
         const coh_extent *extent = &bound->program->extents[bound->uses[i]];
         if (atomic_exchange_explicit(&states[bound->uses[i]].entered, 1, memory_order_acq_rel))
@@ -58,6 +52,16 @@ void coh_line_begin(void *context, uint64_t number, uint32_t index)
                          step->layout->objects[chunk->object].stream, extent->offset,
                          extent->bytes);
     }
+}
+
+void coh_line_begin(void *context, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_instruction *line = &ticket->bound->program->lines[index];
+    delay(step, ticket, line);
+    step->times.begin_ns[line->lane] = begin_of_time(step, ticket, line);
+    coh_line_enter(step, ticket->bound, number, index);
 }
 
 /* The last user has retired. The counts start over for the next ticket of this parity. */
@@ -119,6 +123,15 @@ static void take_clip(coh_step *step, coh_ticket *ticket)
     coh_step_stamp(step, ticket);
 }
 
+void coh_line_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
+{
+    for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
+        uint32_t extent = bound->uses[i];
+        if (take_off(step, bound, number % 2, extent) && bound->goes_on_as[extent] > 0)
+            (void)take_off(step, bound, (number + 1) % 2, bound->goes_on_as[extent] - 1);
+    }
+}
+
 void coh_line_end(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
@@ -127,11 +140,7 @@ void coh_line_end(void *context, uint64_t number, uint32_t index)
     const coh_instruction *line = &bound->program->lines[index];
     if (line->opcode == COH_OP_CLIP)
         take_clip(step, ticket);
-    for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
-        uint32_t extent = bound->uses[i];
-        if (take_off(step, bound, number % 2, extent) && bound->goes_on_as[extent] > 0)
-            (void)take_off(step, bound, (number + 1) % 2, bound->goes_on_as[extent] - 1);
-    }
+    coh_line_leave(step, bound, number, index);
     coh_line_times_add(&step->times, (coh_lane)line->lane, index);
     if (line->lane == COH_LANE_COMPUTE || line->lane == COH_LANE_HOST)
         return; /* nothing goes over a link */
@@ -314,7 +323,7 @@ static void run_add(coh_step *step, const coh_bound *bound, const coh_instructio
 
 /* ---- all opcodes ---- */
 
-static coh_status execute(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
 {
     const coh_bound *bound = ticket->bound;
     switch ((coh_opcode)line->opcode) {
@@ -402,7 +411,7 @@ void coh_line_execute(void *context, uint64_t number, uint32_t index)
     coh_step *step = context;
     coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *line = &ticket->bound->program->lines[index];
-    coh_status status = execute(step, ticket, line);
+    coh_status status = coh_line_do(step, ticket, line);
     if (status == COH_OK && ticket->scan && line->call >= 0 && !step->has_finding)
         status = scan_line(step, ticket->bound, line);
     if (status != COH_OK)

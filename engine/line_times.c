@@ -3,7 +3,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-void coh_line_times_add(coh_line_times *times, coh_lane lane, uint32_t line)
+/* What the lane's work took that is now done; negative: it does not count. */
+static double take_time(coh_line_times *times, coh_lane lane)
 {
     const uint64_t now = coh_clock_ns();
     uint64_t begin = times->begin_ns[lane];
@@ -11,10 +12,33 @@ void coh_line_times_add(coh_line_times *times, coh_lane lane, uint32_t line)
     if (begin < times->end_ns[lane])
         begin = times->end_ns[lane];
     times->end_ns[lane] = now;
-    if (!counts)
-        return;
+    return counts ? (double)(now - begin) * 1e-9 : -1;
+}
+
+static void add(coh_line_times *times, uint32_t line, double seconds)
+{
     coh_line_samples *samples = &times->samples[line];
-    samples->seconds[samples->count++ % COH_TIMES_KEPT] = (float)(now - begin) * 1e-9f;
+    samples->seconds[samples->count++ % COH_TIMES_KEPT] = (float)seconds;
+}
+
+void coh_line_times_add(coh_line_times *times, coh_lane lane, uint32_t line)
+{
+    const double seconds = take_time(times, lane);
+    if (seconds >= 0)
+        add(times, line, seconds);
+}
+
+void coh_line_times_share(coh_line_times *times, coh_lane lane, const uint32_t *lines,
+                          uint32_t count)
+{
+    const double seconds = take_time(times, lane);
+    double predicted = 0;
+    for (uint32_t i = 0; seconds >= 0 && i < count; i++)
+        predicted += (double)times->predicted_s[lines[i]];
+    for (uint32_t i = 0; seconds >= 0 && i < count; i++)
+        add(times, lines[i],
+            seconds *
+                (predicted > 0 ? (double)times->predicted_s[lines[i]] / predicted : 1.0 / count));
 }
 
 /* The rule of the header, on simulated begins and ends. Lanes retire in order. */

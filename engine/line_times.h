@@ -37,4 +37,8 @@ void coh_line_times_fini(coh_line_times *times); /* accepts a zeroed one */
 
 /* The line at work on `lane` is done. */
 void coh_line_times_add(coh_line_times *times, coh_lane lane, uint32_t line);
+/* `count` lines at work on `lane` are done, which went out as one: what they took is shared out as
+ * it was predicted. */
+void coh_line_times_share(coh_line_times *times, coh_lane lane, const uint32_t *lines,
+                          uint32_t count);
 #endif

@@ -3,6 +3,7 @@
  *   coh_step_submit   the caller's batch becomes a ticket; `submitted` rises
  *   issue_main        coh-step walks the program and hands each line to its lane's queue
  *   issue_line        waits, enter, execute, leave, retire: five commands of one line
+ *   issue_run         or of several, which the device has recorded as one
  *   (line.c)          what the queue's thread then does
  *   (lane_disk.c)     the disk lanes meanwhile walk their own lines of the same ticket
  *   coh_step_await    the caller sleeps until CLIP has retired
@@ -90,6 +91,36 @@ static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
                 ticket->base[line->lane] + line->ordinal);
 }
 
+/* Lines that the device recorded: as one, where the first of them stands. None of the others waits,
+ * and nobody waits for any but the last. */
+static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_line_run *run,
+                      uint32_t index)
+{
+    const coh_device_ops *ops = step->device_ops;
+    coh_queue *queue = step->queues[COH_LANE_COMPUTE];
+    issue_waits(step, ticket, &ticket->bound->program->lines[index]);
+    ops->notify(queue, coh_line_begin, step, ticket->number, index);
+    ops->replay(queue, coh_line_recording(ticket->bound, run));
+    ops->notify(queue, coh_line_end_run, step, ticket->number, index);
+    ops->signal(queue, coh_step_retired(step, COH_LANE_COMPUTE),
+                ticket->base[COH_LANE_COMPUTE] + run->first + run->count - 1);
+}
+
+static void issue_ticket(coh_step *step, coh_ticket *ticket)
+{
+    const coh_program *program = ticket->bound->program;
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        if (!coh_lane_is_queue(line->lane))
+            continue;
+        const coh_line_run *run = coh_line_recorded(ticket, line);
+        if (run == NULL)
+            issue_line(step, ticket, i);
+        else if (run->first == line->ordinal)
+            issue_run(step, ticket, run, i);
+    }
+}
+
 void *coh_issue_main(void *argument)
 {
     coh_step *step = argument;
@@ -97,11 +128,7 @@ void *coh_issue_main(void *argument)
     coh_thread_be_brief();
     for (uint64_t number = 1; coh_counter_wait(&step->counters[COH_COUNTER_SUBMITTED], number);
          number++) {
-        coh_ticket *ticket = coh_step_ticket(step, number);
-        const coh_program *program = ticket->bound->program;
-        for (uint32_t i = 0; i < program->line_count; i++)
-            if (coh_lane_is_queue(program->lines[i].lane))
-                issue_line(step, ticket, i);
+        issue_ticket(step, coh_step_ticket(step, number));
         coh_counter_raise(&step->counters[COH_COUNTER_ISSUED], number);
     }
     return NULL;

@@ -191,6 +191,7 @@ static coh_status start_threads(coh_step *step)
     step->kernel_queue =
         step->host_addressable ? (void *)step->pool : (void *)step->queues[COH_LANE_COMPUTE];
     COH_TRY(coh_line_rehearse_all(step));
+    coh_line_record_all(step);
     int error = coh_thread_start(&step->issuer, coh_issue_main, step);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
@@ -216,6 +217,12 @@ static void device_failed(void *context, coh_status status, uint64_t number, uin
         else
             coh_fail_prefix(status, "line %u of program '%s', %s", index,
                             coh_program_kind_name((coh_program_kind)program->kind), opcode);
+        const coh_line_run *run = coh_line_recorded(coh_step_ticket(step, number), line);
+        if (run != NULL && run->count > 1 && status == COH_ERR_DEVICE)
+            coh_fail_prefix(status,
+                            "one of %u lines of a CUDA graph (COH_CUDA_GRAPHS=none would say "
+                            "which), the first of them",
+                            run->count);
     }
     coh_step_fail(step, status);
 }

@@ -4,6 +4,7 @@
  *   step_create.c  arenas, store, threads: made and unmade
  *   lane_disk.c  the threads of the disk lanes and of the host lane
  *   line.c       what one line does on its lane: enter, execute, leave
+ *   line_replay.c  runs of lines that the device takes as one
  *   line_optimizer.c  FEED, NORM, CLIP, UPDATE; line_chunk.c: INIT and the visited lines
  *   bind.c       everything that can be looked up before the first step: views, lanes, uses */
 #ifndef COH_ENGINE_STEP_STATE_H
@@ -12,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/line_runs.h"
 #include "engine/line_times.h"
 #include "engine/line_work.h"
 #include "engine/step.h"
@@ -42,6 +44,10 @@ typedef struct coh_bound {
      * made, plus this per repetition, plus the line's version. */
     uint32_t *versions_per_run;
     uint32_t clip_ordinal; /* in the compute lane; 0: none */
+    coh_line_run *runs;    /* of the compute lane */
+    uint32_t run_count;
+    const coh_recording **recordings; /* of each run; NULL: its lines are launched one by one */
+    uint32_t *run_of; /* by ordinal in the compute lane: 1 + the run it is in; 0: none */
     /* Residents that this program makes anew without having found them (INIT, IMPORT): indices. */
     uint32_t *replaced, replaced_count;
     uint32_t *unused, unused_count; /* extents that are left as a run begins */
@@ -276,6 +282,11 @@ void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, le
 /* Has the device make ready what the first run of each line would (coh_device_ops.rehearse): before
  * coh-step starts. Fails: the device's failure, with the operator. */
 coh_status coh_line_rehearse_all(coh_step *step);
+/* Does a line of the compute lane, whatever it is. */
+coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
+/* Enters the extents of a line, leaves those that are no longer used. */
+void coh_line_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
+void coh_line_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
 /* As a ticket begins: takes the ticket off what it finds and does not use. Creating thread. */
 void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
 
@@ -283,6 +294,18 @@ void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
  * the device; NULL: always. */
 const int32_t *coh_line_predicate(const coh_step *step, const coh_program *program,
                                   const coh_instruction *line);
+
+/* ---- line_replay.c ---- */
+
+/* Has the device record the runs of every program, where it does that: after the rehearsal. One
+ * that cannot be recorded ends it, which the log is told; its lines and those of the runs behind it
+ * are launched one by one. */
+void coh_line_record_all(coh_step *step);
+/* The recorded run that a line of the ticket goes out with; NULL: it goes out by itself. */
+const coh_line_run *coh_line_recorded(const coh_ticket *ticket, const coh_instruction *line);
+const coh_recording *coh_line_recording(const coh_bound *bound, const coh_line_run *run);
+/* coh_device_work, as coh_line_end, of all lines of the run that begins with line `index`. */
+void coh_line_end_run(void *step, uint64_t number, uint32_t index);
 
 /* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
 

@@ -193,7 +193,9 @@ typedef struct coh_op_kind {
     coh_status (*forward)(const coh_call *call);
     coh_status (*backward)(const coh_call *call);
     /* The same on a GPU: they enqueue on call->queue and return. What the pointers of a call name
-     * is the device's memory, not to be read or written here. NULL: the operator runs on the host
+     * is the device's memory, not to be read or written here. What they enqueue may be recorded and
+     * repeated in every step without another call, so nothing in it may come from elsewhere than
+     * the call, nor from loss_scale, nor wait for the queue. NULL: the operator runs on the host
      * device only. */
     coh_status (*forward_cuda)(const coh_call *call);
     coh_status (*backward_cuda)(const coh_call *call);

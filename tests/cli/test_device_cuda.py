@@ -19,19 +19,19 @@ class DeviceCuda(ProgramTest):
         super().setUp()
         self.text = self.corpus()
 
-    def gpu(self, seed=1):
-        return {"env": environment(LD_LIBRARY_PATH=GPU, COH_CUDA_LIBRARIES="none", COH_EMULATED_SEED=str(seed))}
+    def gpu(self, seed=1, **more):
+        return {"env": environment(LD_LIBRARY_PATH=GPU, COH_CUDA_LIBRARIES="none", COH_EMULATED_SEED=str(seed), **more)}
 
     def model(self, kind):
         model_folder.make(self.path(kind), kind, "F32")
         return self.path(kind)
 
-    def train(self, model, *flags, seed=None):
+    def train(self, model, *flags, seed=None, **more):
         """What the last line says of a few steps; seed None: on the host."""
         where = () if seed is None else ("--device", "cuda:0", "--profile", "h200")
         done = self.succeeds("train", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--data", self.text,
                              "--steps", STEPS, "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 2,
-                             "--json", *where, *flags, **(self.gpu(seed) if seed is not None else {}))
+                             "--json", *where, *flags, **(self.gpu(seed, **more) if seed is not None else {}))
         return done.json
 
     def peak(self, model, *flags):
@@ -112,6 +112,11 @@ class DeviceCuda(ProgramTest):
     def test_algorithms_are_timed_of_a_gpu_alone(self):
         self.fails(2, "profile", "gpt2-nano", "--quick", "--tune", self.path("kernels.json"), says="add --device cuda:0")
 
+    def test_lines_launched_one_by_one_make_the_same_bits(self):
+        model = self.model("llama")
+        graphs, lines = self.train(model, seed=5), self.train(model, seed=6, COH_CUDA_GRAPHS="none")
+        self.assertEqual((graphs["hash"], graphs["loss"]), (lines["hash"], lines["loss"]))
+
     def test_a_model_is_judged_and_speaks_as_on_the_host(self):
         model = self.model("llama")
         where = ["--device", "cuda:0", "--profile", "h200"]
@@ -127,6 +132,8 @@ class DeviceCuda(ProgramTest):
         self.fails(2, *train, "--device", "cuda:0", says="profile --device cuda:0", **self.gpu())
         self.fails(2, *train, "--device", "cuda:3", says="there is no GPU 3", **self.gpu())
         self.fails(2, *train, "--profile", "h200", says="--device cuda:0", **self.gpu())
+        self.fails(2, *train, "--device", "cuda:0", "--profile", "h200", says="COH_CUDA_GRAPHS=off: unset it, or give 'none'",
+                   **self.gpu(COH_CUDA_GRAPHS="off"))
         self.fails(3, *train, "--device", "cuda:0", "--profile", "h200", "--device-memory", "33MiB", "--host-memory", "64KiB",
                    says="--host-memory allows 65536", **self.gpu())
 

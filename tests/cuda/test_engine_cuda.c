@@ -1,6 +1,6 @@
 /* Training on a GPU that the stub driver plays, with the host's kernels on its streams, against the
  * host device: the same losses, norms, parameters and states, bit for bit, whatever the order in
- * which streams go on. */
+ * which streams go on, and whether lines go out as graphs or one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,13 +8,16 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "cohobate/models.h"
 #include "cohobate/profile.h"
 #include "engine/engine_state.h"
+#include "kernels/cuda/device_kernels.h"
 #include "memory/device_cuda.h"
 #include "memory/library_workspace.h"
 #include "planner/plan.h"
@@ -31,6 +34,7 @@ typedef struct outcome {
     coh_step_result steps[STEPS];
     double loss_after; /* of an evaluation */
     uint64_t hash;
+    uint64_t live_before, live_after, live_peak; /* bytes in use on the device */
 } outcome;
 
 /* What may not change a bit. */
@@ -49,10 +53,10 @@ static const placement placements[] = {
 };
 enum { PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0]) };
 
-static coh_graph *make_graph(coh_dtype dtype)
+static coh_graph *make_deep_graph(coh_dtype dtype, int layers)
 {
     coh_graph *graph;
-    const coh_gpt2_config config = { .layers = 3,
+    const coh_gpt2_config config = { .layers = layers,
                                      .heads = 2,
                                      .channels = 32,
                                      .positions = TOKENS,
@@ -61,6 +65,11 @@ static coh_graph *make_graph(coh_dtype dtype)
                                      .dtype = dtype };
     assert_int_equal(coh_gpt2_train_graph(&config, SEQUENCES, TOKENS, &graph), COH_OK);
     return graph;
+}
+
+static coh_graph *make_graph(coh_dtype dtype)
+{
+    return make_deep_graph(dtype, 3);
 }
 
 /* `profile` NULL: for the host device, in memory. */
@@ -89,8 +98,17 @@ static coh_plan *make_plan(const coh_graph *graph, const coh_profile *profile, c
     return plan;
 }
 
+static uint64_t live_bytes(const coh_engine *engine, uint64_t *out_peak)
+{
+    coh_ledger_sums sums;
+    coh_ledger_read(engine->ledger, COH_TIER_DEVICE, &sums);
+    *out_peak = sums.live_peak_bytes;
+    return sums.live_bytes;
+}
+
 static void run_steps(coh_engine *engine, outcome *out)
 {
+    out->live_before = live_bytes(engine, &out->live_peak);
     int32_t tokens[MICROBATCHES * SEQUENCES * TOKENS], targets[MICROBATCHES * SEQUENCES * TOKENS];
     for (uint64_t step = 0; step < STEPS; step++) {
         for (uint64_t i = 0; i < sizeof(tokens) / sizeof(*tokens); i++) {
@@ -108,6 +126,7 @@ static void run_steps(coh_engine *engine, outcome *out)
             assert_int_equal(coh_engine_evaluate(engine, &input, &out->loss_after), COH_OK);
     }
     assert_int_equal(coh_engine_hash(engine, &out->hash), COH_OK);
+    out->live_after = live_bytes(engine, &out->live_peak);
 }
 
 static void run_on(const coh_plan *plan, const placement *p, const coh_engine_device *device,
@@ -148,8 +167,13 @@ static const coh_engine_device gpu = { .ops = &coh_device_cuda,
                                        .kernels = &host_twins,
                                        .driver = &coh_stub_driver };
 
+static void use_graphs(int uses)
+{
+    assert_int_equal(uses ? unsetenv("COH_CUDA_GRAPHS") : setenv("COH_CUDA_GRAPHS", "none", 1), 0);
+}
+
 /* Bytes of parameters that the host lane updates. */
-static uint64_t compare(coh_dtype dtype, const placement *p, uint64_t seed)
+static uint64_t compare(coh_dtype dtype, const placement *p, uint64_t seed, int uses)
 {
     coh_graph *graph = make_graph(dtype);
     coh_profile *profile;
@@ -159,12 +183,17 @@ static uint64_t compare(coh_dtype dtype, const placement *p, uint64_t seed)
     run_on(host_plan, p, &host, &expected);
     coh_stub_reset((size_t)GPU_BYTES);
     coh_stub_set_depth(seed % 2 == 1 ? SHALLOW : 0);
+    use_graphs(uses);
     coh_stub_start(seed);
     run_on(gpu_plan, p, &gpu, &found);
     coh_stub_stop();
+    use_graphs(1);
     assert_int_equal(coh_stub_live_count(), 0);
+    assert_int_equal(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0, uses && !p->poison);
     check_equal(p, &found, &expected);
     assert_int_equal(found.steps[STEPS - 1].peak_bytes[0], gpu_plan->layout.arena_bytes[0]);
+    assert_int_equal(found.live_after, found.live_before);
+    assert_true(found.live_peak <= gpu_plan->layout.arena_bytes[0]);
     coh_plan_summary summary;
     coh_plan_summarize(gpu_plan, &summary);
     coh_plan_destroy(gpu_plan);
@@ -179,7 +208,7 @@ static void f32_has_the_bits_of_the_host(void **state)
     uint64_t host_updates = 0;
     (void)state;
     for (int i = 0; i < PLACEMENT_COUNT; i++)
-        host_updates += compare(COH_DTYPE_F32, &placements[i], (uint64_t)i + 1);
+        host_updates += compare(COH_DTYPE_F32, &placements[i], (uint64_t)i + 1, 1);
     assert_true(host_updates > 0);
 }
 
@@ -187,7 +216,116 @@ static void bf16_has_the_bits_of_the_host(void **state)
 {
     (void)state;
     for (int i = 0; i < PLACEMENT_COUNT; i++)
-        (void)compare(COH_DTYPE_BF16, &placements[i], (uint64_t)i + 11);
+        (void)compare(COH_DTYPE_BF16, &placements[i], (uint64_t)i + 11, 1);
+}
+
+static void without_graphs_the_bits_are_the_same(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PLACEMENT_COUNT; i++)
+        (void)compare(i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32, &placements[i], (uint64_t)i + 21, 0);
+}
+
+enum { SENTENCE_BYTES = 256 };
+
+/* A rate that is no number breaks the parameters, and the step behind finds it. */
+static void scan_on(const coh_plan *plan, const coh_engine_device *device, char *sentence)
+{
+    static const int32_t ids[MICROBATCHES * SEQUENCES * TOKENS];
+    coh_step_input input = { .learning_rate = NAN, .inputs = { ids, ids } };
+    coh_engine_options options;
+    coh_engine *engine;
+    coh_step_result result;
+    coh_engine_options_init(&options);
+    assert_int_equal(coh_engine_create_on(plan, &options, device, &engine), COH_OK);
+    assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+    assert_int_equal(coh_engine_step(engine, &input, &result), COH_OK);
+    assert_true(result.finite);
+    input.step = 1;
+    assert_int_equal(coh_engine_step(engine, &input, &result), COH_OK);
+    assert_false(result.finite);
+    assert_int_equal(coh_engine_scan(engine, &input, result.applied_count, sentence), COH_OK);
+    coh_engine_destroy(engine);
+}
+
+/* A scan looks behind each line: lines that are recorded go out by themselves then. */
+static void a_scan_finds_what_it_finds_on_the_host(void **state)
+{
+    (void)state;
+    char expected[SENTENCE_BYTES], found[SENTENCE_BYTES];
+    coh_graph *graph = make_graph(COH_DTYPE_F32);
+    coh_profile *profile;
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    coh_plan *host_plan = make_plan(graph, NULL, &placements[0]);
+    coh_plan *gpu_plan = make_plan(graph, profile, &placements[0]);
+    scan_on(host_plan, &host, expected);
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start(3);
+    scan_on(gpu_plan, &gpu, found);
+    coh_stub_stop();
+    assert_true(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0);
+    assert_non_null(strstr(expected, "operator '"));
+    assert_string_equal(found, expected);
+    coh_plan_destroy(gpu_plan);
+    coh_plan_destroy(host_plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+/* ---- failing ---- */
+
+typedef struct told {
+    int count;
+    char text[COH_ERROR_TEXT_BYTES];
+} told;
+
+static void tell(void *context, const char *sentence)
+{
+    told *t = context;
+    t->count++;
+    snprintf(t->text, sizeof(t->text), "%s", sentence);
+}
+
+/* A graph that cannot be made is said once, and costs no bit. */
+static void what_cannot_be_recorded_is_launched(void **state)
+{
+    static const coh_stub_call calls[] = { COH_STUB_cuStreamBeginCapture,
+                                           COH_STUB_cuStreamEndCapture,
+                                           COH_STUB_cuGraphInstantiateWithFlags };
+    (void)state;
+    const placement *p = &placements[1];
+    coh_graph *graph = make_graph(COH_DTYPE_F32);
+    coh_profile *profile;
+    outcome expected, found;
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    coh_plan *host_plan = make_plan(graph, NULL, p), *gpu_plan = make_plan(graph, profile, p);
+    run_on(host_plan, p, &host, &expected);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        coh_engine_options options;
+        coh_engine *engine;
+        told t = { 0 };
+        coh_engine_options_init(&options);
+        options.log = tell;
+        options.log_context = &t;
+        coh_stub_reset((size_t)GPU_BYTES);
+        coh_stub_start(i);
+        coh_stub_fail_nth(calls[i], 12, CUDA_ERROR_NOT_SUPPORTED);
+        assert_int_equal(coh_engine_create_on(gpu_plan, &options, &gpu, &engine), COH_OK);
+        assert_int_equal(t.count, 1);
+        assert_non_null(strstr(t.text, "launched one by one"));
+        assert_non_null(strstr(t.text, coh_stub_call_name(calls[i])));
+        assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+        run_steps(engine, &found);
+        coh_engine_destroy(engine);
+        coh_stub_stop();
+        assert_true(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0); /* of the first runs */
+        assert_int_equal(coh_stub_live_count(), 0);
+        check_equal(p, &found, &expected);
+    }
+    coh_plan_destroy(gpu_plan);
+    coh_plan_destroy(host_plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
 }
 
 /* A call of the driver fails in the midst of a step: a sentence with operator or line, and nothing
@@ -195,7 +333,8 @@ static void bf16_has_the_bits_of_the_host(void **state)
 static void a_failing_driver_stops_the_step(void **state)
 {
     static const coh_stub_call calls[] = { COH_STUB_cuMemcpyAsync, COH_STUB_cuStreamWaitEvent,
-                                           COH_STUB_cuStreamWriteValue64, COH_STUB_cuEventRecord };
+                                           COH_STUB_cuStreamWriteValue64, COH_STUB_cuEventRecord,
+                                           COH_STUB_cuGraphLaunch };
     (void)state;
     coh_graph *graph = make_graph(COH_DTYPE_F32);
     coh_profile *profile;
@@ -212,7 +351,8 @@ static void a_failing_driver_stops_the_step(void **state)
         coh_stub_start(5);
         assert_int_equal(coh_engine_create_on(plan, &options, &gpu, &engine), COH_OK);
         assert_int_equal(coh_engine_init(engine, 42), COH_OK);
-        coh_stub_fail_nth(calls[i], 20, CUDA_ERROR_ILLEGAL_ADDRESS);
+        coh_stub_fail_nth(calls[i], calls[i] == COH_STUB_cuGraphLaunch ? 2 : 20,
+                          CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_int_equal(coh_engine_step(engine, &input, &result), COH_ERR_DEVICE);
         assert_non_null(strstr(coh_last_error(), coh_stub_call_name(calls[i])));
         assert_true(strstr(coh_last_error(), "operator '") != NULL ||
@@ -241,12 +381,133 @@ static void a_plan_of_another_device_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Nobody knows which of a graph's lines it was, and nobody is told the wrong one. */
+static void a_graph_that_fails_does_not_blame_a_line(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(COH_DTYPE_F32);
+    coh_profile *profile;
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    coh_plan *plan = make_plan(graph, profile, &placements[0]);
+    static const int32_t ids[MICROBATCHES * SEQUENCES * TOKENS];
+    const coh_step_input input = { .learning_rate = 1e-2f, .inputs = { ids, ids } };
+    coh_engine_options options;
+    coh_engine *engine;
+    coh_step_result result;
+    char expected[64];
+    coh_engine_options_init(&options);
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start(5);
+    assert_int_equal(coh_engine_create_on(plan, &options, &gpu, &engine), COH_OK);
+    assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+    coh_stub_fail_nth(COH_STUB_cuGraphLaunch, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(coh_engine_step(engine, &input, &result), COH_ERR_DEVICE);
+    snprintf(expected, sizeof(expected), "one of %u lines of a CUDA graph",
+             plan->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_COMPUTE] - 2);
+    assert_non_null(strstr(coh_last_error(), expected));
+    coh_engine_destroy(engine);
+    coh_stub_stop();
+    assert_int_equal(coh_stub_live_count(), 0);
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
+/* ---- what graphs save ---- */
+
+/* The product's own kernels, which do nothing here: their launches are what counts. */
+static size_t one_byte(const char *symbol)
+{
+    (void)symbol;
+    return 1;
+}
+
+static void run_nothing(const coh_stub_launch *launch)
+{
+    (void)launch;
+}
+
+static const coh_stub_kernels no_kernels = { .argument_bytes = one_byte, .run = run_nothing };
+static const coh_engine_device gpu_of_launches = { .ops = &coh_device_cuda,
+                                                   .kernels = &coh_cuda_device_kernels,
+                                                   .driver = &coh_stub_driver };
+
+/* Calls of the driver that enqueue. */
+static uint64_t calls_so_far(void)
+{
+    static const coh_stub_call calls[] = { COH_STUB_cuMemcpyAsync,        COH_STUB_cuMemsetD8Async,
+                                           COH_STUB_cuStreamWaitEvent,    COH_STUB_cuEventRecord,
+                                           COH_STUB_cuStreamWaitValue64,  COH_STUB_cuLaunchKernel,
+                                           COH_STUB_cuStreamWriteValue64, COH_STUB_cuGraphLaunch };
+    uint64_t count = 0;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        count += coh_stub_call_count(calls[i]);
+    return count;
+}
+
+/* In the third step of a plan. */
+static uint64_t calls_of_a_step(const coh_plan *plan, int uses)
+{
+    static const int32_t ids[MICROBATCHES * SEQUENCES * TOKENS];
+    const coh_step_input input = { .learning_rate = 1e-2f, .inputs = { ids, ids } };
+    coh_engine_options options;
+    coh_engine *engine;
+    coh_step_result result;
+    uint64_t before = 0;
+    coh_engine_options_init(&options);
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_set_kernels(&no_kernels);
+    use_graphs(uses);
+    coh_stub_start(5);
+    if (coh_engine_create_on(plan, &options, &gpu_of_launches, &engine) != COH_OK)
+        fail_msg("no engine: %s", coh_last_error());
+    assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+    for (int step = 0; step < 3; step++) {
+        before = calls_so_far();
+        if (coh_engine_step(engine, &input, &result) != COH_OK)
+            fail_msg("step %d: %s", step, coh_last_error());
+    }
+    const uint64_t count = calls_so_far() - before;
+    coh_engine_destroy(engine);
+    coh_stub_stop();
+    coh_stub_set_kernels(NULL);
+    use_graphs(1);
+    return count;
+}
+
+static void graphs_take_few_calls_of_the_driver(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_deep_graph(COH_DTYPE_BF16, 12);
+    coh_profile *profile;
+    assert_int_equal(setenv("COH_CUDA_LIBRARIES", "none", 1), 0);
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    for (int i = 0; i < 2; i++) {
+        coh_plan *plan = make_plan(graph, profile, &placements[i]);
+        const uint64_t by_line = calls_of_a_step(plan, 0), by_graph = calls_of_a_step(plan, 1);
+        print_message("a step of GPT-2, 12 layers, %d micro-batches, %s: %llu calls that "
+                      "enqueue, with graphs %llu\n",
+                      MICROBATCHES, placements[i].name, (unsigned long long)by_line,
+                      (unsigned long long)by_graph);
+        assert_true(by_graph < (i == 0 ? by_line / 100 : by_line * 3 / 4));
+        coh_plan_destroy(plan);
+    }
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+    assert_int_equal(unsetenv("COH_CUDA_LIBRARIES"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_has_the_bits_of_the_host),
         cmocka_unit_test(bf16_has_the_bits_of_the_host),
+        cmocka_unit_test(without_graphs_the_bits_are_the_same),
+        cmocka_unit_test(a_scan_finds_what_it_finds_on_the_host),
+        cmocka_unit_test(what_cannot_be_recorded_is_launched),
         cmocka_unit_test(a_failing_driver_stops_the_step),
+        cmocka_unit_test(a_graph_that_fails_does_not_blame_a_line),
+        cmocka_unit_test(graphs_take_few_calls_of_the_driver),
         cmocka_unit_test(a_plan_of_another_device_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

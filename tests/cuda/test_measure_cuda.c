@@ -388,6 +388,10 @@ static int may_fail(coh_stub_call call)
     case COH_STUB_cuMemFreeHost:
     case COH_STUB_cuMemHostUnregister:
     case COH_STUB_cuStreamDestroy:
+    case COH_STUB_cuStreamBeginCapture: /* lines are launched one by one */
+    case COH_STUB_cuStreamEndCapture:
+    case COH_STUB_cuGraphGetNodes:
+    case COH_STUB_cuGraphDestroy:
         return 1;
     default:
         return 0;

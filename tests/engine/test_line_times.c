@@ -92,11 +92,40 @@ static void times_of_a_lane_do_not_overlap(void **state)
     assert_int_equal(samples[1].count, 1);
 }
 
+/* The whole as a line's time, the parts as predicted; without a prediction all alike. */
+static void what_lines_took_together_is_shared_out_as_predicted(void **state)
+{
+    (void)state;
+    static const uint32_t lines[3] = { 4, 0, 2 };
+    coh_line_samples samples[5] = { 0 };
+    float predicted_s[5] = { 1e-3f, 9, 2e-3f, 9, 5e-3f };
+    coh_line_times times = { .samples = samples, .predicted_s = predicted_s, .line_count = 5 };
+    const uint64_t begin = coh_clock_ns();
+    times.begin_ns[COH_LANE_COMPUTE] = begin;
+    while (coh_clock_ns() - begin < 200000u)
+        continue;
+    coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
+    const double whole_s = (double)(times.end_ns[COH_LANE_COMPUTE] - begin) * 1e-9;
+    const double expected[5] = { whole_s / 8, 0, whole_s / 4, 0, whole_s * 5 / 8 };
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(samples[i].count, expected[i] > 0);
+        assert_true(fabs((double)samples[i].seconds[0] - expected[i]) < 1e-4 * whole_s);
+    }
+    predicted_s[4] = predicted_s[0] = predicted_s[2] = 0;
+    times.begin_ns[COH_LANE_COMPUTE] = times.end_ns[COH_LANE_COMPUTE];
+    coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
+    assert_true(samples[0].seconds[1] > 0 && samples[0].seconds[1] == samples[4].seconds[1]);
+    times.begin_ns[COH_LANE_COMPUTE] = 0; /* a run that does not count */
+    coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
+    assert_int_equal(samples[2].count, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_line_is_in_one_class_from_the_second_step_on),
         cmocka_unit_test(times_of_a_lane_do_not_overlap),
+        cmocka_unit_test(what_lines_took_together_is_shared_out_as_predicted),
     };
     return run_in_each_dtype(tests);
 }

@@ -1,0 +1,84 @@
+#include "engine/line_runs.h"
+
+#include "base/alloc.h"
+
+/* Does the line do the same in every step? FEED and CLIP have the step's own place in the host's
+ * memory; what visits chunks works on the host. */
+static int repeats(coh_opcode opcode)
+{
+    switch (opcode) {
+    case COH_OP_FORWARD:
+    case COH_OP_RECOMPUTE:
+    case COH_OP_BACKWARD:
+    case COH_OP_ADD:
+    case COH_OP_NORM:
+    case COH_OP_UPDATE:
+    case COH_OP_SETTLE:
+        return 1;
+    case COH_OP_FEED:
+    case COH_OP_CLIP:
+    case COH_OP_LOAD:
+    case COH_OP_STORE:
+    case COH_OP_READ:
+    case COH_OP_WRITE:
+    case COH_OP_INIT:
+    case COH_OP_IMPORT:
+    case COH_OP_HASH:
+    case COH_OP_SAVE:
+    case COH_OP_COUNT:
+        return 0;
+    }
+    return 0;
+}
+
+/* A lane has its own lines behind one another. */
+static int waits_for_another(const coh_program *program, const coh_instruction *line)
+{
+    for (uint32_t i = 0; i < line->wait_count; i++)
+        if (program->waits[line->wait_begin + i].lane != line->lane)
+            return 1;
+    return 0;
+}
+
+/* awaited[n]: another lane waits for line n of the compute lane, in this run or the next. */
+static void mark_awaited(const coh_program *program, uint8_t *awaited)
+{
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        for (uint32_t w = 0; w < line->wait_count && line->lane != COH_LANE_COMPUTE; w++) {
+            const coh_wait *wait = &program->waits[line->wait_begin + w];
+            if (wait->lane == COH_LANE_COMPUTE)
+                awaited[wait->ordinal] = 1;
+        }
+    }
+}
+
+coh_status coh_line_runs_find(const coh_program *program, coh_line_run **out_runs,
+                              uint32_t *out_count)
+{
+    const uint32_t length = program->lane_length[COH_LANE_COMPUTE];
+    uint8_t *awaited = NULL;
+    coh_line_run *runs = NULL;
+    uint32_t count = 0;
+    int is_open = 0;
+    *out_runs = NULL;
+    *out_count = 0;
+    COH_TRY(COH_ALLOC(length + 1, &awaited));
+    const coh_status status = COH_ALLOC(length, &runs);
+    mark_awaited(program, awaited);
+    for (uint32_t i = 0; status == COH_OK && i < program->line_count; i++) {
+        const coh_instruction *line = &program->lines[i];
+        if (line->lane != COH_LANE_COMPUTE)
+            continue;
+        const int is_one = repeats((coh_opcode)line->opcode);
+        if (is_one && (!is_open || waits_for_another(program, line)))
+            runs[count++] = (coh_line_run){ .first = line->ordinal };
+        if (is_one)
+            runs[count - 1].count++;
+        is_open = is_one && !awaited[line->ordinal];
+    }
+    coh_free(awaited);
+    *out_runs = runs;
+    *out_count = count;
+    return status;
+}
