@@ -1,8 +1,8 @@
 /* What is recorded: a stream captures what lines launch into a graph, which is made ready to be
  * launched and sent to the GPU at once.
  *
- * Relaxed capture: what a library loads or allocates in a call is its own affair, though a rehearsal
- * has run its plans. Nothing else of the queue's device is under way meanwhile. */
+ * Relaxed capture: what a library loads or allocates in a call is its own affair, though a
+ * rehearsal has run its plans. Nothing else of the queue's device is under way meanwhile. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
