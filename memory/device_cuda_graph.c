@@ -29,6 +29,9 @@ coh_status coh_cuda_graphs_wanted(int *out_are_wanted)
 coh_status coh_cuda_record_begin(coh_queue *queue)
 {
     const coh_device *device = queue->base.device;
+    /* What rehearsals ran is over, but coh-watch would ask the stream of it until that is told. */
+    (void)coh_counter_wait(&queue->popped,
+                           atomic_load_explicit(&queue->pushed, memory_order_relaxed));
     COH_TRY(coh_cuda_enter(device));
     const coh_status status = coh_cuda_check(
         device->driver,
@@ -86,6 +89,8 @@ static coh_status keep(coh_queue *queue, CUgraph graph, coh_recording **out_reco
     if (count < COMMANDS_LEAST)
         return COH_OK;
     COH_TRY(COH_ALLOC(1, &recording));
+    recording->commands =
+        count < COH_CUDA_GRAPH_COMMANDS ? (uint32_t)count : COH_CUDA_GRAPH_COMMANDS;
     const coh_status status = make_ready(queue, graph, recording);
     if (status != COH_OK) {
         destroy(queue, recording);

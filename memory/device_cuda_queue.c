@@ -97,8 +97,8 @@ static int wait_until_over(coh_queue *queue, uint64_t commands)
     return coh_counter_wait(&queue->popped, i < pushed ? i + 1 : pushed);
 }
 
-/* 1: `count` more commands, at most 16, may be enqueued. When the queue is full it waits until half
- * of them are over. A line of many commands says now and then how far it is. */
+/* 1: `count` more commands, at most a quarter of all, may be enqueued. When the queue is full it
+ * waits until half of them are over. A line of many commands says now and then how far it is. */
 static int make_room(coh_queue *queue, uint32_t count)
 {
     const uint64_t most =
@@ -201,7 +201,7 @@ void coh_cuda_queue_replay(coh_queue *queue, const coh_recording *recording)
 {
     if (!begin(queue))
         return;
-    if (admit(&queue->base, 1) &&
+    if (admit(&queue->base, recording->commands) &&
         check(queue, queue->base.driver->cuGraphLaunch(recording->graph, queue->base.stream),
               "cuGraphLaunch"))
         queue->is_dirty = 1;

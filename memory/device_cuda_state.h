@@ -21,6 +21,9 @@
  * a driver holds some 1,000 and then makes the call that enqueues wait, with the context's lock. */
 #define COH_CUDA_AHEAD_COMPUTE 512u
 #define COH_CUDA_AHEAD_COPIES  192u
+/* What a graph counts for at most: how many commands of a driver's queue one takes is the driver's
+ * to know, and a larger one must still find room. */
+#define COH_CUDA_GRAPH_COMMANDS (COH_CUDA_AHEAD_COMPUTE / 4)
 /* Counters of host threads. */
 #define COH_CUDA_WATCH_COUNT 16u
 /* Above every value that is waited for. A stream compares as int64_t(word - value) >= 0: all ones
@@ -60,6 +63,7 @@ typedef struct coh_cuda_record {
 
 struct coh_recording {
     CUgraphExec graph;
+    uint32_t commands;   /* that it counts for: COH_CUDA_GRAPH_COMMANDS at most */
     coh_recording *next; /* of its queue */
 };
 
