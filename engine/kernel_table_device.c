@@ -123,7 +123,8 @@ static coh_status read_product(json_t *value, coh_algorithm *out_algorithm)
                              .adds = adds,
                              .bias = bias,
                              .relu = relu,
-                             .alignment = alignment > 256 ? 0 : (int32_t)alignment };
+                             .alignment =
+                                 alignment < 1 || alignment > 256 ? 0 : (int32_t)alignment };
     COH_TRY(check_form(f));
     if (!(*microseconds > 0))
         return coh_fail(COH_ERR_CORRUPT, "its microseconds are no number above 0");

@@ -28,6 +28,7 @@
     X(cublasLtMatmulPreferenceDestroy)                                                             \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmulAlgoCheck)                                                                     \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
     X(cublasLtMatmul)
 
 /* Function pointers in a row, each of its function's name and type. */

@@ -350,6 +350,18 @@ static coh_status take_heuristic(const coh_cuda_products *p, plan *one, const co
 
 /* ---- plans, made once ---- */
 
+/* What the heuristic is asked for; the check of an algorithm knows nothing of it. */
+static int adds_in_f32(const coh_cuda_products *p, const cublasLtMatmulAlgo_t *algorithm)
+{
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    size_t bytes = 0;
+    const cublasStatus_t status = p->lt->cublasLtMatmulAlgoConfigGetAttribute(
+        algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme), &bytes);
+    return status == CUBLAS_STATUS_SUCCESS && bytes == sizeof(scheme) &&
+           (scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+            scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+}
+
 /* One that a table names and this library then refuses is no reason to take another: who stored it
  * counts on its bits. */
 static coh_status take_stored(const coh_cuda_products *p, plan *one, const uint64_t *words)
@@ -360,13 +372,15 @@ static coh_status take_stored(const coh_cuda_products *p, plan *one, const uint6
     memcpy(one->algorithm.data, words, sizeof(one->algorithm.data));
     const cublasStatus_t status = p->lt->cublasLtMatmulAlgoCheck(
         p->handle, one->operation, one->b, one->a, one->c, one->c, &one->algorithm, &result);
-    if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > p->workspace_bytes)
+    const char *why = status != CUBLAS_STATUS_SUCCESS ? p->lt->cublasLtGetStatusString(status)
+                      : result.workspaceSize > p->workspace_bytes ? "it wants more workspace"
+                      : !adds_in_f32(p, &one->algorithm)          ? "its parts are not added in f32"
+                                                                  : NULL;
+    if (why != NULL)
         return coh_fail(COH_ERR_DEVICE,
                         "the kernel table's algorithm for the product %" PRId64 " x %" PRId64
                         " x %" PRId64 " does not run on %s (%s): measure again",
-                        f->rows, f->columns, f->depth, p->device.name,
-                        status != CUBLAS_STATUS_SUCCESS ? p->lt->cublasLtGetStatusString(status)
-                                                        : "it wants more workspace");
+                        f->rows, f->columns, f->depth, p->device.name, why);
     one->is_stored = 1;
     return COH_OK;
 }

@@ -252,6 +252,18 @@ static cublasStatus_t check(cublasLtHandle_t handle, cublasLtMatmulDesc_t object
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static cublasStatus_t algorithm_get(const cublasLtMatmulAlgo_t *algorithm,
+                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void *to,
+                                    size_t bytes, size_t *written)
+{
+    (void)algorithm;
+    if (attribute != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME || bytes != sizeof(uint32_t))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, &fake_lt.reduction_scheme, bytes);
+    *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 /* ---- the product ---- */
 
 static float load(cudaDataType_t type, const void *data, int64_t at)
@@ -355,5 +367,6 @@ const coh_cublaslt_functions fake_lt_functions = {
     .cublasLtMatmulPreferenceDestroy = preference_destroy,
     .cublasLtMatmulAlgoGetHeuristic = heuristic,
     .cublasLtMatmulAlgoCheck = check,
+    .cublasLtMatmulAlgoConfigGetAttribute = algorithm_get,
     .cublasLtMatmul = product,
 };

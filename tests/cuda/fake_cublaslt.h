@@ -15,6 +15,7 @@ typedef struct fake_cublaslt {
     int64_t version;
     int refuses_bias;               /* the heuristic has nothing for an epilogue with a bias */
     int refuses_checks;             /* cublasLtMatmulAlgoCheck: no such algorithm */
+    uint32_t reduction_scheme;      /* that every algorithm says to have */
     uint64_t check_workspace_bytes; /* what it says that an algorithm wants */
     int fail_nth;                   /* the n-th call that can fail from now on does; 0: none */
     int algorithm_count;            /* that the heuristic knows of; 0: one */
