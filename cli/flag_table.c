@@ -132,7 +132,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                "(default: a file of machine and profile in the user's cache)" },
     [CLI_FLAG_KERNELS] = { "kernels", "FILE", CLI_VALUE_TEXT, AT(kernels), 0, 0,
                            "--kernels kernels.json", BUDGET | PROFILE, 0, 0,
-                           "which matrix product each shape takes: a table by cohobate tune" },
+                           "which matrix product each shape takes: a table by cohobate tune, or "
+                           "for a GPU by profile --tune" },
     [CLI_FLAG_STEPS] = { "steps", "N", CLI_VALUE_INTEGER, AT(steps), 1, 1e12, "--steps 100", RUNS,
                          0, 0, "optimizer steps of the whole run (default 100)" },
     [CLI_FLAG_SCHEDULE_STEPS] = { "schedule-steps", "N", CLI_VALUE_INTEGER, AT(schedule_steps), 1,

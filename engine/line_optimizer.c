@@ -11,7 +11,8 @@
  * are looked up; what is computed is the device's (kernels/optimizer.h).
  *
  * An UPDATE on the host lane does the same to chunks in the host tier, with the copy of the cells
- * that a STORE brought there. The pool is the compute lane's, so coh-host works alone. */
+ * that a STORE brought there. The pool is the compute lane's, so coh-host works
+ * alone on the host device; beside a GPU it has one of its own. */
 #include "base/bytes.h"
 #include "engine/step_state.h"
 #include "kernels/optimizer.h"

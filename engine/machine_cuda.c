@@ -95,14 +95,14 @@ static void examine_overhead(coh_finding_list *list, int index)
         COH_FINDING_SAY(finding->cost, "nothing runs on this GPU now");
         return;
     }
-    coh_size_format(COH_CUDA_RESERVE_BYTES, kept, sizeof(kept));
+    coh_size_format(COH_CUDA_RESERVE_BYTES - COH_CUDA_GRAPH_BYTES, kept, sizeof(kept));
     COH_FINDING_SAY(finding->found,
                     "overhead: context and other programs %s, kernels and libraries %s; an arena "
                     "may have %s now",
                     coh_size_format(overhead.context_bytes, context, sizeof(context)),
                     coh_size_format(overhead.library_bytes, libraries, sizeof(libraries)),
                     coh_size_format(room_bytes, room, sizeof(room)));
-    if (overhead.library_bytes <= COH_CUDA_RESERVE_BYTES)
+    if (overhead.library_bytes <= COH_CUDA_RESERVE_BYTES - COH_CUDA_GRAPH_BYTES)
         return;
     finding->level = COH_FINDING_WARN;
     COH_FINDING_SAY(finding->cost, "an arena of that size fails: only %s are kept for them", kept);

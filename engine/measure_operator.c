@@ -527,8 +527,9 @@ coh_status coh_measure_operators(coh_measure *m, coh_pacer *pacer, coh_operator_
         status = add_point(m, list, &list->points[i]);
     if (status == COH_OK && unsteady > 0)
         coh_measure_say(m,
-                        "%u of %u operators were measured while the machine was slower than at its "
-                        "best by more than %.0f %%: something else runs on it",
+                        "%u of %u operators were measured while the machine was more than %.0f %% "
+                        "slower than in its fastest moment: something else runs on it, or its "
+                        "clocks fell",
                         unsteady, list->point_count, 100 * (1 - COH_PACE_LEAST));
     coh_cold_close(&b.cold);
     return status;

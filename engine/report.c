@@ -37,16 +37,16 @@ static void read_arenas(const coh_step *step, coh_engine_facts *facts)
     }
 }
 
-static coh_status read_overhead(const coh_step *step, coh_engine_facts *facts)
+/* A GPU that does not answer any more leaves them 0: what was computed is still to be told. */
+static void read_overhead(const coh_step *step, coh_engine_facts *facts)
 {
     coh_device_overhead overhead;
-    if (step->device_ops->overhead == NULL)
-        return COH_OK;
-    COH_TRY(step->device_ops->overhead(step->device, &overhead));
+    if (step->device_ops->overhead == NULL ||
+        step->device_ops->overhead(step->device, &overhead) != COH_OK)
+        return;
     facts->device_context_bytes = overhead.context_bytes;
     facts->device_library_bytes = overhead.library_bytes;
     facts->device_free_bytes = overhead.free_bytes;
-    return COH_OK;
 }
 
 coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
@@ -60,7 +60,7 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
     }
     out_facts->arena_bytes[COH_TIER_DISK] = engine->plan->layout.file_bytes;
     read_arenas(engine->step, out_facts);
-    COH_TRY(read_overhead(engine->step, out_facts));
+    read_overhead(engine->step, out_facts);
     uint64_t resident = resident_bytes();
     out_facts->overhead_bytes = resident > arenas ? resident - arenas : 0;
     coh_store_facts store;
