@@ -261,7 +261,7 @@ static coh_status measure_all(coh_measure *m, coh_operator_list **out_list)
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
     coh_roofs *roofs = NULL;
-    coh_pacer pacer;
+    coh_pacer pacer = { 0 }; /* of operators */
     coh_status status = COH_OK;
     COH_TRY(coh_operators_find(m, out_list, &operator_count));
     m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
@@ -273,7 +273,8 @@ static coh_status measure_all(coh_measure *m, coh_operator_list **out_list)
     COH_TRY_GOTO(status, coh_roofs_open(m, &roofs), done);
     COH_TRY_GOTO(status, probe(m, roofs, before), done);
     COH_TRY_GOTO(status, coh_measure_roofs(m, roofs), done);
-    COH_TRY_GOTO(status, coh_pacer_open(roofs, &pacer), done);
+    if (operator_count > 0)
+        COH_TRY_GOTO(status, coh_pacer_open(roofs, &pacer), done);
     COH_TRY_GOTO(status, coh_measure_operators(m, &pacer, *out_list), done);
     COH_TRY_GOTO(status, coh_measure_chunks(m), done);
     m->loads[COH_LANE_COMPUTE] =

@@ -30,7 +30,7 @@ static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
     return 1;
 }
 
-/* 0: the queue stops here for now. */
+/* 0: it is not over yet, and the queue stays at it. */
 static int pass_record(coh_queue *queue, const coh_cuda_record *record)
 {
     switch (record->kind) {
