@@ -185,6 +185,7 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     measuring.disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
     measuring.disk_bytes = options->disk_bytes;
     measuring.quick = options->quick != 0;
+    measuring.again = options->again != 0;
     measuring.device = options->device;
     measuring.kernel_table = options->tune;
     measuring.progress = show;

@@ -245,6 +245,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                           DOCTOR, 0, 0, "the disk folder to look at (default .)" },
     [CLI_FLAG_QUICK] = { "quick", NULL, CLI_VALUE_NONE, AT(quick), 0, 0, "--quick", PROFILE, 0, 0,
                          "seconds instead of minutes: fewer sizes, samples and bytes" },
+    [CLI_FLAG_AGAIN] = { "again", NULL, CLI_VALUE_NONE, AT(again), 0, 0, "--again", PROFILE, 0, 0,
+                         "measure operators that -o has once more: figures are of all times" },
     [CLI_FLAG_TUNE] = { "tune", "FILE", CLI_VALUE_TEXT, AT(tune), 0, 0, "--tune kernels.json",
                         PROFILE, 0, 0,
                         "also time cuBLASLt's algorithms for each product, and add them to this "

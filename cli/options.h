@@ -102,6 +102,7 @@ typedef enum cli_flag {
     CLI_FLAG_HASH,
     CLI_FLAG_FOLDER,
     CLI_FLAG_QUICK,
+    CLI_FLAG_AGAIN,
     CLI_FLAG_TUNE,
     CLI_FLAG_JSON,
     CLI_FLAG_TEST_POISON,
@@ -139,7 +140,7 @@ typedef struct cli_options {
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
-    int64_t new_data, operators, hash, json, merge_lora, quick, test_poison;
+    int64_t again, new_data, operators, hash, json, merge_lora, quick, test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)

@@ -261,11 +261,10 @@ static coh_status measure_all(coh_measure *m, coh_operator_list **out_list)
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
     coh_roofs *roofs = NULL;
-    coh_pacer pacer = { 0 }; /* of operators */
     coh_status status = COH_OK;
     COH_TRY(coh_operators_find(m, out_list, &operator_count));
-    m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
-                     (m->options->disk_folder != NULL ? DRIVE : 0) +
+    m->total_count = ROOFS + operator_count * coh_operators_turns(m) + COH_MEASURE_CHUNK_SIZES +
+                     LINKS + pair_count(m) + (m->options->disk_folder != NULL ? DRIVE : 0) +
                      (m->bed->is_host ? 0 : HOST_SIDE);
     find_known(m, known);
     if (!m->bed->is_host)
@@ -273,9 +272,7 @@ static coh_status measure_all(coh_measure *m, coh_operator_list **out_list)
     COH_TRY_GOTO(status, coh_roofs_open(m, &roofs), done);
     COH_TRY_GOTO(status, probe(m, roofs, before), done);
     COH_TRY_GOTO(status, coh_measure_roofs(m, roofs), done);
-    if (operator_count > 0)
-        COH_TRY_GOTO(status, coh_pacer_open(roofs, &pacer), done);
-    COH_TRY_GOTO(status, coh_measure_operators(m, &pacer, *out_list), done);
+    COH_TRY_GOTO(status, coh_measure_operators(m, *out_list), done);
     COH_TRY_GOTO(status, coh_measure_chunks(m), done);
     m->loads[COH_LANE_COMPUTE] =
         coh_roofs_product(roofs, m->bed->is_host ? COH_DTYPE_F32 : COH_DTYPE_BF16);
@@ -287,7 +284,16 @@ done:
     return status;
 }
 
-/* What is known, for others to be added. */
+static coh_status join_operators(coh_measure *m, const coh_profile *known)
+{
+    for (uint32_t i = 0; i < known->operator_count; i++)
+        for (uint32_t s = 0; s < known->operators[i].sample_count; s++)
+            COH_TRY(coh_measure_join(m, &known->operators[i], &known->operators[i].samples[s]));
+    return COH_OK;
+}
+
+/* What is known, for others to be added. What is in the profile is not measured: operators that are
+ * to be, again, join it at the end. */
 static coh_status copy_known(coh_measure *m, const coh_profile *known)
 {
     coh_profile *profile = m->profile;
@@ -296,9 +302,9 @@ static coh_status copy_known(coh_measure *m, const coh_profile *known)
     profile->operator_count = 0;
     profile->origins = NULL;
     profile->origin_count = 0;
-    for (uint32_t i = 0; i < known->operator_count; i++)
-        for (uint32_t s = 0; s < known->operators[i].sample_count; s++)
-            COH_TRY(coh_measure_add(m, &known->operators[i], &known->operators[i].samples[s]));
+    if (!m->options->again)
+        return join_operators(m, known);
+    m->earlier = known;
     return COH_OK;
 }
 
@@ -386,6 +392,8 @@ static coh_status measure_main(void *argument)
     COH_TRY_GOTO(status, take_known(m, j->known), done);
     COH_TRY_GOTO(status, coh_measure_products_begin(m), done);
     COH_TRY_GOTO(status, measure_all(m, &list), done);
+    if (m->earlier != NULL)
+        COH_TRY_GOTO(status, join_operators(m, m->earlier), done);
     status = coh_measure_products_write(m);
 done:
     coh_measure_products_end();

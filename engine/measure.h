@@ -2,7 +2,6 @@
  * a profile.
  *
  *   measure_roof       products, a streaming pass, an empty line: what work is measured by
- *   measure_pace       is the machine as fast as it can be while something is measured?
  *   measure_operator   every operator of the graphs, both phases, by the lines of their programs
  *   measure_chunk      norms, updates and additions by the size of a chunk
  *   measure_link       copies between device and host tier; measure_disk: the drive
@@ -52,6 +51,7 @@ typedef struct coh_measure {
     const coh_measure_options *options;
     coh_effort effort;
     coh_profile *profile; /* what is known, and what is found */
+    const coh_profile *earlier; /* whose operators are joined to what is found; NULL: none */
     size_t operator_capacity;
     coh_pool *pool;
     coh_bed host, gpu;                /* the second is zeroed where the host device is measured */
@@ -119,6 +119,9 @@ int coh_samples_go_on(const coh_samples *samples, const coh_effort *effort);
 void coh_samples_add(coh_samples *samples, double value);
 /* Median, and what a tenth of the samples are below and above. All zero without samples. */
 coh_figure coh_samples_figure(const coh_samples *samples);
+/* Of the samples of both: means of their quantiles, by how many samples each has. Either may be
+ * zeroed. */
+coh_figure coh_figure_joined(const coh_figure *a, const coh_figure *b);
 /* Samples of a load's rate, after one that does not count. */
 coh_status coh_samples_of_rate(const coh_load *load, const coh_effort *effort,
                                coh_figure *out_figure);
@@ -134,41 +137,6 @@ coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype);
 coh_load coh_roofs_pass(coh_roofs *roofs);
 /* Rates of products and memory, and what a line costs beside its kernel. */
 coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
-
-/* ---- measure_pace.c ---- */
-
-enum { COH_PACE_LOADS = 2 }; /* a product, a streaming pass */
-typedef struct coh_pace {
-    double rates[COH_PACE_LOADS];
-} coh_pace;
-
-typedef struct coh_pacer {
-    coh_load loads[COH_PACE_LOADS];
-    coh_pace best; /* of all looks */
-} coh_pacer;
-
-/* Uses the roofs' memory: not beyond them. */
-coh_status coh_pacer_open(coh_roofs *roofs, coh_pacer *out_pacer);
-/* One short look, some 40 ms. */
-coh_status coh_pacer_look(coh_pacer *pacer, coh_pace *out_pace);
-/* What part of its best the machine was at, by the load that suffered most: at most 1. */
-double coh_pacer_share(const coh_pacer *pacer, const coh_pace *pace);
-
-/* Things that are measured one by one, by index. */
-typedef struct coh_paced {
-    uint32_t count;
-    coh_status (*attempt)(void *context, uint32_t index, int *out_is_left_out);
-    /* What the last attempt found stays: the machine was faster than in those before. */
-    void (*keep)(void *context, uint32_t index);
-    void *context;
-} coh_paced;
-
-/* Each in its turn; then those during which the machine was at less than COH_PACE_LEAST of its best
- * once more, and again, `turns` in all. *out_unsteady: how many are left.
- * Fails: COH_ERR_MEMORY, and as an attempt does. */
-#define COH_PACE_LEAST 0.92
-coh_status coh_pacer_turns(coh_pacer *pacer, const coh_paced *paced, int turns,
-                           uint32_t *out_unsteady);
 
 /* ---- measure_sheet.c: what the lines of the graphs are, and memory for them ---- */
 
@@ -234,6 +202,9 @@ uint32_t coh_cold_windows(const coh_cold *cold, const coh_window *window, uint32
 /* Adds a sample to the times of its kind, by rising work. Fails: COH_ERR_MEMORY. */
 coh_status coh_measure_add(coh_measure *m, const coh_operator_times *what,
                            const coh_operator_sample *sample);
+/* The same, or to the sample of so much work that is there. */
+coh_status coh_measure_join(coh_measure *m, const coh_operator_times *what,
+                            const coh_operator_sample *sample);
 /* Is there a sample of so much work already? */
 int coh_measure_knows(const coh_measure *m, const coh_operator_times *what, double flops,
                       double bytes);
@@ -244,9 +215,10 @@ coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint
 void coh_operators_free(coh_operator_list *list); /* accepts NULL */
 /* As much memory as a step touches, but no more than is worth it; and room for the largest call. */
 uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list);
-/* An operator during which the machine was slower than at its best is measured again when all had
- * their turn, up to 3 times in all (once where quick); the attempt in its fastest moment stays. */
-coh_status coh_measure_operators(coh_measure *m, coh_pacer *pacer, coh_operator_list *list);
+/* Each in its turn, several times; figures are of all turns. */
+coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list);
+/* How many turns: each is a thing that is measured. */
+uint32_t coh_operators_turns(const coh_measure *m);
 
 enum { COH_MEASURE_CHUNK_SIZES = 5 }; /* things that coh_measure_chunks begins */
 /* Memory that they take at best. */

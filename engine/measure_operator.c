@@ -20,7 +20,8 @@
 #define CHUNK_BYTES ((uint64_t)4 << 20)
 /* Windows of one operator on a GPU. */
 #define GPU_WINDOWS_MOST 512
-/* Attempts at an operator at most, where the machine is slower than at its best. */
+/* Turns that each operator has, some seconds apart: what else runs on a machine, or slows it, comes
+ * in spells, and a figure taken in one alone says nothing of the machine. */
 #define TURNS 3
 
 /* One operator of one graph, with its cache or without. */
@@ -30,8 +31,7 @@ typedef struct point {
     int32_t line[COH_PHASE_COUNT]; /* of the sheet; -1: none */
     coh_operator_times what;       /* phase: of neither */
     coh_window window;
-    coh_figure seconds[COH_PHASE_COUNT]; /* by the best attempt; no samples: not measured */
-    uint32_t tries;
+    coh_figure seconds[COH_PHASE_COUNT]; /* of all turns; no samples: not measured */
 } point;
 
 struct coh_operator_list {
@@ -64,16 +64,23 @@ static coh_operator_times *find_times(const coh_measure *m, const coh_operator_t
     return NULL;
 }
 
-int coh_measure_knows(const coh_measure *m, const coh_operator_times *what, double flops,
-                      double bytes)
+/* The sample of so much work, or NULL. */
+static coh_operator_sample *find_sample(const coh_measure *m, const coh_operator_times *what,
+                                        double flops, double bytes)
 {
-    const coh_operator_times *times = find_times(m, what);
+    coh_operator_times *times = find_times(m, what);
     const double work = work_of(m->profile, what->dtype, flops, bytes);
     for (uint32_t i = 0; times != NULL && i < times->sample_count; i++)
         if (work_of(m->profile, what->dtype, times->samples[i].flops, times->samples[i].bytes) ==
             work)
-            return 1;
-    return 0;
+            return &times->samples[i];
+    return NULL;
+}
+
+int coh_measure_knows(const coh_measure *m, const coh_operator_times *what, double flops,
+                      double bytes)
+{
+    return find_sample(m, what, flops, bytes) != NULL;
 }
 
 coh_status coh_measure_add(coh_measure *m, const coh_operator_times *what,
@@ -99,6 +106,16 @@ coh_status coh_measure_add(coh_measure *m, const coh_operator_times *what,
         times->samples[at] = *before;
     }
     times->samples[at] = *sample;
+    return COH_OK;
+}
+
+coh_status coh_measure_join(coh_measure *m, const coh_operator_times *what,
+                            const coh_operator_sample *sample)
+{
+    coh_operator_sample *known = find_sample(m, what, sample->flops, sample->bytes);
+    if (known == NULL)
+        return coh_measure_add(m, what, sample);
+    known->seconds = coh_figure_joined(&known->seconds, &sample->seconds);
     return COH_OK;
 }
 
@@ -244,9 +261,8 @@ typedef struct bench {
     coh_measure *m;
     coh_bed *bed;
     coh_operator_list *list;
-    const point *p;
+    point *p;
     coh_cold cold;
-    coh_figure seconds[COH_PHASE_COUNT]; /* of this attempt */
     uint32_t window_count;
     /* The call that is made, of that phase and window. */
     int phase;
@@ -401,7 +417,8 @@ static coh_status measure_phase(bench *b, int phase)
         COH_TRY(run_windows(b, phase, window, count, &seconds));
         coh_samples_add(&samples, seconds);
     }
-    b->seconds[phase] = coh_samples_figure(&samples);
+    const coh_figure turn = coh_samples_figure(&samples);
+    b->p->seconds[phase] = coh_figure_joined(&b->p->seconds[phase], &turn);
     return COH_OK;
 }
 
@@ -456,26 +473,32 @@ static coh_status measure_phases(bench *b)
     return measure_phase(b, COH_PHASE_BACKWARD);
 }
 
-/* A coh_paced attempt. */
-static coh_status try_point(void *context, uint32_t index, int *out_is_left_out)
+/* One turn at one operator. */
+static coh_status measure_point(bench *b, point *p)
 {
-    bench *b = context;
-    point *p = &b->list->points[index];
     b->p = p;
-    b->m->total_count += p->tries++ > 0;
-    memset(b->seconds, 0, sizeof(b->seconds));
     coh_measure_begin(b->m, "%s %s", p->what.kind, p->what.shape);
-    *out_is_left_out = !can_measure(b);
-    const coh_status status = *out_is_left_out ? COH_OK : measure_phases(b);
+    if (!can_measure(b))
+        return COH_OK;
+    const coh_status status = measure_phases(b);
     if (status != COH_OK)
         return coh_fail_prefix(status, "operator %s %s", p->what.kind, p->what.shape);
     return COH_OK;
 }
 
-static void keep_point(void *context, uint32_t index)
+static int is_left_out(const point *p)
 {
-    const bench *b = context;
-    memcpy(b->list->points[index].seconds, b->seconds, sizeof(b->seconds));
+    return p->seconds[COH_PHASE_FORWARD].samples == 0 && p->seconds[COH_PHASE_BACKWARD].samples == 0;
+}
+
+/* All in the first turn; what could not be measured then has no other. */
+static coh_status measure_points(bench *b)
+{
+    for (uint32_t turn = 0; turn < coh_operators_turns(b->m); turn++)
+        for (uint32_t i = 0; i < b->list->point_count; i++)
+            if (turn == 0 || !is_left_out(&b->list->points[i]))
+                COH_TRY(measure_point(b, &b->list->points[i]));
+    return COH_OK;
 }
 
 static coh_status add_point(coh_measure *m, const coh_operator_list *list, const point *p)
@@ -511,26 +534,21 @@ uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list
     return step + window;
 }
 
-coh_status coh_measure_operators(coh_measure *m, coh_pacer *pacer, coh_operator_list *list)
+uint32_t coh_operators_turns(const coh_measure *m)
+{
+    return m->options->quick ? 1 : TURNS;
+}
+
+coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list)
 {
     bench b = { .m = m, .bed = m->bed, .list = list };
     const uint64_t wanted = coh_operators_bytes(m, list), most = coh_bed_room(m->bed);
     if (list->point_count == 0)
         return COH_OK;
     COH_TRY(coh_cold_open(b.bed, wanted < most ? wanted : most, &b.cold));
-    const coh_paced paced = {
-        .count = list->point_count, .attempt = try_point, .keep = keep_point, .context = &b
-    };
-    uint32_t unsteady;
-    coh_status status = coh_pacer_turns(pacer, &paced, m->options->quick ? 1 : TURNS, &unsteady);
+    coh_status status = measure_points(&b);
     for (uint32_t i = 0; status == COH_OK && i < list->point_count; i++)
         status = add_point(m, list, &list->points[i]);
-    if (status == COH_OK && unsteady > 0)
-        coh_measure_say(m,
-                        "%u of %u operators were measured while the machine was more than %.0f %% "
-                        "slower than in its fastest moment: something else runs on it, or its "
-                        "clocks fell",
-                        unsteady, list->point_count, 100 * (1 - COH_PACE_LEAST));
     coh_cold_close(&b.cold);
     return status;
 }

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,18 @@ coh_figure coh_samples_figure(const coh_samples *samples)
                          .p50 = (sorted[last / 2] + sorted[last - last / 2]) / 2,
                          .p90 = sorted[last - last / 10],
                          .samples = samples->count };
+}
+
+coh_figure coh_figure_joined(const coh_figure *a, const coh_figure *b)
+{
+    const double count = (double)a->samples + (double)b->samples;
+    if (b->samples == 0)
+        return *a;
+    const double part = b->samples / count;
+    return (coh_figure){ .p10 = a->p10 + part * (b->p10 - a->p10),
+                         .p50 = a->p50 + part * (b->p50 - a->p50),
+                         .p90 = a->p90 + part * (b->p90 - a->p90),
+                         .samples = (uint32_t)fmin(count, UINT32_MAX) };
 }
 
 coh_status coh_samples_of_rate(const coh_load *load, const coh_effort *effort,
