@@ -66,17 +66,27 @@ def within(rows):
     return (statistics.fmean(taus) if taus else None), len(several)
 
 
+def apart(rows):
+    """How far the attempts at one configuration are apart, in the mean, and how many had several: what no prediction
+    can be nearer than."""
+    several = [row["attempts_s"] for row in rows if len(row.get("attempts_s", [])) > 1]
+    spreads = [(max(seconds) - min(seconds)) / statistics.median(seconds) for seconds in several]
+    return (statistics.fmean(spreads) if spreads else None), len(several)
+
+
 def lines(rows):
     """The summary for people."""
     if not rows:
         return ["nothing was measured"]
     it = summary(rows)
     tau, groups = within(rows)
+    spread, repeated = apart(rows)
     return [f"{it['count']} configurations: error {it['mean_error'] * 100:.1f} % in the mean, "
             f"{it['worst_error'] * 100:.1f} % at worst, bias {it['bias'] * 100:+.1f} %; Kendall's tau "
             f"{it['kendall']:.3f}, Spearman's rho {it['spearman']:.3f}; peaks equal in {it['peaks_equal']}; "
             f"{it['steady']} steady (probe within {PROBE_BOUND * 100:g} %); profile {', '.join(it['profiles'])}",
-            *([f"plans of one model among themselves: tau {tau:.2f} in the mean of {groups} groups"] if groups else [])]
+            *([f"plans of one model among themselves: tau {tau:.2f} in the mean of {groups} groups"] if groups else []),
+            *([f"attempts at one configuration: {spread * 100:.1f} % apart in the mean of {repeated}"] if repeated else [])]
 
 
 def misses(rows):
