@@ -50,7 +50,7 @@ enum { COH_SINGLE_SMALL, COH_SINGLE_LARGE, COH_SINGLES };
 typedef struct coh_measure {
     const coh_measure_options *options;
     coh_effort effort;
-    coh_profile *profile; /* what is known, and what is found */
+    coh_profile *profile;       /* what is known, and what is found */
     const coh_profile *earlier; /* whose operators are joined to what is found; NULL: none */
     size_t operator_capacity;
     coh_pool *pool;

@@ -488,7 +488,8 @@ static coh_status measure_point(bench *b, point *p)
 
 static int is_left_out(const point *p)
 {
-    return p->seconds[COH_PHASE_FORWARD].samples == 0 && p->seconds[COH_PHASE_BACKWARD].samples == 0;
+    return p->seconds[COH_PHASE_FORWARD].samples == 0 &&
+           p->seconds[COH_PHASE_BACKWARD].samples == 0;
 }
 
 /* All in the first turn; what could not be measured then has no other. */

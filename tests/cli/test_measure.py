@@ -47,6 +47,19 @@ class Measure(ProgramTest):
         self.assertTrue(any(len(grown[key]) > len(samples) for key, samples in self.curves(first).items()))
         self.assertEqual(os.listdir(self.folder), ["machine.json"])  # nothing of the scratch file
 
+    def test_again_adds_to_the_figures_that_are_there(self):
+        path = self.path("machine.json")
+        self.succeeds(*QUICK, "--batch", "1", "-o", path)
+        first = self.read(path)
+        self.succeeds(*QUICK, "--batch", "1", "--again", "-o", path)
+        second = self.read(path)
+        self.assertEqual(first["flops_per_s"], second["flops_per_s"])
+        again = self.curves(second)
+        for key, samples in self.curves(first).items():
+            for before, after in zip(samples, again[key], strict=True):
+                self.assertEqual((before["flops"], before["bytes"]), (after["flops"], after["bytes"]))
+                self.assertGreater(after["seconds"][3], before["seconds"][3], key)
+
     def test_without_a_file_the_figures_are_printed(self):
         done = self.succeeds(*QUICK, "--batch", "1")
         self.assertIn("products of f32", done.out)

@@ -373,6 +373,61 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
     coh_graph_destroy(graphs[1]);
 }
 
+/* Operators that are in `measured`, too, are of all times; the others as they were. */
+static void check_joined(const coh_profile *known, const coh_profile *joined,
+                         const coh_profile *measured)
+{
+    uint32_t kept = 0, grown = 0;
+    assert_int_equal(joined->operator_count, known->operator_count);
+    for (uint32_t i = 0; i < known->operator_count; i++) {
+        const coh_operator_times *old = &known->operators[i];
+        if (old->signature == 0)
+            continue; /* chunks: found by their kind alone */
+        for (uint32_t s = 0; s < old->sample_count; s++) {
+            const coh_operator_sample *was = &old->samples[s];
+            const coh_operator_sample *is =
+                find_sample(joined, old->signature, old->phase, was->flops, was->bytes);
+            assert_non_null(is);
+            const double count = is->seconds.samples, more = count - was->seconds.samples;
+            if (find_sample(measured, old->signature, old->phase, was->flops, was->bytes) == NULL) {
+                kept++;
+                assert_true(is_same_sample(was, is));
+                continue;
+            }
+            grown++; /* a second each, and `more` that took next to nothing */
+            assert_true(more >= 3);
+            assert_true(is->seconds.p50 > was->seconds.samples / count && is->seconds.p50 < 1);
+            assert_true(is->seconds.p50 < (was->seconds.samples + 0.5 * more) / count);
+        }
+    }
+    assert_true(kept > 0 && grown > 0);
+}
+
+static void what_is_measured_again_is_of_all_times(void **state)
+{
+    (void)state;
+    coh_graph *graphs[] = { model_graph(1, COH_DTYPE_F32), model_graph(2, COH_DTYPE_F32) };
+    coh_measure_options options = options_for((const coh_graph *const *)graphs, 1);
+    coh_profile *measured, *known, *joined;
+    assert_int_equal(coh_profile_measure(&options, NULL, &measured), COH_OK);
+    options.graph_count = 2;
+    assert_int_equal(coh_profile_measure(&options, measured, &known), COH_OK);
+    for (uint32_t i = 0; i < known->operator_count; i++)
+        for (uint32_t s = 0; s < known->operators[i].sample_count; s++)
+            known->operators[i].samples[s].seconds =
+                (coh_figure){ .p10 = 1, .p50 = 1, .p90 = 1, .samples = 10 };
+    options.graph_count = 1;
+    options.again = 1;
+    assert_int_equal(coh_profile_measure(&options, known, &joined), COH_OK);
+    check_joined(known, joined, measured);
+    assert_memory_equal(known->link, joined->link, sizeof(known->link));
+    coh_profile_destroy(joined);
+    coh_profile_destroy(known);
+    coh_profile_destroy(measured);
+    coh_graph_destroy(graphs[0]);
+    coh_graph_destroy(graphs[1]);
+}
+
 /* A profile that is made by hand may say any depth; links that are known serve as loads all the
  * same, beside the drive that is measured now. */
 static void a_depth_that_no_link_has_does_not_stop_the_measurement(void **state)
@@ -465,6 +520,7 @@ int main(void)
         cmocka_unit_test(roofs_links_updates_and_limits_are_there),
         cmocka_unit_test(calls_are_what_the_executor_makes_of_them),
         cmocka_unit_test(what_is_known_stays_and_only_what_is_missing_is_measured),
+        cmocka_unit_test(what_is_measured_again_is_of_all_times),
         cmocka_unit_test(a_depth_that_no_link_has_does_not_stop_the_measurement),
         cmocka_unit_test(what_is_measured_is_written_and_read_as_the_same_bytes),
         cmocka_unit_test(what_cannot_be_measured_is_refused_in_a_sentence),
