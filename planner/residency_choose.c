@@ -89,9 +89,9 @@ static int bars(const coh_runner *r, const search *s, const coh_segment *segment
         return 0;
     if (is_held(r, segment))
         return 1;
+    const uint64_t wanted = wanted_at(r, segment);
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
-        if (wanted_at(r, segment) >= s->least_next_use[pass] &&
-            segment->last_use <= s->most_last_use[pass])
+        if (wanted >= s->least_next_use[pass] && segment->last_use <= s->most_last_use[pass])
             return 0;
         if (s->best[pass].valid)
             return 1;
@@ -160,22 +160,22 @@ static int meets_pass(const search *s, const candidate *c, int pass)
 }
 
 /* Takes a weighed place where it is the best so far. */
-static void consider(const coh_runner *r, search *s, candidate c)
+static void consider(const coh_runner *r, search *s, candidate *c)
 {
     int is_measured = 0;
-    if (!c.valid || c.offset < r->level->base_bytes || c.offset < r->level->floor_bytes)
+    if (!c->valid || c->offset < r->level->base_bytes || c->offset < r->level->floor_bytes)
         return;
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
         candidate *best = &s->best[pass];
-        if (!meets_pass(s, &c, pass))
+        if (!meets_pass(s, c, pass))
             continue;
         if (!is_measured)
-            c.relocated = relocated_bytes(r, s, c.offset);
+            c->relocated = relocated_bytes(r, s, c->offset);
         is_measured = 1;
-        if ((c.relocated == 0 || r->level->has_far) && better(&c, best, s->above)) {
-            *best = c;
-            if (c.relocated == 0 && c.next_use > s->least_next_use[pass])
-                s->least_next_use[pass] = c.next_use;
+        if ((c->relocated == 0 || r->level->has_far) && better(c, best, s->above)) {
+            *best = *c;
+            if (c->relocated == 0 && c->next_use > s->least_next_use[pass])
+                s->least_next_use[pass] = c->next_use;
         }
         if (best->valid)
             return; /* no later pass counts any more */
@@ -211,8 +211,10 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
         if (segment < 0 || r->map.segments[segment].offset < r->map.begin + inside)
             continue;
         uint64_t offset = r->map.segments[segment].offset - inside;
-        if (offset + s->bytes <= r->map.end)
-            consider(r, s, weigh(r, s, offset));
+        if (offset + s->bytes <= r->map.end) {
+            candidate c = weigh(r, s, offset);
+            consider(r, s, &c);
+        }
     }
 }
 
@@ -248,7 +250,7 @@ static void consider_window(const coh_runner *r, search *s, const sliding *w, ui
         c.last_use = r->map.segments[w->most[w->most_begin]].last_use;
     if (w->least_begin < w->least_end)
         c.next_use = wanted_at(r, &r->map.segments[w->least[w->least_begin]]);
-    consider(r, s, c);
+    consider(r, s, &c);
 }
 
 /* Considers every place that begins or ends with a segment, from the lowest on. `first` is the

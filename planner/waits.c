@@ -25,10 +25,16 @@ typedef struct space {
     interval_state *intervals;
 } space;
 
+/* The intervals of its tier that an operand covers: [begin, end). */
+typedef struct cover {
+    size_t begin, end;
+} cover;
+
 typedef struct deriver {
     const coh_layout *layout;
     coh_program *program;
     space spaces[COH_TIER_COUNT];
+    cover *covers;  /* by operand */
     clock *started; /* by body and line index: what a line knows when it starts */
     uint32_t *line_of[COH_LANE_COUNT]; /* by ordinal - 1: line index */
     clock lane_clock[COH_LANE_COUNT];  /* of the newest line issued on the lane */
@@ -72,6 +78,19 @@ static size_t find_boundary(const space *s, uint64_t offset)
     return (size_t)(found - s->boundaries);
 }
 
+static coh_status find_covers(deriver *d)
+{
+    const coh_program *p = d->program;
+    COH_TRY(COH_ALLOC(p->operand_count, &d->covers));
+    for (uint32_t i = 0; i < p->operand_count; i++) {
+        const coh_operand *operand = &p->operands[i];
+        const space *s = &d->spaces[operand->tier];
+        d->covers[i] = (cover){ find_boundary(s, operand->offset),
+                                find_boundary(s, operand->offset + operand->bytes) };
+    }
+    return COH_OK;
+}
+
 static void require(clock *needed, int lane, uint64_t number)
 {
     if (number > needed->number[lane])
@@ -79,11 +98,11 @@ static void require(clock *needed, int lane, uint64_t number)
 }
 
 /* What must have retired before the operand may be touched. */
-static void collect(const deriver *d, const coh_operand *operand, clock *needed)
+static void collect(const deriver *d, uint32_t index, clock *needed)
 {
+    const coh_operand *operand = &d->program->operands[index];
     const space *s = &d->spaces[operand->tier];
-    size_t end = find_boundary(s, operand->offset + operand->bytes);
-    for (size_t i = find_boundary(s, operand->offset); i < end; i++) {
+    for (size_t i = d->covers[index].begin; i < d->covers[index].end; i++) {
         const interval_state *state = &s->intervals[i];
         require(needed, state->writer_lane, state->writer);
         if (operand->access & COH_ACCESS_WRITE)
@@ -92,11 +111,11 @@ static void collect(const deriver *d, const coh_operand *operand, clock *needed)
     }
 }
 
-static void record(deriver *d, const coh_operand *operand, uint8_t lane, uint64_t number)
+static void record(deriver *d, uint32_t index, uint8_t lane, uint64_t number)
 {
+    const coh_operand *operand = &d->program->operands[index];
     space *s = &d->spaces[operand->tier];
-    size_t end = find_boundary(s, operand->offset + operand->bytes);
-    for (size_t i = find_boundary(s, operand->offset); i < end; i++) {
+    for (size_t i = d->covers[index].begin; i < d->covers[index].end; i++) {
         interval_state *state = &s->intervals[i];
         if (operand->access & COH_ACCESS_WRITE)
             *state = (interval_state){ .writer = number, .writer_lane = lane };
@@ -169,7 +188,7 @@ static coh_status visit(deriver *d, uint32_t index)
     if (number > p->lane_depth[lane])
         require(&base, lane, number - p->lane_depth[lane]);
     for (uint32_t i = 0; i < line->operand_count; i++)
-        collect(d, &p->operands[line->operand_begin + i], &needed);
+        collect(d, line->operand_begin + i, &needed);
     reduce(d, &needed, &base);
     if (d->body == d->body_count - 1) {
         line->wait_begin = p->wait_count;
@@ -181,7 +200,7 @@ static coh_status visit(deriver *d, uint32_t index)
     d->lane_clock[lane] = base;
     d->started[(size_t)d->body * p->line_count + index] = base;
     for (uint32_t i = 0; i < line->operand_count; i++)
-        record(d, &p->operands[line->operand_begin + i], lane, number);
+        record(d, line->operand_begin + i, lane, number);
     return COH_OK;
 }
 
@@ -190,6 +209,7 @@ static coh_status derive(deriver *d)
     coh_program *p = d->program;
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         COH_TRY(cut_space(d, (coh_tier)tier));
+    COH_TRY(find_covers(d));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         COH_TRY(COH_ALLOC(p->lane_length[lane], &d->line_of[lane]));
     for (uint32_t i = 0; i < p->line_count; i++)
@@ -217,5 +237,6 @@ coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         coh_free(d.line_of[lane]);
     coh_free(d.started);
+    coh_free(d.covers);
     return status;
 }
