@@ -276,14 +276,19 @@ static int64_t next_divisor(int64_t batch, int64_t from, int direction)
     return 0;
 }
 
+/* A step that another micro-batch is taken for takes at most this part of the time. */
+#define SHORTER 0.97
+
 /* Goes over the divisors of the batch above the present one, or if the first of them is no faster
- * below it, for as long as the predicted step gets shorter. */
+ * below it, for as long as the predicted step gets shorter. Other bits for less than predictions
+ * are apart from what is measured are a bad bargain. */
 static coh_status plan_faster(cli_job *job)
 {
     cli_recipe *recipe = &job->recipe;
     const int64_t wanted = recipe->micro_batch;
+    const uint64_t wanted_ns = job->summary.step_ns;
     int64_t best = wanted;
-    uint64_t best_ns = job->summary.step_ns;
+    uint64_t best_ns = wanted_ns;
     for (int direction = 1; direction >= -1 && best == wanted; direction -= 2) {
         int64_t next;
         while ((next = next_divisor(recipe->batch, best, direction)) > 0) {
@@ -298,6 +303,8 @@ static coh_status plan_faster(cli_job *job)
             best_ns = job->summary.step_ns;
         }
     }
+    if ((double)best_ns > SHORTER * (double)wanted_ns)
+        best = wanted;
     if (recipe->micro_batch == best)
         return COH_OK;
     recipe->micro_batch = best;
