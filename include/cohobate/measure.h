@@ -31,8 +31,8 @@ typedef struct coh_measure_options {
     const char *disk_folder; /* NULL: the drive is not measured */
     uint64_t disk_bytes;     /* most the scratch file there may take; UINT64_MAX: as it likes */
     int32_t quick;           /* 1: seconds instead of minutes, and a drive's fresh writes only */
-    /* 1: the operators and chunks of these graphs are measured though `known` has them, and figures are
-     * of all measurements: of a machine that others use, too, one says little. */
+    /* 1: the operators and chunks of these graphs are measured though `known` has them, and figures
+     * are of all measurements: of a machine that others use, too, one says little. */
     int32_t again;
     /* Called on another thread while coh_profile_measure waits; may be NULL. `what` is measured
      * next, the done-th of total things. */
