@@ -56,7 +56,7 @@ def summary(rows):
 
 def within(rows):
     """Kendall's tau of the plans of one model and dtype that have as many tokens a step, where there are several: the
-    mean over such groups, and how many there are. Not asked for: some of them differ by less than steps do."""
+    mean over such groups, and how many there are."""
     groups = {}
     for row in rows:
         facts = row["facts"]
@@ -74,6 +74,12 @@ def apart(rows):
     return (statistics.fmean(spreads) if spreads else None), len(several)
 
 
+def inside(rows):
+    """Of the rows that were predicted with a spread, how many were measured within it, and how many there are."""
+    spread = [row for row in rows if row["facts"].get("p10_s", 0) < row["facts"].get("p90_s", 0)]
+    return sum(row["facts"]["p10_s"] <= row["measured_s"] <= row["facts"]["p90_s"] for row in spread), len(spread)
+
+
 def lines(rows):
     """The summary for people."""
     if not rows:
@@ -81,19 +87,23 @@ def lines(rows):
     it = summary(rows)
     tau, groups = within(rows)
     spread, repeated = apart(rows)
+    within_spread, with_spread = inside(rows)
     return [f"{it['count']} configurations: error {it['mean_error'] * 100:.1f} % in the mean, "
             f"{it['worst_error'] * 100:.1f} % at worst, bias {it['bias'] * 100:+.1f} %; Kendall's tau "
             f"{it['kendall']:.3f}, Spearman's rho {it['spearman']:.3f}; peaks equal in {it['peaks_equal']}; "
             f"{it['steady']} steady (probe within {PROBE_BOUND * 100:g} %); profile {', '.join(it['profiles'])}",
             *([f"plans of one model among themselves: tau {tau:.2f} in the mean of {groups} groups"] if groups else []),
+            *([f"measured between the predicted p10 and p90: {within_spread} of {with_spread}"] if with_spread else []),
             *([f"attempts at one configuration: {spread * 100:.1f} % apart in the mean of {repeated}"] if repeated else [])]
 
 
 def misses(rows):
     """What is asked and not met, in words."""
     it = summary(rows)
+    tau, _ = within(rows)
     asked = (("fewer than 24 configurations", it["count"] >= COUNT_LEAST),
              ("mean error", it["mean_error"] <= MEAN_MOST), ("worst error", it["worst_error"] <= WORST_MOST),
              ("Kendall's tau", it["kendall"] >= RANK_LEAST), ("Spearman's rho", it["spearman"] >= RANK_LEAST),
+             ("tau of plans of one model", tau is None or tau >= RANK_LEAST),
              ("peaks", it["peaks_equal"] == it["count"]), ("one profile", len(it["profiles"]) == 1))
     return [name for name, met in asked if not met]

@@ -153,7 +153,8 @@ static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)
     char step[32], rate[32], slow[32];
     cli_line_add(line, "speed:  %s tokens/s predicted", format_rate(s->tokens_per_s, rate));
     if (s->step_fast_s < s->step_slow_s)
-        cli_line_add(line, " (%s to %s in eight of ten)", format_rate(s->tokens_slow_per_s, slow),
+        cli_line_add(line, " (%s to %s by the spread of figures)",
+                     format_rate(s->tokens_slow_per_s, slow),
                      format_rate(s->tokens_fast_per_s, rate));
     cli_line_add(line, ", %s a step of %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once",
                  cli_duration(s->step_s, step), recipe->batch, recipe->sequence,
@@ -342,7 +343,7 @@ static void add_quotes(const cli_job *job, const cli_speed *s, cli_line *line)
     cli_line_add(line, "run:    ");
     add_run(s, line);
     if (s->step_fast_s < s->step_slow_s)
-        cli_line_add(line, " (%s to %s in eight of ten)", cli_duration(s->run_fast_s, a),
+        cli_line_add(line, " (%s to %s by the spread of figures)", cli_duration(s->run_fast_s, a),
                      cli_duration(s->run_slow_s, b));
     cli_line_add(line, "; a save takes %s\n", cli_duration((double)summary->save_ns * 1e-9, a));
 }
