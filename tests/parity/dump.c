@@ -8,12 +8,13 @@
  *                           logits (1: writes those of the first micro-batch's tokens)
  *                           lora (rank of adapters; 0: none) folders (1: writes them at the end)
  *                           numbers: lr min_lr clip alpha
- *                           texts: model batches weights out disk states targets
+ *                           texts: model batches weights out disk states targets device profile
  *
  * `model`: the path of a config.json; without it a GPT-2 of those sizes. `batches`: i32, per step
  * the tokens of all its micro-batches, then their targets. `weights`: f32, the parameters in graph
  * order; without it, those of initialisation. `states`: counts of steps after which weights and
- * moments are written, as in 0,1,5. Into the folder `out` go, in graph order and f32:
+ * moments are written, as in 0,1,5. `device`: cuda:0, ...; without it the host. A GPU's plan is
+ * priced by `profile`, any of a GPU. Into the folder `out` go, in graph order and f32:
  *
  *     tensors            a line a parameter: name, whether it decays, dims
  *     frozen             names of those that are not trained: they have no gradient, m and v
@@ -34,6 +35,7 @@
 #include "cli/schedule.h"
 #include "cohobate/adapters.h"
 #include "cohobate/engine.h"
+#include "cohobate/machine.h"
 #include "cohobate/models.h"
 #include "planner/graph.h"
 
@@ -42,6 +44,7 @@ typedef struct dump {
     char **arguments;
     coh_model model;
     coh_graph *graph;
+    coh_profile *profile; /* of a GPU; NULL: built in */
     coh_plan *plan;
     coh_engine *engine;
     float *values; /* of one parameter */
@@ -175,7 +178,7 @@ static void write_plan(const dump *d, const coh_plan_options *options)
     FILE *file = open_out(d, "plan", -1);
     fprintf(file, "in_memory_bytes %" PRIu64 "\npeak_bytes %" PRIu64 "\nlink_bytes %" PRIu64 "\n",
             in_memory_bytes, summary.peak_bytes[0], link_bytes);
-    fprintf(file, "kernel_path %s\n", coh_kernel_path());
+    fprintf(file, "kernel_path %s\n", options->kernel_path);
     close_out(file);
 }
 
@@ -217,10 +220,27 @@ static void make_graph(dump *d)
         stop("memory", "too little");
 }
 
+/* Defaults of the device that is asked for: of a GPU all of its memory, and main memory beside. */
+static void start_options(const dump *d, coh_plan_options *plan, coh_engine_options *engine)
+{
+    coh_device_summary device;
+    coh_plan_options_init(plan);
+    coh_engine_options_init(engine);
+    engine->device = text_or(d, "device", NULL);
+    check(coh_device_summarize(engine->device, &device), "device");
+    if (!device.is_gpu)
+        return;
+    plan->profile = d->profile;
+    plan->device_memory_bytes = device.memory_bytes;
+    plan->emulate_host_bytes = coh_machine_most_bytes();
+    snprintf(plan->kernel_path, sizeof(plan->kernel_path), "%s", device.kernel_path);
+}
+
 static void make_engine(dump *d)
 {
     coh_plan_options options;
-    coh_plan_options_init(&options);
+    coh_engine_options engine_options;
+    start_options(d, &options, &engine_options);
     options.thread_count = (int32_t)whole(d, "threads");
     options.microbatch_count = (int32_t)whole(d, "microbatches");
     options.deferred_update = (int32_t)whole(d, "deferred");
@@ -233,8 +253,6 @@ static void make_engine(dump *d)
     check(coh_plan_create(d->graph, &options, &d->plan), "plan");
     write_plan(d, &options);
 
-    coh_engine_options engine_options;
-    coh_engine_options_init(&engine_options);
     engine_options.thread_count = options.thread_count;
     engine_options.disk_folder = text_or(d, "disk", ".");
     engine_options.disk_bytes = UINT64_MAX;
@@ -284,9 +302,8 @@ static void write_logits(dump *d)
     coh_tensor logits;
     coh_plan_options options;
     coh_engine_options engine_options;
-    coh_plan_options_init(&options);
+    start_options(d, &options, &engine_options);
     options.mode = COH_PLAN_INFER;
-    coh_engine_options_init(&engine_options);
     check(coh_model_decode_graph(&d->model, whole(d, "tokens"), &graph, &logits), "decoder");
     check(coh_plan_create(graph, &options, &plan), "decoder's plan");
     check(coh_engine_create(plan, &engine_options, &engine), "decoder's engine");
@@ -379,6 +396,8 @@ static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
 int main(int argument_count, char **arguments)
 {
     dump d = { .argument_count = argument_count, .arguments = arguments };
+    if (text_or(&d, "profile", NULL))
+        check(coh_profile_read(text_or(&d, "profile", NULL), &d.profile), "profile");
     make_model(&d);
     make_graph(&d);
     make_engine(&d);
@@ -413,6 +432,7 @@ int main(int argument_count, char **arguments)
     fclose(d.batches);
     coh_engine_destroy(d.engine);
     coh_plan_destroy(d.plan);
+    coh_profile_destroy(d.profile);
     coh_graph_destroy(d.graph);
     free(d.batch);
     free(d.values);

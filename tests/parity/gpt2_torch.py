@@ -29,7 +29,7 @@ def attention(qkv, heads, drop=lambda shares: shares):
     sequences, tokens, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
     q, k, v = (part.reshape(sequences, tokens, heads, width // heads).transpose(1, 2) for part in qkv.split(width, -1))
     scores = q @ k.transpose(-1, -2) / math.sqrt(width // heads)
-    later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    later = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).triu(1)
     shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
     return (drop(shares) @ v).transpose(1, 2).reshape(sequences, tokens, width)
 
@@ -74,7 +74,7 @@ def fused_loss_of(weights, config, tokens, targets):
         split = (sequences, length, config["heads"], width // config["heads"])
         q, k, v = (part.reshape(split).transpose(1, 2) for part in qkv.split(width, -1))
         scores = q @ k.transpose(-1, -2) / math.sqrt(split[-1])
-        later = torch.ones(length, length, dtype=torch.bool).triu(1)
+        later = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
         shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
         return (shares @ v).transpose(1, 2).reshape(sequences, length, width)
 
@@ -88,18 +88,22 @@ def fused_loss_of(weights, config, tokens, targets):
     return functional.cross_entropy(logits, targets.flatten(), ignore_index=-1, reduction="sum") / targets.numel()
 
 
-def autocast_loss_of(*arguments):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return fused_loss_of(*arguments)
+def autocast_loss_of(weights, *arguments):
+    with torch.autocast(device_of(weights).type, dtype=torch.bfloat16):
+        return fused_loss_of(weights, *arguments)
 
 
-def leaves(weights, dtype):
-    return {name: torch.tensor(value, dtype=dtype, requires_grad=True) for name, value in weights.items()}
+def leaves(weights, dtype, device="cpu"):
+    return {name: torch.tensor(value, dtype=dtype, device=device, requires_grad=True) for name, value in weights.items()}
+
+
+def device_of(weights):
+    return next(iter(weights.values())).device
 
 
 def gradients_of(weights, config, batch, loss_of=loss_of):
     """Adds the gradient of the mean over micro-batches to every leaf's .grad; returns that mean."""
-    tokens, targets = (torch.from_numpy(part).long() for part in batch)
+    tokens, targets = (torch.from_numpy(part).long().to(device_of(weights)) for part in batch)
     total = 0.0
     for i in range(tokens.shape[0]):
         loss = loss_of(weights, config, tokens[i], targets[i])
@@ -127,9 +131,9 @@ def update(optimizer, weights, rate, clip):
     return total
 
 
-def curve(start, decays, config, batches, rates, settings, dtype, loss_of=loss_of):
+def curve(start, decays, config, batches, rates, settings, dtype, loss_of=loss_of, device="cpu"):
     """Loss of every step, from the weights `start`."""
-    weights = leaves(start, dtype)
+    weights = leaves(start, dtype, device)
     optimizer = optimizer_of(weights, decays, settings)
     losses = []
     for batch, rate in zip(batches, rates):

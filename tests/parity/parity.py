@@ -1,6 +1,7 @@
 """What the tests against PyTorch share: runs the dump program and reads what it wrote. Each test file is run as
-`test_x.py PATH-OF-DUMP [unittest arguments]`, prints its worst ratios in its last line, and exits 77 where
-PyTorch is not installed."""
+`test_x.py PATH-OF-DUMP [--device cuda:0 --profile h200] [unittest arguments]`, prints its worst ratios in its last
+line, and exits 77 where PyTorch is not installed. PyTorch computes on the processor in any case; with --device it is
+the GPU's kernels that are held to the same criteria, and the profile, of any GPU, prices plans and changes no number."""
 
 import math
 import os
@@ -19,7 +20,19 @@ except ImportError as missing:
 
 import gpt2_torch
 
+def taken(flag):
+    """The value behind a flag of the command line, which unittest then does not see; None: it is not there."""
+    if flag not in sys.argv[:-1]:
+        return None
+    at = sys.argv.index(flag)
+    value = sys.argv[at + 1]
+    del sys.argv[at:at + 2]
+    return value
+
+
 DUMP = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "parity_dump"
+# Where the engine runs; empty: on the host device.
+WHERE = {name: value for name in ("device", "profile") if (value := taken("--" + name)) is not None}
 UNIT = 2.0 ** -24  # largest relative error of one rounding to float
 # As the engine has them: rounded to float. 1 - beta is exact in float for betas in [0.5, 1].
 SETTINGS = {name: float(numpy.float32(value))
@@ -70,15 +83,15 @@ def drawn_weights(tensors, seed=11):
 class Run:
     """One run of the dump program and what it wrote."""
 
-    def __init__(self, folder, config, steps, weights=None, environment=None, **more):
+    def __init__(self, folder, config, steps, weights=None, environment=None, batches=None, **more):
         self.folder = tempfile.mkdtemp(dir=folder)
-        self.batches = made_batches(config, steps)
+        self.batches = made_batches(config, steps) if batches is None else batches
         batches = os.path.join(self.folder, "batches")
         with open(batches, "wb") as file:
             for tokens, targets in self.batches:
                 file.write(tokens.tobytes() + targets.tobytes())
         settings = {"deferred": 1, "threads": 2, "lr": 1e-3, "min_lr": 1e-4, "warmup": 0, "clip": 1.0,
-                    **{key: value for key, value in config.items() if isinstance(value, int)}, **more}
+                    **{key: value for key, value in config.items() if isinstance(value, int)}, **WHERE, **more}
         settings.update(steps=steps, batches=batches, out=self.folder, disk=self.folder)
         if weights is not None:
             settings["weights"] = os.path.join(self.folder, "weights")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training in bf16 against PyTorch's bf16 on the CPU, same weights and batches.
+"""Training in bf16 against PyTorch's bf16 on the CPU, same weights and batches; with --device on that GPU (parity.py).
 
 "pure": PyTorch with weights, activations, gradients and AdamW's states in bf16; "autocast": weights and states in
 float, products in bf16. Both take PyTorch's fused operators. g64 is PyTorch in double on the weights that we
