@@ -1,5 +1,8 @@
 """The claims that need a GPU (scripts/claims.d/6-1-* to 6-5-*). Where there is none they say so and exit 77: not
-checked, which is neither met nor missed. Where there is one they run what scripts/device runs, with its programs."""
+checked, which is neither met nor missed. Where there is one they run what scripts/device runs, with its programs.
+
+What a claim holds against what is a function here that takes its cases and gives (words, missed, unmeasured) for
+finish(): other sizes, and a GPU that is played (tests/cuda/emulated_gpu.c), pass through the same lines."""
 
 import argparse
 import glob
@@ -7,70 +10,309 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import claim
 
-BUILD = "build"
+BUILD, DEVICE = "build", "cuda:0"
+MINUTES = 20  # of scripts/device: PyTorch compiles for some of them
+PROFILE = "h200"  # of any GPU: where prices are wanted and nothing depends on them
+GRADIENTS = {"f32": "test_parity.py", "bf16": "test_bf16.py"}  # of tests/parity
+LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups of gpu-check that run NVIDIA's kernels
+SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
+SANITIZER_S = 3600  # most of one group
+H200 = {"gpt2": 420e3, "gpt2-xl": 50e3}  # tokens/s
+FLOPS_OF_A_TOKEN = {"opt-6.7b": 41.3e9}  # at 2,048 tokens: 6 N + 6 L d T, N of the matrices
+OF_ROOF, OF_PYTORCH, OF_MEMORY_SPEED, HIDDEN, OF_LINK, MEAN_ERROR = 0.75, 1.15, 0.95, 0.95, 0.9, 0.05
 
 
-def is_here():
-    done = subprocess.run([os.path.join(BUILD, "cli", "cohobate"), "doctor", "--json"], capture_output=True, text=True,
+# ---- what is here ----
+
+def finding(build=BUILD):
+    """What cohobate doctor says of the GPU where it can be used; else None."""
+    done = subprocess.run([os.path.join(build, "cli", "cohobate"), "doctor", "--json"], capture_output=True, text=True,
                           check=False)
     if done.returncode != 0:
         sys.exit("cohobate doctor fails: " + done.stderr.strip())
-    return any(finding["subject"] == "GPU 0" and finding["level"] != "warn" for finding in json.loads(done.stdout)["findings"])
+    return next((one["found"] for one in json.loads(done.stdout)["findings"]
+                 if one["subject"] == "GPU 0" and one["level"] != "warn"), None)
 
 
 def require():
     """Builds; goes on only where a GPU can be used."""
-    if subprocess.run(["scripts/setup"], capture_output=True, check=False).returncode != 0:
-        sys.exit("scripts/setup fails")
-    if not is_here():
+    claim.build()
+    if finding() is None:
         print("not run: no GPU")
         sys.exit(77)
 
 
+def python_with(package):
+    """An interpreter that has it: COH_TEST_PYTHON's, this one, Debian's, that of scripts/reference-python; else None."""
+    for path in (os.environ.get("COH_TEST_PYTHON"), sys.executable, "/usr/bin/python3", "build-ci/python/bin/python"):
+        if path and os.access(path, os.X_OK) and subprocess.run([path, "-c", f"import {package}"], capture_output=True,
+                                                                check=False).returncode == 0:
+            return path
+    return None
+
+
 def scripts_device():
     """scripts/device as a module."""
-    path = os.path.join("scripts", "device")
-    loader = importlib.machinery.SourceFileLoader("scripts_device", path)
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader("scripts_device", os.path.join(claim.measure.ROOT, "scripts", "device"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("scripts_device", loader))
     loader.exec_module(module)
     return module
 
 
-def phases():
-    """What scripts/device found on this machine with these programs; it runs, for eight minutes, where nothing is
-    known."""
-    require()
-    made = os.path.getmtime(os.path.join(BUILD, "cli", "cohobate"))
-
-    def newest():
-        files = [path for path in glob.glob(os.path.join(claim.RESULTS, "20??-??-??-*.json")) if os.path.getmtime(path) > made]
-        return max(files, key=os.path.getmtime, default=None)
-
-    if newest() is None:
-        subprocess.run(["scripts/device", "--build", BUILD], stdout=subprocess.DEVNULL, check=False)
-    if newest() is None:
-        sys.exit("scripts/device wrote no results")
-    with open(newest(), encoding="utf-8") as file:
-        return json.load(file)
+def options_of(minutes, build=BUILD, out=claim.RESULTS, tiny=False):
+    """Those of scripts/device."""
+    return argparse.Namespace(build=os.path.abspath(build), out=out, disk=out, minutes=minutes, device=DEVICE, only=None,
+                              allow_build=False, compile=True, tiny=tiny, python=python_with("torch") or sys.executable)
 
 
-def session(minutes):
-    """A session of scripts/device for runs of one's own, priced by a profile that is measured first."""
-    require()
+def is_of(found, wanted, phases):
+    """Is a result of scripts/device one of all these phases, and are these members of it the same?"""
+    return set(phases) <= set(found.get("phases", ())) and all(found.get(name) == value for name, value in wanted.items())
+
+
+def newest(folder, wanted, phases):
+    """The newest result of scripts/device that is_of(); None: there is none."""
+    for path in sorted(glob.glob(os.path.join(folder, "20??-??-??-*.json")), key=os.path.getmtime, reverse=True):
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if is_of(found, wanted, phases):
+            return found
+    return None
+
+
+def phases(build=BUILD, out=claim.RESULTS, tiny=False, minutes=MINUTES):
+    """What scripts/device found on this GPU with these programs and sizes; it runs where that is not known."""
     module = scripts_device()
-    options = argparse.Namespace(build=os.path.abspath(BUILD), out=claim.RESULTS, minutes=minutes, device="cuda:0", only=None,
-                                 allow_build=False, compile=False, tiny=False)
-    opened = module.Session(options)
-    module.profile(opened)
+    wanted = {"device": DEVICE, "found": finding(build), "programs": module.programs_of(build), "tiny": tiny, "compile": True}
+    found = newest(out, wanted, module.PHASES)
+    if found is None:
+        module.measure(options_of(minutes, build, out, tiny))
+        found = newest(out, wanted, module.PHASES)
+    if found is None:
+        sys.exit("scripts/device wrote no results of all its phases")
+    return found
+
+
+def session(cases, minutes, **options):
+    """scripts/device, and a session of it for runs of one's own, priced by a profile of these cases (that of scripts/device
+    has their form) that is measured first."""
+    module = scripts_device()
+    opened = module.Session(options_of(minutes, **options))
+    try:
+        module.profile(opened, cases)
+    except module.Failed as failure:
+        sys.exit(f"the profile: {failure}")
     return module, opened
+
+
+def budget_of(device, opened, *sizes, part):
+    """Bytes of the device: those of a part of the model's states, which is a float, or as many as an int says."""
+    return part if isinstance(part, int) else device.budget_of(opened, *sizes, part)
 
 
 def finish(words, missed, unmeasured):
     """Prints the figures as the last line, and exits: what is missed counts before what was not measured."""
     print("; ".join(words + [f"{name}: MISSED" for name in missed] + [f"{name}: not measured" for name in unmeasured]))
     sys.exit(1 if missed else 77 if unmeasured else 0)
+
+
+# ---- 6-1: right, the same bits, PyTorch's losses ----
+
+def bits(case, minutes=8, **options):
+    """case: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device)."""
+    model, vocabulary, sequence, batch, micro, steps, part = case
+    device, opened = session([(model, vocabulary, sequence, micro)], minutes, **options)
+    whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps)
+    budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part)
+    streamed = device.train(opened, model, vocabulary, sequence, batch, micro, steps, "--device-memory", f"{budget}B")
+    missed = [name for name in ("hash", "losses") if whole[name] != streamed[name]]
+    if not sum(streamed["link_bytes"].values()) > sum(whole["link_bytes"].values()):
+        missed.append("nothing was streamed")
+    return [f"in memory {whole['hash']}, in {budget / 2**20:.0f} MiB {streamed['hash']}"], missed, []
+
+
+def sanitized(check, groups, sanitizer):
+    """compute-sanitizer over groups of gpu-check: wrong addresses in all, races and barriers in kernels of our own."""
+    own = [group for group in groups if group not in LIBRARIES]
+    words, missed, unmeasured = [], [], []
+    for tool, among in (("memcheck", groups), ("racecheck", own), ("synccheck", own)):
+        clean = 0
+        for group in among:
+            try:
+                done = subprocess.run([sanitizer, "--tool", tool, "--error-exitcode", "9", check, group], capture_output=True,
+                                      text=True, timeout=SANITIZER_S, check=False)
+            except subprocess.TimeoutExpired:
+                unmeasured.append(f"{tool} of {group} within an hour")
+                continue
+            clean += done.returncode == 0
+            if done.returncode != 0:
+                print("\n".join(done.stdout.strip().splitlines()[-10:]), flush=True)
+                missed.append(f"{tool} of {group}")
+        words.append(f"{tool} clean in {clean} of {len(among)} groups")
+    return words, missed, unmeasured
+
+
+def kernels(groups=(), build=BUILD, sanitizer=None):
+    """groups of gpu-check, none: all. sanitizer: compute-sanitizer's path; None: it is looked for."""
+    check = os.path.join(build, "tests", "cuda", "gpu-check")
+    groups = list(groups) or list(scripts_device().CHECKS)
+    done = subprocess.run([check, *groups], capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    print("\n".join(lines[-20:]), flush=True)
+    skipped = [line.split()[0] for line in lines if "skipped:" in line]
+    words = [f"{sum(line.endswith(' right') for line in lines)} of {len(groups)} groups right"]
+    missed = ["gpu-check"] if done.returncode not in (0, 77) else []
+    unmeasured = [f"{name} (its library is not here)" for name in skipped]
+    unmeasured = ["gpu-check (no GPU)"] if done.returncode == 77 else unmeasured
+    sanitizer = sanitizer or next((path for path in map(shutil.which, SANITIZER) if path), None)
+    if sanitizer is None:
+        return words + ["compute-sanitizer is not here"], missed, unmeasured
+    parts = sanitized(check, groups, sanitizer)
+    return words + parts[0], missed + parts[1], unmeasured + parts[2]
+
+
+def beside_pytorch(tests=(), curve=(), build=BUILD):
+    """tests: which of the gradients' (as unittest has them); none: all. curve: flags of tests/parity/curve.py."""
+    words, missed, unmeasured = [], [], []
+    python, dump = python_with("torch"), os.path.join(build, "tests", "parity", "parity_dump")
+    if python is None:
+        return [], [], ["gradients and losses (no interpreter has PyTorch: scripts/reference-python installs it)"]
+    for name, file, flags in [(f"gradients in {dtype}", file, tests) for dtype, file in GRADIENTS.items()] + [
+            ("losses in bf16", "curve.py", curve)]:
+        done = subprocess.run([python, os.path.join("tests", "parity", file), dump, "--device", DEVICE, "--profile", PROFILE,
+                               *flags], capture_output=True, text=True, check=False)
+        lines = done.stdout.strip().splitlines()
+        last = lines[-1] if lines else "no output"
+        if done.returncode == 77:
+            unmeasured.append(f"{name} ({last})")
+            continue
+        words.append(f"{name}: {last}")
+        if done.returncode != 0:
+            print("\n".join((done.stderr.strip().splitlines() + lines)[-30:]), flush=True)
+            missed.append(name)
+    return words, missed, unmeasured
+
+
+# ---- 6-2 to 6-5: of what scripts/device found ----
+
+def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
+    rows = scripts_device().in_memory(found)
+    others = found["phases"]["pytorch"].get("rows", {})
+    roofs = found["phases"]["profile"].get("profile")
+    name = found["gpu"].get("name", found["found"].partition(",")[0])
+    words, missed, unmeasured = [name], [], []
+    for model in models:
+        if model not in rows:
+            unmeasured.append(model)
+            continue
+        rate = rows[model]["tokens_per_second"]
+        words.append(f"{model} {rate:.0f} tokens/s")
+        if "H200" in name and rate < H200.get(model, 0):
+            missed.append(f"{model} at {H200[model]:.0f}")
+        if model in FLOPS_OF_A_TOKEN and roofs is None:
+            unmeasured.append("the roof")
+        elif model in FLOPS_OF_A_TOKEN:
+            part = rate * FLOPS_OF_A_TOKEN[model] / roofs["flops_per_s"]["bf16"][1]
+            words.append(f"{part:.2f} of the roof (must {OF_ROOF})")
+            missed += ["roof"] if part < OF_ROOF else []
+        if model in others:
+            ratio = rate / others[model]["tokens_per_second"]
+            words.append(f"{ratio:.2f} times PyTorch (must {OF_PYTORCH})")
+            missed += [f"{model} against PyTorch"] if ratio < OF_PYTORCH else []
+        else:
+            unmeasured.append(f"{model} by PyTorch")
+    return words, missed, unmeasured
+
+
+def rate_of(figure):
+    """A figure of a profile is one number, or [p10, p50, p90, samples]."""
+    return figure[1] if isinstance(figure, list) else figure
+
+
+def offload(found, name="opt-6.7b at 25 %"):
+    """Where transfers take longer than the step does in memory, the link is what must be full. Lanes without bytes are left
+    out of what a run says."""
+    row = found["phases"]["offload"].get("rows", {}).get(name)
+    profile = found["phases"]["profile"].get("profile")
+    if row is None or profile is None or row["share_of_memory_speed"] is None:
+        return [], [], [name if row is None else "the profile" if profile is None else "the speed in memory"]
+    moved = {lane: row["link_bytes"].get(lane, 0) / len(row["seconds"]) for lane in ("h2d", "d2h")}  # in a step
+    stood_s = sum(row["exposed_seconds"].get(lane, 0) for lane in moved) / len(row["seconds"])
+    seconds = {lane: of_step / rate_of(profile["links"][lane]["bytes_per_s"]) for lane, of_step in moved.items()}
+    if not any(moved.values()):
+        return [], ["nothing was streamed"], []
+    in_memory_s = row["share_of_memory_speed"] * row["step_seconds"]
+    hidden = 1 - stood_s / sum(seconds.values())
+    words = [f"{row['share_of_memory_speed']:.3f} of the speed in memory"]
+    missed = []
+    for lane, moved_s in seconds.items():
+        words.append(f"{lane} at {moved[lane] / row['step_seconds'] / 1e9:.1f} GB/s, "
+                     f"{moved_s / row['step_seconds']:.2f} of what it gives")
+    if max(seconds.values()) > in_memory_s:
+        words.append(f"transfers take longer than the step in memory: the fuller link must be at {OF_LINK}")
+        return words, ["link"] if max(seconds.values()) < OF_LINK * row["step_seconds"] else [], []
+    words.append(f"{hidden:.3f} of {sum(seconds.values()):.2f} s of transfers hidden (must {HIDDEN}, and the speed "
+                 f"{OF_MEMORY_SPEED})")
+    missed += ["speed"] if row["share_of_memory_speed"] < OF_MEMORY_SPEED else []
+    missed += ["hidden"] if hidden < HIDDEN else []
+    return words, missed, []
+
+
+def prediction(cases, minutes=20, **options):
+    """cases: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device or None)."""
+    device, opened = session(sorted({case[:3] + case[4:5] for case in cases}), minutes, **options)
+    errors, wrong, unmeasured = [], [], []
+    for model, vocabulary, sequence, batch, micro, steps, part in cases:
+        name = f"{model} {batch}x{sequence}" + (f" at {part:.0%}" if isinstance(part, float) else f" in {part}" if part else "")
+        try:
+            budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part) if part else 0
+            flags = ["--device-memory", f"{budget}B"] if part else []
+            row = device.train(opened, model, vocabulary, sequence, batch, micro, steps, *flags)
+        except device.Failed as failure:
+            unmeasured.append(f"{name} ({failure})")
+            continue
+        errors.append(abs(row["predicted_step_seconds"] / row["step_seconds"] - 1))
+        wrong += [f"peak of {name}"] if row["peak_bytes"] != row["predicted_peak_bytes"] else []
+        print(f"{name}: predicted {row['predicted_step_seconds']:.4f} s, measured {row['step_seconds']:.4f}", flush=True)
+    if not errors:
+        return [], [], unmeasured
+    mean = sum(errors) / len(errors)
+    words = [f"{len(errors)} configurations: off by {mean:.1%} in the mean (must {MEAN_ERROR:.0%}), {max(errors):.1%} at "
+             f"worst, {len(wrong)} peaks differ"]
+    return words, (["mean"] if mean > MEAN_ERROR else []) + wrong, unmeasured
+
+
+def facts(found):
+    """Issue 6's list, one by one: what is missing is said."""
+    profile = found["phases"]["profile"].get("profile")
+    if profile is None:
+        return [], [], ["the profile"]
+    told, more = found["phases"]["profile"]["told"], found["phases"]["facts"]
+    figures = {"products of bf16": (profile["flops_per_s"]["bf16"], 1e12, "TFLOP/s"),
+               "products of f32": (profile["flops_per_s"]["f32"], 1e12, "TFLOP/s"),
+               "memory": (profile["memory_bytes_per_s"], 1e9, "GB/s"),
+               "to the device": (profile["links"]["h2d"]["bytes_per_s"], 1e9, "GB/s"),
+               "from the device": (profile["links"]["d2h"]["bytes_per_s"], 1e9, "GB/s")}
+    words = [f"{name} {rate_of(figure) / unit:.1f} {text}" for name, (figure, unit, text) in figures.items()]
+    missing = []
+    for what, rows, show in (
+            ("both ways at once by size", told["copies"], lambda row: f"{row['h2d_beside'] + row['d2h_beside']:.1f} GB/s"),
+            ("pinning", told["pinning"], lambda row: f"{row['touch_s_per_gib'] + row['pin_s_per_gib']:.2f} s per GiB"),
+            ("the drive by requests in flight", told["drive"],
+             lambda row: f"{row['of']} {max(row['gb_per_s_by_depth'].values()):.1f} GB/s"),
+            ("the host's memory by threads", more.get("host_memory", []),
+             lambda row: f"{row['threads']} threads {max(run['copy'] for run in row['runs']):.0f} GB/s"),
+            ("kernels that copy", more.get("rows", {}).get("gpu_copies", []),
+             lambda row: f"{row['shape']} {row['ratio']:.2f} times the copy engine")):
+        if rows:
+            words.append(f"{what}: {show(rows[-1])}")
+        else:
+            missing.append(what)
+    return words, [], missing

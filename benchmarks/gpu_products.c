@@ -3,8 +3,9 @@
  * and of a 7B model's layers, of a classifier's tile, and one of 8192 cubed, which is as fast as
  * this GPU multiplies. Operands are random: of zeros a GPU multiplies faster.
  *
- *     gpu_products      77: there is no GPU, or no cuBLASLt */
+ *     gpu_products [DIVISOR]    of all sizes, 1 unless told; 77: there is no GPU, or no cuBLASLt */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/half.h"
 #include "base/rng.h"
@@ -16,7 +17,7 @@
 #include "memory/device_cuda.h"
 #include "memory/library_workspace.h"
 
-enum { CALLS = 4, OPERANDS = 3 };
+enum { CALLS = 4, OPERANDS = 3, DIVISOR_MOST = 256 }; /* of the least size, 768 */
 #define OPERAND_ELEMENTS ((int64_t)1 << 27)
 #define OPERAND_BYTES    ((size_t)OPERAND_ELEMENTS * sizeof(float))
 
@@ -27,6 +28,7 @@ typedef struct products {
     coh_queue *queue;
     const coh_cuda_libraries *libraries; /* of this machine */
     char *arena;
+    int64_t divisor;
     uint64_t number;
     coh_matmul matmul;
 } products;
@@ -83,24 +85,25 @@ static void measure_shape(products *p, const struct shape *s, coh_dtype dtype)
     char name[64];
     measure_result result;
     const int a_down = s->layout == COH_MATMUL_TN, b_down = s->layout != COH_MATMUL_NT;
+    const int64_t rows = s->rows / p->divisor, columns = s->columns / p->divisor,
+                  depth = s->depth / p->divisor;
     p->matmul = (coh_matmul){ .layout = s->layout,
                               .dtype = dtype,
                               .c_dtype = dtype,
-                              .rows = s->rows,
-                              .columns = s->columns,
-                              .depth = s->depth,
+                              .rows = rows,
+                              .columns = columns,
+                              .depth = depth,
                               .a = p->arena,
                               .b = p->arena + OPERAND_BYTES,
                               .c = p->arena + 2 * OPERAND_BYTES,
-                              .a_stride = a_down ? s->rows : s->depth,
-                              .b_stride = b_down ? s->columns : s->depth,
-                              .c_stride = s->columns,
+                              .a_stride = a_down ? rows : depth,
+                              .b_stride = b_down ? columns : depth,
+                              .c_stride = columns,
                               .adds = s->adds };
     measure_pairs(ours, cublaslt, p, &result);
     snprintf(name, sizeof(name), "%s %s", s->name, dtype == COH_DTYPE_F32 ? "f32" : "bf16");
     measure_print("gpu_products", name,
-                  2e-9 * CALLS * (double)s->rows * (double)s->columns * (double)s->depth, "GFLOP",
-                  &result);
+                  2e-9 * CALLS * (double)rows * (double)columns * (double)depth, "GFLOP", &result);
 }
 
 /* Normal numbers, one piece again and again. */
@@ -152,9 +155,13 @@ static coh_status measure_all(products *p, coh_dtype dtype)
     return COH_OK;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    products p = { 0 };
+    products p = { .divisor = argc > 1 ? atoll(argv[1]) : 1 };
+    if (p.divisor < 1 || p.divisor > DIVISOR_MOST) {
+        fprintf(stderr, "gpu_products: sizes are divided by 1 to %d\n", DIVISOR_MOST);
+        return 2;
+    }
     coh_status status = open_gpu(&p);
     int is_absent = status != COH_OK && p.device == NULL;
     if (status == COH_OK && p.libraries->products == NULL) {

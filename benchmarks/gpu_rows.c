@@ -2,7 +2,8 @@
  * copy of as many bytes (the driver's, from tensor to tensor): bytes are those that must be moved,
  * each operand once. Tensors have 2^27 elements, several second caches each, and random bits.
  *
- *     gpu_rows [C]      rows of C elements, 4096 unless told; 77: there is no GPU */
+ *     gpu_rows [C [ELEMENTS]]      rows of C elements, 4096 unless told, in tensors of so many; 77:
+ *                                  there is no GPU */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "memory/device_cuda.h"
 #include "memory/library_workspace.h"
 
-enum { T = 2048, CALLS = 8, TENSORS = 8, SQUARES = 5 }; /* SQUARES: what AdamW takes as v */
+enum { T_MOST = 2048, CALLS = 8, TENSORS = 8, SQUARES = 5 }; /* SQUARES: what AdamW takes as v */
 #define BOTH_SIGNS  0x80008000u
 #define ELEMENTS    ((int64_t)1 << 27)
 #define SMALL_BYTES ((size_t)256 << 20) /* for all that is not of ELEMENTS */
@@ -32,7 +33,8 @@ typedef struct tensors {
     size_t arena_bytes, used_bytes;
     uint64_t number;
     coh_dtype dtype;
-    int64_t N, C;
+    int64_t N, T, C;                /* T: rows of a sequence */
+    int64_t most;                   /* elements of a tensor: at least N C */
     char *of[TENSORS];              /* [N, C], of f32 where they are longest */
     char *weight, *dweight, *dbias; /* [C] */
     float *mean, *rstd, *partials;
@@ -142,8 +144,8 @@ static void rope(tensors *t)
     float frequencies[64];
     for (int c = 0; c < 64; c++)
         frequencies[c] = powf(1e4f, -(float)c / 64.0f);
-    const coh_rope r = { .B = t->N / T,
-                         .T = T,
+    const coh_rope r = { .B = t->N / t->T,
+                         .T = t->T,
                          .H = t->C / 128,
                          .D = 128,
                          .dtype = t->dtype,
@@ -156,10 +158,10 @@ static void rope(tensors *t)
 static void position(tensors *t)
 {
     const coh_position p = { .dtype = t->dtype,
-                             .B = t->N / T,
-                             .T = T,
+                             .B = t->N / t->T,
+                             .T = t->T,
                              .C = t->C,
-                             .rows = T,
+                             .rows = t->T,
                              .x = t->of[0],
                              .weight = t->of[2],
                              .y = t->of[1] };
@@ -304,7 +306,7 @@ static void ours(void *argument)
 static void roof(void *argument)
 {
     const tensors *t = argument;
-    const size_t most = (size_t)ELEMENTS * sizeof(float);
+    const size_t most = (size_t)t->most * sizeof(float);
     for (int i = 0; i < CALLS; i++)
         for (size_t left = t->roof_bytes / 2; left > 0;) {
             const size_t bytes = left < most ? left : most;
@@ -382,8 +384,8 @@ static coh_status make(tensors *t)
     const size_t norms = (size_t)coh_cuda_norm_partials(t->N, t->C);
     const size_t sums = (size_t)coh_kernel_activation_partials(t->N, t->C);
     for (int i = 0; i < TENSORS; i++) {
-        t->of[i] = take(t, (size_t)ELEMENTS * sizeof(float));
-        COH_TRY(fill(t, t->of[i], (size_t)ELEMENTS * sizeof(float), i == SQUARES ? 0 : BOTH_SIGNS));
+        t->of[i] = take(t, (size_t)t->most * sizeof(float));
+        COH_TRY(fill(t, t->of[i], (size_t)t->most * sizeof(float), i == SQUARES ? 0 : BOTH_SIGNS));
     }
     t->weight = take(t, row);
     t->dweight = take(t, row);
@@ -394,7 +396,7 @@ static coh_status make(tensors *t)
     t->tokens = take(t, rows);
     t->order = take(t, (size_t)coh_cuda_embedding_order(t->N) * sizeof(int32_t));
     t->cells = take(t, sizeof(*t->cells));
-    t->squares = take(t, (size_t)(ELEMENTS / COH_GRAIN_ELEMENTS) * sizeof(double));
+    t->squares = take(t, (size_t)(t->most / COH_GRAIN_ELEMENTS + 1) * sizeof(double));
     if (t->squares == NULL)
         return coh_fail(COH_ERR_FULL, "rows of %lld elements need more scratch than %zu bytes",
                         (long long)t->C, SMALL_BYTES);
@@ -404,7 +406,7 @@ static coh_status make(tensors *t)
 static coh_status open_gpu(tensors *t)
 {
     const coh_device_config config = { .thread_count = 1, .kernels = &coh_cuda_device_kernels };
-    const size_t tensor_bytes = TENSORS * (size_t)ELEMENTS * sizeof(float);
+    const size_t tensor_bytes = TENSORS * (size_t)t->most * sizeof(float);
     void *arena = NULL;
     t->arena_bytes = tensor_bytes + SMALL_BYTES;
     COH_TRY(ops->create(&config, &t->device));
@@ -426,13 +428,17 @@ static void close_gpu(tensors *t)
 int main(int argc, char **argv)
 {
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
-    tensors t = { .C = argc > 1 ? atoll(argv[1]) : 4096 };
-    if (t.C < 128 || t.C % 128 != 0 || ELEMENTS / t.C < T) {
-        fprintf(stderr, "gpu_rows: rows of 128 times 1 to %lld elements are measured\n",
-                (long long)(ELEMENTS / T / 128));
+    tensors t = { .C = argc > 1 ? atoll(argv[1]) : 4096,
+                  .most = argc > 2 ? atoll(argv[2]) : ELEMENTS };
+    if (t.C < 128 || t.C % 128 != 0 || t.most < t.C || t.most > ELEMENTS) {
+        fprintf(stderr,
+                "gpu_rows: rows of a multiple of 128 elements are measured, in tensors of one row "
+                "to %lld elements\n",
+                (long long)ELEMENTS);
         return 2;
     }
-    t.N = ELEMENTS / t.C / T * T;
+    t.T = t.most / t.C < T_MOST ? t.most / t.C : T_MOST;
+    t.N = t.most / t.C / t.T * t.T;
     coh_status status = open_gpu(&t);
     if (status != COH_OK && t.device == NULL) {
         fprintf(stderr, "gpu_rows: %s\n", coh_last_error());

@@ -66,14 +66,25 @@ void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument
         b[i] = turn(ceiling, argument, is_long);
         ratios[i] = b[i] / a[i];
     }
+    *out_result = (measure_result){ 0 };
+    memcpy(out_result->ours_turns_s, a, sizeof(a));
+    memcpy(out_result->ceiling_turns_s, b, sizeof(b));
     qsort(a, MEASURE_PAIRS, sizeof(*a), compare);
     qsort(b, MEASURE_PAIRS, sizeof(*b), compare);
     qsort(ratios, MEASURE_PAIRS, sizeof(*ratios), compare);
-    *out_result = (measure_result){ .ours_s = a[MEASURE_PAIRS / 2],
-                                    .ceiling_s = b[MEASURE_PAIRS / 2],
-                                    .ratio = ratios[MEASURE_PAIRS / 2],
-                                    .ratio_low = ratios[0],
-                                    .ratio_high = ratios[MEASURE_PAIRS - 1] };
+    out_result->ours_s = a[MEASURE_PAIRS / 2];
+    out_result->ceiling_s = b[MEASURE_PAIRS / 2];
+    out_result->ratio = ratios[MEASURE_PAIRS / 2];
+    out_result->ratio_low = ratios[0];
+    out_result->ratio_high = ratios[MEASURE_PAIRS - 1];
+}
+
+static void print_turns(const char *name, const double seconds[MEASURE_PAIRS])
+{
+    printf(", \"%s\": [", name);
+    for (int i = 0; i < MEASURE_PAIRS; i++)
+        printf("%s%.5g", i > 0 ? ", " : "", seconds[i]);
+    printf("]");
 }
 
 void measure_print(const char *name, const char *shape, double work, const char *unit,
@@ -84,9 +95,13 @@ void measure_print(const char *name, const char *shape, double work, const char 
             result->ratio_low, result->ratio_high, MEASURE_PAIRS);
     printf("{\"benchmark\": \"%s\", \"shape\": \"%s\", \"unit\": \"%s/s\", \"median\": %.4g, "
            "\"ceiling\": "
-           "%.4g, \"ratio\": %.3f, \"ratio_low\": %.3f, \"ratio_high\": %.3f, \"pairs\": %d}\n",
+           "%.4g, \"ratio\": %.3f, \"ratio_low\": %.3f, \"ratio_high\": %.3f, \"pairs\": %d",
            name, shape, unit, work / result->ours_s, work / result->ceiling_s, result->ratio,
            result->ratio_low, result->ratio_high, MEASURE_PAIRS);
+    print_turns("ours_turns_s", result->ours_turns_s);
+    print_turns("ceiling_turns_s", result->ceiling_turns_s);
+    printf("}\n");
+    fflush(stdout); /* whoever cuts it off keeps the rows that are there */
 }
 
 /* ---- what memory can do ---- */

@@ -24,6 +24,7 @@ enum { MEASURE_ABSENT = 77 };
 typedef struct measure_result {
     double ours_s, ceiling_s;            /* medians */
     double ratio, ratio_low, ratio_high; /* ceiling / ours: 1 is the ceiling; median, least, most */
+    double ours_turns_s[MEASURE_PAIRS], ceiling_turns_s[MEASURE_PAIRS]; /* in their order */
 } measure_result;
 
 /* Runs ours and ceiling (each does the same work once a call, however often it is called) in turns,
@@ -31,7 +32,8 @@ typedef struct measure_result {
 void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument,
                    measure_result *out_result);
 
-/* One line for people, one JSON object for machines. `work` per run in `unit` (GFLOP, GB). */
+/* One line for people, one JSON object for machines, with the seconds of every turn. `work` per run
+ * in `unit` (GFLOP, GB). */
 void measure_print(const char *name, const char *shape, double work, const char *unit,
                    const measure_result *result);
 

@@ -3,6 +3,8 @@
  * behind them for latencies:
  *
  *     | chunks that are read | chunks that are written | page | page | */
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
@@ -16,6 +18,7 @@
 enum { PORTS = 2, DEPTHS = 7 };
 static const coh_lane lanes[PORTS] = { COH_LANE_READ, COH_LANE_WRITE };
 static const coh_store_port ports[PORTS] = { COH_STORE_READS, COH_STORE_WRITES };
+static const char *const names[PORTS] = { "reads", "writes" };
 static const uint32_t depths[DEPTHS] = { 1, 2, 4, 8, 16, 32, 64 };
 
 struct coh_drive {
@@ -205,6 +208,20 @@ static coh_status measure_latency(const coh_measure *m, coh_store_load *pages,
     return COH_OK;
 }
 
+/* For people, as a profile keeps the depth that is chosen alone. */
+static void tell_depths(const coh_measure *m, const coh_drive *drive, int port,
+                        const coh_figure *rates, uint32_t depth_count)
+{
+    char size[32], line[32 * DEPTHS] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < depth_count && used < sizeof(line); i++)
+        used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%.2f%s with %" PRIu32,
+                                 i > 0 ? ", " : "", rates[i].p50 * 1e-9, i > 0 ? "" : " GB/s",
+                                 depths[i]);
+    coh_measure_say(m, "%s of %s on the drive: %s at a time", names[port],
+                    coh_size_format(drive->loads[port].chunk_bytes, size, sizeof(size)), line);
+}
+
 static coh_status measure_port(coh_measure *m, coh_drive *drive, int port)
 {
     coh_link_profile *link = &m->profile->link[lanes[port]];
@@ -216,6 +233,7 @@ static coh_status measure_port(coh_measure *m, coh_drive *drive, int port)
         load->depth = depths[depth_count];
         COH_TRY(coh_samples_of_rate(&m->loads[lanes[port]], &m->effort, &rates[depth_count]));
     }
+    tell_depths(m, drive, port, rates, depth_count);
     link->depth = load->depth = coh_depth_choose(depths, rates, depth_count);
     for (uint32_t i = 0; i < depth_count; i++)
         if (depths[i] == link->depth)
@@ -245,7 +263,6 @@ static coh_status measure_sustained(coh_measure *m, coh_drive *drive)
 
 coh_status coh_measure_drive(coh_measure *m, coh_drive *drive)
 {
-    static const char *const names[PORTS] = { "reads", "writes" };
     for (int i = 0; i < PORTS; i++) {
         coh_measure_begin(m, "%s of the drive", names[i]);
         if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0)

@@ -1,4 +1,5 @@
-"""What scripts/device says before it measures: made-up findings of cohobate doctor and figures of nvidia-smi."""
+"""What scripts/device says before it measures, of made-up findings of cohobate doctor and figures of nvidia-smi; and
+which figures it finds in the sentences of a profile."""
 
 import importlib.machinery
 import importlib.util
@@ -35,7 +36,23 @@ CASES = [
      None, ["cuDNN: not here: slower; pip install it"]),
 ]
 
+# What a profile says for people, as cohobate profile prints it.
+TEXT = """note: 16.00 MiB of pinned memory: 0.125 s per GiB to touch it first, 0.250 s to pin it
+note: copies of 64.00 KiB: 10.5 GB/s to the device, 9.5 GB/s from it, 8.0 and 7.5 GB/s at once
+note: the drive is measured through posix: no io_uring
+note: reads of 1.00 MiB on the drive: 1.50 GB/s with 1, 2.75 with 2, 3.00 with 16 at a time
+"""
+ROWS = {"copies": [{"size": "64.00 KiB", "h2d": 10.5, "d2h": 9.5, "h2d_beside": 8.0, "d2h_beside": 7.5}],
+        "pinning": [{"size": "16.00 MiB", "touch_s_per_gib": 0.125, "pin_s_per_gib": 0.25}],
+        "drive": [{"of": "reads", "size": "1.00 MiB", "gb_per_s_by_depth": {1: 1.5, 2: 2.75, 16: 3.0}}]}
+
 wrong = 0
+if DEVICE.told(TEXT) != ROWS:
+    print(f"what a profile tells: {DEVICE.told(TEXT)!r}")
+    wrong += 1
+if abs(sum(DEVICE.PHASES.values()) - 1) > 1e-9 or set(DEVICE.PHASES) != set(DEVICE.RUN):
+    print(f"shares of the time: {DEVICE.PHASES}")
+    wrong += 1
 for name, findings, smi, device, refusal_words, lack_words in CASES:
     refusal, lacks = DEVICE.preflight(findings, smi, device)
     right = (refusal is None) == (refusal_words is None) and all(word in refusal for word in refusal_words or [])
