@@ -129,9 +129,12 @@ def bits(case, minutes=8, **options):
     """case: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device)."""
     model, vocabulary, sequence, batch, micro, steps, part = case
     device, opened = session([(model, vocabulary, sequence, micro)], minutes, **options)
-    whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps)
-    budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part)
-    streamed = device.train(opened, model, vocabulary, sequence, batch, micro, steps, "--device-memory", f"{budget}B")
+    try:
+        whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps)
+        budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part)
+        streamed = device.train(opened, model, vocabulary, sequence, batch, micro, steps, "--device-memory", f"{budget}B")
+    except device.Failed as failure:
+        return [], [], [f"{model} ({failure})"]
     missed = [name for name in ("hash", "losses") if whole[name] != streamed[name]]
     if not sum(streamed["link_bytes"].values()) > sum(whole["link_bytes"].values()):
         missed.append("nothing was streamed")
