@@ -5,10 +5,10 @@
  *     [ delta [B,H,T], floats | where cuDNN may work: dy of a cut's sequences, then its own ]
  *
  * cuDNN without atomics keeps whole squares of weights, 2 B H T T bytes. So it is given some
- * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED, which
- * is enough to fill a GPU, or else the heads that share one head of keys, if they stay below
- * COH_CUDNN_SCRATCH_MOST: sharing heads by fours up to 5,700 tokens, single ones up to 11,500.
- * Longer rows are left to the own kernels, whose scratch is delta. */
+ * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED, and
+ * where their queries do not fill a GPU, as many as do, or as stay below COH_CUDNN_SCRATCH_MOST. If
+ * the heads that share one head of keys do not stay below that (sharing heads by fours, from 5,700
+ * tokens on, single ones from 11,500), rows are left to the own kernels, whose scratch is delta. */
 #ifndef COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 #define COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 
@@ -19,38 +19,49 @@
 
 #define COH_CUDNN_SCRATCH_WANTED ((int64_t)64 << 20)
 #define COH_CUDNN_SCRATCH_MOST   ((int64_t)256 << 20)
+/* What a plan wants beside its squares, at most. */
+#define COH_CUDNN_SCRATCH_REST 4096
+/* Queries, of all heads, that fill a GPU: two blocks of 128 for each of 132 multiprocessors (H100,
+ * H200). */
+#define COH_CUDNN_QUERIES_WANTED ((int64_t)2 * 132 * 128)
 
 /* Sequences and heads of keys that one plan takes: divisors of B and G. 0, 0: none. */
 typedef struct coh_cudnn_cut {
     int64_t B, G;
 } coh_cudnn_cut;
 
-/* Bytes of a plan's scratch at most: squares in tiles of 128 rows, and where heads share keys, the
- * dk and dv of each head. tests/cuda/test_cudnn_graphs.c asks cuDNN itself. */
-static inline int64_t coh_cudnn_plan_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
+/* Squares in tiles of 128 rows, and where heads share keys, the dk and dv of each head. */
+static inline int64_t coh_cudnn_square_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
     const int64_t rows = (T + 127) / 128 * 128;
-    return 2 * B * H * rows * rows + (H > G ? 4 * B * H * T * D : 0) + 4096;
+    return 2 * B * H * rows * rows + (H > G ? 4 * B * H * T * D : 0);
 }
 
-static inline int64_t coh_cudnn_divisor_below(int64_t of, int64_t most)
+/* Bytes of a plan's scratch at most. tests/cuda/test_cudnn_graphs.c asks cuDNN itself. */
+static inline int64_t coh_cudnn_plan_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
-    int64_t divisor = most < of ? most : of;
-    while (divisor > 1 && of % divisor != 0)
-        divisor--;
-    return divisor;
+    return coh_cudnn_square_bytes(B, T, H, G, D) + COH_CUDNN_SCRATCH_REST;
+}
+
+/* How many of `of` units go into a plan, each of so many bytes of squares and so many queries: a
+ * divisor, 0 where one is too large. */
+static inline int64_t coh_cudnn_units(int64_t of, int64_t bytes, int64_t queries)
+{
+    int64_t units = 0;
+    for (int64_t next = 1; next <= of && next * bytes <= COH_CUDNN_SCRATCH_MOST; next++)
+        if (of % next == 0 && (next * bytes <= COH_CUDNN_SCRATCH_WANTED ||
+                               units * queries < COH_CUDNN_QUERIES_WANTED))
+            units = next;
+    return units;
 }
 
 static inline coh_cudnn_cut coh_cudnn_cut_of(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
-    const int64_t all = coh_cudnn_plan_bytes(1, T, H, G, D);
-    const int64_t group = coh_cudnn_plan_bytes(1, T, H / G, 1, D);
-    if (group > COH_CUDNN_SCRATCH_MOST)
-        return (coh_cudnn_cut){ 0, 0 };
-    if (all <= COH_CUDNN_SCRATCH_WANTED)
-        return (coh_cudnn_cut){ coh_cudnn_divisor_below(B, COH_CUDNN_SCRATCH_WANTED / all), G };
-    const int64_t groups = COH_CUDNN_SCRATCH_WANTED / group;
-    return (coh_cudnn_cut){ 1, coh_cudnn_divisor_below(G, groups > 1 ? groups : 1) };
+    const int64_t group = coh_cudnn_square_bytes(1, T, H / G, 1, D);
+    const int64_t groups = coh_cudnn_units(G, group, H / G * T);
+    if (groups < G)
+        return (coh_cudnn_cut){ groups > 0, groups };
+    return (coh_cudnn_cut){ coh_cudnn_units(B, G * group, H * T), G };
 }
 
 /* Whether cuDNN is asked about heads of this shape at all. It may still refuse: before sm_90 there

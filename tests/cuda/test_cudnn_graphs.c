@@ -51,6 +51,7 @@ static const head_shape shapes[] = {
     { "96 wide, less than a tile", 2, 77, 6, 6, 96 },
     { "Llama's width, shared by fours", 1, 1000, 8, 2, 128 },
     { "the widest, one head of keys", 1, 257, 4, 1, 256, 900 },
+    { "OPT-6.7B, as much as a plan may want", 1, 2048, 32, 32, 128 },
 };
 
 static coh_cudnn *cudnn;
@@ -143,34 +144,81 @@ static void a_shape_that_no_engine_takes_is_refused(void **state)
     cudnn->call.cudnnBackendDestroyDescriptor(target.device);
 }
 
-/* Cuts are whole: they divide sequences and heads, and their scratch keeps to its bounds. */
-static void cuts_divide_and_keep_to_their_bounds(void **state)
+/* ---- cuts ---- */
+
+/* One that takes `count` heads of keys of all sequences, where there is one. */
+static int is_a_cut(int64_t count, int64_t B, int64_t G)
+{
+    return count <= G ? G % count == 0 : count % G == 0 && B % (count / G) == 0;
+}
+
+/* A cut is whole, and of all whole ones within bounds the largest that is not too much: more than
+ * is wanted only as long as queries do not fill a GPU. */
+static void check_cut(int64_t B, int64_t T, int64_t shared, int64_t G)
+{
+    const int64_t D = 128, H = G * shared, queries = shared * T;
+    const int64_t group = coh_cudnn_plan_bytes(1, T, shared, 1, D) - COH_CUDNN_SCRATCH_REST;
+    const coh_cudnn_cut cut = coh_cudnn_cut_of(B, T, H, G, D);
+    const int64_t count = cut.B * cut.G;
+    assert_int_equal(count == 0, group > COH_CUDNN_SCRATCH_MOST);
+    if (count == 0)
+        return;
+    assert_true(B % cut.B == 0 && G % cut.G == 0);
+    assert_true(cut.B == 1 || cut.G == G);
+    const int64_t bytes = coh_cudnn_plan_bytes(cut.B, T, cut.G * shared, cut.G, D);
+    assert_int_equal(bytes, count * group + COH_CUDNN_SCRATCH_REST);
+    assert_true(count * group <= COH_CUDNN_SCRATCH_MOST);
+    for (int64_t other = 1; other <= B * G; other++) {
+        if (!is_a_cut(other, B, G))
+            continue;
+        if (other > count)
+            assert_true(other * group > COH_CUDNN_SCRATCH_MOST ||
+                        (other * group > COH_CUDNN_SCRATCH_WANTED &&
+                         count * queries >= COH_CUDNN_QUERIES_WANTED));
+        if (other < count)
+            assert_true(count * group <= COH_CUDNN_SCRATCH_WANTED ||
+                        other * queries < COH_CUDNN_QUERIES_WANTED);
+    }
+    assert_true(coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, B, T, H, G, D) >=
+                (size_t)(4 * B * H * T + 2 * cut.B * T * H * D + bytes));
+}
+
+static void cuts_are_whole_and_keep_to_their_bounds(void **state)
 {
     (void)state;
     for (int64_t T = 1; T < 20000; T = T * 7 / 4 + 1)
         for (int64_t G = 1; G <= 32; G += 5)
             for (int64_t shared = 1; shared <= 8; shared *= 2)
-                for (int64_t B = 1; B <= 24; B += 5) {
-                    const int64_t D = 128, H = G * shared;
-                    const coh_cudnn_cut cut = coh_cudnn_cut_of(B, T, H, G, D);
-                    const int64_t group = coh_cudnn_plan_bytes(1, T, shared, 1, D);
-                    assert_int_equal(cut.B == 0, group > COH_CUDNN_SCRATCH_MOST);
-                    if (cut.B == 0)
-                        continue;
-                    assert_true(B % cut.B == 0 && G % cut.G == 0);
-                    assert_true(cut.B == 1 || cut.G == G);
-                    const int64_t bytes = coh_cudnn_plan_bytes(cut.B, T, cut.G * shared, cut.G, D);
-                    assert_true(bytes <= COH_CUDNN_SCRATCH_MOST);
-                    assert_true(bytes <= COH_CUDNN_SCRATCH_WANTED || (cut.B == 1 && cut.G == 1));
-                    assert_true(coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, B, T, H, G, D) >=
-                                (size_t)(4 * B * H * T + 2 * cut.B * T * H * D + bytes));
-                }
+                for (int64_t B = 1; B <= 24; B += 5)
+                    check_cut(B, T, shared, G);
+}
+
+static void cuts_of_models_fill_a_gpu(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t B, T, H, G, D;
+        coh_cudnn_cut cut;
+    } models[] = {
+        { 8, 1024, 12, 12, 64, { 4, 12 } },  /* GPT-2 */
+        { 4, 1024, 16, 16, 64, { 4, 16 } },  /* GPT-2 medium */
+        { 4, 1024, 25, 25, 64, { 2, 25 } },  /* GPT-2 XL */
+        { 4, 2048, 32, 32, 128, { 1, 32 } }, /* OPT-6.7B */
+        { 2, 4096, 32, 8, 128, { 1, 1 } },   /* Llama 3 8B, as much as there may be */
+    };
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        const coh_cudnn_cut cut =
+            coh_cudnn_cut_of(models[i].B, models[i].T, models[i].H, models[i].G, models[i].D);
+        assert_int_equal(cut.B, models[i].cut.B);
+        assert_int_equal(cut.G, models[i].cut.G);
+    }
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuts_divide_and_keep_to_their_bounds),
+        cmocka_unit_test(cuts_are_whole_and_keep_to_their_bounds),
+        cmocka_unit_test(cuts_of_models_fill_a_gpu),
         cmocka_unit_test(every_shape_has_plans_within_what_the_planner_is_told),
         cmocka_unit_test(a_shape_that_no_engine_takes_is_refused),
     };
