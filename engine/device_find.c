@@ -58,8 +58,8 @@ coh_status coh_device_find(const char *name, coh_engine_device *out_device)
 }
 
 #ifdef COH_HAVE_CUDA
-/* Adds ", cuBLASLt 13.1.0" to the path where the library is here. Fails: as a run would, where it
- * is and cannot be opened. */
+/* Adds ", cuBLASLt 13.1.0" to the path where the library is here and used. Fails: as a run would,
+ * where it is and cannot be opened. */
 static coh_status add_library(const coh_cuda_library_name *name, coh_device_summary *out,
                               int32_t *out_version)
 {
@@ -72,6 +72,8 @@ static coh_status add_library(const coh_cuda_library_name *name, coh_device_summ
         return COH_OK;
     COH_TRY(status);
     *out_version = coh_cuda_library_version(library, name, version);
+    if (coh_cuda_library_accept(name, *out_version) != COH_OK)
+        return COH_OK;
     snprintf(out->kernel_path + used, sizeof(out->kernel_path) - used, ", %s %s", name->product,
              version);
     return COH_OK;

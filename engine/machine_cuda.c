@@ -152,8 +152,8 @@ static void examine_library(coh_finding_list *list, const coh_cuda_library_name 
             COH_FINDING_SAY(finding->found, "%s is not here", name->file);
         return;
     }
-    if (coh_cuda_library_open("", name, &library, path) == COH_OK) {
-        (void)coh_cuda_library_version(library, name, version);
+    if (coh_cuda_library_open("", name, &library, path) == COH_OK &&
+        coh_cuda_library_accept(name, coh_cuda_library_version(library, name, version)) == COH_OK) {
         COH_FINDING_SAY(finding->found, "%s, %.200s", version, path);
         return;
     }

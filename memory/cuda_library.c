@@ -7,12 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-const coh_cuda_library_name coh_cuda_library_cublaslt = { "libcublasLt.so.13", "cuBLASLt",
-                                                          "nvidia-cublas", "cublasLtGetVersion" };
-const coh_cuda_library_name coh_cuda_library_cudnn = { "libcudnn.so.9", "cuDNN",
-                                                       "nvidia-cudnn-cu13", "cudnnGetVersion" };
-const coh_cuda_library_name coh_cuda_library_nccl = { "libnccl.so.2", "NCCL", "nvidia-nccl-cu13",
-                                                      "ncclGetVersion" };
+const coh_cuda_library_name coh_cuda_library_cublaslt = { .file = "libcublasLt.so.13",
+                                                          .product = "cuBLASLt",
+                                                          .package = "nvidia-cublas",
+                                                          .version = "cublasLtGetVersion" };
+/* Before 9.15.1 a graph's attention backward may read what it may not where tokens are no multiple
+ * of 128 (release notes of cudnn-frontend 1.16.0); before 9.18 its bits are not promised. */
+const coh_cuda_library_name coh_cuda_library_cudnn = {
+    .file = "libcudnn.so.9",
+    .product = "cuDNN",
+    .package = "nvidia-cudnn-cu13",
+    .version = "cudnnGetVersion",
+    .least = 91801,
+    .flaw = "attention's backward pass may read what it may not, or make other bits each time"
+};
+const coh_cuda_library_name coh_cuda_library_nccl = { .file = "libnccl.so.2",
+                                                      .product = "NCCL",
+                                                      .package = "nvidia-nccl-cu13",
+                                                      .version = "ncclGetVersion" };
 
 /* Returns 1 to end the walk. */
 typedef int visit_file(void *context, const char *path);
@@ -180,6 +192,15 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
 }
 
 /* All three number their versions in this way. */
+static void print_version(int32_t version, char out_text[COH_CUDA_VERSION_BYTES])
+{
+    if (version > 0)
+        snprintf(out_text, COH_CUDA_VERSION_BYTES, "%d.%d.%d", version / 10000, version / 100 % 100,
+                 version % 100);
+    else
+        snprintf(out_text, COH_CUDA_VERSION_BYTES, "of unknown version");
+}
+
 int32_t coh_cuda_library_version(void *library, const coh_cuda_library_name *name,
                                  char out_text[COH_CUDA_VERSION_BYTES])
 {
@@ -195,12 +216,21 @@ int32_t coh_cuda_library_version(void *library, const coh_cuda_library_name *nam
         memcpy(&version_of, &address, sizeof(address));
         version = (int)version_of();
     }
-    if (version > 0)
-        snprintf(out_text, COH_CUDA_VERSION_BYTES, "%d.%d.%d", version / 10000, version / 100 % 100,
-                 version % 100);
-    else
-        snprintf(out_text, COH_CUDA_VERSION_BYTES, "of unknown version");
+    print_version(version, out_text);
     return version > 0 ? version : 0;
+}
+
+coh_status coh_cuda_library_accept(const coh_cuda_library_name *name, int32_t version)
+{
+    char is[COH_CUDA_VERSION_BYTES], least[COH_CUDA_VERSION_BYTES];
+    if (version >= name->least)
+        return COH_OK;
+    print_version(version, is);
+    print_version(name->least, least);
+    return coh_fail(COH_ERR_DEVICE,
+                    "%s %s is not used: before %s %s; install a newer Python package %s, or name "
+                    "another folder in COH_CUDA_LIBRARIES",
+                    name->product, is, least, name->flaw, name->package);
 }
 
 coh_status coh_cuda_library_bind(void *library, const coh_cuda_library_name *name,

@@ -28,6 +28,8 @@ typedef struct coh_cuda_library_name {
     const char *product; /* "cuBLASLt" */
     const char *package; /* "nvidia-cublas": a Python package that brings it */
     const char *version; /* its function that says 130100 for 13.1.0 */
+    int32_t least;       /* older ones are not used; 0: all are */
+    const char *flaw;    /* of those */
 } coh_cuda_library_name;
 
 extern const coh_cuda_library_name coh_cuda_library_cublaslt;
@@ -53,6 +55,10 @@ enum { COH_CUDA_VERSION_BYTES = 32 };
  * say. */
 int32_t coh_cuda_library_version(void *library, const coh_cuda_library_name *name,
                                  char out_text[COH_CUDA_VERSION_BYTES]);
+
+/* Is a library of that version used? Fails: COH_ERR_DEVICE where it is too old, or does not say,
+ * with why and what to install. */
+coh_status coh_cuda_library_accept(const coh_cuda_library_name *name, int32_t version);
 
 /* Fills `table`, `count` function pointers in a row, with the functions of these names.
  * Fails: COH_ERR_CORRUPT naming the first one that it does not have: it is another library. */

@@ -17,6 +17,7 @@
 #include "memory/cuda_library.h"
 
 #define COH_CUDNN_FUNCTIONS(X)                                                                     \
+    X(cudnnGetVersion)                                                                             \
     X(cudnnCreate)                                                                                 \
     X(cudnnDestroy)                                                                                \
     X(cudnnSetStream)                                                                              \

@@ -77,10 +77,24 @@ static coh_status start_attention(const coh_cuda_queue *q, opened_queue *opened)
     return coh_attention_plans_create(&config, &opened->seen.attention);
 }
 
+/* One that is too old is left out as well, and that is said. */
+static void leave_out_old(const coh_cuda_queue *q, opened_queue *opened)
+{
+    if (opened->cudnn == NULL ||
+        coh_cuda_library_accept(&coh_cuda_library_cudnn,
+                                (int32_t)opened->cudnn->call.cudnnGetVersion()) == COH_OK)
+        return;
+    if (q->log != NULL)
+        q->log(q->log_context, coh_last_error());
+    coh_cudnn_close(opened->cudnn);
+    opened->cudnn = NULL;
+}
+
 static coh_status open_libraries(coh_cuda_queue *q, opened_queue *opened)
 {
     COH_TRY(unless_missing(coh_cublaslt_open(&opened->cublaslt)));
     COH_TRY(unless_missing(coh_cudnn_open(&opened->cudnn)));
+    leave_out_old(q, opened);
     if (opened->cublaslt == NULL && opened->cudnn == NULL)
         return COH_OK;
     if (q->workspace_bytes < COH_CUDA_LIBRARY_BYTES)

@@ -90,19 +90,28 @@ class DeviceCuda(ProgramTest):
              "devices": [{"name": "stub", "multiprocessors": 132, "cublaslt": 130100, "products": [product]}]}).encode())
         return ["--kernels", self.path("kernels.json")]
 
+    def with_libraries(self, cublaslt, cudnn):
+        found = self.gpu()
+        found["env"].update(COH_CUDA_LIBRARIES=GPU, COH_LIBRARY_VERSION=str(cublaslt), COH_CUDNN_VERSION=str(cudnn))
+        return found
+
     def test_libraries_and_their_algorithms_are_in_the_numeric_plan(self):
         model = self.model("gpt2")
 
-        def numeric(version, *flags):
-            found = self.gpu()
-            found["env"].update(COH_CUDA_LIBRARIES=GPU, COH_LIBRARY_VERSION=str(version))
+        def numeric(version, *flags, cudnn=0):
             return self.succeeds("plan", model, "--sequence", 16, "--device", "cuda:0", "--profile", "h200", "--json", *flags,
-                                 **found).json["numeric_fingerprint"]
+                                 **self.with_libraries(version, cudnn)).json["numeric_fingerprint"]
 
         self.assertEqual(numeric(130100), numeric(130100))
+        self.assertEqual(numeric(130100, cudnn=91800), numeric(130100))  # too old to be used
+        self.assertNotEqual(numeric(130100, cudnn=91801), numeric(130100))
         plans = [numeric(130100), numeric(130200), numeric(130100, *self.table("1")), numeric(130100, *self.table("2"))]
         self.assertEqual(len(set(plans)), 4, plans)
         self.assertEqual(numeric(130200, *self.table("1")), plans[1])  # another version's algorithms are not used
+
+    def test_the_doctor_says_that_cudnn_is_too_old(self):
+        for version, says in ((91800, "cuDNN 9.18.0 is not used: before 9.18.1"), (91801, "9.18.1, " + GPU)):
+            self.assertIn(says, self.succeeds("doctor", **self.with_libraries(130100, version)).out)
 
     def test_a_table_of_algorithms_is_told_by_its_hash(self):
         hashes = {self.succeeds("inspect", self.table(words)[1], "--hash").out for words in ("1", "2", "1")}

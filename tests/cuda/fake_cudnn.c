@@ -7,7 +7,8 @@
 #include "base/half.h"
 #include "kernels/cuda/attention_scratch.h"
 
-fake_cudnn_state fake_dnn = { .candidates = 1 };
+enum { VERSION = 91801 };
+fake_cudnn_state fake_dnn = { .version = VERSION, .candidates = 1 };
 
 /* What a call returns that has nothing else to fail with. */
 static cudnnStatus_t count_call(void)
@@ -37,7 +38,7 @@ static tensor newest[NAMES];
 
 void fake_cudnn_reset(void)
 {
-    fake_dnn = (fake_cudnn_state){ .candidates = 1, .live = fake_dnn.live };
+    fake_dnn = (fake_cudnn_state){ .version = VERSION, .candidates = 1, .live = fake_dnn.live };
     memset(newest, 0, sizeof(newest));
 }
 
@@ -257,6 +258,11 @@ static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     return CUDNN_STATUS_SUCCESS;
 }
 
+static size_t get_version(void)
+{
+    return fake_dnn.version;
+}
+
 static const char *error_string(cudnnStatus_t status)
 {
     (void)status;
@@ -264,6 +270,7 @@ static const char *error_string(cudnnStatus_t status)
 }
 
 const coh_cudnn_functions fake_cudnn = {
+    .cudnnGetVersion = get_version,
     .cudnnGetErrorString = error_string,
     .cudnnBackendCreateDescriptor = create_descriptor,
     .cudnnBackendDestroyDescriptor = destroy_descriptor,

@@ -13,6 +13,7 @@ extern const coh_cudnn_functions fake_cudnn;
 enum { FAKE_CUDNN_STATUSES = 8 };
 
 typedef struct fake_cudnn_state {
+    size_t version;
     int executed;              /* plans */
     int live;                  /* descriptors */
     int calls;                 /* that may fail */
@@ -23,7 +24,7 @@ typedef struct fake_cudnn_state {
 } fake_cudnn_state;
 extern fake_cudnn_state fake_dnn;
 
-/* One candidate, nothing fails. */
+/* The oldest version that is used, one candidate, nothing fails. */
 void fake_cudnn_reset(void);
 
 #endif

@@ -1,12 +1,23 @@
-/* libcublasLt.so.13 that says its version, COH_LIBRARY_VERSION, and can do nothing else: what a
- * plan asks of it. */
+/* libcublasLt.so.13 and libcudnn.so.9 that say their versions, COH_LIBRARY_VERSION and
+ * COH_CUDNN_VERSION, and can do nothing else: what a plan asks of them. */
 #include <stddef.h>
 #include <stdlib.h>
 
 size_t cublasLtGetVersion(void);
+size_t cudnnGetVersion(void);
+
+static size_t read_version(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? (size_t)strtoul(text, NULL, 10) : 0;
+}
 
 size_t cublasLtGetVersion(void)
 {
-    const char *text = getenv("COH_LIBRARY_VERSION");
-    return text != NULL ? (size_t)strtoul(text, NULL, 10) : 0;
+    return read_version("COH_LIBRARY_VERSION");
+}
+
+size_t cudnnGetVersion(void)
+{
+    return read_version("COH_CUDNN_VERSION");
 }

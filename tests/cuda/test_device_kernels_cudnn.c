@@ -1,4 +1,5 @@
-/* What cuDNN refuses is left to the own kernels and said; what it fails with is an error. */
+/* What cuDNN refuses is left to the own kernels and said, and so is all where it is too old; what
+ * it fails with is an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,6 +40,25 @@ static void a_shape_that_cudnn_refuses_is_said_once(void **state)
         assert_int_equal(coh_stub_call_count(COH_STUB_cuLaunchKernel), 7);
         session_close(&s);
     }
+}
+
+/* As if it were missing, in one sentence. */
+static void an_old_cudnn_is_left_out_and_said(void **state)
+{
+    (void)state;
+    session s;
+    session_begin(COH_OK, COH_OK);
+    fake_dnn.version--;
+    assert_int_equal(session_open(&s, &coh_cuda_device_kernels), COH_OK);
+    assert_int_equal(s.sentence_count, 1);
+    assert_non_null(strstr(s.sentence, "cuDNN 9.18.0 is not used: before 9.18.1 "));
+    assert_int_equal(here.open_count, 1); /* cuBLASLt */
+    assert_int_equal(here.handle_count, 0);
+    session_enqueue(&s);
+    assert_true(session_finish(&s));
+    assert_int_equal(fake_dnn.calls, 0);
+    assert_int_equal(s.sentence_count, 1);
+    session_close(&s);
 }
 
 static void whatever_else_cudnn_fails_with_is_an_error(void **state)
@@ -102,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shape_that_cudnn_refuses_is_said_once),
+        cmocka_unit_test(an_old_cudnn_is_left_out_and_said),
         cmocka_unit_test(whatever_else_cudnn_fails_with_is_an_error),
         cmocka_unit_test(behind_a_refusal_the_next_engine_is_asked),
         cmocka_unit_test(whatever_call_of_cudnn_fails_nothing_is_left),

@@ -164,6 +164,22 @@ static void what_is_missing_is_named_with_what_to_install(void **state)
     dlclose(library);
 }
 
+static void what_is_too_old_is_refused_with_what_to_install(void **state)
+{
+    (void)state;
+    static const int32_t refused[] = { 0, 90100, 91500, 91800 }; /* 0: it does not say */
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        assert_int_equal(coh_cuda_library_accept(cudnn, refused[i]), COH_ERR_DEVICE);
+        assert_non_null(strstr(coh_last_error(), "before 9.18.1"));
+        assert_non_null(strstr(coh_last_error(), "nvidia-cudnn-cu13"));
+        assert_non_null(strstr(coh_last_error(), "COH_CUDA_LIBRARIES"));
+    }
+    assert_non_null(strstr(coh_last_error(), "cuDNN 9.18.0 is not used"));
+    assert_int_equal(coh_cuda_library_accept(cudnn, 91801), COH_OK);
+    assert_int_equal(coh_cuda_library_accept(cudnn, 92400), COH_OK);
+    assert_int_equal(coh_cuda_library_accept(&coh_cuda_library_cublaslt, 0), COH_OK);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 
 int main(int argument_count, char **arguments)
@@ -173,6 +189,7 @@ int main(int argument_count, char **arguments)
         IN_FOLDER(a_folder_that_is_not_named_is_not_searched),
         IN_FOLDER(a_file_that_does_not_open_gives_way_to_the_next),
         IN_FOLDER(what_is_missing_is_named_with_what_to_install),
+        cmocka_unit_test(what_is_too_old_is_refused_with_what_to_install),
     };
     char path[PATH_MAX];
     if (argument_count != 2 || realpath(arguments[1], path) == NULL)
