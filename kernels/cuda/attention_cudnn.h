@@ -1,7 +1,7 @@
 /* attention_cudnn.h - attention by cuDNN's plans, where the library is there and takes the shape:
- * bf16 heads that stand on 16 bytes, without dropout; backward, all three gradients are wanted and
- * none adds. The rest is the own kernels' (attention.c). A shape that cuDNN has no engine for is
- * theirs too, and said; whatever else it fails with is an error.
+ * bf16 heads that stand on 16 bytes, of more than one token, without dropout; backward, all three
+ * gradients are wanted and none adds. The rest is the own kernels' (attention.c). A shape that
+ * cuDNN has no engine for is theirs too, and said; whatever else it fails with is an error.
  *
  * Its fastest backward adds up dq by atomics, in another order each time. It is not used: a run
  * makes the same bits each time. The one without them is cut as attention_scratch.h says.

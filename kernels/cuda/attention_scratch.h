@@ -64,11 +64,11 @@ static inline coh_cudnn_cut coh_cudnn_cut_of(int64_t B, int64_t T, int64_t H, in
     return (coh_cudnn_cut){ coh_cudnn_units(B, G * group, H * T), G };
 }
 
-/* Whether cuDNN is asked about heads of this shape at all. It may still refuse: before sm_90 there
- * is no backward of heads above 128. */
-static inline int coh_cudnn_takes_heads(coh_dtype dtype, int64_t D)
+/* Whether cuDNN is asked about heads of this shape at all: its notes say that it has no backward of
+ * one token. It may still refuse: before sm_90 there is no backward of heads above 128. */
+static inline int coh_cudnn_takes_heads(coh_dtype dtype, int64_t T, int64_t D)
 {
-    return dtype == COH_DTYPE_BF16 && D % 8 == 0 && D <= 256;
+    return dtype == COH_DTYPE_BF16 && T > 1 && D % 8 == 0 && D <= 256;
 }
 
 /* Parts of scratch begin on boundaries of 256 bytes. */
@@ -83,7 +83,7 @@ static inline size_t coh_cuda_attention_scratch_bytes(coh_dtype dtype, int64_t B
 {
     size_t bytes = coh_attention_scratch_part(4 * B * H * T);
     const coh_cudnn_cut cut = coh_cudnn_cut_of(B, T, H, G, D);
-    if (coh_cudnn_takes_heads(dtype, D) && cut.B > 0) {
+    if (coh_cudnn_takes_heads(dtype, T, D) && cut.B > 0) {
         const int64_t heads = cut.G * (H / G);
         bytes += coh_attention_scratch_part(2 * cut.B * T * H * D);
         bytes += coh_attention_scratch_part(coh_cudnn_plan_bytes(cut.B, T, heads, cut.G, D));

@@ -138,6 +138,19 @@ static void plans_are_given_what_stands_in_memory(void **state)
     assert_true(fake_dnn.executed > 0);
 }
 
+/* What it does not take is the own kernels': of one token there is no backward. */
+static void one_token_is_not_asked_of_cudnn(void **state)
+{
+    (void)state;
+    static const attention_shape rows[] = { { "one token", COH_DTYPE_BF16, 2, 1, 4, 2, 64, 0 },
+                                            { "two tokens", COH_DTYPE_BF16, 2, 2, 4, 2, 64, 0 } };
+    for (int i = 0; i < 2; i++) {
+        fake_dnn.executed = 0;
+        attention_check_shape(&cudnn_bench, &rows[i]);
+        assert_int_equal(fake_dnn.executed > 0, i == 1);
+    }
+}
+
 static void plans_take_dq_in_the_place_of_dy(void **state)
 {
     (void)state;
@@ -167,6 +180,7 @@ int main(void)
         cmocka_unit_test(results_may_stand_where_operands_did_or_be_left_out),
         cmocka_unit_test(a_decoder_goes_row_by_row),
         cmocka_unit_test(plans_are_given_what_stands_in_memory),
+        cmocka_unit_test(one_token_is_not_asked_of_cudnn),
         cmocka_unit_test(plans_take_dq_in_the_place_of_dy),
         cmocka_unit_test(large_scratch_is_cut),
     };

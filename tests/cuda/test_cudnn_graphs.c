@@ -179,8 +179,9 @@ static void check_cut(int64_t B, int64_t T, int64_t shared, int64_t G)
             assert_true(count * group <= COH_CUDNN_SCRATCH_WANTED ||
                         other * queries < COH_CUDNN_QUERIES_WANTED);
     }
-    assert_true(coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, B, T, H, G, D) >=
-                (size_t)(4 * B * H * T + 2 * cut.B * T * H * D + bytes));
+    if (T > 1) /* which cuDNN is not asked about */
+        assert_true(coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, B, T, H, G, D) >=
+                    (size_t)(4 * B * H * T + 2 * cut.B * T * H * D + bytes));
 }
 
 static void cuts_are_whole_and_keep_to_their_bounds(void **state)
