@@ -8,7 +8,9 @@
  * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED, and
  * where their queries do not fill a GPU, as many as do, or as stay below COH_CUDNN_SCRATCH_MOST. If
  * the heads that share one head of keys do not stay below that (sharing heads by fours, from 5,700
- * tokens on, single ones from 11,500), rows are left to the own kernels, whose scratch is delta. */
+ * tokens on, single ones from 11,500), or what does cannot be cut where cuDNN wants its boundaries
+ * (an odd number of heads by an odd number of tokens), rows are left to the own kernels, whose
+ * scratch is delta. */
 #ifndef COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 #define COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 
@@ -44,14 +46,17 @@ static inline int64_t coh_cudnn_plan_bytes(int64_t B, int64_t T, int64_t H, int6
 }
 
 /* How many of `of` units go into a plan, each of so many bytes of squares and so many queries: a
- * divisor, 0 where one is too large. */
+ * divisor, 0 where there is none that is not too large. Each plan's part of what is one float a
+ * query begins on a boundary of 16 bytes, as cuDNN is told. */
 static inline int64_t coh_cudnn_units(int64_t of, int64_t bytes, int64_t queries)
 {
     int64_t units = 0;
-    for (int64_t next = 1; next <= of && next * bytes <= COH_CUDNN_SCRATCH_MOST; next++)
-        if (of % next == 0 && (next * bytes <= COH_CUDNN_SCRATCH_WANTED ||
-                               units * queries < COH_CUDNN_QUERIES_WANTED))
+    for (int64_t next = 1; next <= of && next * bytes <= COH_CUDNN_SCRATCH_MOST; next++) {
+        const int is_whole = of % next == 0 && (next == of || next * queries % 4 == 0);
+        if (is_whole && (next * bytes <= COH_CUDNN_SCRATCH_WANTED ||
+                         units * queries < COH_CUDNN_QUERIES_WANTED))
             units = next;
+    }
     return units;
 }
 
@@ -59,7 +64,7 @@ static inline coh_cudnn_cut coh_cudnn_cut_of(int64_t B, int64_t T, int64_t H, in
 {
     const int64_t group = coh_cudnn_square_bytes(1, T, H / G, 1, D);
     const int64_t groups = coh_cudnn_units(G, group, H / G * T);
-    if (groups < G)
+    if (groups < G) /* then the queries of a sequence are a multiple of 4 as well */
         return (coh_cudnn_cut){ groups > 0, groups };
     return (coh_cudnn_cut){ coh_cudnn_units(B, G * group, H * T), G };
 }

@@ -225,6 +225,15 @@ static void backward(const one_head *one, double *dk, double *dv, double *p)
     }
 }
 
+/* What tensors are described to stand on. */
+static int is_misaligned(const descriptor *pack)
+{
+    int64_t all = 0;
+    for (int name = Q; name < SCALE; name++)
+        all |= (int64_t)(uintptr_t)pack->address[name];
+    return all % 16 != 0;
+}
+
 static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack)
 {
@@ -233,7 +242,9 @@ static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
     const shape s = one.s;
     double *sums = calloc((size_t)(2 * s.T * s.D + 2 * s.T), sizeof(double));
     double *dk = sums, *dv = dk + s.T * s.D, *p = dv + s.T * s.D;
-    const cudnnStatus_t status = count_call();
+    cudnnStatus_t status = count_call();
+    if (status == CUDNN_STATUS_SUCCESS && is_misaligned(pack))
+        status = CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
     if (status != CUDNN_STATUS_SUCCESS) {
         free(sums);
         return status;

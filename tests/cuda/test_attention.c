@@ -164,8 +164,9 @@ static void large_scratch_is_cut(void **state)
     static const attention_shape cut_shapes[] = {
         { "two sequences of four at a time", COH_DTYPE_BF16, 4, 24, 1024, 1024, 8, 0 },
         { "half of the heads of keys at a time", COH_DTYPE_BF16, 1, 24, 4096, 2048, 8, 0 },
+        { "odd rows, four sequences of eight", COH_DTYPE_BF16, 8, 23, 1023, 1023, 8, 0 },
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         fake_dnn.executed = 0;
         attention_check_shape(&cudnn_bench, &cut_shapes[i]);
         assert_int_equal(fake_dnn.executed, 2 * (1 + 2));
