@@ -28,15 +28,18 @@ coh_status coh_cuda_graphs_wanted(int *out_are_wanted)
 
 coh_status coh_cuda_record_begin(coh_queue *queue)
 {
-    const coh_device *device = queue->base.device;
-    /* What rehearsals ran is over, but coh-watch would ask the stream of it until that is told. */
+    coh_device *device = queue->base.device;
+    /* What rehearsals ran is over, but coh-watch would ask the stream of it until that is told, and
+     * may have seen just before that it was not: a question would end the capture. */
     (void)coh_counter_wait(&queue->popped,
                            atomic_load_explicit(&queue->pushed, memory_order_relaxed));
     COH_TRY(coh_cuda_enter(device));
+    pthread_mutex_lock(&device->watch_mutex);
     const coh_status status = coh_cuda_check(
         device->driver,
         device->driver->cuStreamBeginCapture(queue->base.stream, CU_STREAM_CAPTURE_MODE_RELAXED),
         "cuStreamBeginCapture");
+    pthread_mutex_unlock(&device->watch_mutex);
     coh_cuda_leave(device);
     queue->record_status = COH_OK;
     queue->base.is_recording = status == COH_OK;

@@ -134,8 +134,9 @@ struct coh_device {
 
     pthread_t watcher;
     int watcher_is_started, watch_is_made;
-    pthread_mutex_t watch_mutex; /* a queue that coh-watch looks at is not destroyed meanwhile */
-    pthread_cond_t watch_ends;   /* `pushed` was closed */
+    /* A queue that coh-watch looks at is not destroyed meanwhile, nor does it begin to record. */
+    pthread_mutex_t watch_mutex;
+    pthread_cond_t watch_ends; /* `pushed` was closed */
     /* What coh-watch found, once: 256 times the CUresult, and the lane. coh-retire tells of it. */
     _Atomic uint64_t broken;
 

@@ -2,7 +2,7 @@
  *
  * A thread of its own, for the question may be held up as long as another call is: coh-step may
  * stand inside one. Nobody waits for coh-watch, nor for its mutex, but who unmakes a queue or the
- * device, when nobody enqueues. */
+ * device, or begins to record, when nobody enqueues. */
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>

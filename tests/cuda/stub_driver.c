@@ -300,13 +300,21 @@ static CUresult stub_cuStreamDestroy(CUstream stream)
     return coh_stub_end(result);
 }
 
-static CUresult stub_cuStreamQuery(CUstream stream)
+static CUresult look_at(CUstream stream)
 {
     STUB_BEGIN(cuStreamQuery);
     if (coh_stub_ends_capture(stream))
         return coh_stub_end(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return coh_stub_end(stream->commands.begin < stream->commands.end ? CUDA_ERROR_NOT_READY
                                                                       : CUDA_SUCCESS);
+}
+
+static CUresult stub_cuStreamQuery(CUstream stream)
+{
+    const int is_held = coh_stub_begin_hold(stream);
+    const CUresult result = look_at(stream);
+    coh_stub_end_hold(is_held);
+    return result;
 }
 
 static CUresult stub_cuStreamSynchronize(CUstream stream)

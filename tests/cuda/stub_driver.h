@@ -72,6 +72,11 @@ typedef struct coh_stub_fullness {
 } coh_stub_fullness;
 coh_stub_fullness coh_stub_how_full(void);
 
+/* The next cuStreamQuery waits until its stream is captured, 100 ms at most, before it looks. */
+void coh_stub_hold_query(void);
+/* It waits, or looks. */
+int coh_stub_query_is_held(void);
+
 /* This thread's current context, NULL: none; and one that is not the GPU's primary one. */
 CUcontext coh_stub_current(void);
 CUcontext coh_stub_callers_context(void);

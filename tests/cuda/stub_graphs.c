@@ -1,6 +1,8 @@
 /* Capture and graphs of the stub driver. */
+#include <sched.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "tests/cuda/stub_state.h"
 
 /* ---- capture ---- */
@@ -66,6 +68,45 @@ int coh_stub_ends_strict_capture(void)
             ends |= coh_stub_ends_capture(stream);
     }
     return ends;
+}
+
+/* ---- a question as the capture begins ---- */
+
+#define HOLD_NS 100000000u
+
+void coh_stub_hold_query(void)
+{
+    atomic_store(&coh_stub.query_hold, STUB_TO_BE_HELD);
+}
+
+int coh_stub_query_is_held(void)
+{
+    return atomic_load(&coh_stub.query_hold) == STUB_HELD;
+}
+
+static int is_captured(const struct CUstream_st *stream)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    const int found = stream->capture != NULL;
+    pthread_mutex_unlock(&coh_stub.mutex);
+    return found;
+}
+
+int coh_stub_begin_hold(const struct CUstream_st *stream)
+{
+    stub_hold wanted = STUB_TO_BE_HELD;
+    const uint64_t end_ns = coh_clock_ns() + HOLD_NS;
+    if (!atomic_compare_exchange_strong(&coh_stub.query_hold, &wanted, STUB_HELD))
+        return 0;
+    while (!is_captured(stream) && coh_clock_ns() < end_ns)
+        sched_yield();
+    return 1;
+}
+
+void coh_stub_end_hold(int is_held)
+{
+    if (is_held)
+        atomic_store(&coh_stub.query_hold, STUB_NOT_HELD);
 }
 
 /* ---- graphs ---- */

@@ -75,6 +75,9 @@ struct CUfunc_st {
     unsigned shared_bytes; /* dynamic: that were asked for */
 };
 
+/* A question that is held: none, the next one, one that is there. */
+typedef enum stub_hold { STUB_NOT_HELD, STUB_TO_BE_HELD, STUB_HELD } stub_hold;
+
 typedef enum stub_memory { STUB_DEVICE, STUB_HOST, STUB_REGISTERED } stub_memory;
 
 typedef struct stub_range {
@@ -112,6 +115,7 @@ typedef struct stub_state {
     int is_full;                     /* a call waits for room, and every other call for it */
     uint64_t full_count, held_count; /* calls that waited for room; for such a call */
     size_t most_pending;
+    _Atomic stub_hold query_hold;
     pthread_t thread;
     int thread_is_started;
     _Atomic int thread_stops;
@@ -147,6 +151,10 @@ STUB_DECLARE(cuGraphExecDestroy)
 #undef STUB_DECLARE
 /* 1: the stream is captured, which what is asked of it now has ended. */
 int coh_stub_ends_capture(CUstream stream);
+/* Before and after a question. The first returns 1, once the stream is captured or the time is
+ * over, if it was to be held. */
+int coh_stub_begin_hold(const struct CUstream_st *stream);
+void coh_stub_end_hold(int is_held);
 /* As the stream goes. */
 void coh_stub_drop_capture(CUstream stream);
 /* 1: some stream is captured strictly, which a call that may not be captured has ended. */

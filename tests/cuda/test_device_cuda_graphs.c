@@ -1,5 +1,6 @@
 /* Recordings of a GPU's queue, over the stub driver: what they repeat, what ends them, and that
  * lines can be launched as before when one could not be made. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,6 +69,14 @@ static void launch_and_wait(void *context, uint64_t number, uint32_t index)
                         coh_cuda_check(&coh_stub_driver,
                                        coh_stub_driver.cuStreamSynchronize(compute_of(b)->stream),
                                        "the wait of a line"));
+}
+
+/* While coh-watch asks, if it does. */
+static void launch_beside_a_question(void *context, uint64_t number, uint32_t index)
+{
+    launch_adds(context, number, index);
+    while (coh_stub_query_is_held())
+        sched_yield();
 }
 
 /* As a library does at its first call. */
@@ -168,6 +177,26 @@ static void a_library_may_load_while_it_is_recorded(void **state)
     open_bench(&b, NULL);
     assert_int_equal(record(&b, launch_and_allocate, 2, &recording), COH_OK);
     assert_non_null(recording);
+    close_bench(&b);
+}
+
+/* coh-watch is about to ask of what was under way, when that is over and the recording begins. */
+static void no_question_meets_a_recording(void **state)
+{
+    (void)state;
+    bench b;
+    coh_recording *recording;
+    open_bench(&b, NULL);
+    ops->launch(b.queues[COH_LANE_COMPUTE], launch_adds, &b, 1, 0, NULL);
+    bench_signal(&b, COH_LANE_COMPUTE);
+    coh_stub_hold_query();
+    while (!coh_stub_query_is_held())
+        sched_yield();
+    run_ready();
+    assert_true(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 1));
+    assert_int_equal(record(&b, launch_beside_a_question, 3, &recording), COH_OK);
+    assert_non_null(recording);
+    check_launching(&b);
     close_bench(&b);
 }
 
@@ -347,6 +376,7 @@ int main(void)
         cmocka_unit_test(the_host_hears_of_a_replay_and_not_of_a_recording),
         cmocka_unit_test(what_is_one_call_anyway_is_not_recorded),
         cmocka_unit_test(a_library_may_load_while_it_is_recorded),
+        cmocka_unit_test(no_question_meets_a_recording),
         cmocka_unit_test(what_cannot_be_recorded_is_launched),
         cmocka_unit_test(whatever_call_fails_lines_can_be_launched),
         cmocka_unit_test(a_replay_that_fails_is_the_devices_failure),
