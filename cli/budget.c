@@ -229,11 +229,32 @@ int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile
 
 /* ---- options ---- */
 
+/* One for a chunk, one for its states: of f32 those are twice as large; a chunk of bf16 is half as
+ * large, and its states are five times that. */
+uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes)
+{
+    return 3 * chunk_bytes;
+}
+
+/* What a GPU's driver, its libraries and the program itself take of main memory, with a margin. */
+#define BESIDE_GPU_BYTES ((uint64_t)2 << 30)
+/* The largest chunk that the planner takes. */
+#define CHUNK_MOST_BYTES ((uint64_t)256 << 20)
+
+/* The host tier beside a GPU that there is room for now. */
+static uint64_t host_room(const cli_options *options)
+{
+    const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : CHUNK_MOST_BYTES;
+    const uint64_t kept = BESIDE_GPU_BYTES + cli_budget_stage_bytes(chunk_bytes);
+    const uint64_t most = coh_machine_most_bytes();
+    return most > kept ? most - kept : 0;
+}
+
 /* No more than this machine has, where no flag says otherwise; and what computes there. */
 static void fit_room(const cli_options *options, coh_plan_options *plan_options)
 {
     coh_device_summary device;
-    const uint64_t host_bytes = coh_machine_most_bytes();
+    const uint64_t host_bytes = host_room(options);
     if (coh_device_summarize(options->device, &device) != COH_OK)
         return; /* cli_budget_check has said so */
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) &&

@@ -12,6 +12,10 @@ coh_status cli_budget_check(const cli_options *options);
 /* Is --device a GPU? */
 int cli_budget_on_gpu(const cli_options *options);
 
+/* Main memory that a run on a GPU takes beside its host tier at most: what chunks of so many bytes
+ * in f32 come and go through. */
+uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes);
+
 /* Takes the kernel table at `path` ("": none), before anything is planned. `noted`: it comes from
  * a checkpoint's note, and where it is gone the standard products are taken, which is said. So is
  * what it costs a model of `dtype`.

@@ -497,21 +497,32 @@ fail:
     return status;
 }
 
+/* In f32. */
+static uint64_t largest_chunk(const cli_job *job)
+{
+    const uint64_t all = sizeof(float) * job->summary.parameter_count;
+    return job->summary.chunk_bytes < all ? job->summary.chunk_bytes : all;
+}
+
 /* The engine would fail where it takes its arenas: what is there now, a plan for it can be asked
  * for. */
 static coh_status check_memory(const cli_job *job)
 {
     const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[0];
     const uint64_t host = job->summary.peak_bytes[1], most = coh_machine_most_bytes();
-    char taken[32], there[32];
-    if (device <= most && host <= most - device)
+    const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
+    char taken[32], there[32], staged[32];
+    if (device + stages <= most && host <= most - device - stages)
         return COH_OK;
     if (job->on_gpu)
         return cli_fail(COH_ERR_FULL,
-                        "host memory: the plan takes %s of this machine's memory, and %s may be "
-                        "taken now: %" PRIu64 " bytes short; give --host-memory %" PRIu64 "B",
+                        "host memory: the plan takes %s of this machine's memory, and its chunks "
+                        "%s on their way; %s may be taken now: %" PRIu64
+                        " bytes short; give --host-memory %" PRIu64 "B",
                         coh_size_format(host, taken, sizeof(taken)),
-                        coh_size_format(most, there, sizeof(there)), host - most, most);
+                        coh_size_format(stages, staged, sizeof(staged)),
+                        coh_size_format(most, there, sizeof(there)), host + stages - most,
+                        most > stages ? most - stages : 0);
     return cli_fail(COH_ERR_FULL,
                     "device memory: the plan takes %s of this machine's memory, and %s may be taken"
                     " now (MemAvailable, the cgroup's limit and RLIMIT_AS): %" PRIu64

@@ -4,10 +4,12 @@ What is computed there is compared with the host device, and wherever things sta
 
 import json
 import os
+import re
+import resource
 import unittest
 
 import model_folder
-from program import ProgramTest, environment
+from program import SANITIZED, ProgramTest, environment
 
 GPU = os.environ["COH_EMULATED_GPU"]
 LIBRARIES = 32 * 2**20 + 4096  # what a plan for a GPU keeps for libraries
@@ -135,6 +137,15 @@ class DeviceCuda(ProgramTest):
         speak = ["generate", model, "--prompt", "the first of many", "--tokens", 12, "--temperature", 0, "--threads", 2,
                  "--dtype", "f32"]
         self.assertEqual(self.succeeds(*speak, *where, **self.gpu()).out, self.succeeds(*speak).out)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_the_host_tier_leaves_room_for_what_comes_before_it(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
+        for flags, kept in (([], (2 << 30) + 3 * (256 << 20)), (["--chunk", "16MiB"], (2 << 30) + 3 * (16 << 20))):
+            said = self.fails(3, "plan", "gpt2-xl", "--sequence", 64, "--batch", 1, "--device", "cuda:0", "--profile", "h200",
+                              *flags, says="--host-memory allows", preexec_fn=lower, **self.gpu()).err
+            self.assertLess(int(re.search(r"--host-memory allows (\d+)", said)[1]), (12 << 30) - kept, said)
 
     def test_what_a_gpu_lacks_is_said_with_the_way_on(self):
         train = ["train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--save", "none"]
