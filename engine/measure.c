@@ -50,17 +50,6 @@ static const coh_effort quick = {
     .line_count = 200,
 };
 
-/* Of a GPU, whose caches hold 50 to 130 MB, and which is through with 96 MiB in 40 us. */
-#define GPU_PASS_BYTES ((uint64_t)512 << 20)
-
-static coh_effort effort_for(const coh_measure_options *options, const coh_engine_device *device)
-{
-    coh_effort effort = options->quick ? quick : full;
-    if (device->kernels != NULL && !options->quick)
-        effort.pass_bytes = GPU_PASS_BYTES;
-    return effort;
-}
-
 void coh_measure_options_init(coh_measure_options *out_options)
 {
     *out_options = (coh_measure_options){ .struct_bytes = sizeof(*out_options),
@@ -234,9 +223,21 @@ done:
  * which as much must be free as any engine keeps back. */
 #define BESIDE_BYTES ((uint64_t)384 << 20)
 
+/* Of a GPU, whose caches hold 50 to 130 MB, and which is through with 96 MiB in 40 us; products
+ * that are wide enough for it must fit into two such passes. Where it has the memory. */
+#define GPU_PASS_BYTES ((uint64_t)512 << 20)
+
+static uint64_t gpu_pass_bytes(const coh_measure *m)
+{
+    const uint64_t others = m->effort.link_bytes + m->effort.cold_bytes + BESIDE_BYTES;
+    return m->bed->facts.memory_bytes >= 2 * GPU_PASS_BYTES + others ? GPU_PASS_BYTES
+                                                                     : m->effort.pass_bytes;
+}
+
 /* Of a GPU: all that any part will measure in. Operators and chunks take what is left. */
 static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
 {
+    m->effort.pass_bytes = gpu_pass_bytes(m);
     const uint64_t fixed = 2 * m->effort.pass_bytes + m->effort.link_bytes;
     const uint64_t operators = coh_operators_bytes(m, list), chunks = coh_chunks_bytes(m);
     const uint64_t wanted = operators > chunks ? operators : chunks;
@@ -410,7 +411,7 @@ coh_status coh_profile_measure_on(const coh_measure_options *options,
 {
     *out_profile = NULL;
     COH_TRY(check(options, device, known));
-    job j = { .m = { .options = options, .effort = effort_for(options, device) },
+    job j = { .m = { .options = options, .effort = options->quick ? quick : full },
               .device = device,
               .known = known };
     COH_TRY(COH_ALLOC(1, &j.m.profile));

@@ -267,6 +267,39 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
     coh_profile_destroy(known);
 }
 
+/* ---- memory ---- */
+
+static size_t most_asked;
+
+/* What is asked for is noted, and what is large is not given. */
+static CUresult note_memory(CUdeviceptr *memory, size_t bytes)
+{
+    most_asked = bytes > most_asked ? bytes : most_asked;
+    return bytes > (size_t)64 << 20 ? CUDA_ERROR_OUT_OF_MEMORY
+                                    : coh_stub_driver.cuMemAlloc(memory, bytes);
+}
+
+/* A pass of 96 MiB would be over before it is measured, and its products too narrow. */
+static void passes_are_long_where_there_is_memory(void **state)
+{
+    (void)state;
+    coh_cuda_driver noting = coh_stub_driver;
+    noting.cuMemAlloc = note_memory;
+    const coh_engine_device noted = { .ops = &coh_device_cuda,
+                                      .kernels = &host_twins,
+                                      .driver = &noting };
+    coh_measure_options options = options_for(NULL, 0);
+    for (options.quick = 0; options.quick < 2; options.quick++)
+        for (size_t gib = 2; gib <= 8; gib *= 4) {
+            coh_stub_reset(gib << 30);
+            coh_stub_start(7);
+            most_asked = 0;
+            refuse(&options, &noted, NULL, COH_ERR_MEMORY, "");
+            coh_stub_stop();
+            assert_int_equal(most_asked > (size_t)1 << 30, gib == 8);
+        }
+}
+
 /* ---- algorithms of products ---- */
 
 static int64_t rows_found; /* of the product whose algorithm was measured */
@@ -432,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_gpu_has_a_profile_that_plans_for_it),
         cmocka_unit_test(what_was_measured_is_written_read_and_added_to),
         cmocka_unit_test(what_does_not_fit_is_refused_in_a_sentence),
+        cmocka_unit_test(passes_are_long_where_there_is_memory),
         cmocka_unit_test(algorithms_that_were_found_are_a_kernel_table),
         cmocka_unit_test(whatever_call_fails_is_told_and_nothing_is_left),
     };
