@@ -31,8 +31,9 @@ COH_DEVICE grain grain_at(const coh_cuda_grains &grains, int64_t index)
  *
  * The host keeps sixteen sums of a grain, element i in sum i % 16, and folds them as a tree
  * (kernels/cpu/isa/sums.c). So half a warp takes a grain, a lane each sum: in a round it reads 32
- * or 64 neighbouring bytes, and sixteen rounds are in flight. The square of a float is exact in
- * double: a fused addition rounds no other way. */
+ * or 64 neighbouring bytes, and up to 64 rounds are in flight, for a chunk has few grains: one of
+ * 4 MiB in bf16 has 64 warps in all. The square of a float is exact in double: a fused addition
+ * rounds no other way. */
 template <typename T> COH_DEVICE void square_sums(const coh_cuda_square_sums_arguments &a)
 {
     const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / COH_CUDA_SQUARE_LANES;
@@ -42,7 +43,7 @@ template <typename T> COH_DEVICE void square_sums(const coh_cuda_square_sums_arg
         one = grain_at(a.grains, index);
     const T *x = (const T *)a.grad + one.element;
     double sum = 0.0;
-#pragma unroll 16
+#pragma unroll 64
     for (int i = lane; i < one.count; i += COH_CUDA_SQUARE_LANES) {
         const double wide = (double)coh_take<T, 1>(x + i).x[0];
         sum = fma(wide, wide, sum);
@@ -53,7 +54,7 @@ template <typename T> COH_DEVICE void square_sums(const coh_cuda_square_sums_arg
     if (lane == 0 && index < a.grain_count)
         a.partials[one.partial] = sum;
 }
-COH_KERNELS(square_sums, coh_cuda_square_sums_arguments, COH_CUDA_SQUARE_THREADS, 8)
+COH_KERNELS(square_sums, coh_cuda_square_sums_arguments, COH_CUDA_SQUARE_THREADS, 4)
 
 /* ---- UPDATE ---- */
 
