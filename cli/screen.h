@@ -11,7 +11,8 @@ enum { CLI_SCREEN_COLUMNS = 100, CLI_SCREEN_LINES = 40 };
 
 /* What a step and the run come to, by the prediction. */
 typedef struct cli_speed {
-    double step_s, step_fast_s, step_slow_s; /* tenth and ninetieth percentile by the spread of figures */
+    /* tenth and ninetieth percentile, by the spread of figures */
+    double step_s, step_fast_s, step_slow_s;
     double tokens_per_s, tokens_fast_per_s, tokens_slow_per_s;
     double gap;   /* step over its lower bound, less one */
     double run_s; /* steps that are left, and the drain: no saves, no validation */
