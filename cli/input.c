@@ -94,6 +94,24 @@ static coh_status check_resume(const char *path)
                     path, word.text);
 }
 
+/* Where it must be a model: what is there and no folder is bad data, whatever it holds. */
+static coh_status check_is_folder(const char *path)
+{
+    struct stat facts;
+    const int error = stat(path, &facts) == 0 ? 0 : errno;
+    if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG)
+        return COH_OK; /* said where presets are known */
+    if (error != 0)
+        return cli_fail(COH_ERR_IO, "%s cannot be read: %s: see to its rights, or give another",
+                        path, strerror(error));
+    if (S_ISDIR(facts.st_mode))
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s is no model: a model is the folder of a checkpoint, of a run or of a "
+                    "Hugging Face model: give one",
+                    path);
+}
+
 /* A folder that the operand names as a model; NULL: none, or a preset of that name. */
 static const char *operand_model(const cli_options *options)
 {
@@ -173,7 +191,13 @@ coh_status cli_input_check(const cli_options *options)
     CLI_TRY(check_folder_of("--program", options->program));
     CLI_TRY(check_folder_of("--log", options->log));
     CLI_TRY(check_folder_of("--tune", options->tune));
-    if (options->resume)
+    if (options->resume) {
+        CLI_TRY(check_is_folder(options->resume));
         CLI_TRY(check_resume(options->resume));
-    return operand_model(options) ? check_has_config(operand_model(options)) : COH_OK;
+    }
+    const char *model = operand_model(options);
+    const int is_any_artefact = options->command == CLI_INSPECT || options->command == CLI_CHECK;
+    if (model && !is_any_artefact)
+        CLI_TRY(check_is_folder(model));
+    return model ? check_has_config(model) : COH_OK;
 }

@@ -11,7 +11,8 @@
 #include "cli/options.h"
 
 /* Looks at every path that the command will read, and at the folders of those it will write.
- * Fails: COH_ERR_ARGUMENT naming flag and path. */
+ * Fails: COH_ERR_ARGUMENT naming flag and path; COH_ERR_CORRUPT for what is there where a model is
+ * due, and is none by its kind; COH_ERR_IO. */
 coh_status cli_input_check(const cli_options *options);
 
 /* Does folder `path` hold a *.safetensors? */

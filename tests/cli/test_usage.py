@@ -112,6 +112,23 @@ class Usage(ProgramTest):
             self.assertIn("llama-3.1-70b", run(command, "--help").out)
         self.assertNotIn("llama-3.1-70b", run("eval", "--help").out)
         for extra, parameters in [([], 125239296), (["--vocabulary", 300], 125239296 - (50272 - 300) * 768)]:
+    def test_a_file_that_is_no_model_is_bad_data_in_every_command(self):
+        text, empty, plan = self.corpus(), self.write("empty", ""), self.path("plan.json")
+        self.succeeds("plan", *TINY, "-o", plan)
+        for file in (text, empty, plan):
+            for arguments in [
+                ["train", file, "--data", text], ["train", "--resume", file, "--data", text], ["plan", file],
+                ["tune", file, "-o", self.path("o")], ["profile", file, "--quick", "-o", self.path("o")],
+                ["eval", file, "--data", text], ["generate", file, "--prompt", "x"], ["export", file, "-o", self.path("o")],
+                *([["inspect", file], ["check", file], ["simulate", file], ["explain", file, "wte"]] if file != plan else []),
+            ]:
+                with self.subTest(arguments=arguments):
+                    self.assertEqual(self.fails(4, *arguments, says=file).out, "")
+        os.symlink("loop", self.path("loop"))
+        for arguments in (["plan", self.path("loop")], ["check", self.path("loop")]):
+            self.fails(5, *arguments, says=self.path("loop"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["corpus.txt", "empty", "loop", "plan.json"])
+
             done = run("plan", "opt-125m", "--sequence", 8, "--batch", 1, "--json", *extra)
             self.assertEqual(done.code, 0, done.err)
             self.assertEqual(done.json["parameters"], parameters)
