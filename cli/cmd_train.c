@@ -10,6 +10,7 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/dtype.h"
+#include "cli/epochs.h"
 #include "cli/output.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
@@ -347,16 +348,29 @@ static coh_status write_plan(const cli_run *run)
     return coh_plan_write_noted(run->job.plan, note.text, path);
 }
 
+/* --epochs: only now is it known how long the run is, and so whether there is room. */
+static coh_status take_epochs(cli_run *run)
+{
+    CLI_TRY(cli_epochs_take(&run->job, &run->data));
+    CLI_TRY(cli_job_check_writes(&run->job));
+    return find_room(run);
+}
+
 static coh_status run_all(cli_run *run)
 {
     const cli_options *options = run->options;
+    const int by_epochs = cli_given(options, CLI_FLAG_EPOCHS);
     CLI_TRY(cli_job_open(options, &run->job));
-    CLI_TRY(cli_job_check_writes(&run->job));
+    if (!by_epochs)
+        CLI_TRY(cli_job_check_writes(&run->job));
     CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint stands\n",
                              "\ncohobate train: stopped at once; nothing was saved yet\n"));
     CLI_TRY(open_folder(run));
-    CLI_TRY(find_room(run)); /* tokenizing a large text takes minutes: it comes last */
+    if (!by_epochs)
+        CLI_TRY(find_room(run)); /* tokenizing a large text takes minutes: it comes last */
     CLI_TRY(cli_train_open_data(run));
+    if (by_epochs)
+        CLI_TRY(take_epochs(run));
     CLI_TRY(cli_recipe_to_note(&run->job.recipe, &run->job.model, &run->note));
     CLI_TRY(take_buffers(run));
     run->done_steps = run->submitted_steps = run->job.first_step;

@@ -137,7 +137,7 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "  cohobate train gpt2-nano --data corpus.txt --steps 200\n"
         "  cohobate train gpt2-nano --data corpus.txt --device-memory 64MiB --disk /var/tmp\n"
-        "  cohobate train ./opt-125m --data corpus.txt --lr 2e-5 --save ./run\n"
+        "  cohobate train ./opt-125m --data corpus.txt --epochs 3 --lr 2e-5 --save ./run\n"
         "  cohobate train gpt2-nano --data docs.jsonl --field body --validation-split 0.05\n"
         "  cohobate train ./opt-125m --data corpus.txt --lora 8:16 --lr 2e-4 --save ./run\n"
         "  cohobate train --resume ./run-gpt2-nano-20250131-120000 --steps 400\n",

@@ -10,6 +10,7 @@
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
+#include "cli/epochs.h"
 #include "cli/frozen.h"
 #include "cli/input.h"
 
@@ -493,6 +494,8 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     out_job->model.dropout = out_job->recipe.dropout;
     return COH_OK;
 fail:
+    if (options->command == CLI_PLAN)
+        CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     cli_job_close(out_job);
     return status;
 }

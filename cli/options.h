@@ -61,6 +61,7 @@ typedef enum cli_flag {
     CLI_FLAG_CALIBRATION,
     CLI_FLAG_KERNELS,
     CLI_FLAG_STEPS,
+    CLI_FLAG_EPOCHS,
     CLI_FLAG_SCHEDULE_STEPS,
     CLI_FLAG_WARMUP,
     CLI_FLAG_BATCH,
@@ -135,7 +136,7 @@ typedef struct cli_options {
     uint64_t link_bytes_per_s; /* 0: memory speed */
     uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, recompute, dtype, export_dtype;
-    int64_t steps, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
+    int64_t steps, epochs, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;
     double validation_split;

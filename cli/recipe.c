@@ -141,25 +141,10 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     return COH_OK;
 }
 
-coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
+coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps)
 {
-    cli_recipe *recipe = out_recipe;
-    *recipe = (cli_recipe){ .steps = (uint64_t)options->steps,
-                            .batch = options->batch,
-                            .sequence = options->sequence,
-                            .beta1 = options->beta1,
-                            .beta2 = options->beta2,
-                            .weight_decay = options->weight_decay,
-                            .clip = options->clip,
-                            .dropout = options->dropout,
-                            .seed = (uint64_t)options->seed };
-    recipe->micro_batch =
-        options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
-    CLI_TRY(check_micro_batch(recipe));
-    recipe->by_layers =
-        cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
-
     cli_schedule *schedule = &recipe->schedule;
+    recipe->steps = steps;
     schedule->highest = options->lr;
     schedule->lowest = cli_given(options, CLI_FLAG_MIN_LR) ? options->min_lr : options->lr / 10;
     schedule->schedule_steps = cli_given(options, CLI_FLAG_SCHEDULE_STEPS)
@@ -177,6 +162,31 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                         "--warmup %" PRIu64 " is longer than the schedule of %" PRIu64
                         " steps: lower it or raise --schedule-steps",
                         schedule->warmup_steps, schedule->schedule_steps);
+    return COH_OK;
+}
+
+coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
+{
+    cli_recipe *recipe = out_recipe;
+    *recipe = (cli_recipe){ .batch = options->batch,
+                            .sequence = options->sequence,
+                            .beta1 = options->beta1,
+                            .beta2 = options->beta2,
+                            .weight_decay = options->weight_decay,
+                            .clip = options->clip,
+                            .dropout = options->dropout,
+                            .seed = (uint64_t)options->seed };
+    recipe->micro_batch =
+        options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
+    CLI_TRY(check_micro_batch(recipe));
+    recipe->by_layers =
+        cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
+
+    if (!cli_given(options, CLI_FLAG_EPOCHS)) /* the data says how many steps those are */
+        CLI_TRY(cli_recipe_set_steps(recipe, options, (uint64_t)options->steps));
+    else if (cli_given(options, CLI_FLAG_STEPS))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--epochs and --steps both say how long the run is: leave one out");
     CLI_TRY(cli_recipe_choose_tokenizer(options, recipe->tokenizer));
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);
@@ -372,6 +382,10 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         CLI_FLAG_FREEZE,         CLI_FLAG_LORA,   CLI_FLAG_LORA_TARGETS,
         CLI_FLAG_DROPOUT
     };
+    if (cli_given(options, CLI_FLAG_EPOCHS))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--epochs is of a new run, and with --resume --steps says at which step of "
+                        "the whole run it ends: give that");
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
         if (cli_given(options, fixed[i]))
             return cli_fail(COH_ERR_ARGUMENT,

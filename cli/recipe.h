@@ -37,6 +37,11 @@ typedef struct cli_recipe {
 /* From flags, defaults filled in. Fails: COH_ERR_ARGUMENT for flags that contradict one another. */
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe);
 
+/* So many steps, and the schedule that the flags make of them. With --epochs this is due when the
+ * data is open (epochs.h); cli_recipe_from_options does it otherwise. Fails: COH_ERR_ARGUMENT for
+ * flags that contradict it. */
+coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps);
+
 /* Which tokenizer a new run reads text with, as CLI_PATH_BYTES of absolute path: --tokenizer, else
  * that of the Hugging Face folder or the checkpoint it begins from, else "bytes". Fails:
  * COH_ERR_ARGUMENT when the folder has none and text is to be read. */

@@ -84,9 +84,8 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
 
 /* ---- opening ---- */
 
-static cli_data_source source_of(const cli_run *run)
+cli_data_source cli_train_data_source(const cli_job *job)
 {
-    const cli_job *job = &run->job;
     const cli_recipe *recipe = &job->recipe;
     return (cli_data_source){ .tokenizer = job->tokenizer,
                               .tokenizer_path = recipe->tokenizer,
@@ -94,8 +93,8 @@ static cli_data_source source_of(const cli_run *run)
                               .sequence = recipe->sequence,
                               .seed = recipe->seed,
                               .form = &recipe->form,
-                              .thread_count = cli_budget_thread_count(run->options),
-                              .is_form_given = cli_recipe_form_is_given(run->options) };
+                              .thread_count = cli_budget_thread_count(job->options),
+                              .is_form_given = cli_recipe_form_is_given(job->options) };
 }
 
 #define GIVE_VALIDATION                                                                            \
@@ -122,7 +121,7 @@ static coh_status open_held_out(cli_run *run, const char *data_path)
                  "(--validation FILE gives another text)");
         return COH_OK;
     }
-    cli_data_source source = source_of(run);
+    cli_data_source source = cli_train_data_source(&run->job);
     source.is_form_given = 0;
     return cli_data_open(&source, "validation-split", path, NULL, NULL, &run->validation, NULL);
 }
@@ -149,7 +148,7 @@ static coh_status open_training(cli_run *run, const char *what)
     cli_recipe *recipe = &run->job.recipe;
     char cache[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES] = "";
     int is_text, splits = recipe->form.validation_split > 0;
-    const cli_data_source source = source_of(run);
+    const cli_data_source source = cli_train_data_source(&run->job);
     CLI_TRY(cli_data_is_text("data", what, &is_text));
     name_cache(run, run->folder.path, cache);
     if (cache[0] && splits && is_text) {
@@ -187,7 +186,7 @@ static coh_status open_validation(cli_run *run)
     if (what)
         cli_data_close(&run->validation);
     if (what && strcmp(what, "none") != 0) {
-        cli_data_source source = source_of(run);
+        cli_data_source source = cli_train_data_source(&run->job);
         cli_data_form form = recipe->form;
         int is_text;
         form.id_bytes = recipe->validation_id_bytes;

@@ -40,6 +40,9 @@ typedef struct cli_run {
     int stopped;   /* by a signal, after `done_steps` */
 } cli_run;
 
+/* What the text of a run becomes ids with. Points into the job. */
+cli_data_source cli_train_data_source(const cli_job *job);
+
 /* Opens the data of the run, and what it is validated with: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
 

@@ -118,6 +118,44 @@ class Data(ProgramTest):
         self.assertNotIn(others[0], os.listdir(temporary))
         self.fails(5, *measure, small, env=environment(TMPDIR=self.path("none")), says="set TMPDIR")
 
+    # ---- epochs ----
+
+    def test_epochs_are_the_steps_that_take_all_sequences_so_often(self):
+        text = self.corpus(10)
+        windows = (len(self.tokenize(text).ids) - 1) // 16  # of TINY's 16 tokens, 2 in a batch
+        tokens = self.path("out.tokens")
+        self.assertTrue(os.path.exists(tokens), os.listdir(self.folder))
+        train, steps = ["train", *TINY, "--save", "none", "--json", "--data"], -(-3 * windows // 2)
+        self.assertEqual(3 * windows % 2, 1)  # or nothing would be rounded up
+        by_steps = self.succeeds(*train, text, "--steps", steps).json
+        for data in (text, tokens):
+            done = self.succeeds(*train, data, "--epochs", 3)
+            self.assertIn(f"epochs: 3 of {windows} sequences of 16 tokens, 2 a step: {steps} steps", done.err)
+            self.assertEqual((done.json["step"], done.json["hash"]), (steps, by_steps["hash"]))
+        planned = self.succeeds("plan", *TINY, "--data", tokens, "--epochs", 3, "--json")
+        self.assertEqual(planned.json["steps"], steps)
+        self.assertEqual(planned.err.count("epochs: "), 1)
+        table = self.succeeds("plan", *TINY, "--data", tokens, "--epochs", 3, "--what-if", "device-memory=1GiB")
+        self.assertNotIn("epochs: ", table.err)
+
+    def test_epochs_of_aligned_text_and_without_what_is_put_aside(self):
+        documents = self.documents()
+        aligned = self.tokenize(documents, "--documents", "aligned", "--sequence", 16)
+        steps = -(-2 * len(aligned.windows()) // 2)
+        train = ["train", *TINY, "--data", documents, "--documents", "aligned", "--epochs", 2, "--json"]
+        self.assertEqual(self.succeeds(*train, "--save", "none").json["step"], steps)
+        less = self.succeeds(*train, "--validation-split", 0.4, "--save", self.path("run")).json["step"]
+        kept = TokenFile(self.path("run", "data.tokens"))
+        self.assertEqual(less, -(-2 * len(kept.windows()) // 2))
+        self.assertLess(less, steps)
+
+    def test_a_schedule_that_the_epochs_are_too_short_for_and_a_resume_are_refused(self):
+        train = ["train", *TINY, "--data", self.corpus(60), "--save", self.path("run")]
+        self.fails(2, *train, "--epochs", 1, "--warmup", 100000, says="--warmup 100000 is longer")
+        self.assertFalse(os.path.exists(self.path("run")))
+        self.succeeds(*train, "--steps", 1)
+        self.fails(2, "train", "--resume", self.path("run"), "--epochs", 2, says="with --resume --steps")
+
     # ---- forms ----
 
     def test_packed_documents_follow_one_another(self):

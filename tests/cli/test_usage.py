@@ -9,6 +9,7 @@ COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export"
 # flag, values that are refused, a word of the remedy
 REFUSED = [
     ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
+    ("--epochs", ["0", "-1", "0.5", "x", ""], "--epochs 3"),
     ("--schedule-steps", ["0", "x"], "--schedule-steps 1000"),
     ("--warmup", ["-1", "x"], "--warmup 10"),
     ("--batch", ["0", "x", "99999999"], "--batch 8"),
@@ -73,6 +74,10 @@ class Usage(ProgramTest):
             (["plan", "gpt2-nano", "--batch", "8", "--micro-batch", "3"], "--micro-batch 3"),
             (["plan", "gpt2-nano", "--min-lr", "1", "--lr", "0.1"], "--min-lr"),
             (["plan", "gpt2-nano", "--warmup", "11", "--steps", "10"], "--warmup"),
+            (["plan", "gpt2-nano", "--epochs", "2", "--steps", "10", "--data", text], "leave one out"),
+            (["train", "gpt2-nano", "--epochs", "2", "--steps", "10", "--data", text], "leave one out"),
+            (["plan", "gpt2-nano", "--epochs", "2"], "add --data FILE"),
+            (["plan", "gpt2-nano", "--epochs", "2", "--data", text], "cohobate tokenize"),
             (["plan", "gpt2-nano", "--link-rate", "1GB/s"], "--emulate-host"),
             (["plan", "gpt2-nano", "--host-memory", "1GiB"], "--device-memory"),
             (["plan", "gpt2-nano", "--sequence", "5000"], "--sequence"),
@@ -107,11 +112,6 @@ class Usage(ProgramTest):
                 done = self.fails(2, *arguments, says=gone if gone in " ".join(arguments) else "below")
                 self.assertEqual(done.out, "")
 
-    def test_presets_are_listed_and_planned_without_any_file(self):
-        for command in ("train", "plan", "tune"):
-            self.assertIn("llama-3.1-70b", run(command, "--help").out)
-        self.assertNotIn("llama-3.1-70b", run("eval", "--help").out)
-        for extra, parameters in [([], 125239296), (["--vocabulary", 300], 125239296 - (50272 - 300) * 768)]:
     def test_a_file_that_is_no_model_is_bad_data_in_every_command(self):
         text, empty, plan = self.corpus(), self.write("empty", ""), self.path("plan.json")
         self.succeeds("plan", *TINY, "-o", plan)
@@ -129,6 +129,11 @@ class Usage(ProgramTest):
             self.fails(5, *arguments, says=self.path("loop"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["corpus.txt", "empty", "loop", "plan.json"])
 
+    def test_presets_are_listed_and_planned_without_any_file(self):
+        for command in ("train", "plan", "tune"):
+            self.assertIn("llama-3.1-70b", run(command, "--help").out)
+        self.assertNotIn("llama-3.1-70b", run("eval", "--help").out)
+        for extra, parameters in [([], 125239296), (["--vocabulary", 300], 125239296 - (50272 - 300) * 768)]:
             done = run("plan", "opt-125m", "--sequence", 8, "--batch", 1, "--json", *extra)
             self.assertEqual(done.code, 0, done.err)
             self.assertEqual(done.json["parameters"], parameters)
