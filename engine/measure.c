@@ -392,10 +392,10 @@ static coh_status measure_main(void *argument)
     m->gpu.batch_ns = m->effort.batch_ns;
     COH_TRY_GOTO(status, take_known(m, j->known), done);
     COH_TRY_GOTO(status, coh_measure_products_begin(m), done);
-    COH_TRY_GOTO(status, measure_all(m, &list), done);
-    if (m->earlier != NULL)
-        COH_TRY_GOTO(status, join_operators(m, m->earlier), done);
-    status = coh_measure_products_write(m);
+    status = measure_all(m, &list);
+    if (status == COH_OK && m->earlier != NULL)
+        status = join_operators(m, m->earlier);
+    status = coh_measure_products_write(m, status);
 done:
     coh_measure_products_end();
     coh_operators_free(list);

@@ -60,6 +60,7 @@ typedef struct coh_measure {
     coh_load loads[COH_LANE_COUNT];   /* of lanes that are open; turn NULL: not measured */
     /* Of the same lanes: one transfer of few bytes or of many, and then none. */
     coh_single singles[COH_LANE_COUNT][COH_SINGLES];
+    int32_t algorithm_count; /* in the kernel table, before any was timed */
 } coh_measure;
 
 /* ---- measure.c ---- */
@@ -97,11 +98,13 @@ uint64_t coh_measure_memlock_bytes(void);
 /* Takes the table, where there is one, and has algorithms that it lacks timed from now on. Does
  * nothing where no table is asked for. Fails: COH_ERR_ARGUMENT: not of a GPU, or a table of the
  * host's products, which would be lost; COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
-coh_status coh_measure_products_begin(const coh_measure *m);
+coh_status coh_measure_products_begin(coh_measure *m);
 /* Nothing is timed any more. */
 void coh_measure_products_end(void);
-/* Writes the table, or says why there is nothing to write. Fails: COH_ERR_IO, COH_ERR_MEMORY. */
-coh_status coh_measure_products_write(const coh_measure *m);
+/* Writes the table, or says why there is nothing to write. `status`: that of the measurement, which
+ * is returned where it failed; what was timed before is written all the same, which is said.
+ * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
+coh_status coh_measure_products_write(const coh_measure *m, coh_status status);
 
 /* ---- measure_sample.c ---- */
 

@@ -101,10 +101,15 @@ int coh_algorithms_are_measured(void)
     return table.is_measured;
 }
 
+int coh_algorithms_has_room(void)
+{
+    return table.count < COH_ALGORITHMS_MAX;
+}
+
 coh_status coh_algorithms_add(const coh_algorithm *line)
 {
     int32_t at = 0;
-    if (table.count >= COH_ALGORITHMS_MAX)
+    if (!coh_algorithms_has_room())
         return coh_fail(COH_ERR_FULL,
                         "a kernel table names at most %d algorithms: name another file",
                         COH_ALGORITHMS_MAX);

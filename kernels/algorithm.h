@@ -78,6 +78,9 @@ const coh_algorithm *coh_algorithms_all(int32_t *out_count);
  * ends that. Whoever trains never asks for it. Threads: as coh_kernels_choose. */
 void coh_algorithms_measure(int on);
 int coh_algorithms_are_measured(void);
+/* 1: a line can be added. Of a full table what it does not name is not timed, and runs by the
+ * library's first proposal, as it does in a run with that table. */
+int coh_algorithms_has_room(void);
 /* Puts a line in its place. The thread that makes plans, while they are measured.
  * Fails: COH_ERR_FULL beyond COH_ALGORITHMS_MAX, COH_ERR_ARGUMENT where the table names the form,
  * COH_ERR_MEMORY; the table stays as it was. */

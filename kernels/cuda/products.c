@@ -334,7 +334,8 @@ static coh_status choose_fastest(const coh_cuda_products *p, plan *one, const co
 static coh_status take_heuristic(const coh_cuda_products *p, plan *one, const coh_matmul *m)
 {
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-    const int is_measured = p->clock != NULL && coh_algorithms_are_measured();
+    const int is_measured =
+        p->clock != NULL && coh_algorithms_are_measured() && coh_algorithms_has_room();
     int count, good = 0;
     COH_TRY(ask_heuristic(p, one, is_measured ? CANDIDATES : 1, results, &count));
     for (int i = 0; i < count; i++)

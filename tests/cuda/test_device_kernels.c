@@ -174,6 +174,33 @@ static void while_algorithms_are_measured_a_rehearsal_stores_the_fastest(void **
     coh_algorithms_take(NULL, 0);
 }
 
+/* What could not be kept is not timed: it runs as it will with that table. */
+static void beside_a_full_table_products_run_by_the_first_proposal(void **state)
+{
+    (void)state;
+    session s;
+    coh_algorithm *lines;
+    int32_t count;
+    assert_int_equal(COH_ALLOC(COH_ALGORITHMS_MAX, &lines), COH_OK);
+    for (int i = 0; i < COH_ALGORITHMS_MAX; i++)
+        lines[i] = (coh_algorithm){ .device = { .name = "another" }, .form = { .rows = i + 1 } };
+    assert_int_equal(coh_algorithms_sort(lines, COH_ALGORITHMS_MAX), COH_OK);
+    session_begin(COH_OK, COH_OK);
+    coh_algorithms_take(lines, COH_ALGORITHMS_MAX);
+    fake_lt.algorithm_count = 2;
+    coh_algorithms_measure(1);
+    assert_int_equal(session_open(&s, &coh_cuda_device_kernels), COH_OK);
+    assert_int_equal(ops->rehearse(s.queue, session_work, &s, NUMBER, INDEX), COH_OK);
+    coh_algorithms_measure(0);
+    assert_int_equal(fake_lt.most, 1);
+    (void)coh_algorithms_all(&count);
+    assert_int_equal(count, COH_ALGORITHMS_MAX);
+    session_enqueue(&s);
+    assert_true(session_finish(&s));
+    session_close(&s);
+    coh_algorithms_take(NULL, 0);
+}
+
 static void a_rehearsal_that_fails_is_the_devices_failure(void **state)
 {
     (void)state;
@@ -292,6 +319,7 @@ int main(void)
         cmocka_unit_test(a_slot_that_is_too_small_is_our_error),
         cmocka_unit_test(a_rehearsal_makes_ready_and_leaves_nothing_under_way),
         cmocka_unit_test(while_algorithms_are_measured_a_rehearsal_stores_the_fastest),
+        cmocka_unit_test(beside_a_full_table_products_run_by_the_first_proposal),
         cmocka_unit_test(a_rehearsal_that_fails_is_the_devices_failure),
         cmocka_unit_test(a_bad_index_stops_the_device_before_its_line_ends),
         cmocka_unit_test(whatever_the_driver_refuses_nothing_is_left),

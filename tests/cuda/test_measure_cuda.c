@@ -47,7 +47,7 @@ static coh_graph *make_graph(int64_t sequences, coh_dtype dtype)
 
 typedef struct heard {
     uint32_t total, count, wrong;
-    int sizes, pinning; /* sentences of that kind */
+    int sizes, pinning, kept, lost, full; /* sentences of that kind */
 } heard;
 
 static void hear(void *context, uint32_t done, uint32_t total, const char *what)
@@ -63,6 +63,9 @@ static void listen(void *context, const char *sentence)
     heard *h = context;
     h->sizes += strstr(sentence, "at once") != NULL;
     h->pinning += strstr(sentence, "to pin it") != NULL;
+    h->kept += strstr(sentence, "(1) are in ") != NULL;
+    h->lost += strstr(sentence, "(1) are lost: ") != NULL;
+    h->full += strstr(sentence, "is full with its 4096 algorithms") != NULL;
 }
 
 static coh_measure_options options_for(const coh_graph *const *graphs, uint32_t count)
@@ -302,26 +305,33 @@ static void passes_are_long_where_there_is_memory(void **state)
 
 /* ---- algorithms of products ---- */
 
-static int64_t rows_found; /* of the product whose algorithm was measured */
+static int64_t rows_found;        /* of the product whose algorithm was measured */
+static int opened, fails_to_open; /* queues; 0: none fails */
+
+static coh_algorithm made_line(int64_t rows)
+{
+    return (
+        coh_algorithm){ .device = { .name = "stub", .multiprocessors = 132, .library_version = 7 },
+                        .form = { .rows = rows,
+                                  .columns = 2,
+                                  .depth = 3,
+                                  .a_stride = 3,
+                                  .b_stride = 3,
+                                  .c_stride = 2,
+                                  .alignment = 256 },
+                        .words = { (uint64_t)rows },
+                        .microseconds = 1.5 };
+}
 
 /* As products by cuBLASLt do where they make a plan. */
 static coh_status open_and_find(void *queue)
 {
-    coh_algorithm line = {
-        .device = { .name = "stub", .multiprocessors = 132, .library_version = 7 },
-        .form = { .rows = rows_found,
-                  .columns = 2,
-                  .depth = 3,
-                  .a_stride = 3,
-                  .b_stride = 3,
-                  .c_stride = 2,
-                  .alignment = 256 },
-        .words = { (uint64_t)rows_found },
-        .microseconds = 1.5
-    };
+    const coh_algorithm line = made_line(rows_found);
     if (coh_algorithms_are_measured() && rows_found > 0 &&
         coh_algorithm_find(&line.device, &line.form) == NULL) /* each queue makes its own plans */
         COH_TRY(coh_algorithms_add(&line));
+    if (++opened == fails_to_open)
+        return coh_fail(COH_ERR_DEVICE, "the queue is gone");
     return host_twins.open != NULL ? host_twins.open(queue) : COH_OK;
 }
 
@@ -375,6 +385,82 @@ static void algorithms_that_were_found_are_a_kernel_table(void **state)
     coh_stub_stop();
     check_table(path, 0);
     (void)unlink(path);
+    coh_algorithms_take(NULL, 0);
+}
+
+/* Measures until the last queue that a whole measurement opens does not. */
+static heard fail_late(const char *path, int queues)
+{
+    heard h = { 0 };
+    coh_device_kernels kernels = host_twins;
+    kernels.open = open_and_find;
+    const coh_engine_device finding = { .ops = &coh_device_cuda,
+                                        .kernels = &kernels,
+                                        .driver = &coh_stub_driver };
+    coh_measure_options options = options_for(NULL, 0);
+    coh_profile *profile;
+    options.kernel_table = path;
+    options.log = listen;
+    options.context = &h;
+    opened = 0;
+    fails_to_open = queues;
+    coh_algorithms_take(NULL, 0);
+    coh_stub_reset((size_t)GPU_BYTES);
+    coh_stub_start(7);
+    coh_status status = coh_profile_measure_on(&options, &finding, NULL, &profile);
+    coh_stub_stop();
+    if (queues == 0) {
+        assert_int_equal(status, COH_OK);
+        coh_profile_destroy(profile);
+        return h;
+    }
+    assert_int_equal(status, COH_ERR_DEVICE);
+    assert_non_null(strstr(coh_last_error(), "the queue is gone"));
+    assert_int_equal(coh_stub_live_count(), 0);
+    return h;
+}
+
+static void what_was_timed_is_kept_though_the_measurement_fails(void **state)
+{
+    (void)state;
+    static const char path[] = "rescued-kernels.json";
+    (void)unlink(path);
+    rows_found = 1;
+    heard h = fail_late(path, 0);
+    const int queues = opened;
+    assert_int_equal(h.kept + h.lost + h.full, 0);
+    assert_int_equal(unlink(path), 0);
+    h = fail_late(path, queues);
+    assert_int_equal(h.kept, 1);
+    check_table(path, 1);
+    assert_int_equal(fail_late(path, queues).kept, 0); /* nothing new */
+    check_table(path, 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(fail_late("no-such-folder/kernels.json", queues).lost, 1);
+    rows_found = 0;
+    assert_int_equal(fail_late(path, queues).kept, 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    coh_algorithms_take(NULL, 0);
+    fails_to_open = 0;
+}
+
+static void a_table_that_is_full_is_told(void **state)
+{
+    (void)state;
+    static const char path[] = "full-kernels.json";
+    static coh_algorithm lines[COH_ALGORITHMS_MAX];
+    const coh_kernel_list list = { .algorithms = lines, .algorithm_count = COH_ALGORITHMS_MAX };
+    for (int i = 0; i < COH_ALGORITHMS_MAX; i++)
+        lines[i] = made_line(i + 1);
+    rows_found = 0;
+    assert_int_equal(coh_algorithms_sort(lines, COH_ALGORITHMS_MAX), COH_OK);
+    assert_int_equal(coh_kernel_table_write(&list, path), COH_OK);
+    assert_int_equal(fail_late(path, 0).full, 1);
+    coh_kernel_list found;
+    assert_int_equal(coh_kernel_table_read(path, &found), COH_OK);
+    assert_int_equal(found.algorithm_count, COH_ALGORITHMS_MAX);
+    coh_kernel_list_fini(&found);
+    assert_int_equal(unlink(path), 0);
     coh_algorithms_take(NULL, 0);
 }
 
@@ -467,6 +553,8 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused_in_a_sentence),
         cmocka_unit_test(passes_are_long_where_there_is_memory),
         cmocka_unit_test(algorithms_that_were_found_are_a_kernel_table),
+        cmocka_unit_test(what_was_timed_is_kept_though_the_measurement_fails),
+        cmocka_unit_test(a_table_that_is_full_is_told),
         cmocka_unit_test(whatever_call_fails_is_told_and_nothing_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
