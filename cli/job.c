@@ -365,9 +365,12 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
         return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
     }
     CLI_TRY(status);
-    return cli_fail(
-        COH_ERR_FULL, "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
-        why, cli_size_to_paste(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
+    uint64_t least; /* the fastest plan may take more */
+    job->plan_options.sweep_order = order_of(job);
+    CLI_TRY(coh_plan_least_disk_bytes(job->graph, &job->plan_options, &least));
+    return cli_fail(COH_ERR_FULL,
+                    "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
+                    why, cli_size_whole(least, bytes), job->recipe.micro_batch);
 }
 
 /* A plan that was written for less than the default, since nothing larger fitted its budget, is
@@ -491,11 +494,11 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
+    if (options->command == CLI_PLAN)
+        CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     out_job->model.dropout = out_job->recipe.dropout;
     return COH_OK;
 fail:
-    if (options->command == CLI_PLAN)
-        CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     cli_job_close(out_job);
     return status;
 }

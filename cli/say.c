@@ -140,15 +140,6 @@ void cli_print(const char *format, ...)
     (void)fwrite(line.text, 1, line.used, stdout);
 }
 
-const char *cli_size_to_paste(uint64_t bytes, char *text)
-{
-    enum { TEXT_BYTES = 32 };
-    unsigned shift = bytes < (uint64_t)1 << 20 ? 10 : 20;
-    uint64_t units = (bytes >> shift) + ((bytes & (((uint64_t)1 << shift) - 1)) != 0);
-    snprintf(text, TEXT_BYTES, "%" PRIu64 "%s", units, shift == 10 ? "KiB" : "MiB");
-    return text;
-}
-
 const char *cli_size_whole(uint64_t bytes, char *text)
 {
     static const struct {

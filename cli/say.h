@@ -63,10 +63,6 @@ void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "12.4 s", "3 min 20 s", "5 h 12 min". Returns `text` (at least 32 bytes). */
 const char *cli_duration(double seconds, char *text);
 
-/* "178MiB": a size as a flag takes it, rounded up so that it suffices. Returns `text` (at least 32
- * bytes). */
-const char *cli_size_to_paste(uint64_t bytes, char *text);
-
 /* "512MiB", "3GB": all of it, in the largest unit that it is a whole number of. Returns `text` (at
  * least 32 bytes). */
 const char *cli_size_whole(uint64_t bytes, char *text);

@@ -21,11 +21,14 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
     coh_simulation simulation = { 0 };
     *out_offer = (coh_offer){ .decisions = *decisions };
     /* Where room is short, a line of another program that takes one large chunk may not fit. */
-    int all = decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
+    int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
                                            all, &layout, programs);
-    if (status == COH_ERR_FULL)
+    if (status == COH_ERR_FULL) {
+        out_offer->far_bytes =
+            layout.arena_bytes[COH_TIER_HOST] + layout.arena_bytes[COH_TIER_DISK];
         return COH_OK;
+    }
     COH_TRY(status);
     status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
     if (status == COH_OK) {

@@ -18,6 +18,8 @@ typedef struct coh_offer {
     uint64_t step_ns, link_bytes, device_bytes;
     uint32_t line_count;
     int32_t valid; /* it fits */
+    /* Not valid, because the outermost tier is too small: what would do, else 0. */
+    uint64_t far_bytes;
 } coh_offer;
 
 /* The most sets that are tried at once: what any number of threads can share. */
@@ -32,7 +34,8 @@ typedef struct coh_market {
     uint32_t evaluations, evaluations_most;
 } coh_market;
 
-/* Builds and simulates the body of one set. Not to fit is no error: the offer is then not valid.
+/* Builds and simulates the body of one set; builds all other programs, too, where the plan counts
+ * them. Not to fit is no error: the offer is then not valid.
  * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (a graph that cannot be trained). */
 coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
                           coh_offer *out_offer);

@@ -1,5 +1,7 @@
 #include "planner/plan.h"
 
+#include <stdio.h>
+
 #include "base/alloc.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
@@ -163,20 +165,39 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     return COH_OK;
 }
 
+static coh_status search_and_finish(coh_plan *plan)
+{
+    COH_TRY(coh_plan_search(plan));
+    return coh_plan_finish(plan);
+}
+
+/* The body fits, and another program takes more of a far tier than there is (schedule.h)? */
+static int is_short_beside_body(const coh_plan *plan)
+{
+    return plan->layout.object_count == 0 && (plan->layout.arena_bytes[COH_TIER_HOST] > 0 ||
+                                              plan->layout.arena_bytes[COH_TIER_DISK] > 0);
+}
+
+/* *out_far_bytes: where it is refused for room in the outermost tier alone, what would do; or 0. */
 static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
-                                  coh_plan **out_plan)
+                                  coh_plan **out_plan, uint64_t *out_far_bytes)
 {
     coh_plan *plan = NULL;
     *out_plan = NULL;
+    *out_far_bytes = 0;
     COH_TRY(coh_plan_open(graph, options, &plan));
     coh_status status = coh_limits_check_budgets(&plan->profile, options);
     if (status == COH_OK)
-        status = coh_plan_search(plan);
+        status = search_and_finish(plan);
+    if (status == COH_ERR_FULL && is_short_beside_body(plan)) {
+        plan->layout = (coh_layout){ 0 };
+        plan->counts_all = 1;
+        status = search_and_finish(plan);
+    }
     plan->options.earlier = NULL;
     plan->options.earlier_count = 0;
-    if (status == COH_OK)
-        status = coh_plan_finish(plan);
     if (status != COH_OK) {
+        *out_far_bytes = plan->least_far_bytes;
         coh_plan_destroy(plan);
         return status;
     }
@@ -184,18 +205,26 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     return COH_OK;
 }
 
-/* Both orders: the faster one, or the one that fits. Of equals the usual one. */
+/* Both orders: the faster one, or the one that fits. Of equals the usual one. Where neither fits,
+ * the one that needs less room says how much. */
 static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
                                        coh_plan **out_plan)
 {
     coh_plan_options each = *options;
     coh_plan *by_layers = NULL;
+    char refusal[COH_ERROR_TEXT_BYTES];
+    uint64_t by_layers_bytes, far_bytes;
     each.sweep_order = COH_SWEEP_LAYER;
-    coh_status status = create_in_order(graph, &each, &by_layers);
+    coh_status status = create_in_order(graph, &each, &by_layers, &by_layers_bytes);
     if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
         return status;
+    if (by_layers_bytes > 0)
+        snprintf(refusal, sizeof(refusal), "%s", coh_last_error());
     each.sweep_order = COH_SWEEP_MICROBATCH;
-    status = create_in_order(graph, &each, out_plan);
+    status = create_in_order(graph, &each, out_plan, &far_bytes);
+    if (status == COH_ERR_FULL && by_layers_bytes > 0 &&
+        (far_bytes == 0 || by_layers_bytes < far_bytes))
+        return coh_fail(COH_ERR_FULL, "%s", refusal);
     if (by_layers == NULL || (status != COH_OK && status != COH_ERR_FULL)) {
         coh_plan_destroy(by_layers);
         return status;
@@ -217,7 +246,8 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     COH_TRY(check_options(options));
     if (options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1)
         return create_in_best_order(graph, options, out_plan);
-    return create_in_order(graph, options, out_plan);
+    uint64_t unused;
+    return create_in_order(graph, options, out_plan, &unused);
 }
 
 void coh_plan_destroy(coh_plan *plan)
@@ -247,4 +277,28 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     coh_plan_destroy(plan);
     return status;
+}
+
+coh_status coh_plan_least_disk_bytes(const coh_graph *graph, const coh_plan_options *options,
+                                     uint64_t *out_bytes)
+{
+    const int is_auto = options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1;
+    coh_status status = COH_OK;
+    *out_bytes = 0;
+    for (int by_layers = 0; by_layers <= is_auto; by_layers++) {
+        coh_plan_options each = *options;
+        coh_plan *plan = NULL;
+        each.disk_bytes = 1; /* what is tried does not depend on it, and then all is too large */
+        if (is_auto)
+            each.sweep_order = by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+        status = coh_plan_open(graph, &each, &plan);
+        if (status == COH_OK)
+            status = coh_plan_search_room(plan);
+        if (status == COH_OK && (*out_bytes == 0 || plan->least_far_bytes < *out_bytes))
+            *out_bytes = plan->least_far_bytes;
+        coh_plan_destroy(plan);
+        if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
+            return status;
+    }
+    return *out_bytes > 0 ? COH_OK : status;
 }

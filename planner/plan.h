@@ -55,6 +55,10 @@ struct coh_plan {
     uint64_t program_hash;
     uint64_t smallest_device_bytes;
     int32_t smallest_is_proven;
+    /* While it is searched: other programs than the body decide as well whether something fits; and
+     * where nothing did for the outermost tier's sake, the least that would do there, else 0. */
+    int32_t counts_all;
+    uint64_t least_far_bytes;
 };
 
 #endif

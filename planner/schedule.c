@@ -1,5 +1,6 @@
 #include "planner/schedule.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,8 @@ typedef struct builder {
     uint64_t *device_home, *host_home; /* by chunk: where all stands at its home, or pins hold it */
     uint64_t device_floor, host_floor;
     uint8_t *held_nearer; /* host level: by chunk, in the device's boundary map */
+    coh_tier short_of; /* with short_needs > 0: that tier is too small, and would do with those */
+    uint64_t short_needs;
 } builder;
 
 static int has_host(const builder *b)
@@ -184,6 +187,17 @@ static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
     return COH_OK;
 }
 
+static coh_status refuse_host(builder *b, const char *flag, uint64_t bytes)
+{
+    const uint64_t room = b->options->emulate_host_bytes;
+    b->short_of = COH_TIER_HOST;
+    b->short_needs = bytes;
+    return coh_fail(COH_ERR_FULL,
+                    "host memory: the host tier needs %" PRIu64 " bytes, %s gives %" PRIu64
+                    ": %" PRIu64 " bytes short; raise it to %" PRIu64 "B or add --disk DIR",
+                    bytes, flag, room, bytes - room, bytes);
+}
+
 static coh_status place_host(builder *b)
 {
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->held_nearer));
@@ -212,14 +226,7 @@ static coh_status place_host(builder *b)
         uint64_t bytes = 0;
         COH_TRY(assign_host_homes(b, &bytes));
         if (bytes > b->options->emulate_host_bytes)
-            return coh_fail(
-                COH_ERR_FULL,
-                "host memory: the host tier needs %llu bytes, %s gives %llu: %llu bytes short; "
-                "raise it to %lluMiB or add --disk",
-                (unsigned long long)bytes, level.flag,
-                (unsigned long long)b->options->emulate_host_bytes,
-                (unsigned long long)(bytes - b->options->emulate_host_bytes),
-                (unsigned long long)((bytes >> 20) + 1));
+            return refuse_host(b, level.flag, bytes);
         level.home_offset = b->host_home;
         level.rules = NULL;
     }
@@ -252,15 +259,14 @@ static coh_status assign_file_offsets(builder *b)
     }
     coh_free(moves);
     b->layout->file_bytes = offset;
-    if (offset > b->options->disk_bytes)
-        return coh_fail(
-            COH_ERR_FULL,
-            "disk: the working store needs %llu bytes, --disk allows %llu: %llu bytes short; raise "
-            "it to %lluMiB",
-            (unsigned long long)offset, (unsigned long long)b->options->disk_bytes,
-            (unsigned long long)(offset - b->options->disk_bytes),
-            (unsigned long long)((offset >> 20) + 1));
-    return COH_OK;
+    if (offset <= b->options->disk_bytes)
+        return COH_OK;
+    b->short_of = COH_TIER_DISK;
+    b->short_needs = offset;
+    return coh_fail(COH_ERR_FULL,
+                    "disk: the working store needs %" PRIu64 " bytes, --disk allows %" PRIu64
+                    ": %" PRIu64 " bytes short; raise it to %" PRIu64 "B",
+                    offset, b->options->disk_bytes, offset - b->options->disk_bytes, offset);
 }
 
 static coh_access_matrix access_matrix(const builder *b)
@@ -386,6 +392,7 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
         for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
             coh_program_fini(&out_programs[kind]);
         coh_layout_fini(out_layout);
+        out_layout->arena_bytes[b.short_of] = b.short_needs;
     }
     return status;
 }

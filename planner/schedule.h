@@ -13,7 +13,8 @@
 /* Builds the layout and programs[COH_PROGRAM_BODY], with `all` every program that the mode has.
  * Waits are derived; nothing is verified or priced.
  * Fails: COH_ERR_FULL when the decisions cannot be met, with the reason; COH_ERR_MEMORY. Everything
- * is released then. */
+ * is released then, and *out_layout zero; but where only the room in the outermost tier is short,
+ * its arena_bytes say what would do. */
 coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *options,
                               const coh_profile *profile, const coh_decisions *decisions, int all,
                               coh_layout *out_layout, coh_program *out_programs);

@@ -353,7 +353,24 @@ done:
     return status;
 }
 
-static coh_status search_streamed(coh_plan *plan, coh_offer *best)
+/* Of what was tried and only lacked room farther out, what takes least of it. Which sets are tried
+ * until one fits does not depend on that room: with so much of it there is a plan, with less
+ * none. */
+static void note_least_far(const coh_market *market, coh_plan *plan)
+{
+    plan->least_far_bytes = 0;
+    for (size_t i = 0; i < market->offer_count; i++) {
+        const coh_offer *offer = &market->offers[i];
+        if (offer->far_bytes == 0 ||
+            (plan->least_far_bytes > 0 && offer->far_bytes >= plan->least_far_bytes))
+            continue;
+        plan->least_far_bytes = offer->far_bytes;
+        plan->decisions = offer->decisions;
+    }
+}
+
+/* `checks_room`: what survives must fit the outermost tier, or nothing is tried. */
+static coh_status search_streamed(coh_plan *plan, int checks_room, coh_offer *best)
 {
     coh_decisions smallest = { 0 };
     coh_market market;
@@ -361,19 +378,32 @@ static coh_status search_streamed(coh_plan *plan, coh_offer *best)
     smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     if (smallest.device_bytes < plan->smallest_device_bytes)
         return COH_OK;
-    COH_TRY(check_far_room(plan));
+    if (checks_room)
+        COH_TRY(check_far_room(plan));
     COH_TRY(coh_market_open(&market, plan, UINT32_MAX));
     market.best = *best;
     coh_status status = search_market(&market, &smallest);
     *best = market.best;
+    if (!best->valid)
+        note_least_far(&market, plan);
     coh_market_close(&market);
     return status;
 }
 
+/* What is said of too little room counts all programs. */
+static coh_status search_far(coh_plan *plan, coh_offer *best)
+{
+    COH_TRY(search_streamed(plan, 1, best));
+    if (best->valid || plan->least_far_bytes == 0 || plan->counts_all)
+        return COH_OK;
+    plan->counts_all = 1;
+    return search_streamed(plan, 1, best);
+}
+
 /* ---- refusing ---- */
 
-/* Something else than the device is short: the schedule says what, on the decisions that need
- * least. */
+/* Something else than the device is short: the schedule says what, on the decisions that take least
+ * of it, or else on those that need least of the device. */
 static coh_status refuse_far(const coh_plan *plan)
 {
     coh_layout layout;
@@ -384,9 +414,12 @@ static coh_status refuse_far(const coh_plan *plan)
                                 .row_passes = ROW_PASSES_MOST,
                                 .slices = SLICES_MOST,
                                 .horizon = COH_HORIZON_USUAL };
-    COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions, 0, &layout,
-                               programs));
-    coh_program_fini(&programs[COH_PROGRAM_BODY]);
+    if (plan->least_far_bytes > 0)
+        decisions = plan->decisions;
+    COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions,
+                               plan->counts_all, &layout, programs));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&programs[kind]);
     coh_layout_fini(&layout);
     return coh_fail(COH_ERR_FULL,
                     "no plan was found within these limits, though none was proven impossible: "
@@ -512,10 +545,21 @@ coh_status coh_plan_search(coh_plan *plan)
     /* Recomputing in memory is worth comparing with streaming; keeping all is not. */
     if (has_far(&plan->options) &&
         (!best.valid || coh_block_set_count(&best.decisions.recompute) > 0))
-        COH_TRY(search_streamed(plan, &best));
+        COH_TRY(search_far(plan, &best));
     COH_TRY(try_earlier(plan, &best));
     if (!best.valid)
         return refuse(plan, in_memory_bytes);
     plan->decisions = best.decisions;
     return COH_OK;
+}
+
+coh_status coh_plan_search_room(coh_plan *plan)
+{
+    coh_offer best = { 0 };
+    plan->counts_all = 1;
+    COH_TRY(search_streamed(plan, 0, &best));
+    if (plan->least_far_bytes > 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_FULL, "no plan was found within these limits, however much room there "
+                                  "is on disk: raise --device-memory");
 }

@@ -6,9 +6,11 @@ import re
 import resource
 import unittest
 
-from program import SANITIZED, TINY, ProgramTest
+from program import SANITIZED, TINY, ProgramTest, pairs
 
 MIB = 1 << 20
+# 150 MiB of parameters and states, and activations that 100 MiB do not hold.
+NANO = ["plan", "gpt2-nano", "--threads", "2", "--device-memory", "100MiB"]
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles")
 
 
@@ -73,27 +75,40 @@ class Limits(ProgramTest):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("host memory: ", *plan, "40MiB", "--emulate-host", "10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)  # parameters and two states in f32 are there at least
-        while True:  # one bound after the other, never more than there is
-            raised = re.search(r"raise it to (?:at least )?(\d+MiB)", said)[1]
-            self.assertLess(int(raised[:-3]), 400)
-            done = [*plan, "40MiB", "--emulate-host", raised]
-            try:
-                said, _ = self.short("host memory: ", *done)
-            except AssertionError:
-                self.succeeds(*done)
-                break
+        least = re.search(r"raise it to at least (\d+)MiB", said)[1]
+        self.succeeds(*plan, "40MiB", "--emulate-host", least + "MiB")
+        self.needs_exactly("host memory: ", [*NANO, "--emulate-host"], "")
+
+    def needs_exactly(self, says, plan, place):
+        """Whatever the room beyond the states', one amount is named; with it there is a plan, with a page less none."""
+        said, _ = self.short(says, *plan, f"{place}10MiB")
+        states = int(re.search(r"raise it to at least (\d+)MiB", said)[1]) * MIB
+        said, short = self.short(says, *plan, f"{place}{states}B")
+        needed = states + short
+        self.assertIn(f"raise it to {needed}B", said)
+        for room in ((states + needed) // 2 // 4096 * 4096, needed - 4096):
+            said, short = self.short(says, *plan, f"{place}{room}B")
+            self.assertEqual(room + short, needed)
+        peak = self.succeeds(*plan, f"{place}{needed}B", "--json").json["peak_bytes"]
+        self.assertLessEqual(peak[says[:4]], needed)
 
     def test_too_little_disk(self):
-        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory", "40MiB", "--disk"]
-        said, short = self.short("disk: ", *plan, self.folder + ":10MiB")
+        plan = ["plan", *TINY, "--micro-batch", 2]
+        said, short = self.short("disk: ", *plan, "--device-memory", "40MiB", "--disk", self.folder + ":10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)
-        for _ in range(3):
-            raised = re.search(r"raise it to (?:at least )?(\d+MiB)", said)[1]
-            try:
-                said, _ = self.short("disk: ", *plan, f"{self.folder}:{raised}")
-            except AssertionError:
-                break
-        self.succeeds(*plan, f"{self.folder}:{raised}")
+        raised = re.search(r"raise it to at least (\d+MiB)", said)[1]
+        self.succeeds(*plan, "--device-memory", "40MiB", "--disk", f"{self.folder}:{raised}")
+        self.needs_exactly("disk: ", [*NANO, "--disk"], self.folder + ":")
+
+    def test_the_least_disk_is_named_where_none_was_given(self):
+        units = {"B": 1, "kB": 10**3, "KiB": 1 << 10, "MB": 10**6, "MiB": 1 << 20, "GB": 10**9, "GiB": 1 << 30}
+        for flags in pairs([], ["--sweep-order", "auto", "--micro-batch", 2]):
+            plan = [*NANO, *flags]
+            said = self.fails(3, *plan, says="the smallest change: --disk DIR:").err
+            number, unit = re.search(r"--disk DIR:(\d+)(\w+), where micro-batch \d fits", said).groups()
+            least = int(number) * units[unit]
+            self.succeeds(*plan, "--disk", f"{self.folder}:{least}B")
+            self.assertEqual(self.short("disk: ", *plan, "--disk", f"{self.folder}:{least - 4096}B")[1], 4096)
 
     def test_a_host_tier_that_may_not_be_locked(self):
         plan = ["plan", *TINY, "--device-memory", "40MiB", "--json", "--profile"]

@@ -521,7 +521,7 @@ class Train(ProgramTest):
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
         none = self.fails(3, "plan", *big, "--micro-batch", "auto", "--device-memory", "24MiB", says="--disk DIR")
         self.assertIn("no micro-batch from 4 down to 1 fits", none.err)
-        size = re.search(r"--disk DIR:(\d+MiB), where micro-batch 4 fits", done.err)[1]
+        size = re.search(r"--disk DIR:(\w+), where micro-batch 4 fits", done.err)[1]
         self.succeeds("plan", *big, "--device-memory", "24MiB", "--disk", f"{self.folder}:{size}")
         big += ["--micro-batch", "auto"]
         done = self.fails(3, "plan", *big, "--device-memory", "1MiB", says="also with --disk DIR")
