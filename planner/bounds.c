@@ -30,6 +30,7 @@ struct coh_bound_base {
     uint32_t *need_begin;
     coh_traffic traffic; /* of the compute lane's lines */
     coh_traffic whole;   /* of the host lane's as well; empty where it has none */
+    coh_traffic both;    /* so, where device and host are one room */
     host_line *host_lines;
     uint32_t host_line_count;
     uint64_t host_ns;
@@ -166,12 +167,13 @@ static uint64_t need_bytes(const coh_layout *layout, const coh_need *need)
 /* When an update of the host lane may begin, and when its parameters are
  * wanted. A deferred one begins after its step's CLIP, the last line of
  * compute; one in backward after its gradient's last writer. 0: nobody reads
- * the parameters. `at`: its place in the sheet. */
+ * the parameters, or they are wanted after that. `at`: its place in the sheet. */
 static int find_times(const coh_bound_base *base, size_t at, const uint32_t *compute_before,
-                      host_line *out)
+                      host_line *out, coh_traffic_span *out_span)
 {
     const coh_sheet *sheet = &base->sheet;
     const coh_need *work = &sheet->needs[sheet->lines[at].need_begin], *grad = work + 1;
+    const int64_t lines = compute_before[sheet->line_count];
     int is_deferred = base->options->deferred_update;
     size_t release = is_deferred ? sheet->line_count - 1 : at, use = is_deferred ? at : 0;
     while (!is_deferred && release > 0 &&
@@ -185,6 +187,9 @@ static int find_times(const coh_bound_base *base, size_t at, const uint32_t *com
     out->use = use < sheet->line_count ? compute_before[use] : 0;
     out->work_bytes = need_bytes(&base->layout, work);
     out->grad_bytes = is_deferred ? 0 : need_bytes(&base->layout, grad);
+    if (use < sheet->line_count) /* a deferred one is of the step before */
+        *out_span = (coh_traffic_span){ .early = is_deferred ? 0 : (int64_t)out->release + 1,
+                                        .late = out->use + (is_deferred ? 0 : lines) };
     return use < sheet->line_count && out->use <= out->release;
 }
 
@@ -194,7 +199,9 @@ static int compare_uses(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer)
+/* `spans`: by line of the sheet, when it runs. */
+static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer,
+                                  coh_traffic_span *spans)
 {
     size_t count = base->sheet.line_count;
     uint32_t *compute_before = NULL;
@@ -205,12 +212,14 @@ static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer
     for (size_t i = 0; i < count; i++) {
         const coh_sheet_line *line = &base->sheet.lines[i];
         host_line *out = &base->host_lines[base->host_line_count];
+        spans[i] = (coh_traffic_span){ .early = compute_before[i], .late = compute_before[i] };
         if (line->lane != COH_LANE_HOST)
             continue;
+        spans[i] = COH_TRAFFIC_ANY_TIME;
         out->service_ns = line_ns(base, pricer, line);
         base->host_ns += out->service_ns;
-        base->host_line_count +=
-            (uint32_t)(line->opcode == COH_OP_UPDATE && find_times(base, i, compute_before, out));
+        base->host_line_count += (uint32_t)(line->opcode == COH_OP_UPDATE &&
+                                            find_times(base, i, compute_before, out, &spans[i]));
     }
     coh_free(compute_before);
     if (base->host_line_count > 1)
@@ -244,12 +253,13 @@ static void begin_needs(coh_bound_base *base)
         base->need_begin[i + 1] = base->need_begin[i] + base->sheet.lines[i].need_count;
 }
 
-static coh_status make_traffic(coh_bound_base *base, coh_traffic *out)
+static coh_status make_traffic(coh_bound_base *base, const coh_traffic_span *spans,
+                               coh_traffic *out)
 {
     const coh_sequence sequence = { .step_count = (uint32_t)base->sheet.line_count,
                                     .need_begin = base->need_begin,
                                     .needs = base->sheet.needs };
-    return coh_traffic_init(&base->layout, &sequence, out);
+    return coh_traffic_init_spans(&base->layout, &sequence, spans, out);
 }
 
 /* What the host lane does, before its lines go. */
@@ -260,11 +270,16 @@ static coh_status take_host_lines(coh_bound_base *base, const coh_pricer *pricer
         some |= base->sheet.lines[i].lane == COH_LANE_HOST;
     if (!some)
         return COH_OK;
+    coh_traffic_span *spans = NULL;
     begin_needs(base);
-    COH_TRY(make_traffic(base, &base->whole));
-    COH_TRY(list_host_lines(base, pricer));
+    COH_TRY(make_traffic(base, NULL, &base->whole));
+    COH_TRY(COH_ALLOC(base->sheet.line_count, &spans));
+    coh_status status = list_host_lines(base, pricer, spans);
+    if (status == COH_OK && base->options->disk_bytes > 0)
+        status = make_traffic(base, spans, &base->both);
+    coh_free(spans);
     drop_host_lines(&base->sheet);
-    return COH_OK;
+    return status;
 }
 
 /* ---- the whole base ---- */
@@ -297,7 +312,7 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     find_link_rates(base, pricer);
     find_starts(base);
     begin_needs(base);
-    return make_traffic(base, &base->traffic);
+    return make_traffic(base, NULL, &base->traffic);
 }
 
 coh_status coh_bound_base_create(const coh_graph *graph, const coh_plan_options *options,
@@ -325,6 +340,7 @@ void coh_bound_base_destroy(coh_bound_base *base)
         return;
     coh_traffic_fini(&base->traffic);
     coh_traffic_fini(&base->whole);
+    coh_traffic_fini(&base->both);
     coh_free(base->host_lines);
     coh_sheet_fini(&base->sheet);
     coh_layout_fini(&base->layout);
@@ -396,6 +412,12 @@ static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_
     const coh_traffic *settled =
         is_device && base->whole.step_count > 0 ? &base->whole : &base->traffic;
     COH_TRY(coh_traffic_least(settled, way, room_bytes, &out->least_bytes[lane]));
+    if (!is_device && base->both.step_count > 0) {
+        uint64_t bytes = 0;
+        COH_TRY(coh_traffic_least(&base->both, way, room_bytes, &bytes));
+        if (bytes > out->least_bytes[lane])
+            out->least_bytes[lane] = bytes;
+    }
     raise_bound(out, name, link_ns(base, lane, out->least_bytes[lane]));
     for (uint32_t i = 0; out->least_bytes[lane] > 0 && i < base->start_count; i++) {
         window w = { .base = base, .lane = lane, .first_step = base->starts[i] };

@@ -12,6 +12,11 @@
  *
  *     step >= max over p, q of  bytes(p, q) / rate + latency + compute(q .. p of the next step)
  *
+ * Updates on the host lane keep no order with the compute lines. Over the device's link they make
+ * copies stale; over the drive, below device and host as one room, states and gradients that they
+ * use are kept or moved wherever they run between their gradients and their parameters' next use
+ * (coh_traffic_init_spans).
+ *
  * Valid while lanes run alone, therefore also while they slow one another; the four bounds of two
  * lanes at once (link, drive, cores, DRAM) hold of lanes that slow one another as the profile
  * says. */

@@ -68,9 +68,11 @@ static coh_status make_lists(const coh_layout *layout, const coh_sequence *seque
 /* A chunk's accesses, as seen from any of them round the repetition. */
 typedef struct ring {
     const use *uses;
+    const coh_traffic_span *spans; /* by step of the sequence; NULL: all steps keep their order */
     uint32_t count, step_count;
     int survives; /* its content outlives a repetition */
     int is_written;
+    int is_all_far;
 } ring;
 
 /* Steps from access `from` to access `from + ahead`, which may lie in the
@@ -79,6 +81,15 @@ static uint32_t distance(const ring *r, uint32_t from, uint32_t ahead)
 {
     uint32_t to = (from + ahead) % r->count, rounds = (from + ahead) / r->count;
     return r->uses[to].step + rounds * r->step_count - r->uses[from].step;
+}
+
+/* As distance, from the latest that the one may be to the earliest that the other may be. */
+static uint32_t sure_distance(const ring *r, uint32_t from, uint32_t ahead)
+{
+    uint32_t to = (from + ahead) % r->count, rounds = (from + ahead) / r->count;
+    int64_t steps = r->spans[r->uses[to].step].early + (int64_t)rounds * r->step_count -
+                    r->spans[r->uses[from].step].late;
+    return steps > 0 && steps < UINT32_MAX ? (uint32_t)steps : 0;
 }
 
 static int has_next(const ring *r, uint32_t from, uint32_t ahead)
@@ -118,10 +129,48 @@ static uint32_t keep_of(const ring *r, uint32_t from)
     return 0;
 }
 
+/* As era_of, where far steps read and write in the same room. */
+static uint32_t sure_era_of(const ring *r, uint32_t from)
+{
+    uint32_t era = 0;
+    for (uint32_t ahead = 1; r->uses[from].writes && has_next(r, from, ahead); ahead++) {
+        const use *next = &r->uses[(from + ahead) % r->count];
+        if (next->reads)
+            era = sure_distance(r, from, ahead);
+        if (next->writes)
+            break;
+    }
+    return era;
+}
+
+/* As keep_of. What none but far steps use is kept from one to the next; else what the others read
+ * is kept from one of them to the next, through what far steps read and write there. */
+static uint32_t sure_keep_of(const ring *r, uint32_t from)
+{
+    uint32_t until_far = 0;
+    if (r->uses[from].is_far && !r->is_all_far)
+        return 0;
+    for (uint32_t ahead = 1; has_next(r, from, ahead); ahead++) {
+        const use *next = &r->uses[(from + ahead) % r->count];
+        if (!next->reads)
+            return until_far;
+        if (!next->is_far || r->is_all_far)
+            return sure_distance(r, from, ahead);
+        until_far = until_far > 0 ? until_far : sure_distance(r, from, ahead);
+    }
+    return until_far;
+}
+
 static coh_traffic_access access_of(const ring *r, uint32_t from, uint32_t chunk)
 {
     const use *u = &r->uses[from];
     coh_traffic_access access = { .chunk = chunk, .reads = u->reads };
+    if (r->spans != NULL) {
+        access.keep = sure_keep_of(r, from);
+        access.era = sure_era_of(r, from);
+        access.inside = !u->writes && r->is_written; /* or not: then less is counted */
+        return access;
+    }
     access.keep = keep_of(r, from);
     if (u->writes)
         access.era = era_of(r, from, &access.leaves);
@@ -129,38 +178,110 @@ static coh_traffic_access access_of(const ring *r, uint32_t from, uint32_t chunk
     return access;
 }
 
+static ring ring_of(const coh_layout *layout, const use_lists *lists, const coh_traffic *t,
+                    const coh_traffic_span *spans, uint32_t chunk)
+{
+    ring r = { .uses = &lists->uses[lists->begin[chunk]],
+               .spans = spans,
+               .count = lists->end[chunk] - lists->begin[chunk],
+               .step_count = t->step_count,
+               .survives = layout->objects[layout->chunks[chunk].object].survives,
+               .is_all_far = 1 };
+    for (uint32_t i = 0; i < r.count; i++) {
+        r.is_written |= r.uses[i].writes && (spans != NULL || !r.uses[i].is_far);
+        r.is_all_far &= r.uses[i].is_far;
+    }
+    return r;
+}
+
+/* Its number among the steps that keep their order. */
+static uint32_t kept_order(const ring *r, const use *u)
+{
+    return r->spans != NULL ? (uint32_t)r->spans[u->step].early : u->step;
+}
+
 /* Accesses by chunk become accesses by step. */
-static coh_status spread(const coh_layout *layout, const use_lists *lists, coh_traffic *t)
+static coh_status spread(const coh_layout *layout, const use_lists *lists,
+                         const coh_traffic_span *spans, coh_traffic *t)
 {
     uint32_t total = 0, *cursor = NULL;
-    for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++)
-        for (uint32_t i = lists->begin[chunk]; i < lists->end[chunk]; i++, total++)
-            t->begin[lists->uses[i].step + 1] += !lists->uses[i].is_far;
+    for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++) {
+        const ring r = ring_of(layout, lists, t, spans, chunk);
+        for (uint32_t i = 0; i < r.count; i++, total++)
+            if (!r.uses[i].is_far)
+                t->begin[kept_order(&r, &r.uses[i]) + 1]++;
+    }
     for (uint32_t step = 0; step < t->step_count; step++)
         t->begin[step + 1] += t->begin[step];
     COH_TRY(COH_ALLOC((size_t)total + 1, &t->accesses));
     COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &cursor));
     memcpy(cursor, t->begin, ((size_t)t->step_count + 1) * sizeof(*cursor));
     for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++) {
-        ring r = { .uses = &lists->uses[lists->begin[chunk]],
-                   .count = lists->end[chunk] - lists->begin[chunk],
-                   .step_count = t->step_count,
-                   .survives = layout->objects[layout->chunks[chunk].object].survives };
-        for (uint32_t i = 0; i < r.count; i++)
-            r.is_written |= r.uses[i].writes && !r.uses[i].is_far;
+        const ring r = ring_of(layout, lists, t, spans, chunk);
         for (uint32_t i = 0; i < r.count; i++) {
             if (r.uses[i].is_far)
                 continue;
-            t->accesses[cursor[r.uses[i].step]++] = access_of(&r, i, chunk);
-            t->touched_bytes[r.uses[i].step] += t->chunk_bytes[chunk];
+            uint32_t step = kept_order(&r, &r.uses[i]);
+            t->accesses[cursor[step]++] = access_of(&r, i, chunk);
+            t->touched_bytes[step] += t->chunk_bytes[chunk];
         }
     }
     coh_free(cursor);
     return COH_OK;
 }
 
+/* A far use begins nothing before its latest and ends nothing after its earliest. Those by which
+ * something may have been used come first. */
+static int marks_of(const ring *r, uint32_t from, uint32_t chunk, coh_traffic_mark *marks,
+                    uint32_t *steps)
+{
+    const coh_traffic_span *span = &r->spans[r->uses[from].step];
+    if (!r->uses[from].is_far || span->early < 0)
+        return 0;
+    marks[0] = (coh_traffic_mark){ .chunk = chunk };
+    steps[0] = (uint32_t)(span->early % r->step_count);
+    marks[1] = (coh_traffic_mark){ .chunk = chunk,
+                                   .keep = sure_keep_of(r, from),
+                                   .era = sure_era_of(r, from) };
+    steps[1] = (uint32_t)(span->late % r->step_count);
+    return marks[1].keep > 0 || marks[1].era > 0 ? 2 : 1;
+}
+
+/* Counts the marks of each step, then puts them there. */
+static void put_marks(const coh_layout *layout, const use_lists *lists,
+                      const coh_traffic_span *spans, coh_traffic *t, uint32_t *cursor)
+{
+    coh_traffic_mark marks[2];
+    uint32_t steps[2];
+    for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++) {
+        const ring r = ring_of(layout, lists, t, spans, chunk);
+        for (uint32_t i = 0; i < r.count; i++)
+            for (int k = 0, count = marks_of(&r, i, chunk, marks, steps); k < count; k++)
+                if (cursor != NULL)
+                    t->marks[cursor[steps[k]]++] = marks[k];
+                else
+                    t->mark_begin[steps[k] + 1]++;
+    }
+}
+
+static coh_status spread_marks(const coh_layout *layout, const use_lists *lists,
+                               const coh_traffic_span *spans, coh_traffic *t)
+{
+    uint32_t *cursor = NULL;
+    COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &t->mark_begin));
+    put_marks(layout, lists, spans, t, NULL);
+    for (uint32_t step = 0; step < t->step_count; step++)
+        t->mark_begin[step + 1] += t->mark_begin[step];
+    COH_TRY(COH_ALLOC((size_t)t->mark_begin[t->step_count] + 1, &t->marks));
+    COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &cursor));
+    memcpy(cursor, t->mark_begin, ((size_t)t->step_count + 1) * sizeof(*cursor));
+    put_marks(layout, lists, spans, t, cursor);
+    coh_free(cursor);
+    return COH_OK;
+}
+
 static coh_status make_traffic(const coh_layout *layout, const coh_sequence *sequence,
-                               use_lists *lists, coh_traffic *t)
+                               const coh_traffic_span *spans, use_lists *lists, coh_traffic *t)
 {
     COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &t->begin));
     COH_TRY(COH_ALLOC((size_t)t->step_count + 1, &t->touched_bytes));
@@ -168,16 +289,24 @@ static coh_status make_traffic(const coh_layout *layout, const coh_sequence *seq
     for (uint32_t chunk = 0; chunk < t->chunk_count; chunk++)
         t->chunk_bytes[chunk] = layout->chunks[chunk].bytes;
     COH_TRY(make_lists(layout, sequence, lists));
-    return spread(layout, lists, t);
+    COH_TRY(spread(layout, lists, spans, t));
+    return spans != NULL ? spread_marks(layout, lists, spans, t) : COH_OK;
 }
 
-coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
-                            coh_traffic *out_traffic)
+static int is_far_step(const coh_sequence *sequence, uint32_t step)
+{
+    uint32_t begin = sequence->need_begin[step];
+    return begin < sequence->need_begin[step + 1] && sequence->needs[begin].is_far;
+}
+
+coh_status coh_traffic_init_spans(const coh_layout *layout, const coh_sequence *sequence,
+                                  const coh_traffic_span *spans, coh_traffic *out_traffic)
 {
     use_lists lists = { 0 };
-    *out_traffic =
-        (coh_traffic){ .step_count = sequence->step_count, .chunk_count = layout->chunk_count };
-    coh_status status = make_traffic(layout, sequence, &lists, out_traffic);
+    *out_traffic = (coh_traffic){ .chunk_count = layout->chunk_count };
+    for (uint32_t step = 0; step < sequence->step_count; step++)
+        out_traffic->step_count += spans == NULL || !is_far_step(sequence, step);
+    coh_status status = make_traffic(layout, sequence, spans, &lists, out_traffic);
     coh_free(lists.uses);
     coh_free(lists.begin);
     coh_free(lists.end);
@@ -186,12 +315,20 @@ coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequen
     return status;
 }
 
+coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
+                            coh_traffic *out_traffic)
+{
+    return coh_traffic_init_spans(layout, sequence, NULL, out_traffic);
+}
+
 void coh_traffic_fini(coh_traffic *traffic)
 {
     coh_free(traffic->accesses);
     coh_free(traffic->begin);
     coh_free(traffic->touched_bytes);
     coh_free(traffic->chunk_bytes);
+    coh_free(traffic->marks);
+    coh_free(traffic->mark_begin);
     *traffic = (coh_traffic){ 0 };
 }
 
@@ -249,9 +386,17 @@ static void pop(keeper *k)
         sift_down(k, 0);
 }
 
+static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
+{
+    k->kept[chunk] -= bytes;
+    k->kept_bytes -= bytes;
+    return bytes;
+}
+
 /* Bytes of the chunk from now until `end`. */
 static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
 {
+    lose(k, chunk, k->kept[chunk]); /* never twice */
     COH_TRY(COH_GROW(&k->heap, &k->heap_capacity, k->heap_count + 1));
     size_t i = k->heap_count++;
     for (; i > 0 && k->heap[(i - 1) / 2].end < end; i = (i - 1) / 2)
@@ -261,13 +406,6 @@ static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
     k->end[chunk] = end;
     k->kept_bytes += k->kept[chunk];
     return COH_OK;
-}
-
-static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
-{
-    k->kept[chunk] -= bytes;
-    k->kept_bytes -= bytes;
-    return bytes;
 }
 
 /* Lets the bytes go that are wanted last, until the rest fits beside
@@ -287,19 +425,38 @@ static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
     return lost;
 }
 
+/* What far steps may have used by now goes; what they have used is kept for the next. */
+static coh_status pass_marks(keeper *k, uint64_t step)
+{
+    const coh_traffic *t = k->traffic;
+    uint32_t local = (uint32_t)(step % t->step_count);
+    if (t->mark_begin == NULL)
+        return COH_OK;
+    for (uint32_t i = t->mark_begin[local]; i < t->mark_begin[local + 1]; i++) {
+        const coh_traffic_mark *mark = &t->marks[i];
+        uint32_t steps = k->way == COH_TRAFFIC_FETCH ? mark->keep : mark->era;
+        if (k->end[mark->chunk] == step)
+            lose(k, mark->chunk, k->kept[mark->chunk]);
+        if (steps > 0)
+            COH_TRY(keep(k, mark->chunk, step + steps));
+    }
+    return COH_OK;
+}
+
 /* Fetching: what a step reads and was not kept is fetched; then the rest makes
- * room for it. */
+ * room for it. With marks it was counted when it left. */
 static coh_status fetch_step(keeper *k, uint64_t step)
 {
     const coh_traffic *t = k->traffic;
     uint32_t local = (uint32_t)(step % t->step_count);
     for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {
         const coh_traffic_access *access = &t->accesses[i];
-        if (access->reads)
+        if (access->reads && t->mark_begin == NULL)
             k->moved_bytes += t->chunk_bytes[access->chunk] - k->kept[access->chunk];
         lose(k, access->chunk, k->kept[access->chunk]);
     }
-    shrink(k, t->touched_bytes[local]);
+    uint64_t lost_bytes = shrink(k, t->touched_bytes[local]);
+    k->moved_bytes += t->mark_begin != NULL ? lost_bytes : 0;
     for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++)
         if (t->accesses[i].keep > 0)
             COH_TRY(keep(k, t->accesses[i].chunk, step + t->accesses[i].keep));
@@ -332,6 +489,7 @@ static coh_status store_step(keeper *k, uint64_t step)
 
 static coh_status keeper_step(keeper *k, uint64_t step)
 {
+    COH_TRY(pass_marks(k, step));
     return k->way == COH_TRAFFIC_FETCH ? fetch_step(k, step) : store_step(k, step);
 }
 
@@ -354,7 +512,8 @@ static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes)
         if (round > 0 && memcmp(before, k->kept, t->chunk_count * sizeof(*before)) == 0)
             return COH_OK;
     }
-    uint64_t spared = k->way == COH_TRAFFIC_FETCH ? k->room_bytes : 0;
+    int counts_late = k->way == COH_TRAFFIC_FETCH && t->mark_begin == NULL;
+    uint64_t spared = counts_late ? k->room_bytes : 0;
     *out_bytes = k->moved_bytes > spared ? (k->moved_bytes - spared) / ROUNDS_MOST : 0;
     return COH_OK;
 }

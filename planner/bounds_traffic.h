@@ -17,6 +17,16 @@
 
 #include "planner/residency.h"
 
+/* When a step of a sequence runs, told in the steps that keep their order: after the first `early`
+ * of them have ended, before step `late` begins (counted through: from step_count on, of the
+ * repetition after). A step that keeps its order has its own number as both; one of which nothing
+ * is known, COH_TRAFFIC_ANY_TIME. */
+typedef struct coh_traffic_span {
+    int64_t early, late;
+} coh_traffic_span;
+
+#define COH_TRAFFIC_ANY_TIME ((coh_traffic_span){ .early = INT32_MIN, .late = INT32_MAX })
+
 /* One chunk at one step. */
 typedef struct coh_traffic_access {
     uint32_t chunk;
@@ -29,6 +39,12 @@ typedef struct coh_traffic_access {
     uint8_t inside; /* strictly inside an era */
 } coh_traffic_access;
 
+/* Before a step: what was kept for a step that does not keep its order may have been used by now
+ * (keep and era 0), or has been, and is kept for the next. */
+typedef struct coh_traffic_mark {
+    uint32_t chunk, keep, era;
+} coh_traffic_mark;
+
 /* A sequence that repeats: what each step touches, and what for. */
 typedef struct coh_traffic {
     uint32_t step_count, chunk_count;
@@ -36,6 +52,8 @@ typedef struct coh_traffic {
     uint32_t *begin;
     uint64_t *touched_bytes; /* by step */
     uint64_t *chunk_bytes;
+    coh_traffic_mark *marks; /* before step s: [mark_begin[s], mark_begin[s + 1]) */
+    uint32_t *mark_begin;    /* NULL: all steps keep their order */
 } coh_traffic;
 
 /* Pinned objects are left out: they never move. Far needs (lower.h) take no
@@ -44,6 +62,24 @@ typedef struct coh_traffic {
 coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
                             coh_traffic *out_traffic);
 void coh_traffic_fini(coh_traffic *traffic); /* accepts a zeroed struct */
+
+/* Of one room in which the far needs stand as well: their steps (those whose needs are far) keep no
+ * order with the others but for spans[step], and the traffic's steps are the others. Nothing is
+ * counted that some order would spare:
+ *
+ *   steps      0    1    2 .. 7    8 | 0'   1'      W: a far step writes a chunk, at the latest
+ *   chunk       <--W |==============|  <--R         before step 1; the next one reads it, at the
+ *                                                   earliest after 8: it is kept over 1 .. 8
+ *
+ * What lies between the latest end of one access and the earliest begin of the next is kept or
+ * moved in every order, and only there does it take room; the far steps' own room is not counted.
+ * Bytes that leave such an interval are counted as they leave: for fetching they come back once,
+ * for storing they went out once. A far step that reads amid two accesses of the others (an update
+ * of what they read) is no end: who drops the chunk anywhere between the two fetches it for one of
+ * them. Farthest end first drops the fewest bytes of these intervals too, so a repetition that
+ * settles drops no more than any schedule's own moves. Fails: COH_ERR_MEMORY. */
+coh_status coh_traffic_init_spans(const coh_layout *layout, const coh_sequence *sequence,
+                                  const coh_traffic_span *spans, coh_traffic *out_traffic);
 
 /* Which direction is counted. */
 enum coh_traffic_way { COH_TRAFFIC_FETCH, COH_TRAFFIC_STORE };

@@ -264,18 +264,22 @@ static coh_status list_starts(const coh_plan *plan, int slices, start *starts, i
     return COH_OK;
 }
 
-/* What no set is known to be faster than: that of the most promising start, whose updates may all
- * run in the host tier. */
+/* What no set is known to be faster than: that of the most promising start, of whose updates none,
+ * some or all may run in the host tier. */
 static coh_status least_bound(const coh_plan *plan, const start *starts, int count,
                               uint64_t *out_bound_ns)
 {
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t host_updates[] = { (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
     start s = starts[0];
     *out_bound_ns = count > 0 ? s.bound_ns : 0;
     if (count == 0 || plan->options.emulate_host_bytes == 0)
         return COH_OK;
-    s.decisions.host_updates = coh_graph_block_count(plan->graph) + 1;
-    COH_TRY(bound_start(plan, &s));
-    *out_bound_ns = s.bound_ns < *out_bound_ns ? s.bound_ns : *out_bound_ns;
+    for (size_t i = 0; i < sizeof(host_updates) / sizeof(host_updates[0]); i++) {
+        s.decisions.host_updates = host_updates[i];
+        COH_TRY(bound_start(plan, &s));
+        *out_bound_ns = s.bound_ns < *out_bound_ns ? s.bound_ns : *out_bound_ns;
+    }
     return COH_OK;
 }
 

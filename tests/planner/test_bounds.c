@@ -95,6 +95,7 @@ static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions 
 typedef struct tally {
     int built, refused, met;
     int sliced, resident; /* programs with operators in slices; with blocks that stay */
+    int beyond; /* programs with more states, all of the host lane, than room above the drive */
     int binding[COH_PLAN_BOUND_COUNT];
     double ratio_sum;
 } tally;
@@ -124,6 +125,24 @@ static void compare(uint64_t seed, const coh_bounds *bounds, const coh_simulatio
     t->met += bounds->most_ns * 1.01 >= (double)fluid->period_ns;
     t->ratio_sum += (double)fluid->period_ns / (double)bounds->most_ns;
     t->built++;
+}
+
+/* States stand still while the step turns: what has no room then comes and goes once a step. */
+static void check_states(uint64_t seed, const coh_layout *layout, const coh_decisions *decisions,
+                         uint64_t host_bytes, const coh_bounds *bounds, tally *t)
+{
+    uint64_t room = decisions->device_bytes + host_bytes - layout->pinned_bytes, bytes = 0;
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].stream == COH_STREAM_STATE && !layout->objects[i].pinned)
+            bytes += layout->objects[i].bytes;
+    if (bytes <= room)
+        return;
+    for (int lane = COH_LANE_READ; lane <= COH_LANE_WRITE; lane++)
+        if (bounds->least_bytes[lane] < bytes - room)
+            fail_msg("seed %llu: %llu bytes are a bound over %s, %llu have no room",
+                     (unsigned long long)seed, (unsigned long long)bounds->least_bytes[lane],
+                     coh_lane_name((coh_lane)lane), (unsigned long long)(bytes - room));
+    t->beyond++;
 }
 
 static int has_slices(const coh_program *body)
@@ -171,6 +190,9 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     assert_int_equal(
         coh_bounds_at(base, decisions->device_bytes, options->emulate_host_bytes, &bounds), COH_OK);
     compare(seed, &bounds, &alone, &fluid, t);
+    if (options->disk_bytes > 0 && options->emulate_host_bytes > 0 && !decisions->in_memory &&
+        decisions->host_updates > coh_graph_block_count(graph))
+        check_states(seed, &layout, decisions, options->emulate_host_bytes, &bounds, t);
     t->sliced += has_slices(body);
     t->resident += decisions->resident > 0;
     coh_bound_base_destroy(base);
@@ -195,33 +217,48 @@ static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *option
     return bytes;
 }
 
+/* `drives`: of training whose updates run on the host lane, in a host tier over a drive. */
+static void check_seed(uint64_t seed, int drives, tally *t)
+{
+    draws d = { .seed = seed };
+    toy_options toy;
+    coh_graph *graph = NULL;
+    coh_plan_options options;
+    coh_profile profile;
+    coh_decisions decisions;
+    make_toy(&d, &toy);
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    coh_plan_options_init(&options);
+    options.microbatch_count = 1 + (int32_t)draw(&d, 3);
+    options.deferred_update = (int32_t)draw(&d, 2);
+    options.mode = draw(&d, 12) == 0 && !drives ? COH_PLAN_INFER : COH_PLAN_TRAIN;
+    if (options.mode == COH_PLAN_INFER)
+        options.microbatch_count = 1;
+    make_profile(&d, (int)draw(&d, 2), &profile);
+    uint64_t memory = in_memory(graph, &options);
+    options_of(&d, &profile, memory, &options);
+    make_decisions(&d, toy.layers, memory, &decisions);
+    if (drives) {
+        options.disk_bytes = UINT64_MAX;
+        options.emulate_host_bytes = (memory / 20 * draw(&d, 8) + 600000) & ~(uint64_t)4095;
+        decisions.in_memory = 0;
+        decisions.chunk_bytes = 65536;
+        decisions.device_bytes = (memory / 20 * (2 + draw(&d, 8))) & ~(uint64_t)4095;
+        decisions.host_updates = toy.layers + 1;
+        if (draw(&d, 2))
+            decisions.host_updates = 1 + (int32_t)draw(&d, (uint64_t)toy.layers);
+    }
+    check_configuration(seed, graph, &options, &profile, &decisions, t);
+    coh_profile_fini(&profile);
+    coh_graph_destroy(graph);
+}
+
 static void no_program_is_faster_than_a_bound(void **state)
 {
     (void)state;
     tally t = { 0 };
-    for (uint64_t seed = 0; seed < 500; seed++) {
-        draws d = { .seed = seed };
-        toy_options toy;
-        coh_graph *graph = NULL;
-        coh_plan_options options;
-        coh_profile profile;
-        coh_decisions decisions;
-        make_toy(&d, &toy);
-        assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
-        coh_plan_options_init(&options);
-        options.microbatch_count = 1 + (int32_t)draw(&d, 3);
-        options.deferred_update = (int32_t)draw(&d, 2);
-        options.mode = draw(&d, 12) == 0 ? COH_PLAN_INFER : COH_PLAN_TRAIN;
-        if (options.mode == COH_PLAN_INFER)
-            options.microbatch_count = 1;
-        make_profile(&d, (int)draw(&d, 2), &profile);
-        uint64_t memory = in_memory(graph, &options);
-        options_of(&d, &profile, memory, &options);
-        make_decisions(&d, toy.layers, memory, &decisions);
-        check_configuration(seed, graph, &options, &profile, &decisions, &t);
-        coh_profile_fini(&profile);
-        coh_graph_destroy(graph);
-    }
+    for (uint64_t seed = 0; seed < 500; seed++)
+        check_seed(seed, 0, &t);
     print_message("%d programs, %d refused, %d within 1 %% of the bound, mean ratio %.3f\n",
                   t.built, t.refused, t.met, t.ratio_sum / t.built);
     for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
@@ -230,10 +267,24 @@ static void no_program_is_faster_than_a_bound(void **state)
     assert_true(t.built >= 300 && t.sliced >= 15 && t.resident >= 30);
 }
 
+/* Neither above what programs move nor so low that it forgets the states. */
+static void the_drive_carries_what_the_host_lane_needs(void **state)
+{
+    (void)state;
+    tally t = { 0 };
+    for (uint64_t seed = 1000; seed < 1500; seed++)
+        check_seed(seed, 1, &t);
+    print_message("%d programs with updates on the host over a drive, %d refused; the states of %d "
+                  "have no room above it\n",
+                  t.built, t.refused, t.beyond);
+    assert_true(t.built >= 250 && t.beyond >= 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_program_is_faster_than_a_bound),
+        cmocka_unit_test(the_drive_carries_what_the_host_lane_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
