@@ -55,11 +55,7 @@ coh_status coh_plan_finish(coh_plan *plan)
             continue;
         /* The limit is of a step; what frozen weights are written as a run begins is no step's. */
         verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;
-        coh_status status = coh_verify(&plan->layout, program, &verify, NULL);
-        if (status == COH_ERR_CORRUPT)
-            return coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its "
-                                                     "verifier refuses (please report this)");
-        COH_TRY(status);
+        COH_TRY(coh_verify(&plan->layout, program, &verify, NULL));
         COH_TRY(
             coh_simulate_priced(&plan->layout, program, &plan->pricer, &plan->simulations[kind]));
     }
@@ -196,6 +192,9 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     }
     plan->options.earlier = NULL;
     plan->options.earlier_count = 0;
+    if (status == COH_ERR_CORRUPT)
+        status = coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its verifier "
+                                                   "refuses (please report this)");
     if (status != COH_OK) {
         *out_far_bytes = plan->least_far_bytes;
         coh_plan_destroy(plan);

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/file_text.h"
 #include "planner/json_read.h"
-#include "planner/limits.h"
+#include "planner/plan_file.h"
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
 #include "planner/residency.h"
@@ -16,9 +16,6 @@
 #define FORMAT_NAME     "cohobate plan"
 #define FORMAT_VERSION  5
 #define FILE_BYTES_MOST ((uint64_t)1 << 30)
-
-/* Raise with every change of the planner that may write another program for the same decisions. */
-#define BUILDER_VERSION 6
 
 /* ---- writing ---- */
 
@@ -54,8 +51,8 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
                          "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"builder\": %d,\n"
                          "  \"numeric_fingerprint\": \"%016" PRIx64 "\",\n"
                          "  \"program_hash\": \"%016" PRIx64 "\",\n",
-                         FORMAT_NAME, FORMAT_VERSION, BUILDER_VERSION, plan->numeric_fingerprint,
-                         plan->program_hash));
+                         FORMAT_NAME, FORMAT_VERSION, COH_PLAN_BUILDER_VERSION,
+                         plan->numeric_fingerprint, plan->program_hash));
     COH_TRY(coh_text_add(text,
                          "  \"options\": {\"mode\": \"%s\", \"microbatch_count\": %d, "
                          "\"sweep_order\": \"%s\", "
@@ -104,7 +101,7 @@ static coh_status write_predictions(coh_text *text, const coh_plan *plan)
 }
 
 /* Lines in flight on the links: the program is another with other depths, so a plan keeps its own,
- * whatever profile prices it later. */
+ * whatever profile prices it later; and the kernels that its numeric fingerprint is of. */
 static const coh_lane link_lanes[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
 enum { LINK_COUNT = sizeof(link_lanes) / sizeof(link_lanes[0]) };
 
@@ -113,7 +110,9 @@ static coh_status write_links(coh_text *text, const coh_plan *plan, const char *
     COH_TRY(coh_text_add(text, "  \"depths\": ["));
     for (int i = 0; i < LINK_COUNT; i++)
         COH_TRY(coh_text_add(text, "%s%u", i ? ", " : "", plan->profile.link[link_lanes[i]].depth));
-    COH_TRY(coh_text_add(text, "],\n"));
+    COH_TRY(coh_text_add(text, "],\n  \"kernel_path\": "));
+    COH_TRY(coh_text_add_quoted(text, plan->options.kernel_path));
+    COH_TRY(coh_text_add(text, ",\n"));
     if (note[0] == '\0')
         return COH_OK;
     COH_TRY(coh_text_add(text, "  \"note\": "));
@@ -170,19 +169,6 @@ done:
 
 /* ---- reading ---- */
 
-typedef struct plan_file {
-    coh_plan_options options;
-    coh_decisions decisions;
-    uint64_t numeric_fingerprint, program_hash, peak_device_bytes;
-    uint64_t slots_hash, profile_hash, step_ns;
-    uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not said */
-    char note[COH_PLAN_NOTE_BYTES];
-    char profile_name[64];
-    int32_t device_kind;
-    int builder;
-    coh_pin *pins; /* what options.pins points to */
-} plan_file;
-
 static coh_status parse_decisions(const json_t *object, coh_decisions *d)
 {
     static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory", "cache",
@@ -209,7 +195,7 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     return coh_block_set_read(blocks, &d->recompute);
 }
 
-static coh_status parse_pins(const json_t *pins, plan_file *out)
+static coh_status parse_pins(const json_t *pins, coh_plan_text *out)
 {
     if (!json_is_array(pins) || json_array_size(pins) > COH_PINS_MOST)
         return coh_fail(COH_ERR_CORRUPT, "\"pins\" is not a list of at most %d", COH_PINS_MOST);
@@ -224,7 +210,7 @@ static coh_status parse_pins(const json_t *pins, plan_file *out)
     return COH_OK;
 }
 
-static coh_status parse_profile(const json_t *object, plan_file *out)
+static coh_status parse_profile(const json_t *object, coh_plan_text *out)
 {
     static const char *const known[] = { "name", "device", "hash", NULL };
     COH_TRY(coh_json_only_known(object, "\"profile\"", known));
@@ -258,22 +244,30 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
     return coh_json_get_real(object, "link_bytes_per_s", 0, 1e300, &o->link_bytes_per_s);
 }
 
-static coh_status parse_predictions(const json_t *object, plan_file *out)
+static coh_status parse_predictions(const json_t *object, coh_plan_text *out)
 {
     static const char *const known[] = {
         "peak_device_bytes", "peak_host_bytes",       "disk_bytes", "step_ns",
         "bound_ns",          "smallest_device_bytes", "lines",      NULL
     };
-    int64_t peak = 0, step_ns = 0;
+    int64_t device = 0, host = 0, disk = 0, step_ns = 0, bound_ns = 0, smallest = 0, lines = 0;
     COH_TRY(coh_json_only_known(object, "\"predictions\"", known));
-    COH_TRY(coh_json_get_integer(object, "peak_device_bytes", 1, INT64_MAX, &peak));
+    COH_TRY(coh_json_get_integer(object, "peak_device_bytes", 1, INT64_MAX, &device));
+    COH_TRY(coh_json_get_integer(object, "peak_host_bytes", 0, INT64_MAX, &host));
+    COH_TRY(coh_json_get_integer(object, "disk_bytes", 0, INT64_MAX, &disk));
     COH_TRY(coh_json_get_integer(object, "step_ns", 0, INT64_MAX, &step_ns));
-    out->peak_device_bytes = (uint64_t)peak;
+    COH_TRY(coh_json_get_integer(object, "bound_ns", 0, INT64_MAX, &bound_ns));
+    COH_TRY(coh_json_get_integer(object, "smallest_device_bytes", 0, INT64_MAX, &smallest));
+    COH_TRY(coh_json_get_integer(object, "lines", 1, UINT32_MAX, &lines));
+    out->peak_bytes[COH_TIER_DEVICE] = (uint64_t)device;
+    out->peak_bytes[COH_TIER_HOST] = (uint64_t)host;
+    out->peak_bytes[COH_TIER_DISK] = (uint64_t)disk;
     out->step_ns = (uint64_t)step_ns;
+    out->line_count = (uint32_t)lines;
     return COH_OK;
 }
 
-static uint64_t fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
+uint64_t coh_plan_fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
 {
     const uint64_t slot[] = { chunk, tier, offset };
     return XXH3_64bits_withSeed(slot, sizeof(slot), hash);
@@ -294,13 +288,13 @@ static coh_status parse_slots(const json_t *slots, uint64_t *out_hash)
                 number[i] = json_integer_value(json_array_get(slot, i));
         if (number[0] < 0 || number[1] < 0 || number[1] > 1 || number[2] < 0)
             return coh_fail(COH_ERR_CORRUPT, "slot %zu is not [chunk, tier, offset]", index);
-        *out_hash =
-            fold_slot(*out_hash, (uint64_t)number[0], (uint64_t)number[1], (uint64_t)number[2]);
+        *out_hash = coh_plan_fold_slot(*out_hash, (uint64_t)number[0], (uint64_t)number[1],
+                                       (uint64_t)number[2]);
     }
     return COH_OK;
 }
 
-static coh_status parse_operators(const json_t *operators)
+static coh_status parse_operators(json_t *operators, coh_plan_text *out)
 {
     static const char *const known[] = { "name",   "activations", "parameters",
                                          "states", "pattern",     NULL };
@@ -315,15 +309,20 @@ static coh_status parse_operators(const json_t *operators)
             if (!json_is_string(json_object_get(op, known[i])))
                 return coh_fail(COH_ERR_CORRUPT, "operator %zu has no \"%s\"", index, known[i]);
     }
+    out->operators = json_incref(operators);
     return COH_OK;
 }
 
 /* What files of other programs may leave out. */
-static coh_status parse_extras(const json_t *root, plan_file *out)
+static coh_status parse_extras(const json_t *root, coh_plan_text *out)
 {
     const json_t *depths = json_object_get(root, "depths");
     if (json_object_get(root, "note"))
         COH_TRY(coh_json_get_text(root, "note", out->note, sizeof(out->note)));
+    out->names_kernels = json_object_get(root, "kernel_path") != NULL;
+    if (out->names_kernels)
+        COH_TRY(coh_json_get_text(root, "kernel_path", out->options.kernel_path,
+                                  sizeof(out->options.kernel_path)));
     if (depths == NULL)
         return COH_OK;
     for (size_t i = 0; i < LINK_COUNT; i++) {
@@ -337,14 +336,25 @@ static coh_status parse_extras(const json_t *root, plan_file *out)
     return COH_OK;
 }
 
-static coh_status parse(const json_t *root, plan_file *out)
+static coh_status parse(const json_t *root, coh_plan_text *out)
 {
-    static const char *const known[] = {
-        "format",       "version",   "builder",   "numeric_fingerprint",
-        "program_hash", "options",   "decisions", "profile",
-        "predictions",  "operators", "slots",     "pins",
-        "depths",       "note",      "file_hash", NULL
-    };
+    static const char *const known[] = { "format",
+                                         "version",
+                                         "builder",
+                                         "numeric_fingerprint",
+                                         "program_hash",
+                                         "options",
+                                         "decisions",
+                                         "profile",
+                                         "predictions",
+                                         "operators",
+                                         "slots",
+                                         "pins",
+                                         "depths",
+                                         "note",
+                                         "kernel_path",
+                                         "file_hash",
+                                         NULL };
     int64_t builder = 0;
     COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
     COH_TRY(coh_json_only_known(root, "the file", known));
@@ -358,66 +368,59 @@ static coh_status parse(const json_t *root, plan_file *out)
     COH_TRY(parse_profile(json_object_get(root, "profile"), out));
     COH_TRY(parse_predictions(json_object_get(root, "predictions"), out));
     COH_TRY(parse_extras(root, out));
-    COH_TRY(parse_operators(json_object_get(root, "operators")));
+    COH_TRY(parse_operators(json_object_get(root, "operators"), out));
     return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
 }
 
-static void close_file(plan_file *file)
+void coh_plan_text_fini(coh_plan_text *file)
 {
     coh_free(file->pins);
+    json_decref(file->operators);
     file->pins = NULL;
+    file->operators = NULL;
 }
 
-/* On success close_file is due. */
-static coh_status parse_text(const char *text, size_t bytes, plan_file *out)
+coh_status coh_plan_text_parse(const char *text, size_t bytes, coh_plan_text *out)
 {
     json_t *root = NULL;
-    *out = (plan_file){ 0 };
+    *out = (coh_plan_text){ 0 };
     COH_TRY(coh_json_parse_sealed(text, bytes, &root));
     coh_status status = parse(root, out);
     if (status == COH_OK)
         status = coh_json_check_seal(root, text, bytes, "plan again");
     json_decref(root);
     if (status != COH_OK)
-        close_file(out);
+        coh_plan_text_fini(out);
     return status;
 }
 
-/* On success close_file is due. */
-static coh_status load(const char *path, plan_file *out)
+/* On success coh_plan_text_fini is due. */
+static coh_status load(const char *path, coh_plan_text *out)
 {
     char *text = NULL;
     size_t bytes = 0;
     COH_TRY(coh_file_read_whole(path, FILE_BYTES_MOST, &text, &bytes));
-    coh_status status = parse_text(text, bytes, out);
+    coh_status status = coh_plan_text_parse(text, bytes, out);
     coh_free(text);
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
 }
 
-coh_status coh_plan_check_text(const char *text, size_t bytes)
-{
-    plan_file file;
-    COH_TRY(parse_text(text, bytes, &file));
-    close_file(&file);
-    return COH_OK;
-}
-
 coh_status coh_plan_check_file(const char *path)
 {
-    plan_file file;
+    coh_plan_text file;
     COH_TRY(load(path, &file));
-    close_file(&file);
+    coh_plan_text_fini(&file);
     return COH_OK;
 }
 
 coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 {
-    plan_file file;
+    coh_plan_text file;
     *out_file = (coh_plan_file){ 0 };
     COH_TRY(load(path, &file));
     *out_file = (coh_plan_file){ .profile_hash = file.profile_hash,
                                  .program_hash = file.program_hash,
-                                 .peak_device_bytes = file.peak_device_bytes,
+                                 .peak_device_bytes = file.peak_bytes[COH_TIER_DEVICE],
                                  .step_ns = file.step_ns,
                                  .emulate_host_bytes = file.options.emulate_host_bytes,
                                  .disk_bytes = file.options.disk_bytes,
@@ -425,133 +428,18 @@ coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
                                  .microbatch_count = file.options.microbatch_count };
     snprintf(out_file->note, sizeof(out_file->note), "%s", file.note);
     snprintf(out_file->profile_name, sizeof(out_file->profile_name), "%s", file.profile_name);
-    close_file(&file);
+    coh_plan_text_fini(&file);
     return COH_OK;
-}
-
-/* Is it for a run with these options? */
-static coh_status check_options_agree(const char *path, const plan_file *file,
-                                      const coh_plan_options *options)
-{
-    const coh_plan_options *made = &file->options;
-    if (file->builder != BUILDER_VERSION)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s was written by planner version %d, this is %d: plan again", path,
-                        file->builder, BUILDER_VERSION);
-    if (options->mode != made->mode || options->microbatch_count != made->microbatch_count ||
-        options->deferred_update != made->deferred_update)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is for %s with %d micro-batches a step and clipping %s: give the same",
-                        path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
-                        made->microbatch_count, made->deferred_update ? "on" : "off");
-    if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
-        options->microbatch_count > 1)
-        return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
-                        coh_sweep_order_name(made->sweep_order),
-                        coh_sweep_order_name(made->sweep_order));
-    if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
-        return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
-                        file->device_kind ? "GPU" : "host device", file->profile_name,
-                        file->device_kind ? "cohobate plan with that --profile reads it"
-                                          : "leave --profile out");
-    if (options->device_memory_bytes < file->peak_device_bytes)
-        return coh_fail(COH_ERR_FULL,
-                        "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
-                        ": raise --device-memory to %" PRIu64 "B",
-                        path, file->peak_device_bytes, options->device_memory_bytes,
-                        file->peak_device_bytes);
-    return COH_OK;
-}
-
-/* Is the rebuilt plan the one that was written? */
-static coh_status check_program_agrees(const char *path, const plan_file *file,
-                                       const coh_plan *plan)
-{
-    uint64_t slots_hash = 0, profile_hash = 0;
-    COH_TRY(coh_profile_hash(&plan->profile, &profile_hash));
-    if (plan->program_hash != file->program_hash && profile_hash != file->profile_hash &&
-        plan->numeric_fingerprint == file->numeric_fingerprint)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s was made with the profile %s (hash %016" PRIx64
-                        "), and %s gives another program: give that --profile, or plan again",
-                        path, file->profile_name, file->profile_hash, plan->profile.name);
-    if (plan->program_hash != file->program_hash)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
-                        ": it was made for another run; plan again",
-                        path, file->program_hash, plan->program_hash);
-    for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
-        const coh_resident *r = &plan->layout.residents[i];
-        slots_hash = fold_slot(slots_hash, r->chunk, r->tier, r->offset);
-    }
-    if (slots_hash != file->slots_hash)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s: its slots are not those of its program: it was edited; plan again",
-                        path);
-    if (plan->layout.arena_bytes[COH_TIER_DEVICE] != file->peak_device_bytes ||
-        (profile_hash == file->profile_hash &&
-         plan->simulations[COH_PROGRAM_BODY].period_ns != file->step_ns))
-        return coh_fail(COH_ERR_CORRUPT,
-                        "%s: its predictions are not those of its program: it was edited; plan "
-                        "again",
-                        path);
-    return COH_OK;
-}
-
-/* Do the far tiers that the caller names hold it? One of 0 bytes is as the file has it. */
-static coh_status check_far_room(const char *path, const coh_plan_options *options,
-                                 const coh_plan *plan)
-{
-    const uint64_t room[COH_TIER_COUNT] = { 0, options->emulate_host_bytes, options->disk_bytes };
-    const int is_gpu = plan->profile.device_kind != 0;
-    for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
-        const uint64_t need = plan->layout.arena_bytes[tier];
-        if (room[tier] > 0 && need > room[tier])
-            return coh_fail(COH_ERR_FULL,
-                            "%s memory: %s needs %" PRIu64 " bytes of it, there are %" PRIu64
-                            ": %" PRIu64 " bytes short; raise %s to %" PRIu64
-                            "B, or plan for what there is",
-                            coh_tier_name((coh_tier)tier), path, need, room[tier],
-                            need - room[tier], coh_tier_flag((coh_tier)tier, is_gpu), need);
-    }
-    return COH_OK;
-}
-
-/* Rebuilds what the file says; *out_plan is unfinished when it fails, and the caller's. */
-static coh_status rebuild(const coh_graph *graph, const coh_plan_options *options, const char *path,
-                          const plan_file *file, coh_plan **out_plan)
-{
-    coh_plan_options merged = *options;
-    COH_TRY(check_options_agree(path, file, options));
-    merged.emulate_host_bytes = file->options.emulate_host_bytes;
-    merged.disk_bytes = file->options.disk_bytes;
-    merged.link_bytes_per_s = file->options.link_bytes_per_s;
-    merged.sweep_order = file->options.sweep_order;
-    merged.pins = file->options.pins;
-    merged.pin_count = file->options.pin_count;
-    COH_TRY(coh_plan_open(graph, &merged, out_plan));
-    coh_plan *plan = *out_plan;
-    plan->decisions = file->decisions;
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        if (file->depths[lane] > 0)
-            plan->profile.link[lane].depth = file->depths[lane];
-    coh_status status = coh_plan_finish(plan);
-    if (status == COH_ERR_FULL && plan->numeric_fingerprint != file->numeric_fingerprint)
-        status =
-            coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again", path);
-    if (status == COH_OK)
-        status = check_program_agrees(path, file, plan);
-    return status == COH_OK ? check_far_room(path, options, plan) : status;
 }
 
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,
                          coh_plan **out_plan)
 {
-    plan_file file;
+    coh_plan_text file;
     *out_plan = NULL;
     COH_TRY(load(path, &file));
-    coh_status status = rebuild(graph, options, path, &file, out_plan);
-    close_file(&file);
+    coh_status status = coh_plan_rebuild(graph, options, path, &file, out_plan);
+    coh_plan_text_fini(&file);
     if (status != COH_OK) {
         coh_plan_destroy(*out_plan);
         *out_plan = NULL;

@@ -13,11 +13,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
 coh_status coh_plan_name_patterns(coh_plan *plan);
 
 /* Builds, verifies and prices all programs of plan->decisions. On failure the plan may only be
- * destroyed. */
+ * destroyed. Fails: COH_ERR_FULL, COH_ERR_MEMORY; COH_ERR_CORRUPT: the verifier refuses one. */
 coh_status coh_plan_finish(coh_plan *plan);
-
-/* Is this the text of a plan file? `text` ends with a NUL beyond `bytes`. Fails: COH_ERR_CORRUPT,
- * COH_ERR_MEMORY. */
-coh_status coh_plan_check_text(const char *text, size_t bytes);
 
 #endif

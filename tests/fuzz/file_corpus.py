@@ -47,20 +47,21 @@ def sealed(whole):
     return (json.dumps(whole, indent=2).removesuffix("\n}") + ",\n").encode()
 
 
-def plan(operators=(), slots=(), decisions=None, pins=(), **other):
+def plan(operators=(), slots=(), decisions=None, pins=(), options=None, predictions=None, **other):
     return sealed({
         "format": "cohobate plan", "version": 5, "builder": 5, "numeric_fingerprint": "a632bf631cb1a7e9",
         "program_hash": "4e0063584ff9895a",
         "options": {"mode": "train", "microbatch_count": 2, "sweep_order": "layer",
                     "deferred_update": 1, "emulate_host_bytes": "1073741824",
-                    "disk_bytes": "18446744073709551615", "link_bytes_per_s": 1.6e10},
+                    "disk_bytes": "18446744073709551615", "link_bytes_per_s": 1.6e10, **(options or {})},
         "decisions": {"device_bytes": "41943040", "chunk_bytes": 524288, "in_memory": 0, "cache": 0, "row_passes": 4,
                       "slices": 16, "tie_break": 1, "patient": 1, "boundary": 2, "horizon": 16, "host_updates": 2,
-                      "recompute": "0-3,7", **(decisions or {})},
+                      "resident": 0, "recompute": "0-3,7", **(decisions or {})},
         "pins": list(pins),
         "profile": {"name": "a100-40g", "device": "gpu", "hash": "fedcba9876543210"},
         "predictions": {"peak_device_bytes": 41902080, "peak_host_bytes": 298930176, "disk_bytes": 0,
-                        "step_ns": 429268682, "bound_ns": 423072943, "smallest_device_bytes": 25206784, "lines": 1635},
+                        "step_ns": 429268682, "bound_ns": 423072943, "smallest_device_bytes": 25206784, "lines": 1635,
+                        **(predictions or {})},
         "operators": [dict(zip(("name", "activations", "parameters", "states", "pattern"), op)) for op in operators],
         "slots": [list(slot) for slot in slots], **other})
 
@@ -77,6 +78,11 @@ PLANS = {
     "pin": plan(pins=["blocks.3-0=keep"]),
     "noted": plan(depths=[4, 4, 8, 8], note='{"version": 1, "batch": 8}'),
     "depths": plan(depths=[4, 4, 65, 8]),
+    "kernels": plan(kernel_path="avx512 bf16"),
+    "lines": plan(predictions={"lines": None}),
+    "far": plan(options={"emulate_host_bytes": "262144"},
+                decisions={"device_bytes": "300000", "chunk_bytes": 16384, "row_passes": 3, "recompute": "0"}),
+    "memory": plan(options={"disk_bytes": "0", "emulate_host_bytes": "0"}, decisions={"in_memory": 1, "cache": 1}),
     "blocks": plan(decisions={"recompute": "3-1,1024"}),
 }
 

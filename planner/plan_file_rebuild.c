@@ -1,0 +1,204 @@
+/* The plan that a plan.json describes, rebuilt from its decisions; each other member of the file is
+ * a promise that it is held to. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "planner/fingerprint.h"
+#include "planner/limits.h"
+#include "planner/plan_file.h"
+#include "planner/plan_make.h"
+#include "planner/profile_file.h"
+
+/* Is it for a run with these options? */
+static coh_status check_options_agree(const char *path, const coh_plan_text *file,
+                                      const coh_plan_options *options)
+{
+    const coh_plan_options *made = &file->options;
+    if (file->builder != COH_PLAN_BUILDER_VERSION)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s was written by planner version %d, this is %d: plan again", path,
+                        file->builder, COH_PLAN_BUILDER_VERSION);
+    if (options->mode != made->mode || options->microbatch_count != made->microbatch_count ||
+        options->deferred_update != made->deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for %s with %d micro-batches a step and clipping %s: give the same",
+                        path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
+                        made->microbatch_count, made->deferred_update ? "on" : "off");
+    if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
+        options->microbatch_count > 1)
+        return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
+                        coh_sweep_order_name(made->sweep_order),
+                        coh_sweep_order_name(made->sweep_order));
+    if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
+                        file->device_kind ? "GPU" : "host device", file->profile_name,
+                        file->device_kind ? "give that --profile" : "leave --profile out");
+    if (options->device_memory_bytes < file->peak_bytes[COH_TIER_DEVICE])
+        return coh_fail(COH_ERR_FULL,
+                        "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
+                        ": raise --device-memory to %" PRIu64 "B",
+                        path, file->peak_bytes[COH_TIER_DEVICE], options->device_memory_bytes,
+                        file->peak_bytes[COH_TIER_DEVICE]);
+    return COH_OK;
+}
+
+/* The fingerprint with the kernels that the file was made with: others may run it, with other
+ * bits. */
+static uint64_t fingerprint_as_made(const coh_plan_text *file, const coh_plan *plan)
+{
+    coh_plan_options options = plan->options;
+    if (file->names_kernels)
+        memcpy(options.kernel_path, file->options.kernel_path, sizeof(options.kernel_path));
+    return coh_numeric_fingerprint(plan->graph, &options);
+}
+
+/* Is the rebuilt plan the one that was written? */
+static coh_status check_program_agrees(const char *path, const coh_plan_text *file,
+                                       const coh_plan *plan)
+{
+    uint64_t slots_hash = 0, profile_hash = 0;
+    const uint64_t fingerprint = fingerprint_as_made(file, plan);
+    COH_TRY(coh_profile_hash(&plan->profile, &profile_hash));
+    if (plan->program_hash != file->program_hash && profile_hash != file->profile_hash &&
+        fingerprint == file->numeric_fingerprint)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s was made with the profile %s (hash %016" PRIx64
+                        "), and %s gives another program: give that --profile, or plan again",
+                        path, file->profile_name, file->profile_hash, plan->profile.name);
+    if (plan->program_hash != file->program_hash)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
+                        ": it was made for another run; plan again",
+                        path, file->program_hash, plan->program_hash);
+    if (fingerprint != file->numeric_fingerprint)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: its numeric_fingerprint is %016" PRIx64
+                        ", this model and batch with its kernels give %016" PRIx64
+                        ": it was made for another run, or edited; plan again",
+                        path, file->numeric_fingerprint, fingerprint);
+    for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
+        const coh_resident *r = &plan->layout.residents[i];
+        slots_hash = coh_plan_fold_slot(slots_hash, r->chunk, r->tier, r->offset);
+    }
+    if (slots_hash != file->slots_hash)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: its slots are not those of its program: it was edited; plan again",
+                        path);
+    return COH_OK;
+}
+
+/* Bound and smallest budget are of the search and its limits: there is nothing to compare. */
+static coh_status check_predictions(const char *path, const coh_plan_text *file,
+                                    const coh_plan *plan)
+{
+    uint64_t profile_hash = 0;
+    COH_TRY(coh_profile_hash(&plan->profile, &profile_hash));
+    const uint64_t step_ns = plan->simulations[COH_PROGRAM_BODY].period_ns;
+    const uint64_t *arena = plan->layout.arena_bytes;
+    const struct {
+        const char *key;
+        uint64_t said, found;
+    } figures[] = {
+        { "peak_device_bytes", file->peak_bytes[COH_TIER_DEVICE], arena[COH_TIER_DEVICE] },
+        { "peak_host_bytes", file->peak_bytes[COH_TIER_HOST], arena[COH_TIER_HOST] },
+        { "disk_bytes", file->peak_bytes[COH_TIER_DISK], arena[COH_TIER_DISK] },
+        { "lines", file->line_count, plan->programs[COH_PROGRAM_BODY].line_count },
+        { "step_ns", file->step_ns, profile_hash == file->profile_hash ? step_ns : file->step_ns },
+    };
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+        if (figures[i].said != figures[i].found)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: its predictions have %s %" PRIu64 ", its program has %" PRIu64
+                            ": it was edited; plan again",
+                            path, figures[i].key, figures[i].said, figures[i].found);
+    return COH_OK;
+}
+
+static coh_status check_operators(const char *path, const coh_plan_text *file, const coh_plan *plan)
+{
+    const size_t count = json_array_size(file->operators);
+    if (count != (size_t)coh_plan_operator_count(plan))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s: it lists %zu operators, its program has %d: it was edited; plan again",
+                        path, count, coh_plan_operator_count(plan));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *said = json_array_get(file->operators, i);
+        coh_plan_operator o;
+        COH_TRY(coh_plan_operator_at(plan, (int32_t)i, &o));
+        const char *const facts[][2] = { { "name", o.name },
+                                         { "activations", o.activations },
+                                         { "parameters", o.parameters },
+                                         { "states", o.states },
+                                         { "pattern", o.pattern } };
+        for (size_t k = 0; k < sizeof(facts) / sizeof(facts[0]); k++) {
+            const char *text = json_string_value(json_object_get(said, facts[k][0]));
+            if (strcmp(text, facts[k][1]) != 0)
+                return coh_fail(COH_ERR_CORRUPT,
+                                "%s: %s of operator %zu is \"%.80s\", in its program \"%s\": it "
+                                "was edited; plan again",
+                                path, facts[k][0], i, text, facts[k][1]);
+        }
+    }
+    return COH_OK;
+}
+
+/* Do the far tiers that the caller names hold it? One of 0 bytes is as the file has it. */
+static coh_status check_far_room(const char *path, const coh_plan_options *options,
+                                 const coh_plan *plan)
+{
+    const uint64_t room[COH_TIER_COUNT] = { 0, options->emulate_host_bytes, options->disk_bytes };
+    const int is_gpu = plan->profile.device_kind != 0;
+    for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
+        const uint64_t need = plan->layout.arena_bytes[tier];
+        if (room[tier] > 0 && need > room[tier])
+            return coh_fail(COH_ERR_FULL,
+                            "%s memory: %s needs %" PRIu64 " bytes of it, there are %" PRIu64
+                            ": %" PRIu64 " bytes short; raise %s to %" PRIu64
+                            "B, or plan for what there is",
+                            coh_tier_name((coh_tier)tier), path, need, room[tier],
+                            need - room[tier], coh_tier_flag((coh_tier)tier, is_gpu), need);
+    }
+    return COH_OK;
+}
+
+/* What the verifier, or a check of the builder, refuses is the file's fault and not the planner's:
+ * the planner writes no such decisions. */
+static coh_status finish(const char *path, const coh_plan_text *file, coh_plan *plan)
+{
+    coh_status status = coh_plan_finish(plan);
+    if (status == COH_ERR_FULL && fingerprint_as_made(file, plan) != file->numeric_fingerprint)
+        return coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again",
+                        path);
+    if (status == COH_ERR_CORRUPT || status == COH_ERR_INTERNAL)
+        return coh_fail_prefix(
+            COH_ERR_CORRUPT,
+            "%s: its decisions give a program that does not hold (it was edited, "
+            "or made for another run; plan again)",
+            path);
+    return status == COH_ERR_FULL ? coh_fail_prefix(status, "%s", path) : status;
+}
+
+coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *options,
+                            const char *path, const coh_plan_text *file, coh_plan **out_plan)
+{
+    coh_plan_options merged = *options;
+    *out_plan = NULL;
+    COH_TRY(check_options_agree(path, file, options));
+    merged.emulate_host_bytes = file->options.emulate_host_bytes;
+    merged.disk_bytes = file->options.disk_bytes;
+    merged.link_bytes_per_s = file->options.link_bytes_per_s;
+    merged.sweep_order = file->options.sweep_order;
+    merged.pins = file->options.pins;
+    merged.pin_count = file->options.pin_count;
+    COH_TRY(coh_plan_open(graph, &merged, out_plan));
+    coh_plan *plan = *out_plan;
+    plan->decisions = file->decisions;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        if (file->depths[lane] > 0)
+            plan->profile.link[lane].depth = file->depths[lane];
+    COH_TRY(finish(path, file, plan));
+    COH_TRY(check_program_agrees(path, file, plan));
+    COH_TRY(check_predictions(path, file, plan));
+    COH_TRY(check_operators(path, file, plan));
+    return check_far_room(path, options, plan);
+}

@@ -1,0 +1,189 @@
+/* A plan.json that was edited and sealed again: each member is of its type and a promise that the
+ * rebuilt plan is held to, and no edit makes the planner blame itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file_text.h"
+#include "planner/json_read.h"
+#include "planner/plan.h"
+#include "tests/planner/toy_graph.h"
+
+typedef struct written_plan {
+    char path[32];
+    char *text; /* up to its seal */
+    coh_graph *graph;
+    coh_plan_options options;
+} written_plan;
+
+static int set_up(void **state)
+{
+    static written_plan w;
+    const toy_options toy = {
+        .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1
+    };
+    coh_plan *plan = NULL;
+    uint64_t memory = 0;
+    size_t bytes = 0;
+    w = (written_plan){ .path = "plan-file-test-XXXXXX",
+                        .options = { .struct_bytes = sizeof(w.options),
+                                     .device_memory_bytes = UINT64_MAX,
+                                     .thread_count = 2,
+                                     .microbatch_count = 2,
+                                     .kernel_path = "toy" } };
+    const int fd = mkstemp(w.path);
+    if (fd < 0 || close(fd) != 0 || toy_graph_make(&toy, &w.graph) != COH_OK ||
+        coh_plan_in_memory_bytes(w.graph, &w.options, &memory) != COH_OK)
+        return -1;
+    w.options.device_memory_bytes = memory / 2;
+    w.options.emulate_host_bytes = memory / 4;
+    w.options.disk_bytes = (uint64_t)1 << 30;
+    if (coh_plan_create(w.graph, &w.options, &plan) != COH_OK ||
+        coh_plan_write(plan, w.path) != COH_OK ||
+        coh_file_read_whole(w.path, 1 << 20, &w.text, &bytes) != COH_OK)
+        return -1;
+    coh_plan_destroy(plan);
+    *strstr(w.text, "  \"file_hash\"") = '\0';
+    *state = &w;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    written_plan *w = *state;
+    unlink(w->path);
+    coh_free(w->text);
+    coh_graph_destroy(w->graph);
+    return 0;
+}
+
+/* Reads the file with the value of its last member `key` replaced, under a seal that is right. */
+static coh_status read_with(const written_plan *w, const char *key, const char *value)
+{
+    coh_text text = { 0 };
+    coh_plan *plan = NULL;
+    char member[64];
+    snprintf(member, sizeof(member), "\"%s\": ", key);
+    const char *at = NULL;
+    for (const char *next = w->text; (next = strstr(next, member)) != NULL; next++)
+        at = next;
+    assert_non_null(at);
+    at += strlen(member);
+    const char *end = *at == '"' ? strchr(at + 1, '"') + 1 : at + strcspn(at, ",}\n");
+    assert_int_equal(coh_text_add(&text, "%.*s%s%s", (int)(at - w->text), w->text, value, end),
+                     COH_OK);
+    assert_int_equal(coh_json_add_seal(&text), COH_OK);
+    assert_int_equal(coh_file_write_whole(w->path, text.data, text.bytes), COH_OK);
+    coh_text_fini(&text);
+    const coh_status status = coh_plan_read(w->graph, &w->options, w->path, &plan);
+    coh_plan_destroy(plan);
+    return status;
+}
+
+static void every_member_is_typed_and_held_to(void **state)
+{
+    static const struct {
+        const char *key, *value;
+    } edits[] = {
+        { "bound_ns", "\"x\"" },
+        { "bound_ns", "-1" },
+        { "smallest_device_bytes", "1.5" },
+        { "peak_host_bytes", "null" },
+        { "peak_host_bytes", "4096" },
+        { "disk_bytes", "4096" },
+        { "lines", "null" },
+        { "lines", "1" },
+        { "step_ns", "1" },
+        { "peak_device_bytes", "4096" },
+        { "numeric_fingerprint", "\"0123456789abcdef\"" },
+        { "kernel_path", "\"other\"" },
+        { "kernel_path", "7" },
+        { "name", "7" },
+        { "name", "\"h.9\"" },
+        { "activations", "\"nonsense\"" },
+        { "parameters", "\"moon\"" },
+        { "states", "\"moon\"" },
+        { "pattern", "\"slice x999\"" },
+    };
+    const written_plan *w = *state;
+    for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
+        const char *says = strcmp(edits[i].key, "kernel_path") == 0 && edits[i].value[0] == '"'
+                               ? "numeric_fingerprint"
+                               : edits[i].key;
+        if (read_with(w, edits[i].key, edits[i].value) != COH_ERR_CORRUPT ||
+            !strstr(coh_last_error(), says) || !strstr(coh_last_error(), w->path))
+            fail_msg("%s: %s was taken, or refused by: %s", edits[i].key, edits[i].value,
+                     coh_last_error());
+    }
+}
+
+/* Neither fits, whatever the file's peak says; the fault is the file's. */
+static void decisions_that_do_not_hold_are_the_files_fault(void **state)
+{
+    static const char *const edits[][2] = {
+        { "device_bytes", "\"1073741824\"" },
+        { "device_bytes", "\"18446744073709551615\"" },
+        { "device_bytes", "\"0\"" },
+        { "in_memory", "1" },
+        { "row_passes", "1" },
+        { "chunk_bytes", "1" },
+    };
+    const written_plan *w = *state;
+    for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
+        const coh_status status = read_with(w, edits[i][0], edits[i][1]);
+        if ((status != COH_ERR_CORRUPT && status != COH_ERR_FULL) ||
+            strstr(coh_last_error(), "please report"))
+            fail_msg("%s: %s gave %d: %s", edits[i][0], edits[i][1], status, coh_last_error());
+        if (status == COH_ERR_CORRUPT)
+            assert_non_null(strstr(coh_last_error(), w->path));
+    }
+}
+
+/* The same program with other kernels has other bits, and is no other plan. */
+static void other_kernels_read_it(void **state)
+{
+    written_plan other = **(written_plan **)state;
+    assert_int_equal(read_with(&other, "format", "\"cohobate plan\""), COH_OK);
+    snprintf(other.options.kernel_path, sizeof(other.options.kernel_path), "another");
+    if (read_with(&other, "format", "\"cohobate plan\"") != COH_OK)
+        fail_msg("%s", coh_last_error());
+}
+
+/* Files of before do not say which they are of. */
+static void without_its_kernels_it_is_of_the_present_ones(void **state)
+{
+    written_plan old = **(written_plan **)state;
+    char *text = NULL;
+    size_t bytes = strlen(old.text);
+    assert_int_equal(COH_ALLOC(bytes + 1, &text), COH_OK);
+    const char *at = strstr(old.text, "  \"kernel_path\""), *next = strchr(at, '\n') + 1;
+    memcpy(text, old.text, (size_t)(at - old.text));
+    memcpy(text + (at - old.text), next, strlen(next) + 1);
+    old.text = text;
+    if (read_with(&old, "format", "\"cohobate plan\"") != COH_OK)
+        fail_msg("%s", coh_last_error());
+    snprintf(old.options.kernel_path, sizeof(old.options.kernel_path), "another");
+    assert_int_equal(read_with(&old, "format", "\"cohobate plan\""), COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "numeric_fingerprint"));
+    coh_free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_member_is_typed_and_held_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(decisions_that_do_not_hold_are_the_files_fault, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(other_kernels_read_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_its_kernels_it_is_of_the_present_ones, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
