@@ -9,7 +9,7 @@
 #include "cli/replay.h"
 #include "cli/screen.h"
 
-enum { ALTERNATIVES = 10 };
+enum { ALTERNATIVES = 10, WRITE_LANE = 4 };
 
 typedef struct alternative {
     coh_plan_trial trial;
@@ -51,14 +51,32 @@ static coh_status find_operator(const cli_replay *replay, explanation *e)
 
 /* ---- trying ---- */
 
+/* What would wear the drive more than the plan's --disk-write-limit allows is no alternative. */
+static void hold_to_write_limit(const cli_options *options, coh_plan_trial *trial)
+{
+    char written[32], allowed[32];
+    if (!cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT) || !trial->fits || trial->step_ns == 0)
+        return;
+    const double day = (double)trial->link_bytes[WRITE_LANE] * 86400e9 / (double)trial->step_ns;
+    if (day <= (double)options->disk_write_limit)
+        return;
+    trial->fits = 0;
+    snprintf(trial->why, sizeof(trial->why),
+             "it writes %s to the drive a day, --disk-write-limit allows %s",
+             coh_size_format((uint64_t)day, written, sizeof(written)),
+             coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
+}
+
 /* Takes up what was tried as the last alternative, or as what is planned already. */
 static void take_trial(const cli_replay *replay, explanation *e)
 {
-    const alternative *a = &e->alternatives[e->count];
-    if (a->trial.fits && a->trial.program_hash == replay->job.summary.program_hash)
+    alternative *a = &e->alternatives[e->count];
+    if (a->trial.fits && a->trial.program_hash == replay->job.summary.program_hash) {
         memcpy(e->same[e->same_count++], a->name, sizeof(a->name));
-    else
-        e->count++;
+        return;
+    }
+    hold_to_write_limit(&replay->options, &a->trial);
+    e->count++;
 }
 
 static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_place place,
@@ -105,7 +123,7 @@ static coh_status try_all(const cli_replay *replay, explanation *e)
             CLI_TRY(try_pin(replay, e->op.name, COH_PIN_HOST, e));
         if (has_disk)
             CLI_TRY(try_pin(replay, e->op.name, COH_PIN_DISK, e));
-        if (has_host && strcmp(e->op.states, "-") != 0)
+        if (replay->job.summary.peak_bytes[1] > 0 && strcmp(e->op.states, "-") != 0)
             CLI_TRY(try_updates(replay, e));
     }
     if (e->block < 0)

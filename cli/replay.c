@@ -28,6 +28,9 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
                  ", \"threads\": %d, \"device_memory_bytes\": \"%" PRIu64 "\", \"profile\": ",
                  (int)job->plan_options.thread_count, job->plan_options.device_memory_bytes);
     cli_line_add_json_string(out_note, job->options->profile ? job->options->profile : "");
+    if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
+        cli_line_add(out_note, ", \"disk_write_limit\": \"%" PRIu64 "\"",
+                     job->options->disk_write_limit);
     cli_line_add(out_note, ", \"model\": %s}", model);
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");
@@ -39,7 +42,7 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
 typedef struct note {
     int64_t batch, micro_batch, sequence, steps, threads;
     double clip;
-    uint64_t device_bytes;
+    uint64_t device_bytes, disk_write_limit; /* a day; 0: none */
     char profile[CLI_PATH_BYTES];
 } note;
 
@@ -61,20 +64,20 @@ static coh_status read_members(const cli_options *options, json_t *root, note *o
                                coh_model *out_model)
 {
     json_error_t error;
-    const char *device = NULL, *profile = NULL;
+    const char *device = NULL, *profile = NULL, *limit = "0";
     json_t *model = NULL;
     json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
-    if (json_unpack_ex(root, &error, JSON_STRICT,
-                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s:o}", "version", &version,
-                       "batch", &batch, "micro_batch", &micro, "sequence", &sequence, "steps",
-                       &steps, "clip", &out->clip, "threads", &threads, "device_memory_bytes",
-                       &device, "profile", &profile, "model", &model) != 0)
+    if (json_unpack_ex(
+            root, &error, JSON_STRICT, "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s:o}",
+            "version", &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
+            "steps", &steps, "clip", &out->clip, "threads", &threads, "device_memory_bytes",
+            &device, "profile", &profile, "disk_write_limit", &limit, "model", &model) != 0)
         return corrupt(options, error.text);
     if (version != NOTE_VERSION)
         return corrupt(options, "is of another version");
-    if (!read_bytes(device, &out->device_bytes) || batch < 1 || batch > 1 << 20 || micro < 1 ||
-        batch % micro != 0 || sequence < 1 || sequence > 1 << 24 || steps < 1 || threads < 1 ||
-        threads > 1024)
+    if (!read_bytes(device, &out->device_bytes) || !read_bytes(limit, &out->disk_write_limit) ||
+        batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
+        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024)
         return corrupt(options, "has a number out of its range");
     *out = (note){ .batch = batch,
                    .micro_batch = micro,
@@ -82,7 +85,8 @@ static coh_status read_members(const cli_options *options, json_t *root, note *o
                    .steps = steps,
                    .threads = threads,
                    .clip = out->clip,
-                   .device_bytes = out->device_bytes };
+                   .device_bytes = out->device_bytes,
+                   .disk_write_limit = out->disk_write_limit };
     snprintf(out->profile, sizeof(out->profile), "%s", profile);
     char *text = json_dumps(model, JSON_COMPACT);
     if (!text)
@@ -153,6 +157,15 @@ static coh_status rebuild(cli_replay *replay, const note *said, int is_other_pro
     return COH_OK;
 }
 
+/* A GPU's plan that was made without --profile has its datasheet, by that one's name. */
+static void name_profile(const note *said, cli_replay *replay)
+{
+    const char *name = said->profile;
+    if (!name[0] && replay->file.is_gpu)
+        name = replay->file.profile_name;
+    snprintf(replay->profile, sizeof(replay->profile), "%s", name);
+}
+
 /* Entries are one profile with what they change: its hash says whether it is the plan's. */
 static void say_other_profile(const cli_replay *replay)
 {
@@ -179,9 +192,13 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                                 .steps = (uint64_t)said.steps,
                                 .clip = said.clip };
     const int is_other_profile = options->profile != NULL;
-    snprintf(out_replay->profile, sizeof(out_replay->profile), "%s", said.profile);
-    if (!is_other_profile && said.profile[0])
+    name_profile(&said, out_replay);
+    if (!is_other_profile && out_replay->profile[0])
         out_replay->options.profile = out_replay->profile;
+    if (said.disk_write_limit > 0) {
+        out_replay->options.disk_write_limit = said.disk_write_limit;
+        out_replay->options.given[CLI_FLAG_DISK_WRITE_LIMIT] = 1;
+    }
     if (!cli_given(options, CLI_FLAG_THREADS)) {
         out_replay->options.threads = said.threads;
         out_replay->options.given[CLI_FLAG_THREADS] = 1;

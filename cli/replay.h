@@ -9,7 +9,8 @@
 
 #include "cli/job.h"
 
-/* The note that -o and a run's folder have: model, geometry, budget, profile. */
+/* The note that -o and a run's folder have: model, geometry, budget, profile, the limit
+ * of what is written to the drive. */
 coh_status cli_replay_note(const cli_job *job, cli_line *out_note);
 
 /* A replayed job; options and facts live as long as it. */

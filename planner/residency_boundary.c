@@ -186,10 +186,11 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
             return COH_OK;
         bytes += level->layout->chunks[chunk].bytes;
     }
-    if (*b->count > b->first) /* there may be no list yet */
-        qsort(*b->residents + b->first, *b->count - b->first, sizeof(coh_resident),
-              compare_offsets);
-    *out_fits = find_gap(level, *b->residents + b->first, *b->count - b->first, bytes, &offset);
+    const uint32_t count = *b->count - b->first;
+    coh_resident *own = count > 0 ? *b->residents + b->first : NULL; /* no list yet */
+    if (count > 0)
+        qsort(own, count, sizeof(*own), compare_offsets);
+    *out_fits = find_gap(level, own, count, bytes, &offset);
     for (uint32_t chunk = begin; *out_fits && chunk < end; chunk++) {
         is_entry[chunk] = 1;
         COH_TRY(append(b, chunk, level->tier, offset));

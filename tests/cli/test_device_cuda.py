@@ -147,6 +147,18 @@ class DeviceCuda(ProgramTest):
                               *flags, says="--host-memory allows", preexec_fn=lower, **self.gpu()).err
             self.assertLess(int(re.search(r"--host-memory allows (\d+)", said)[1]), (12 << 30) - kept, said)
 
+    def test_a_plan_made_without_a_profile_is_replayed_by_the_gpus_datasheet(self):
+        path = self.path("plan.json")
+        made = self.succeeds("plan", self.model("gpt2"), "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--threads", 2,
+                             "--device", "cuda:0", "--json", "-o", path, **self.gpu(COH_EMULATED_NAME="NVIDIA H200")).json
+        self.assertEqual(made["profile"]["name"], "h200")
+        for flags in ([], ["--profile", "h200"]):
+            again = self.succeeds("simulate", path, "--json", *flags).json
+            self.assertEqual((again["program_hash"], again["step_seconds"], again["profile"]["name"]),
+                             (made["program_hash"], made["step_seconds"], "h200"))
+        self.assertEqual(self.succeeds("explain", path, "wte", "--json").json["step_seconds"], made["step_seconds"])
+        self.fails(2, "simulate", path, "--profile", "built-in", says="as the profile h200 has it: give that --profile")
+
     def test_what_a_gpu_lacks_is_said_with_the_way_on(self):
         train = ["train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--save", "none"]
         self.fails(2, *train, "--device", "cuda:0", says="profile --device cuda:0", **self.gpu())

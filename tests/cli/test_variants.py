@@ -210,6 +210,27 @@ class Replays(ProgramTest):
         self.assertIn(found["why"], said)
         self.assertLessEqual(max(map(len, said.split("\n")[:-2])), 120)
 
+    def test_explain_holds_alternatives_to_the_plans_write_limit(self):
+        path = self.path("plan.json")
+        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory", "60MiB",
+                "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
+
+        def tried(*more):
+            made = self.succeeds(*plan, *more).json
+            found = self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json
+            return made, {one["pin"]: one for one in found["alternatives"]}, found["why"]
+
+        made, free, _ = tried()
+        day = made["disk_bytes_written_per_day"]
+        held_to, limited, why = tried("--disk-write-limit", f"{day * 1.001:.0f}B/day")
+        self.assertEqual(held_to["program_hash"], made["program_hash"])
+        refused = {pin for pin, one in limited.items() if "--disk-write-limit allows" in one.get("why", "")}
+        self.assertTrue(refused)
+        for pin in refused:
+            self.assertTrue(free[pin]["fits"], pin)
+            self.assertFalse(limited[pin]["fits"], pin)
+            self.assertFalse(why.startswith(pin))
+
     def test_explain_says_what_updates_on_the_host_lane_would_cost(self):
         path, made = self.made("--profile", "h100,pcie=2GB/s", *TIGHT)
         found = self.succeeds("explain", path, "h.3.mlp.c_fc", "--json").json

@@ -108,7 +108,7 @@ static CUresult stub_cuDeviceGetName(char *name, int bytes, CUdevice device)
 {
     (void)device;
     BEGIN_ANYWHERE(cuDeviceGetName);
-    snprintf(name, (size_t)bytes, "stub");
+    snprintf(name, (size_t)bytes, "%s", coh_stub.device_name ? coh_stub.device_name : "stub");
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -437,6 +437,11 @@ const coh_cuda_driver coh_stub_driver = {
 };
 
 /* ---- for tests ---- */
+
+void coh_stub_name_device(const char *name)
+{
+    coh_stub.device_name = name;
+}
 
 void coh_stub_reset(size_t memory_bytes)
 {

@@ -40,6 +40,8 @@ typedef enum coh_stub_call {
         COH_STUB_CALL_COUNT
 } coh_stub_call;
 
+/* What the GPU calls itself, before anything asks; borrowed. */
+void coh_stub_name_device(const char *name);
 /* As the process begins: `memory_bytes` free on the GPU, no failure planned, counts at 0. Asserts
  * that nothing is alive. */
 void coh_stub_reset(size_t memory_bytes);
