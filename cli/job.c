@@ -236,7 +236,8 @@ static int take_profile_disk(cli_job *job)
 static coh_sweep_order order_of(const cli_job *job)
 {
     int is_given = cli_given(job->options, CLI_FLAG_SWEEP_ORDER);
-    if (is_given ? job->options->sweep_order == COH_SWEEP_AUTO : job->options->plan_file != NULL)
+    if (!job->is_order_chosen &&
+        (is_given ? job->options->sweep_order == COH_SWEEP_AUTO : job->options->plan_file != NULL))
         return COH_SWEEP_AUTO;
     return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
 }
@@ -252,6 +253,7 @@ static coh_status make_plan(cli_job *job, int any_disk)
         job->plan_options.disk_bytes = UINT64_MAX;
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.sweep_order = order_of(job);
+    job->plan_options.uncalibrated = job->uncalibrated;
     job->plan_options.deferred_update = recipe->clip > 0;
     job->plan_options.wear_bytes = job->wear_bytes;
     job->plan_options.pins = job->pins;
@@ -439,6 +441,8 @@ static coh_status bound_writes(cli_job *job)
     const cli_options *options = job->options;
     const double limit = (double)options->disk_write_limit;
     char least[32], allowed[32];
+    if (!cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
+        return COH_OK;
     for (int i = 0; i < TRIES && written_per_day(job) > limit; i++) {
         const double before = written_per_day(job);
         job->wear_bytes = (uint64_t)(limit * (double)job->summary.step_ns / 86400e9);
@@ -461,6 +465,24 @@ static coh_status bound_writes(cli_job *job)
                     "no plan was found that writes at most %s to the drive a day"
                     " (--disk-write-limit): raise it, or give more --device-memory",
                     coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
+}
+
+/* What bits depend on is chosen as if no run had found anything; the plan with that is then made by
+ * what runs found. */
+static coh_status plan_by_runs(cli_job *job)
+{
+    const cli_options *options = job->options;
+    const int by_time = cli_micro_batch_is_auto(options) || order_of(job) == COH_SWEEP_AUTO;
+    job->uncalibrated = job->calibration.runs > 0 && by_time && !options->plan_file;
+    CLI_TRY(choose_plan(job));
+    CLI_TRY(bound_writes(job));
+    if (!job->uncalibrated)
+        return COH_OK;
+    job->uncalibrated = 0;
+    job->is_order_chosen = 1;
+    job->wear_bytes = 0;
+    CLI_TRY(make_plan(job, 0));
+    return bound_writes(job);
 }
 
 int cli_job_wears(const cli_job *job)
@@ -553,9 +575,7 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
     coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels,
                                                coh_model_size_get(&out_job->model).dtype);
     if (status == COH_OK)
-        status = choose_plan(out_job);
-    if (status == COH_OK && cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
-        status = bound_writes(out_job);
+        status = plan_by_runs(out_job);
     if (status == COH_OK && options->command == CLI_TRAIN)
         status = check_memory(out_job);
     out_job->earlier = out_job->plan_options.earlier = NULL;

@@ -27,6 +27,8 @@ typedef struct cli_job {
     int32_t earlier_count;
     int on_gpu; /* the profile's: --device's, or a what-if that nothing here runs */
     coh_plan_options plan_options;
+    int uncalibrated;    /* plans are made to choose by, not to run */
+    int is_order_chosen; /* the recipe's sweep order is not to be chosen again */
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;
     coh_plan_summary summary;

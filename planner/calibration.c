@@ -165,6 +165,7 @@ coh_status coh_profile_calibrate(coh_profile *profile, const char *path, uint32_
     if (profile->uncalibrated_hash != 0)
         return coh_fail(COH_ERR_ARGUMENT, "the profile %s is calibrated already", profile->name);
     COH_TRY(coh_profile_hash(profile, &profile->uncalibrated_hash));
+    memcpy(profile->uncalibrated, profile->calibration, sizeof(profile->uncalibrated));
     COH_TRY(coh_calibrations_read(path, &found));
     if (found.runs == 0 || found.profile_hash != profile->uncalibrated_hash)
         return COH_OK;

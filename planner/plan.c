@@ -1,6 +1,7 @@
 #include "planner/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "planner/bounds.h"
@@ -141,6 +142,9 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
         plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* with one, the same program */
     if (options->profile) {
         plan->profile = *options->profile; /* its lists stay the caller's */
+        if (options->uncalibrated && plan->profile.uncalibrated_hash != 0)
+            memcpy(plan->profile.calibration, plan->profile.uncalibrated,
+                   sizeof(plan->profile.calibration));
         coh_profile_share_cores(&plan->profile);
         coh_profile_throttle(&plan->profile, options->link_bytes_per_s);
     } else {
@@ -243,10 +247,18 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
 {
     *out_plan = NULL;
     COH_TRY(check_options(options));
-    if (options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1)
-        return create_in_best_order(graph, options, out_plan);
     uint64_t unused;
-    return create_in_order(graph, options, out_plan, &unused);
+    if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
+        return create_in_order(graph, options, out_plan, &unused);
+    coh_plan_options each = *options;
+    each.uncalibrated = 1; /* bits depend on the order, and never on what runs found */
+    COH_TRY(create_in_best_order(graph, &each, out_plan));
+    if (options->uncalibrated || options->profile == NULL || options->profile->calibrated_runs == 0)
+        return COH_OK;
+    each.sweep_order = (*out_plan)->options.sweep_order;
+    each.uncalibrated = 0;
+    coh_plan_destroy(*out_plan);
+    return create_in_order(graph, &each, out_plan, &unused);
 }
 
 void coh_plan_destroy(coh_plan *plan)

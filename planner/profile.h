@@ -109,6 +109,7 @@ struct coh_profile {
      * it found. */
     uint64_t uncalibrated_hash;
     uint32_t calibrated_runs;
+    coh_calibration uncalibrated[COH_OP_COUNT]; /* what `calibration` was before */
     coh_profile_origin *origins;
     uint32_t origin_count;
 };

@@ -7,7 +7,8 @@
  *
  * A calibration is of one profile, and says so by its hash: a profile that is measured anew starts
  * without. It changes prices, and with them which plan is chosen; never a bit of what a run
- * computes. docs/planning.md says what stands in the file. */
+ * computes: what bits depend on is chosen without (coh_plan_options' `uncalibrated`).
+ * docs/planning.md says what stands in the file. */
 #ifndef COHOBATE_CALIBRATION_H
 #define COHOBATE_CALIBRATION_H
 

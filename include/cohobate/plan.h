@@ -28,7 +28,7 @@ typedef enum coh_sweep_order {
     /* Each block takes all micro-batches, then the next does: weights that stream are fetched twice
      * a step, however many micro-batches it has; activations of all of them live at once. */
     COH_SWEEP_LAYER,
-    COH_SWEEP_AUTO /* the faster of the two */
+    COH_SWEEP_AUTO /* the faster of the two, by a profile without what runs found */
 } coh_sweep_order;
 
 /* "micro-batch", "layer", "auto". */
@@ -93,6 +93,9 @@ typedef struct coh_plan_options {
     /* What prices the plan; NULL: constants that are built in. Borrowed: it must outlive the
      * plan. */
     const coh_profile *profile;
+    /* 1: priced as if coh_profile_calibrate had found nothing. Who chooses a micro-batch by the
+     * time of its plan chooses so, since bits depend on it; COH_SWEEP_AUTO does. */
+    int32_t uncalibrated;
     /* Decisions made by hand, at most COH_PINS_MOST; copied. Two that contradict one another, or
      * one that names nothing, are refused. */
     const coh_pin *pins;

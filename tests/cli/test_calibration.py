@@ -1,6 +1,8 @@
 """What a run finds prices the next plan: kept by train, used and said by plan, never changing a bit. Oracles: the
 figures that train prints of its own lines, and the hash of the same run without a calibration."""
 
+import ctypes
+import ctypes.util
 import json
 import os
 import unittest
@@ -66,6 +68,32 @@ class Calibration(ProgramTest):
         self.assertNotIn("calibrated by", done.out)
         self.train("--calibration", path)
         self.assertEqual(self.read(path)["runs"], 1)
+
+    def made(self, profile, passes, others):
+        """A calibration that three runs could have left: factors of forward and backward, and of all else."""
+        factors = {opcode: {"factor": passes if opcode in ("FORWARD", "BACKWARD") else others, "runs": 3} for opcode in
+                   ("FORWARD", "BACKWARD", "ADD", "NORM", "UPDATE", "LOAD", "STORE", "READ", "WRITE")}
+        text = json.dumps({"format": "cohobate calibration", "version": 1, "profile": profile, "runs": 3,
+                           "opcodes": factors}, indent=2).removesuffix("\n}") + ",\n"
+        library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
+        library.XXH3_64bits.restype = ctypes.c_uint64
+        seal = library.XXH3_64bits(text.encode(), ctypes.c_size_t(len(text)))
+        return self.write("made.json", f'{text}  "file_hash": "{seal:016x}"\n}}\n')
+
+    def test_what_bits_depend_on_is_chosen_without_it(self):
+        nano = ["gpt2-nano", "--dtype", "f32", "--threads", "2", "--json"]
+        for flags, passes, others in (  # each would choose otherwise by these factors
+                (["--sequence", "8", "--batch", "9", "--micro-batch", "auto"], 0.2, 5),
+                (["--sequence", "128", "--batch", "4", "--micro-batch", "2", "--sweep-order", "auto",
+                  "--device-memory", "64MiB", "--disk", self.folder], 5, 0.2)):
+            with self.subTest(flags=flags):
+                without = self.succeeds("plan", *nano, *flags).json
+                path = self.made(without["profile"]["hash"], passes, others)
+                by_runs = self.succeeds("plan", *nano, *flags, "--calibration", path).json
+                self.assertEqual(by_runs["profile"]["calibrated_runs"], 3)
+                self.assertGreater(by_runs["step_seconds"], 1.1 * without["step_seconds"])
+                for key in ("micro_batch", "sweep_order", "numeric_fingerprint"):
+                    self.assertEqual(by_runs[key], without[key], key)
 
     def test_few_steps_say_nothing(self):
         path = self.path("calibration.json")
