@@ -20,13 +20,13 @@ static const char *wanted(const cli_options *options)
     return here && here[0] ? here : NULL;
 }
 
-/* A what-if is not of runs; a test mode's lines are not as fast as others. */
+/* A what-if (or a datasheet) is not of runs; a test mode's lines are not as fast as others. */
 static int has_none(const cli_options *options, const coh_profile *profile)
 {
     const char *name = wanted(options);
     const int is_priced = options->command == CLI_TRAIN || options->command == CLI_PLAN ||
                           options->command == CLI_SIMULATE || options->command == CLI_EXPLAIN;
-    return !is_priced || (name && strcmp(name, "none") == 0) || cli_budget_is_gpu(profile) ||
+    return !is_priced || (name && strcmp(name, "none") == 0) ||
            cli_budget_is_what_if(options, profile) || options->test_poison ||
            options->test_delay_seed || options->test_store;
 }

@@ -11,8 +11,8 @@ typedef struct cli_calibration {
 } cli_calibration;
 
 /* Before anything is planned. *profile NULL becomes the built-in one, which can be calibrated, too.
- * What-ifs, GPUs and other machines' profiles are not. A damaged file is left out, and said; so is
- * a cache that has no place. Fails: COH_ERR_MEMORY. */
+ * What-ifs, datasheets and other machines' profiles are not. A damaged file is left out, and said;
+ * so is a cache that has no place. Fails: COH_ERR_MEMORY. */
 coh_status cli_calibration_open(const cli_options *options, coh_profile **profile,
                                 cli_calibration *out_calibration);
 

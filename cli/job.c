@@ -346,11 +346,13 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
     }
     if (status != COH_ERR_FULL)
         return status;
-    if (job->on_gpu)
+    if (job->on_gpu) {
+        CLI_TRY(coh_profile_summarize(job->profile, &facts));
         return cli_fail(COH_ERR_FULL,
                         "%s (of --profile %s, whose entries device-memory,"
                         " host-memory and disk can be replaced)",
-                        why, options->profile);
+                        why, options->profile ? options->profile : facts.name);
+    }
     if (options->disk_folder[0] || options->emulate_host_bytes)
         return cli_fail(COH_ERR_FULL, "%s", why);
     if (!knows_drive(job, &facts))

@@ -85,8 +85,8 @@ void coh_measure_say(const coh_measure *m, const char *format, ...)
 
 /* Of processor, cores, memory, kernels and build: what a measured figure holds for. Never 0. */
 uint64_t coh_machine_fingerprint(void);
-/* The same with a GPU in it, which is named in what the profile says of its machine; the host's for
- * a profile of the host device. */
+/* The same with a GPU in it, which is named in what the profile says of its machine, and with the
+ * driver that sees one of that name now; the host's for a profile of the host device. */
 uint64_t coh_machine_fingerprint_of(const coh_profile *profile);
 /* What the profile says of machine, build, limits and capacities. */
 void coh_measure_machine(coh_measure *m);

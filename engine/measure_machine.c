@@ -1,5 +1,6 @@
 /* The facts of this machine that a profile holds, and the number that tells machines apart. */
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "coh_config.h"
 #include "cohobate/cohobate.h"
 #include "cohobate/engine.h"
 #include "cohobate/machine.h"
@@ -18,6 +20,18 @@
 #include "engine/machine_findings.h"
 #include "engine/measure.h"
 #include "memory/available.h"
+
+#ifdef COH_HAVE_CUDA
+#include "memory/cuda_facts.h"
+
+static coh_cuda_facts cuda_facts; /* zeroes: there is no driver */
+static pthread_once_t cuda_facts_are_read = PTHREAD_ONCE_INIT;
+
+static void read_cuda_facts(void)
+{
+    (void)coh_cuda_facts_read(&cuda_facts);
+}
+#endif
 
 /* Processor, cores, memory, kernels and build: what may change how long a line takes. */
 static void describe(char *text, size_t text_bytes)
@@ -48,18 +62,37 @@ static int hash_code(struct dl_phdr_info *object, size_t bytes, void *out_hash)
 
 /* What a GPU's profile says of its machine: "NVIDIA H200; " and the host's. */
 #define BEHIND_GPU "; "
+enum { GPU_NAME_BYTES = 48 }; /* that are said */
 
-/* `gpu`, of so many bytes, stands before the rest. */
+/* Which CUDA the driver is for that sees a GPU called `gpu`; 0: none does. It is asked once. */
+static int driver_version(const char *gpu, size_t gpu_bytes)
+{
+#ifdef COH_HAVE_CUDA
+    pthread_once(&cuda_facts_are_read, read_cuda_facts);
+    for (int i = 0; i < cuda_facts.gpu_count && i < COH_CUDA_GPUS_MOST; i++)
+        if (strnlen(cuda_facts.gpus[i].name, GPU_NAME_BYTES) == gpu_bytes &&
+            memcmp(cuda_facts.gpus[i].name, gpu, gpu_bytes) == 0)
+            return cuda_facts.driver_version;
+#else
+    (void)gpu;
+    (void)gpu_bytes;
+#endif
+    return 0;
+}
+
+/* `gpu`, of so many bytes, stands before the rest; none: 0. */
 static uint64_t fingerprint(const char *gpu, size_t gpu_bytes)
 {
-    char text[512];
+    char text[512], driver[24] = "";
     uint64_t code = 0;
     memcpy(text, gpu, gpu_bytes);
     describe(text + gpu_bytes, sizeof(text) - gpu_bytes);
     const size_t used = strlen(text);
     (void)dl_iterate_phdr(hash_code, &code);
-    snprintf(text + used, sizeof(text) - used, ", %s, %s, %016llx", coh_kernel_path(),
-             coh_version(), (unsigned long long)code);
+    if (gpu_bytes > 0)
+        snprintf(driver, sizeof(driver), ", CUDA %d", driver_version(gpu, gpu_bytes));
+    snprintf(text + used, sizeof(text) - used, ", %s, %s, %016llx%s", coh_kernel_path(),
+             coh_version(), (unsigned long long)code, driver);
     const uint64_t hash = XXH3_64bits(text, strlen(text));
     return hash != 0 ? hash : 1;
 }
@@ -133,8 +166,8 @@ static void describe_device(const coh_measure *m)
     }
     describe(host, sizeof(host));
     profile->device_kind = 1;
-    snprintf(profile->machine, sizeof(profile->machine), "%.48s%s%.76s", m->bed->facts.name,
-             BEHIND_GPU, host);
+    snprintf(profile->machine, sizeof(profile->machine), "%.*s%s%.76s", GPU_NAME_BYTES,
+             m->bed->facts.name, BEHIND_GPU, host);
     profile->memory_bytes[COH_TIER_DEVICE] = m->bed->facts.memory_bytes;
     profile->memory_bytes[COH_TIER_HOST] = coh_machine_free_bytes();
 }

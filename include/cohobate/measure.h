@@ -65,8 +65,8 @@ COH_API coh_status coh_profile_measure(const coh_measure_options *options, const
 /* Is the drive that it measured the one that `folder` is on? 1 where it names none. */
 COH_API int coh_profile_is_of_drive(const coh_profile *profile, const char *folder);
 
-/* Was it measured on this machine, by this build? 0 for what was not measured. Whether the GPU that
- * a profile is of is the one that is there now is not looked at. */
+/* Was it measured on this machine, by this build? 0 for what was not measured. Of a GPU: and is one
+ * so called here, under a driver for the same CUDA? The driver is asked once in a process. */
 COH_API int coh_profile_is_of_here(const coh_profile *profile);
 
 #ifdef __cplusplus

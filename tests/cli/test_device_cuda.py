@@ -9,6 +9,7 @@ import resource
 import unittest
 
 import model_folder
+import program
 from program import SANITIZED, ProgramTest, environment
 
 GPU = os.environ["COH_EMULATED_GPU"]
@@ -122,6 +123,43 @@ class DeviceCuda(ProgramTest):
 
     def test_algorithms_are_timed_of_a_gpu_alone(self):
         self.fails(2, "profile", "gpt2-nano", "--quick", "--tune", self.path("kernels.json"), says="add --device cuda:0")
+
+    def as_measured(self):
+        """h200's figures in a profile that was measured here, of the program that runs from now on."""
+        self.addCleanup(setattr, program, "COHOBATE", program.COHOBATE)
+        program.COHOBATE = os.path.join(GPU, "as_measured")
+        self.succeeds("measured", "h200", "stub", self.path("gpu.json"), **self.gpu())
+        return self.path("gpu.json")
+
+    def factors(self, done):
+        return {line["opcode"]: line["factor"] for line in done["lines"]}
+
+    def test_what_runs_find_of_a_measured_gpu_prices_the_next_plan(self):
+        model, profile, found = self.model("gpt2"), self.as_measured(), self.path("found.json")
+        flags = ["--steps", 6, "--calibration", found, "--profile"]
+        self.assertEqual(self.train(model, *flags, "h200", seed=7)["lines"], [])  # a datasheet is a what-if
+        self.assertFalse(os.path.exists(found))
+        by_graphs = self.factors(self.train(model, *flags, profile, seed=7))
+        # one time for all lines of a graph, shared out as predicted
+        self.assertEqual(by_graphs["forward"], by_graphs["backward"])
+        plan = ["plan", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--threads", 2, "--json", "--profile", profile]
+        plain, after = (self.succeeds(*plan, "--calibration", path, **self.gpu()).json for path in ("none", found))
+        self.assertEqual((plain["profile"]["calibrated_runs"], after["profile"]["calibrated_runs"]), (0, 1))
+        self.assertEqual(after["numeric_fingerprint"], plain["numeric_fingerprint"])
+        self.assertNotEqual(after["step_seconds"], plain["step_seconds"])
+        os.remove(found)
+        by_lines = self.factors(self.train(model, *flags, profile, seed=7, COH_CUDA_GRAPHS="none"))
+        self.assertEqual(set(by_lines), set(by_graphs))
+        self.assertNotEqual(by_lines["forward"], by_lines["backward"])
+
+    def test_a_profile_of_another_driver_or_gpu_is_noticed(self):
+        profile, model = self.as_measured(), self.model("gpt2")
+        for more, is_here in (({}, True), ({"COH_EMULATED_CUDA": "13990"}, False), ({"COH_EMULATED_NAME": "other"}, False)):
+            with self.subTest(more=more):
+                done = self.succeeds("plan", model, "--sequence", 16, "--device", "cuda:0", "--profile", profile, "--json",
+                                     "--calibration", self.path("none-yet.json"), **self.gpu(**more))
+                self.assertEqual("was measured on another machine" in done.err, not is_here)
+                self.assertEqual(done.json["profile"]["what_if"], not is_here)
 
     def test_lines_launched_one_by_one_make_the_same_bits(self):
         model = self.model("llama")

@@ -1,6 +1,7 @@
 /* libcuda.so.1, as a GPU that this machine's processor plays: the stub driver (stub_driver.h),
  * whose kernels are the very sources of kernels/cuda, emulated (emulate.h). With its folder in
- * LD_LIBRARY_PATH any program of this project has a GPU called "emulated GPU".
+ * LD_LIBRARY_PATH any program of this project has a GPU, called "stub" or COH_EMULATED_NAME, under
+ * a driver for CUDA's version COH_EMULATED_CUDA (13000: 13.0).
  *
  * What a program computes there passed through all that a real GPU's would but nvcc and libraries:
  * planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches, grids, kernels. It
@@ -34,12 +35,14 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *seed_text = getenv("COH_EMULATED_SEED");
     const char *others_text = getenv("COH_EMULATED_OTHERS");
+    const char *cuda = getenv("COH_EMULATED_CUDA");
     const uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : 1;
     const uint64_t others = others_text != NULL ? strtoull(others_text, NULL, 10) : 0;
     mode = (int)(seed % COH_EMULATE_MODES);
     coh_stub_name_device(getenv("COH_EMULATED_NAME")); /* unset: a GPU without a datasheet */
     coh_stub_reset(MEMORY_BYTES);
     coh_stub_take_memory(CONTEXT_BYTES, MODULE_BYTES, (size_t)others);
+    coh_stub_set_cuda_version(cuda != NULL ? atoi(cuda) : CUDA_VERSION);
     coh_stub_set_kernels(&kernels);
     coh_stub_start(seed);
 }

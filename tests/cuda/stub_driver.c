@@ -17,6 +17,13 @@ enum { CONTEXTS_MOST = 16 };
 static _Thread_local CUcontext contexts[CONTEXTS_MOST];
 static _Thread_local int context_count;
 
+static int driver_version = CUDA_VERSION;
+
+void coh_stub_set_cuda_version(int version)
+{
+    driver_version = version;
+}
+
 /* Tests may be built without assert. */
 static void require(int holds)
 {
@@ -73,7 +80,7 @@ static CUresult stub_cuInit(unsigned flags)
 static CUresult stub_cuDriverGetVersion(int *version)
 {
     BEGIN_ANYWHERE(cuDriverGetVersion);
-    *version = CUDA_VERSION;
+    *version = driver_version;
     return coh_stub_end(CUDA_SUCCESS);
 }
 

@@ -49,6 +49,9 @@ void coh_stub_reset(size_t memory_bytes);
  * other programs so many. Nothing of each after a reset. */
 void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes);
 
+/* Which CUDA the driver is for from now on. */
+void coh_stub_set_cuda_version(int version);
+
 /* What an executable graph takes of the GPU's memory from now on; a reset makes it none. */
 void coh_stub_set_graph_bytes(size_t bytes);
 
