@@ -119,8 +119,7 @@ int cli_budget_on_gpu(const cli_options *options)
     return strcmp(options->device, "host") != 0;
 }
 
-/* The datasheet of this machine's GPU. */
-static coh_status datasheet_of(const cli_options *options, const char **out_name)
+coh_status cli_budget_datasheet(const cli_options *options, const char **out_name)
 {
     static const struct {
         const char *part, *name;
@@ -156,7 +155,7 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
     if (!name && (!cli_budget_on_gpu(options) || options->command == CLI_PROFILE))
         return COH_OK;
     if (!name)
-        CLI_TRY(datasheet_of(options, &name));
+        CLI_TRY(cli_budget_datasheet(options, &name));
     CLI_TRY(coh_profile_read(name, &profile));
     coh_status status = coh_profile_summarize(profile, &facts);
     if (status == COH_OK)

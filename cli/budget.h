@@ -16,6 +16,10 @@ int cli_budget_on_gpu(const cli_options *options);
  * in f32 come and go through. */
 uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes);
 
+/* The name of the datasheet of the GPU that --device names, which is said.
+ * Fails: COH_ERR_ARGUMENT: there is none; COH_ERR_DEVICE. */
+coh_status cli_budget_datasheet(const cli_options *options, const char **out_name);
+
 /* Takes the kernel table at `path` ("": none), before anything is planned. `noted`: it comes from
  * a checkpoint's note, and where it is gone the standard products are taken, which is said. So is
  * what it costs a model of `dtype`.

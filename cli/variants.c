@@ -57,7 +57,23 @@ static coh_status check_meaning(const cli_options *options, const char *entries)
     return COH_OK;
 }
 
-/* The profile's text with the entries behind it, and the flags that they replace gone. */
+/* The flags for memory get what the entries say: a size that is given, no machine's is held to. */
+static coh_status take_sizes(const char *entries, cli_options *changed)
+{
+    coh_profile_summary facts;
+    CLI_TRY(find_facts(changed, &facts));
+    if (names(entries, "device-memory")) {
+        changed->device_memory_bytes = facts.device_bytes;
+        changed->given[CLI_FLAG_DEVICE_MEMORY] = 1;
+    }
+    if (names(entries, "host-memory")) {
+        changed->host_memory_bytes = facts.host_bytes;
+        changed->given[CLI_FLAG_HOST_MEMORY] = 1;
+    }
+    return COH_OK;
+}
+
+/* The profile's text with the entries behind it, and the flags that they replace changed. */
 static coh_status change_options(const cli_options *options, const char *entries,
                                  cli_options *changed, cli_line *spec)
 {
@@ -75,12 +91,8 @@ static coh_status change_options(const cli_options *options, const char *entries
     take_flag(entries, "host-memory", options->host_memory_bytes,
               cli_given(options, CLI_FLAG_HOST_MEMORY), spec);
     cli_line_add(spec, ",%s", entries);
-    if (names(entries, "device-memory"))
-        changed->given[CLI_FLAG_DEVICE_MEMORY] = 0;
-    if (names(entries, "host-memory"))
-        changed->given[CLI_FLAG_HOST_MEMORY] = 0;
     changed->profile = spec->text;
-    return COH_OK;
+    return take_sizes(entries, changed);
 }
 
 static void take_prices(const cli_job *job, cli_variant *out)
@@ -95,6 +107,7 @@ static void take_prices(const cli_job *job, cli_variant *out)
     out->is_what_if = cli_budget_is_what_if(job->options, profile);
     if (coh_profile_summarize(profile, &facts) == COH_OK)
         snprintf(out->profile, sizeof(out->profile), "%s", facts.name);
+    out->operator_count = facts.operator_count;
 }
 
 static void take_plan(const cli_job *job, cli_variant *out)
@@ -160,11 +173,12 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
                  ", \"bound_seconds\": %.9f, \"gap\": %.9g, \"tokens_per_second\": %.9g"
                  ", \"tokens_per_second_p10\": %.9g, \"tokens_per_second_p90\": %.9g"
                  ", \"limit\": \"%s\", \"run_seconds\": %.9f"
-                 ", \"disk_bytes_written_per_day\": %.9g, \"what_if\": %s, \"profile\": ",
+                 ", \"disk_bytes_written_per_day\": %.9g, \"what_if\": %s, \"operators\": %" PRIu32
+                 ", \"profile\": ",
                  v->micro_batch, v->speed.step_s, (double)v->summary.bound_ns * 1e-9, v->speed.gap,
                  v->speed.tokens_per_s, v->speed.tokens_slow_per_s, v->speed.tokens_fast_per_s,
                  v->limit, v->speed.run_s, v->speed.written_per_day,
-                 v->is_what_if ? "true" : "false");
+                 v->is_what_if ? "true" : "false", v->operator_count);
     cli_line_add_json_string(line, v->profile);
     cli_line_add(line, ", \"peak_bytes\": {");
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
@@ -215,6 +229,11 @@ static void print_table(const cli_variant *rows, int count)
         print_row(&rows[i], &rows[0]);
     if (prices)
         printf("%s\nWHAT-IF: rows with an entry are of a machine that is not there\n", prices);
+    for (int i = 1; i < count; i++)
+        if (rows[i].fits && rows[i].operator_count < rows[0].operator_count)
+            printf("%s: by rates alone, without the measured times of operators (%" PRIu32
+                   " in the first row's profile)\n",
+                   rows[i].label, rows[0].operator_count);
     for (int i = 0; i < count; i++)
         if (!rows[i].fits)
             printf("%s does not fit: %s\n", rows[i].label[0] ? rows[i].label : "as it is",
@@ -241,14 +260,16 @@ static void print_json(const cli_options *options, const cli_variant *rows, int 
 }
 
 /* What no flag says is said once: free memory is another amount at each look, and a profile with
- * entries would give what was free when it was measured. A GPU's rows all have the profile's. */
+ * entries would give what was free when it was measured. Rows of a GPU that is not here all have
+ * the profile's. */
 static coh_status fix_budget(cli_options *options)
 {
     coh_profile_summary facts;
     coh_plan_options plan_options;
     coh_profile *profile = NULL;
+    const int on_gpu = cli_budget_on_gpu(options);
     CLI_TRY(find_facts(options, &facts));
-    if (facts.is_gpu || cli_given(options, CLI_FLAG_DEVICE_MEMORY))
+    if (!on_gpu && (facts.is_gpu || cli_given(options, CLI_FLAG_DEVICE_MEMORY)))
         return COH_OK;
     if (options->profile)
         CLI_TRY(coh_profile_read(options->profile, &profile));
@@ -256,6 +277,10 @@ static coh_status fix_budget(cli_options *options)
     coh_profile_destroy(profile);
     options->device_memory_bytes = plan_options.device_memory_bytes;
     options->given[CLI_FLAG_DEVICE_MEMORY] = 1;
+    if (!on_gpu)
+        return COH_OK;
+    options->host_memory_bytes = plan_options.emulate_host_bytes;
+    options->given[CLI_FLAG_HOST_MEMORY] = 1;
     return COH_OK;
 }
 
@@ -302,6 +327,8 @@ static coh_status plan_rows(const cli_options *as_given, const cli_sweep *sweep,
 {
     cli_options plain = *as_given;
     plain.calibration = "none";
+    if (cli_budget_on_gpu(&plain) && !plain.profile)
+        CLI_TRY(cli_budget_datasheet(&plain, &plain.profile));
     CLI_TRY(fix_budget(&plain));
     planned *all = calloc(3, sizeof(*all));
     if (!all)

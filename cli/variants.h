@@ -18,9 +18,10 @@ typedef struct cli_variant {
     cli_speed speed;
     coh_plan_summary summary;
     char limit[48];
-    char prices[256];  /* "prices: ...": whose times these are, no newline */
-    char profile[128]; /* their profile's name */
-    int is_what_if;    /* it describes no machine that is there */
+    char prices[256];        /* "prices: ...": whose times these are, no newline */
+    char profile[128];       /* their profile's name */
+    int is_what_if;          /* it describes no machine that is there */
+    uint32_t operator_count; /* measured times that price it; else rates alone do */
 } cli_variant;
 
 /* Plans `options` with `entries` ("pcie=2x,host-memory=256GB"; "": none) in place of what its

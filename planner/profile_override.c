@@ -200,6 +200,18 @@ static coh_status change_bytes(const coh_profile *profile, const entry *e, const
     return COH_OK;
 }
 
+/* A given size of main memory is one that a process may have: the cgroup's limit was of the machine
+ * as it is. What is multiplied is what could be had. */
+static void lift_limit(coh_profile *profile, uint64_t *bytes)
+{
+    const coh_tier tier = profile->device_kind != 0 ? COH_TIER_HOST : COH_TIER_DEVICE;
+    if (bytes != &profile->memory_bytes[tier])
+        return;
+    if (*bytes > profile->cgroup_bytes)
+        *bytes = profile->cgroup_bytes;
+    profile->cgroup_bytes = UINT64_MAX;
+}
+
 static void multiply(coh_figure *figure, double factor)
 {
     figure->p10 *= factor;
@@ -259,10 +271,12 @@ static coh_status change_one(coh_profile *profile, const entry *e, const change 
 {
     for (size_t i = 0; i < 2 && e->origin[i]; i++) {
         void *field = (char *)profile + e->offset[i];
-        if (e->kind == ENTRY_BYTES)
+        if (e->kind == ENTRY_BYTES) {
+            lift_limit(profile, field);
             COH_TRY(change_bytes(profile, e, c, field));
-        else
+        } else {
             COH_TRY(change_rate(profile, e, c, field));
+        }
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             if (field == &profile->link[lane].bytes_per_s)
                 COH_TRY(change_link(profile, (coh_lane)lane, e, c));

@@ -206,6 +206,21 @@ class DeviceCuda(ProgramTest):
                    **self.gpu(COH_CUDA_GRAPHS="off"))
         self.fails(3, *train, "--device", "cuda:0", "--profile", "h200", "--device-memory", "33MiB", "--host-memory", "64KiB",
                    says="--host-memory allows 65536", **self.gpu())
+        self.fails(3, *train, "--device", "cuda:0", "--device-memory", "33MiB", "--host-memory", "64KiB",
+                   says="(of --profile h200, ", **self.gpu(COH_EMULATED_NAME="NVIDIA H200"))
+
+    def test_a_what_if_is_not_held_to_the_gpu_that_is_here(self):
+        plan = ["plan", "gpt2-medium", "--sequence", 64, "--batch", 1, "--device", "cuda:0", "--json", "--what-if"]
+        named = self.gpu(COH_EMULATED_NAME="NVIDIA H200")  # 4 GiB of memory all the same
+        for more in ([], ["--profile", "h200"]):
+            with self.subTest(more=more):
+                rows = self.succeeds(*plan, "device-memory=4x", *more, **named).json["rows"]
+                self.assertLess(rows[0]["peak_bytes"]["device"], 4 * 2**30)
+                self.assertGreater(rows[1]["peak_bytes"]["device"], 4 * 2**30)
+                self.assertLess(rows[1]["step_seconds"], rows[0]["step_seconds"])
+        small = self.gpu()
+        rows = self.succeeds(*plan, "device-memory=0.3x", "--profile", "h200", **small).json["rows"]
+        self.assertLess(rows[1]["peak_bytes"]["device"], 0.3 * rows[0]["peak_bytes"]["device"] * 1.1)
 
 
 if __name__ == "__main__":

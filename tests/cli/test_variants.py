@@ -47,6 +47,33 @@ class Variants(ProgramTest):
         self.assertTrue(told["profile"]["what_if"])
         self.assertFalse(self.plan("--profile", "built-in-2")["profile"]["what_if"])
 
+    def gpu_like(self, **members):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles/h200.json")
+        with open(path, encoding="utf-8") as file:
+            return self.write("gpu.json", json.dumps({**json.load(file), **members}))
+
+    def test_an_entry_of_memory_lifts_the_limit_of_the_cgroup(self):
+        rows = self.plan(*TIGHT, "--profile", self.gpu_like(cgroup_bytes=60 << 20), "--what-if", "host-memory=256MiB",
+                         "--what-if", "host-memory=1.5x", "--what-if", "device-memory=1x")["rows"]
+        host = [row["peak_bytes"]["host"] for row in rows]
+        self.assertLessEqual(max(host[0], host[3]), 60 << 20)
+        self.assertGreater(host[1], 90 << 20)
+        self.assertGreater(host[2], 60 << 20)
+        self.assertLessEqual(host[2], 90 << 20)
+        self.assertLess(rows[1]["step_seconds"], rows[0]["step_seconds"])
+
+    def test_rows_that_have_no_measured_times_say_so(self):
+        operator = {"kind": "linear", "dtype": "bf16", "phase": "forward", "lane": "compute",
+                    "signature": "000000000000002a", "shape": "[.,256,768]",
+                    "samples": [{"flops": 2e9, "bytes": 1e6, "seconds": 1e-3}]}
+        flags = ["--profile", self.gpu_like(operators=[operator])]
+        for entry in ("flops=2x", "memory-rate=2x", "pcie=2x"):
+            flags += ["--what-if", entry]
+        self.assertEqual([row["operators"] for row in self.plan(*flags)["rows"]], [1, 0, 0, 1])
+        said = self.succeeds("plan", *TINY, *flags).out
+        self.assertEqual(re.findall("(?m)^(.*): by rates alone, without the measured times of operators", said),
+                         ["flops=2x", "memory-rate=2x"])
+
     def test_what_does_not_fit_is_a_row_that_says_why(self):
         done = self.succeeds("plan", *TINY, *self.disk(), "--what-if", "device-memory=1MiB")
         self.assertRegex(done.out, r"(?m)^device-memory=1MiB does not fit: .*raise --device-memory")
