@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/adapters.h"
 #include "cli/artefact.h"
@@ -13,24 +12,6 @@
 #include "cli/epochs.h"
 #include "cli/frozen.h"
 #include "cli/input.h"
-
-/* Where no checkpoint was found: a run that has not saved yet holds the folder, and that is the
- * reason. Otherwise the sentence that is there stays. */
-static coh_status check_not_in_use(const char *folder)
-{
-    char path[CLI_PATH_BYTES], why[1024];
-    coh_run_lock lock;
-    int length = snprintf(path, sizeof(path), "%s/lock", folder);
-    if (length >= CLI_PATH_BYTES || access(path, F_OK) != 0)
-        return COH_OK;
-    snprintf(why, sizeof(why), "%s", coh_last_error());
-    coh_status status = coh_run_lock_take(folder, &lock);
-    coh_run_lock_release(&lock);
-    if (status == COH_ERR_ARGUMENT)
-        return status;
-    (void)cli_fail(COH_ERR_CORRUPT, "%s", why);
-    return COH_OK;
-}
 
 static int is_any_frozen(const coh_model *model)
 {
@@ -56,7 +37,7 @@ static coh_status resume_recipe(cli_job *job)
                         options->operand);
     coh_status status = cli_weights_open_checkpoint(options->resume, &job->weights);
     if (status == COH_ERR_CORRUPT)
-        CLI_TRY(check_not_in_use(options->resume));
+        CLI_TRY(cli_weights_check_not_in_use(options->resume));
     CLI_TRY(status);
     CLI_TRY(cli_recipe_from_note(job->weights.facts.note_json, &job->recipe));
     CLI_TRY(cli_recipe_override(&job->recipe, options));

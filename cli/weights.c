@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights)
 {
@@ -17,6 +18,22 @@ coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weight
         cli_note("warning: %s; the newest that is whole is taken: %s",
                  out_weights->facts.passed_over, out_weights->facts.path);
     return status;
+}
+
+coh_status cli_weights_check_not_in_use(const char *folder)
+{
+    char path[CLI_PATH_BYTES], why[1024];
+    coh_run_lock lock;
+    int length = snprintf(path, sizeof(path), "%s/lock", folder);
+    if (length >= CLI_PATH_BYTES || access(path, F_OK) != 0)
+        return COH_OK;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    coh_status status = coh_run_lock_take(folder, &lock);
+    coh_run_lock_release(&lock);
+    if (status == COH_ERR_ARGUMENT)
+        return status;
+    (void)cli_fail(COH_ERR_CORRUPT, "%s", why);
+    return COH_OK;
 }
 
 coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *out_model)

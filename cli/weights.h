@@ -21,6 +21,9 @@ coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *
 coh_status cli_weights_open(coh_model *model, cli_weights *out_weights);
 /* The same for a checkpoint whose model is not known yet. */
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights);
+/* Where no checkpoint was found: a run that has not saved yet holds the folder, and that is the
+ * reason. Otherwise the sentence that is there stays. Fails: COH_ERR_ARGUMENT: so it is. */
+coh_status cli_weights_check_not_in_use(const char *folder);
 /* Has the model a row for each id of its tokenizer? Added tokens beyond its table are said, the
  * vocabulary itself must fit. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer);
