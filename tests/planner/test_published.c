@@ -1,7 +1,8 @@
 /* Published systems, as decisions among ours: what they always do is one of the plans that the
  * search may choose, so it is never slower. PatrickStar and Gemini stream a whole model through
  * the device in chunks of one size and keep activations only at the blocks' borders; Elixir keeps
- * some of the model on the device as well. Prices are those of a datasheet. */
+ * some of the model on the device as well. They update at the host, where the states stand. Prices
+ * are those of a datasheet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,8 +60,8 @@ static uint64_t step_ns(const coh_plan *plan, const coh_decisions *decisions)
     return simulation.period_ns;
 }
 
-/* All blocks recomputed, chunks of one size, nothing placed ahead of its turn. */
-static uint64_t whole_model_ns(const coh_plan *plan)
+/* All blocks recomputed, chunks of one size, nothing placed ahead of its turn; the faster size. */
+static uint64_t whole_model_ns(const coh_plan *plan, int32_t host_updates)
 {
     uint64_t best = UINT64_MAX;
     for (size_t i = 0; i < sizeof(chunk_sizes) / sizeof(chunk_sizes[0]); i++) {
@@ -69,7 +70,8 @@ static uint64_t whole_model_ns(const coh_plan *plan)
             .chunk_bytes = chunk_sizes[i],
             .recompute = coh_block_set_first(coh_graph_block_count(plan->graph)),
             .row_passes = 1,
-            .boundary = COH_BOUNDARY_FREE
+            .boundary = COH_BOUNDARY_FREE,
+            .host_updates = host_updates
         };
         uint64_t ns = step_ns(plan, &decisions);
         best = ns < best ? ns : best;
@@ -99,12 +101,15 @@ static void the_search_is_never_slower_than_published_systems(void **state)
         options.deferred_update = c->deferred;
         must(coh_plan_create(graph, &options, &plan));
         uint64_t ours = plan->simulations[COH_PROGRAM_BODY].period_ns;
-        uint64_t theirs = whole_model_ns(plan);
-        print_message(
-            "%s on %s, %llu GiB: %.3f s a step, whole model streamed %.3f s (%.2f times)\n",
-            c->model, c->profile, (unsigned long long)(c->device_bytes / GIB), (double)ours * 1e-9,
-            (double)theirs * 1e-9, (double)theirs / (double)ours);
-        assert_true(theirs < UINT64_MAX);
+        uint64_t on_device = whole_model_ns(plan, 0);
+        uint64_t on_host = whole_model_ns(plan, coh_graph_block_count(graph) + 1);
+        uint64_t theirs = on_host < on_device ? on_host : on_device;
+        print_message("%s on %s, %llu GiB: %.3f s a step, whole model streamed %.3f s, updated at "
+                      "the host %.3f s (%.2f times)\n",
+                      c->model, c->profile, (unsigned long long)(c->device_bytes / GIB),
+                      (double)ours * 1e-9, (double)on_device * 1e-9, (double)on_host * 1e-9,
+                      (double)theirs / (double)ours);
+        assert_true(on_device < UINT64_MAX && on_host < UINT64_MAX);
         assert_true(ours <= theirs);
         coh_plan_destroy(plan);
         coh_graph_destroy(graph);
