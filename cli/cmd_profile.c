@@ -221,6 +221,8 @@ coh_status cli_profile(const cli_options *options)
                               "table of the processor's with cohobate tune",
                               options->tune),
                      done);
+    if (!options->output)
+        cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
     CLI_TRY_GOTO(status, read_known(options, &known), done);
     CLI_TRY_GOTO(status, add_models(options, &s), done);
     if (options->kernels)

@@ -2,10 +2,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
+
+/* The longest name of a profile that stands in the line; a longer one has its own. */
+#define NAME_BESIDE 36
 
 static coh_status print(const cli_replay *replay)
 {
@@ -18,9 +22,10 @@ static coh_status print(const cli_replay *replay)
         return cli_plan_json(job, in_memory_bytes);
     cli_line_clear(&line);
     CLI_TRY(cli_screen(job, in_memory_bytes, &line));
-    printf("made:   program %016" PRIx64 ", %s a step by the profile %.40s\n%s",
+    const char *name = replay->file.profile_name;
+    printf("made:   program %016" PRIx64 ", %s a step by the profile%s%s\n%s",
            replay->file.program_hash, cli_duration((double)replay->file.step_ns * 1e-9, step),
-           replay->file.profile_name, line.text);
+           strlen(name) > NAME_BESIDE ? "\n        " : " ", name, line.text);
     return COH_OK;
 }
 

@@ -201,7 +201,7 @@ class Usage(ProgramTest):
         for flag, _, _ in REFUSED:
             self.assertIn(flag + " ", train)
         self.assertNotIn("--test-", train)
-        self.assertNotIn("--host-memory", train)
+        self.assertIn("--host-memory SIZE", train)
         self.assertIn("75", self.succeeds("--help").out)
         self.assertRegex(self.succeeds("--version").out, r"^cohobate \d+\.\d+\.\d+\n$")
 
