@@ -350,12 +350,9 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
         return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
     }
     CLI_TRY(status);
-    uint64_t least; /* the fastest plan may take more */
-    job->plan_options.sweep_order = order_of(job);
-    CLI_TRY(coh_plan_least_disk_bytes(job->graph, &job->plan_options, &least));
-    return cli_fail(COH_ERR_FULL,
-                    "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
-                    why, cli_size_whole(least, bytes), job->recipe.micro_batch);
+    return cli_fail(
+        COH_ERR_FULL, "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
+        why, cli_size_whole(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
 }
 
 /* A plan that was written for less than the default, since nothing larger fitted its budget, is

@@ -289,27 +289,3 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     coh_plan_destroy(plan);
     return status;
 }
-
-coh_status coh_plan_least_disk_bytes(const coh_graph *graph, const coh_plan_options *options,
-                                     uint64_t *out_bytes)
-{
-    const int is_auto = options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1;
-    coh_status status = COH_OK;
-    *out_bytes = 0;
-    for (int by_layers = 0; by_layers <= is_auto; by_layers++) {
-        coh_plan_options each = *options;
-        coh_plan *plan = NULL;
-        each.disk_bytes = 1; /* what is tried does not depend on it, and then all is too large */
-        if (is_auto)
-            each.sweep_order = by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
-        status = coh_plan_open(graph, &each, &plan);
-        if (status == COH_OK)
-            status = coh_plan_search_room(plan);
-        if (status == COH_OK && (*out_bytes == 0 || plan->least_far_bytes < *out_bytes))
-            *out_bytes = plan->least_far_bytes;
-        coh_plan_destroy(plan);
-        if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
-            return status;
-    }
-    return *out_bytes > 0 ? COH_OK : status;
-}

@@ -373,8 +373,7 @@ static void note_least_far(const coh_market *market, coh_plan *plan)
     }
 }
 
-/* `checks_room`: what survives must fit the outermost tier, or nothing is tried. */
-static coh_status search_streamed(coh_plan *plan, int checks_room, coh_offer *best)
+static coh_status search_streamed(coh_plan *plan, coh_offer *best)
 {
     coh_decisions smallest = { 0 };
     coh_market market;
@@ -382,8 +381,7 @@ static coh_status search_streamed(coh_plan *plan, int checks_room, coh_offer *be
     smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     if (smallest.device_bytes < plan->smallest_device_bytes)
         return COH_OK;
-    if (checks_room)
-        COH_TRY(check_far_room(plan));
+    COH_TRY(check_far_room(plan));
     COH_TRY(coh_market_open(&market, plan, UINT32_MAX));
     market.best = *best;
     coh_status status = search_market(&market, &smallest);
@@ -397,11 +395,11 @@ static coh_status search_streamed(coh_plan *plan, int checks_room, coh_offer *be
 /* What is said of too little room counts all programs. */
 static coh_status search_far(coh_plan *plan, coh_offer *best)
 {
-    COH_TRY(search_streamed(plan, 1, best));
+    COH_TRY(search_streamed(plan, best));
     if (best->valid || plan->least_far_bytes == 0 || plan->counts_all)
         return COH_OK;
     plan->counts_all = 1;
-    return search_streamed(plan, 1, best);
+    return search_streamed(plan, best);
 }
 
 /* ---- refusing ---- */
@@ -555,15 +553,4 @@ coh_status coh_plan_search(coh_plan *plan)
         return refuse(plan, in_memory_bytes);
     plan->decisions = best.decisions;
     return COH_OK;
-}
-
-coh_status coh_plan_search_room(coh_plan *plan)
-{
-    coh_offer best = { 0 };
-    plan->counts_all = 1;
-    COH_TRY(search_streamed(plan, 0, &best));
-    if (plan->least_far_bytes > 0)
-        return COH_OK;
-    return coh_fail(COH_ERR_FULL, "no plan was found within these limits, however much room there "
-                                  "is on disk: raise --device-memory");
 }

@@ -16,9 +16,4 @@
  * Fails: COH_ERR_FULL: nothing fits; the sentence says what would. COH_ERR_MEMORY. */
 coh_status coh_plan_search(coh_plan *plan);
 
-/* Fills plan->least_far_bytes: the least room in the outermost tier with which coh_plan_search
- * finds something, that of the plan's options being too small for anything. The plan can only be
- * destroyed then. Fails: COH_ERR_FULL: no room there is enough. COH_ERR_MEMORY. */
-coh_status coh_plan_search_room(coh_plan *plan);
-
 #endif

@@ -270,12 +270,6 @@ COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int3
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
-/* The least room on disk with which coh_plan_create finds a plan of these options, whatever their
- * own disk_bytes are: with a page less it finds none. Fails: COH_ERR_FULL where no room on disk is
- * enough; as coh_plan_create. */
-COH_API coh_status coh_plan_least_disk_bytes(const coh_graph *graph,
-                                             const coh_plan_options *options, uint64_t *out_bytes);
-
 /* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan,
  * same bytes. Written to `path` whole or not at all. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
