@@ -48,8 +48,9 @@ typedef struct note {
 
 static coh_status corrupt(const cli_options *options, const char *what)
 {
-    return cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
-                    options->operand, what);
+    (void)cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
+                   options->operand, what);
+    return COH_ERR_CORRUPT;
 }
 
 /* Digits and nothing else. */
@@ -100,10 +101,12 @@ static coh_status read_note(const cli_options *options, const coh_plan_file *fil
                             coh_model *out_model)
 {
     json_error_t error;
-    if (!file->note[0])
-        return cli_fail(COH_ERR_CORRUPT,
-                        "%s does not say which model it is for: write one with cohobate plan -o",
-                        options->operand);
+    if (!file->note[0]) {
+        (void)cli_fail(COH_ERR_CORRUPT,
+                       "%s does not say which model it is for: write one with cohobate plan -o",
+                       options->operand);
+        return COH_ERR_CORRUPT;
+    }
     json_t *root = json_loads(file->note, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return corrupt(options, error.text);
@@ -178,7 +181,7 @@ static void say_other_profile(const cli_replay *replay)
 
 coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
 {
-    note said;
+    note said = { 0 };
     coh_status status;
     *out_replay = (cli_replay){ .options = *options };
     cli_job *job = &out_replay->job;
