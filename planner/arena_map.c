@@ -8,7 +8,7 @@
 
 static size_t stride_of(const coh_arena_map *map, uint64_t offset)
 {
-    uint64_t stride = (offset - map->begin) / map->stride_bytes;
+    uint64_t stride = (offset - map->begin) >> map->stride_bits;
     return stride < COH_ARENA_STRIDES ? (size_t)stride : COH_ARENA_STRIDES - 1;
 }
 
@@ -31,52 +31,61 @@ static void note_end(coh_arena_map *map, int32_t index)
     map->in_stride[stride] = is_there ? next : -1;
 }
 
-static void note_free(coh_arena_map *map, int32_t index)
+/* The last free segment that begins before one; -1: there is none. */
+static int32_t free_before(const coh_arena_map *map, int32_t index)
 {
     size_t stride = stride_of(map, map->segments[index].offset);
-    map->free_count[stride]++;
+    int32_t previous = map->segments[index].previous;
+    while (previous >= 0 && map->segments[previous].chunk >= 0 &&
+           stride_of(map, map->segments[previous].offset) == stride)
+        previous = map->segments[previous].previous;
+    if (previous < 0 || map->segments[previous].chunk < 0)
+        return previous;
+    uint64_t below = map->strides_with_free[stride / 64] & (((uint64_t)1 << (stride % 64)) - 1);
+    for (size_t word = stride / 64; below == 0;) {
+        if (word == 0)
+            return -1;
+        below = map->strides_with_free[--word];
+        stride = word * 64;
+    }
+    return map->last_free[stride / 64 * 64 + 63 - (size_t)__builtin_clzll(below)];
+}
+
+/* The segment has become free: it joins the list of those. */
+static void note_free(coh_arena_map *map, int32_t index)
+{
+    coh_segment *s = &map->segments[index];
+    size_t stride = stride_of(map, s->offset);
+    s->previous_free = free_before(map, index);
+    s->next_free =
+        s->previous_free >= 0 ? map->segments[s->previous_free].next_free : map->first_free;
+    if (s->previous_free >= 0)
+        map->segments[s->previous_free].next_free = index;
+    else
+        map->first_free = index;
+    if (s->next_free >= 0)
+        map->segments[s->next_free].previous_free = index;
+    if (s->next_free < 0 || stride_of(map, map->segments[s->next_free].offset) != stride)
+        map->last_free[stride] = index;
     map->strides_with_free[stride / 64] |= (uint64_t)1 << (stride % 64);
 }
 
+/* The segment is free no more. */
 static void note_taken(coh_arena_map *map, int32_t index)
 {
-    size_t stride = stride_of(map, map->segments[index].offset);
-    if (--map->free_count[stride] == 0)
+    const coh_segment *s = &map->segments[index];
+    size_t stride = stride_of(map, s->offset);
+    if (s->previous_free >= 0)
+        map->segments[s->previous_free].next_free = s->next_free;
+    else
+        map->first_free = s->next_free;
+    if (s->next_free >= 0)
+        map->segments[s->next_free].previous_free = s->previous_free;
+    if (map->last_free[stride] != index)
+        return;
+    map->last_free[stride] = s->previous_free;
+    if (s->previous_free < 0 || stride_of(map, map->segments[s->previous_free].offset) != stride)
         map->strides_with_free[stride / 64] &= ~((uint64_t)1 << (stride % 64));
-}
-
-/* The first stride from `stride` on in which a free segment begins; COH_ARENA_STRIDES: none. */
-static size_t stride_with_free(const coh_arena_map *map, size_t stride)
-{
-    while (stride < COH_ARENA_STRIDES) {
-        uint64_t rest = map->strides_with_free[stride / 64] >> (stride % 64);
-        if (rest != 0)
-            return stride + (size_t)__builtin_ctzll(rest);
-        stride = (stride / 64 + 1) * 64;
-    }
-    return COH_ARENA_STRIDES;
-}
-
-int32_t coh_arena_map_next_free(const coh_arena_map *map, int32_t index)
-{
-    size_t stride = 0;
-    int32_t next = -1;
-    if (index >= 0) {
-        stride = stride_of(map, map->segments[index].offset);
-        next = map->segments[index].next;
-        while (next >= 0 && map->segments[next].chunk >= 0 &&
-               stride_of(map, map->segments[next].offset) == stride)
-            next = map->segments[next].next;
-        if (next < 0 || map->segments[next].chunk < 0)
-            return next;
-        stride++;
-    }
-    stride = stride_with_free(map, stride);
-    if (stride == COH_ARENA_STRIDES)
-        return -1;
-    for (next = map->in_stride[stride]; map->segments[next].chunk >= 0;)
-        next = map->segments[next].next;
-    return next;
 }
 
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
@@ -144,8 +153,11 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                               uint64_t usual_bytes, uint32_t chunk_count)
 {
     uint64_t bytes = end - begin < usual_bytes ? end - begin : usual_bytes;
-    *map = (coh_arena_map){ .first = -1, .last = -1, .unused = -1, .begin = begin, .end = end };
-    map->stride_bytes = bytes / COH_ARENA_STRIDES + 1;
+    *map = (coh_arena_map){
+        .first = -1, .last = -1, .unused = -1, .first_free = -1, .begin = begin, .end = end
+    };
+    while (bytes >> map->stride_bits >= COH_ARENA_STRIDES)
+        map->stride_bits++;
     for (int i = 0; i < COH_ARENA_STRIDES; i++)
         map->in_stride[i] = -1;
     COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
@@ -228,10 +240,10 @@ void coh_arena_map_release(coh_arena_map *map, int32_t segment)
 
 void coh_arena_map_settle(coh_arena_map *map, int64_t step)
 {
-    for (int32_t i = map->first; i >= 0;) {
-        int32_t next = map->segments[i].next;
+    for (int32_t i = map->first_free; i >= 0;) {
+        const int32_t next = map->segments[i].next_free;
         coh_segment *s = &map->segments[i];
-        if (next >= 0 && s->chunk < 0 && map->segments[next].chunk < 0) {
+        if (next >= 0 && next == s->next) {
             const coh_segment *n = &map->segments[next];
             int both_old = s->last_use <= step && n->last_use <= step;
             if (both_old || s->last_use == n->last_use) {

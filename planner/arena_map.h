@@ -14,8 +14,9 @@
 
 typedef struct coh_segment {
     uint64_t offset, bytes;
-    int32_t chunk;          /* -1: free */
-    int32_t previous, next; /* in order of offset; -1: none */
+    int32_t chunk;                    /* -1: free */
+    int32_t previous, next;           /* in order of offset; -1: none */
+    int32_t previous_free, next_free; /* of a free one: the free ones around it; -1: none */
     uint32_t extent;
     int64_t last_use;  /* step; -1: before the first */
     uint64_t next_use; /* of the chunk; kept by whoever takes and uses it */
@@ -29,11 +30,12 @@ typedef struct coh_arena_map {
     coh_segment *segments;
     size_t capacity, count;
     int32_t first, last, unused; /* list heads; unused: chain of nodes to take again */
-    int32_t *segment_of_chunk;   /* -1: none */
+    int32_t first_free;
+    int32_t *segment_of_chunk; /* -1: none */
     uint64_t begin, end;
-    uint64_t stride_bytes;                  /* the last stride goes to the end */
-    int32_t in_stride[COH_ARENA_STRIDES];   /* the first segment that begins there; -1: none */
-    uint32_t free_count[COH_ARENA_STRIDES]; /* free segments that begin there */
+    int stride_bits; /* a stride has 2^this bytes; the last one goes to the end */
+    int32_t in_stride[COH_ARENA_STRIDES]; /* the first segment that begins there; -1: none */
+    int32_t last_free[COH_ARENA_STRIDES]; /* the last free one there, where its bit is set: */
     uint64_t strides_with_free[COH_ARENA_STRIDES / 64]; /* bit s % 64 of word s / 64 */
 } coh_arena_map;
 
@@ -42,11 +44,15 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                               uint64_t usual_bytes, uint32_t chunk_count);
 void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 
+/* Where the last stride but one ends: about how far things stand. */
+static inline uint64_t coh_arena_map_usual_end(const coh_arena_map *map)
+{
+    const uint64_t bytes = (uint64_t)(COH_ARENA_STRIDES - 1) << map->stride_bits;
+    return map->end - map->begin < bytes ? map->end : map->begin + bytes;
+}
+
 /* The segment that covers `offset`, begin <= offset < end. */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
-
-/* The next free segment behind `index` (-1: the first of all); -1: there is none. */
-int32_t coh_arena_map_next_free(const coh_arena_map *map, int32_t index);
 
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);

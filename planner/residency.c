@@ -152,12 +152,10 @@ static coh_status place_window(coh_runner *r, const coh_need *need, int *out_pla
     if (!stands(r, need)) {
         uint64_t offset = 0;
         uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
-        if (has_home(r->level, window_first)) {
+        if (has_home(r->level, window_first))
             offset = r->level->home_offset[window_first];
-        } else {
-            COH_TRY(COH_GROW(&r->queue, &r->queue_capacity, 2 * r->map.count));
+        else
             *out_placed = coh_residency_choose(r, need, &offset);
-        }
         if (*out_placed)
             COH_TRY(take_place(r, need, offset));
     }
@@ -483,7 +481,6 @@ void coh_runner_close(coh_runner *r)
     coh_free(r->pinned_extent);
     coh_free(r->boundary_offset);
     coh_free(r->snapshot);
-    coh_free(r->queue);
     coh_arena_map_fini(&r->map);
     coh_next_use_fini(&r->next);
 }

@@ -5,6 +5,8 @@
 /* Recency below which a place counts as busy, tried from the strictest on. */
 enum { PASS_COUNT = 3 };
 
+enum { SAMPLE_COUNT = 24 };
+
 typedef struct candidate {
     uint64_t offset;
     uint64_t
@@ -27,14 +29,6 @@ typedef struct search {
     uint64_t least_next_use[PASS_COUNT];
     int64_t most_last_use[PASS_COUNT];
 } search;
-
-/* Segments next to one another, as a window slides over the arena: those of its own whose next use
- * is below that of all behind them, and those whose last use is above. The fronts are the least and
- * the most of the window (a monotone queue: each segment enters and leaves once). */
-typedef struct sliding {
-    int32_t *least, *most; /* indices of segments, in order of offset */
-    size_t least_begin, least_end, most_begin, most_end;
-} sliding;
 
 /* Bytes of the window's own content that stand elsewhere than at `offset`. */
 static uint64_t relocated_bytes(const coh_runner *r, const search *s, uint64_t offset)
@@ -82,43 +76,72 @@ static int is_held(const coh_runner *r, const coh_segment *segment)
             coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk));
 }
 
-/* Is no place over this segment possible, or the best of any pass that still counts? */
-static int bars(const coh_runner *r, const search *s, const coh_segment *segment)
+/* Is every place over this segment worse than the best of the pass, or fails what the pass asks? */
+static int bars_pass(const search *s, const coh_segment *segment, uint64_t wanted, int pass)
 {
-    if (segment->chunk < 0 || is_own(s, segment))
-        return 0;
-    if (is_held(r, segment))
+    const candidate *best = &s->best[pass];
+    if (wanted < s->least_next_use[pass] || segment->last_use > s->most_last_use[pass])
         return 1;
-    const uint64_t wanted = wanted_at(r, segment);
-    for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
-        if (wanted >= s->least_next_use[pass] && segment->last_use <= s->most_last_use[pass])
-            return 0;
-        if (s->best[pass].valid)
-            return 1;
-    }
-    return 1;
+    /* As late as the best: the longer idle one is taken, then the lower one. */
+    if (!best->valid || best->relocated > 0 || wanted > best->next_use || wanted == COH_NEVER)
+        return 0;
+    return segment->last_use > best->last_use ||
+           (segment->last_use == best->last_use && !s->above &&
+            segment->offset >= best->offset + s->bytes);
 }
 
-/* What taking [offset, offset + bytes) for the window would cost, but for its own content. */
-static candidate weigh(const coh_runner *r, const search *s, uint64_t offset)
+/* Of `passes` (bit p: pass p), those for which some place over this segment may still be the best. */
+static unsigned passes_over(const coh_runner *r, const search *s, const coh_segment *segment,
+                            unsigned passes)
 {
-    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .valid = 1 };
-    uint64_t end = offset + s->bytes;
-    for (int32_t i = coh_arena_map_at(&r->map, offset); i >= 0 && r->map.segments[i].offset < end;
-         i = r->map.segments[i].next) {
-        const coh_segment *segment = &r->map.segments[i];
+    uint64_t wanted = COH_NEVER;
+    if (segment->chunk >= 0) {
         if (is_own(s, segment))
-            continue; /* see relocated_bytes */
-        if (segment->last_use > c.last_use)
-            c.last_use = segment->last_use;
-        if (segment->chunk < 0)
-            continue;
-        if (bars(r, s, segment))
-            return (candidate){ 0 };
-        if (wanted_at(r, segment) < c.next_use)
-            c.next_use = wanted_at(r, segment);
+            return passes;
+        if (is_held(r, segment))
+            return 0;
+        wanted = wanted_at(r, segment);
     }
-    return c;
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
+        if (bars_pass(s, segment, wanted, pass))
+            passes &= ~(1U << pass);
+    return passes;
+}
+
+/* The passes that still count: from the first to the one that has found a place. */
+static unsigned passes_that_count(const search *s)
+{
+    unsigned passes = 0;
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
+        passes |= 1U << pass;
+        if (s->best[pass].valid)
+            break;
+    }
+    return passes;
+}
+
+/* What taking [offset, offset + bytes) for the window would cost, but for its own content (see
+ * relocated_bytes). Goes from its end to its begin: -1, or the first segment on the way with which
+ * no pass is left, and so none either for all places from this one to where that segment ends. */
+static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, candidate *out)
+{
+    const coh_segment *segments = r->map.segments;
+    unsigned passes = passes_that_count(s);
+    *out = (candidate){ .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
+    for (int32_t i = coh_arena_map_at(&r->map, offset + s->bytes - 1);
+         i >= 0 && segments[i].offset + segments[i].bytes > offset; i = segments[i].previous) {
+        passes = passes_over(r, s, &segments[i], passes);
+        if (passes == 0)
+            return i;
+        if (is_own(s, &segments[i]))
+            continue;
+        if (segments[i].last_use > out->last_use)
+            out->last_use = segments[i].last_use;
+        if (segments[i].chunk >= 0 && wanted_at(r, &segments[i]) < out->next_use)
+            out->next_use = wanted_at(r, &segments[i]);
+    }
+    out->valid = 1;
+    return -1;
 }
 
 static int from_above(const coh_runner *r, const coh_need *need)
@@ -159,11 +182,17 @@ static int meets_pass(const search *s, const candidate *c, int pass)
     return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
 }
 
+/* Below it is what is pinned. */
+static uint64_t lowest_offset(const coh_runner *r)
+{
+    return r->level->floor_bytes > r->map.begin ? r->level->floor_bytes : r->map.begin;
+}
+
 /* Takes a weighed place where it is the best so far. */
 static void consider(const coh_runner *r, search *s, candidate *c)
 {
     int is_measured = 0;
-    if (!c->valid || c->offset < r->level->base_bytes || c->offset < r->level->floor_bytes)
+    if (!c->valid || c->offset < lowest_offset(r))
         return;
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
         candidate *best = &s->best[pass];
@@ -212,74 +241,69 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
             continue;
         uint64_t offset = r->map.segments[segment].offset - inside;
         if (offset + s->bytes <= r->map.end) {
-            candidate c = weigh(r, s, offset);
+            candidate c;
+            weigh(r, s, offset, &c);
             consider(r, s, &c);
         }
     }
 }
 
-/* ---- the sliding window ---- */
-
-static void slide_in(const coh_runner *r, const search *s, sliding *w, int32_t index)
+/* Considers the places that begin inside `first`, behind its begin, and end with a segment. */
+static void consider_ends(const coh_runner *r, search *s, int32_t first)
 {
-    const coh_segment *segments = r->map.segments, *segment = &segments[index];
-    if (is_own(s, segment))
+    const coh_segment *segments = r->map.segments;
+    const uint64_t begin = segments[first].offset, end = begin + segments[first].bytes;
+    if (begin + s->bytes >= r->map.end)
         return;
-    while (w->most_end > w->most_begin &&
-           segments[w->most[w->most_end - 1]].last_use <= segment->last_use)
-        w->most_end--;
-    w->most[w->most_end++] = index;
-    if (segment->chunk < 0)
-        return;
-    while (w->least_end > w->least_begin &&
-           wanted_at(r, &segments[w->least[w->least_end - 1]]) >= wanted_at(r, segment))
-        w->least_end--;
-    w->least[w->least_end++] = index;
+    for (int32_t last = coh_arena_map_at(&r->map, begin + s->bytes); last >= 0;
+         last = segments[last].next) {
+        const uint64_t offset = segments[last].offset + segments[last].bytes - s->bytes;
+        const int is_endless = segments[last].next < 0 && r->level->capacity == UINT64_MAX;
+        if (offset >= end || is_endless)
+            return;
+        candidate c;
+        weigh(r, s, offset, &c);
+        consider(r, s, &c);
+    }
 }
 
-static void slide_out(sliding *w, int32_t index)
+/* No place over what is wanted before that step can be the best. */
+static uint64_t soonest_that_counts(const search *s)
 {
-    w->most_begin += w->most_begin < w->most_end && w->most[w->most_begin] == index;
-    w->least_begin += w->least_begin < w->least_end && w->least[w->least_begin] == index;
+    uint64_t soonest = COH_NEVER;
+    for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
+        if (s->least_next_use[pass] < soonest)
+            soonest = s->least_next_use[pass];
+        if (s->best[pass].valid)
+            break;
+    }
+    return soonest;
 }
 
-static void consider_window(const coh_runner *r, search *s, const sliding *w, uint64_t offset)
-{
-    candidate c = { .offset = offset, .next_use = COH_NEVER, .last_use = -1, .valid = 1 };
-    if (w->most_begin < w->most_end)
-        c.last_use = r->map.segments[w->most[w->most_begin]].last_use;
-    if (w->least_begin < w->least_end)
-        c.next_use = wanted_at(r, &r->map.segments[w->least[w->least_begin]]);
-    consider(r, s, &c);
-}
-
-/* Considers every place that begins or ends with a segment, from the lowest on. `first` is the
- * first segment of the window, `last` the newest: places that end in it have not been seen. */
+/* Considers every place that begins or ends with a segment, from the lowest on. */
 static void consider_all(const coh_runner *r, search *s)
 {
     const coh_segment *segments = r->map.segments;
-    sliding w = { .least = r->queue, .most = r->queue + r->queue_capacity / 2 };
-    int32_t first = r->map.first, begun = -1; /* begun: the place that begins with it was seen */
-    for (int32_t last = first; last >= 0 && !is_perfect(s); last = segments[last].next) {
-        uint64_t end = segments[last].offset + segments[last].bytes;
-        if (bars(r, s, &segments[last])) {
-            first = segments[last].next;
-            w.least_begin = w.least_end = w.most_begin = w.most_end = 0;
+    uint64_t soonest = soonest_that_counts(s);
+    int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
+    while (first >= 0 && segments[first].offset + s->bytes <= r->map.end) {
+        const coh_segment *segment = &segments[first];
+        if (segment->chunk >= 0 && segment->next_use < soonest && !is_own(s, segment)) {
+            first = segment->next; /* most are */
             continue;
         }
-        slide_in(r, s, &w, last);
-        while (segments[first].offset + s->bytes <= end) {
-            if (begun != first)
-                consider_window(r, s, &w, segments[first].offset);
-            begun = first;
-            if (segments[first].offset + segments[first].bytes + s->bytes > end)
-                break;
-            slide_out(&w, first);
-            first = segments[first].next;
+        candidate c;
+        const int32_t barrier = weigh(r, s, segment->offset, &c);
+        if (barrier >= 0) {
+            first = segments[barrier].next;
+            continue;
         }
-        int is_endless = segments[last].next < 0 && r->level->capacity == UINT64_MAX;
-        if (segments[first].offset + s->bytes < end && !is_endless)
-            consider_window(r, s, &w, end - s->bytes);
+        consider(r, s, &c);
+        consider_ends(r, s, first);
+        if (is_perfect(s))
+            return;
+        soonest = soonest_that_counts(s);
+        first = segment->next;
     }
 }
 
@@ -290,8 +314,7 @@ static candidate find_idle(const coh_runner *r, const search *s)
     int64_t latest = s->most_last_use[first_pass(s)];
     uint64_t floor = r->level->floor_bytes;
     uint64_t begin = 0, end = 0; /* of the idle room that ends with the last segment seen */
-    for (int32_t i = coh_arena_map_next_free(&r->map, -1); i >= 0;
-         i = coh_arena_map_next_free(&r->map, i)) {
+    for (int32_t i = r->map.first_free; i >= 0; i = segments[i].next_free) {
         if (segments[i].last_use > latest || segments[i].offset < floor)
             continue;
         if (segments[i].offset != end)
@@ -303,11 +326,30 @@ static candidate find_idle(const coh_runner *r, const search *s)
     return (candidate){ 0 };
 }
 
+/* A few places all over the arena, so that most others are soon known to be worse. Room that nobody
+ * wants is left to who looks for the lowest. */
+static void consider_samples(const coh_runner *r, search *s)
+{
+    const uint64_t begin = lowest_offset(r), usual = coh_arena_map_usual_end(&r->map);
+    for (int i = 0; i < SAMPLE_COUNT && begin < usual; i++) {
+        const int32_t segment =
+            coh_arena_map_at(&r->map, begin + (usual - begin) / SAMPLE_COUNT * (uint64_t)i);
+        const uint64_t offset = r->map.segments[segment].offset;
+        if (offset + s->bytes > r->map.end)
+            continue;
+        candidate c;
+        weigh(r, s, offset, &c);
+        if (c.next_use != COH_NEVER)
+            consider(r, s, &c);
+    }
+}
+
 static candidate find_place(const coh_runner *r, search *s)
 {
     uint64_t sticky = r->boundary_offset[s->window_first];
     if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
-        candidate c = weigh(r, s, sticky);
+        candidate c;
+        weigh(r, s, sticky, &c);
         if (c.valid && c.next_use == COH_NEVER && relocated_bytes(r, s, sticky) == 0)
             return c;
     }
@@ -317,6 +359,7 @@ static candidate find_place(const coh_runner *r, search *s)
             return c;
     }
     consider_around_own_chunks(r, s);
+    consider_samples(r, s);
     consider_all(r, s);
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
         if (s->best[pass].valid)

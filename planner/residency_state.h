@@ -27,8 +27,6 @@ typedef struct coh_runner {
     uint32_t resident_count;
     uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
     uint8_t *snapshot;         /* free run: by chunk */
-    int32_t *queue;            /* residency_choose.c: two places for each segment */
-    size_t queue_capacity;
     int packs;     /* the step needs all there is: no place but the first that is free */
     uint32_t step; /* absolute: the second body of a free run goes on counting */
 } coh_runner;
@@ -60,7 +58,7 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step);
 /* Is this tier where the chunk's value is between programs, or would be? */
 int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 
-/* The best place for a window that is not in one piece (r->queue has room); 0 if there is none
+/* The best place for a window that is not in one piece; 0 if there is none
  * beside what the present step holds. Changes nothing. */
 int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
 
