@@ -232,6 +232,11 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
         memcpy(op->attributes, args->attributes, args->attribute_bytes);
     op->attribute_bytes = args->attribute_bytes;
     op->block = args->block;
+    if (graph->op_count > 0) {
+        const coh_graph_op_entry *previous = &graph->ops[graph->op_count - 1];
+        op->blocks_before =
+            previous->blocks_before + (previous->block >= 0 && previous->block != op->block);
+    }
     coh_shape inputs[COH_PORT_MAX] = { { 0 } };
     for (int32_t i = 0; i < op->kind.input_count; i++) {
         int32_t tensor = args->inputs[i].index;
@@ -307,10 +312,7 @@ coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_o
 
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op)
 {
-    int32_t count = 0;
-    for (size_t i = 1; i <= op; i++)
-        count += graph->ops[i - 1].block >= 0 && graph->ops[i - 1].block != graph->ops[i].block;
-    return count;
+    return graph->ops[op].blocks_before;
 }
 
 int32_t coh_graph_block_count(const coh_graph *graph)

@@ -1,10 +1,9 @@
 #include "planner/offers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cohobate/status.h"
+#include "planner/at_once.h"
 #include "planner/schedule.h"
 
 /* Threads beyond these would each hold a schedule for little gain. */
@@ -78,30 +77,23 @@ void coh_market_close(coh_market *market)
 /* The sets tried at once; each thread fills the places it is given. */
 typedef struct batch {
     const coh_plan *plan;
-    const coh_decisions *decisions[COH_OFFERS_AT_ONCE];
-    coh_offer offers[COH_OFFERS_AT_ONCE];
-    coh_status status[COH_OFFERS_AT_ONCE];
-    char sentence[COH_OFFERS_AT_ONCE]
-                 [COH_ERROR_TEXT_BYTES]; /* of what failed, on whatever thread */
+    const coh_decisions *decisions[COH_AT_ONCE_MOST];
+    coh_offer offers[COH_AT_ONCE_MOST];
     int count;
 } batch;
 
-static void make_piece(void *argument, int64_t index)
+static coh_status make_piece(void *argument, int index)
 {
     batch *b = argument;
-    b->status[index] = coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
-    if (b->status[index] != COH_OK)
-        snprintf(b->sentence[index], COH_ERROR_TEXT_BYTES, "%s", coh_last_error());
+    return coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
 }
 
 static coh_status run_batch(coh_market *market, batch *b)
 {
-    coh_pool_run(market->pool, b->count, make_piece, b);
     COH_TRY(
         COH_GROW(&market->offers, &market->offer_capacity, market->offer_count + (size_t)b->count));
+    COH_TRY(coh_at_once(market->pool, b->count, make_piece, b));
     for (int i = 0; i < b->count; i++) {
-        if (b->status[i] != COH_OK)
-            return coh_fail(b->status[i], "%s", b->sentence[i]);
         market->offers[market->offer_count++] = b->offers[i];
         if (coh_offer_is_better(&b->offers[i], &market->best))
             market->best = b->offers[i];
@@ -141,7 +133,7 @@ coh_status coh_market_try(coh_market *market, const coh_decisions *list, int cou
         if (was_tried(market, &b, &list[i]))
             continue;
         b.decisions[b.count++] = &list[i];
-        if (b.count == COH_OFFERS_AT_ONCE)
+        if (b.count == COH_AT_ONCE_MOST)
             COH_TRY(run_batch(market, &b));
     }
     return run_batch(market, &b);

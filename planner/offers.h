@@ -22,9 +22,6 @@ typedef struct coh_offer {
     uint64_t far_bytes;
 } coh_offer;
 
-/* The most sets that are tried at once: what any number of threads can share. */
-enum { COH_OFFERS_AT_ONCE = 16 };
-
 typedef struct coh_market {
     const coh_plan *plan;
     coh_pool *pool; /* NULL: the caller alone */

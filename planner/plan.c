@@ -64,7 +64,7 @@ coh_status coh_plan_finish(coh_plan *plan)
                               &plan->forecast));
     COH_TRY(find_bounds(plan));
     plan->program_hash = coh_program_hash(&plan->layout, &plan->programs[COH_PROGRAM_BODY]);
-    return coh_plan_name_patterns(plan);
+    return coh_plan_note_operators(plan);
 }
 
 /* ---- public ---- */
@@ -268,7 +268,8 @@ void coh_plan_destroy(coh_plan *plan)
     plan_clear(plan);
     coh_pricer_fini(&plan->pricer);
     coh_free(plan->pins);
-    coh_free(plan->pattern_names);
+    coh_free(plan->operator_notes);
+    coh_free(plan->object_notes);
     coh_free(plan);
 }
 

@@ -38,11 +38,26 @@ typedef struct coh_bounds {
     uint64_t least_bytes[COH_LANE_COUNT]; /* over each link */
 } coh_bounds;
 
+/* What the body does with an operator. */
+typedef struct coh_operator_note {
+    char pattern[24];      /* "slice x4" */
+    int32_t part_count;    /* the ranges of rows that one call of it takes */
+    uint8_t is_recomputed; /* in backward */
+    uint8_t is_moved;      /* what it makes crosses a link */
+} coh_operator_note;
+
+/* What the body does with an object of the layout. */
+typedef struct coh_object_note {
+    uint32_t resident_count[COH_TIER_COUNT]; /* of its chunks, between steps */
+    uint8_t update_lane;                     /* of the update of a work object; or COH_LANE_COUNT */
+} coh_object_note;
+
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
-    coh_pin *pins;             /* what options.pins points to */
-    char (*pattern_names)[24]; /* by operator: "slice x4" */
+    coh_pin *pins; /* what options.pins points to */
+    coh_operator_note *operator_notes;
+    coh_object_note *object_notes;
     coh_profile profile;
     coh_pricer pricer; /* of graph and profile */
     coh_decisions decisions;

@@ -9,8 +9,8 @@
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan);
 
-/* Fills plan->pattern_names from the body. Fails: COH_ERR_MEMORY. */
-coh_status coh_plan_name_patterns(coh_plan *plan);
+/* Fills the plan's notes on operators and objects from its body. Fails: COH_ERR_MEMORY. */
+coh_status coh_plan_note_operators(coh_plan *plan);
 
 /* Builds, verifies and prices all programs of plan->decisions. On failure the plan may only be
  * destroyed. Fails: COH_ERR_FULL, COH_ERR_MEMORY; COH_ERR_CORRUPT: the verifier refuses one. */

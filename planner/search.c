@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "cohobate/machine.h"
-#include "planner/bounds.h"
 #include "planner/layout.h"
 #include "planner/limits.h"
 #include "planner/neighbours.h"
@@ -15,12 +14,9 @@
 #include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
+#include "planner/starts.h"
 
-#define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
-
-/* Ranges of a split parameter's rows, and slices of a product, when memory is scarce. */
-enum { ROW_PASSES_MOST = 1024, SLICES_MOST = 1024, RANGES_MOST = 1 << 20 };
 
 /* Schedules that are built to better the first ones: so many that they have about so many lines
  * together. */
@@ -31,40 +27,6 @@ enum { VALLEYS = 4 };
 
 /* First sets that are built at a time. */
 enum { STARTS_AT_ONCE = 4 };
-
-/* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
-enum { ROOMY = 16 };
-
-/* ---- choices ---- */
-
-/* How many of the first blocks to recompute: the choices that the options leave, fewest first. */
-enum { RECOMPUTE_CHOICES = 5 };
-static int recompute_choices(const coh_plan *plan, int32_t *choices)
-{
-    int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
-    int count = 0;
-    if (plan->options.recompute == COH_RECOMPUTE_ALL || blocks == 0) {
-        choices[count++] = plan->options.recompute == COH_RECOMPUTE_ALL ? blocks : 0;
-        return count;
-    }
-    choices[count++] = 0;
-    for (int quarter = 1; plan->options.recompute == COH_RECOMPUTE_AUTO && quarter <= 4; quarter++)
-        if (blocks * quarter / 4 > choices[count - 1])
-            choices[count++] = blocks * quarter / 4;
-    return count;
-}
-
-/* The largest power of two of at most 1/128 of the budget, from 256 KiB to 256 MiB: about a hundred
- * chunks at once are enough for a choice of victims, and more lines cost planning time. */
-static uint64_t usual_chunk(const coh_plan *plan)
-{
-    uint64_t bytes = 256 * KIB;
-    if (plan->options.chunk_bytes > 0)
-        return plan->options.chunk_bytes;
-    while (bytes < 256 * MIB && bytes * 2 <= plan->options.device_memory_bytes / 128)
-        bytes *= 2;
-    return bytes;
-}
 
 static int has_far(const coh_plan_options *options)
 {
@@ -103,8 +65,8 @@ static uint64_t in_memory_chunk(const coh_plan *plan, uint64_t survivor_bytes)
 static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, coh_offer *best,
                                 uint64_t *out_smallest)
 {
-    int32_t choices[RECOMPUTE_CHOICES];
-    int count = recompute_choices(plan, choices);
+    int32_t choices[COH_STARTS_CHOICES];
+    int count = coh_starts_choices(plan, choices);
     *out_smallest = UINT64_MAX;
     int caches = coh_market_has_caches(plan);
     if (plan->options.device_memory_bytes == UINT64_MAX)
@@ -128,46 +90,6 @@ static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, c
 
 /* ---- streamed ---- */
 
-/* Would shorter ranges than the search takes need less? Then what they need is no bound. */
-static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
-{
-    coh_decisions finest = *smallest;
-    uint64_t bytes = 0;
-    finest.row_passes = finest.slices = RANGES_MOST;
-    COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes));
-    plan->smallest_is_proven = bytes >= plan->smallest_device_bytes;
-    return COH_OK;
-}
-
-/* The decisions that need the fewest device bytes, and how many: with these --chunk, --recompute
- * and pins no schedule of ours is below. */
-static coh_status find_smallest(coh_plan *plan, coh_decisions *out_decisions)
-{
-    int32_t choices[RECOMPUTE_CHOICES];
-    int count = recompute_choices(plan, choices);
-    plan->smallest_device_bytes = UINT64_MAX;
-    /* An update on the host lane takes no room on the device. */
-    int lanes = plan->options.emulate_host_bytes > 0 ? 2 : 1;
-    for (int i = 0; i < count * lanes; i++) {
-        coh_decisions decisions = {
-            .chunk_bytes = plan->options.chunk_bytes ? plan->options.chunk_bytes
-                                                     : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
-            .recompute = coh_block_set_first(choices[i % count]),
-            .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
-            .row_passes = ROW_PASSES_MOST,
-            .slices = SLICES_MOST
-        };
-        uint64_t bytes = 0;
-        COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &decisions, &bytes));
-        if (bytes < plan->smallest_device_bytes) {
-            plan->smallest_device_bytes = bytes;
-            *out_decisions = decisions;
-            out_decisions->device_bytes = bytes;
-        }
-    }
-    return check_ranges(plan, out_decisions);
-}
-
 /* What survives stands in the outermost tier, whatever else is decided: too little room there is
  * said before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
@@ -187,104 +109,8 @@ static coh_status check_far_room(const coh_plan *plan)
                     (bytes >> 20) + 1);
 }
 
-/* ---- where to begin ---- */
-
-/* A set to begin with, and what no schedule of it can be faster than. */
-typedef struct start {
-    coh_decisions decisions;
-    uint64_t bound_ns;
-} start;
-
-enum { STARTS_MOST = RECOMPUTE_CHOICES * 2 * 3 };
-
-static int compare_starts(const void *x, const void *y)
-{
-    uint64_t a = ((const start *)x)->bound_ns, b = ((const start *)y)->bound_ns;
-    return a < b ? -1 : a > b;
-}
-
-static coh_status bound_start(const coh_plan *plan, start *s)
-{
-    coh_bound_base *base = NULL;
-    coh_bounds bounds = { 0 };
-    COH_TRY(
-        coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &s->decisions, &base));
-    coh_status status =
-        coh_bounds_at(base, s->decisions.device_bytes, plan->options.emulate_host_bytes, &bounds);
-    s->bound_ns = bounds.most_ns;
-    coh_bound_base_destroy(base);
-    return status;
-}
-
-/* Of the largest parameter that may come by ranges of its rows. */
-static uint64_t largest_split_bytes(const coh_graph *graph)
-{
-    uint64_t most = 0;
-    for (size_t i = 0; i < graph->parameter_count; i++) {
-        const coh_parameter_facts *facts = &graph->parameters[i].facts;
-        if (facts->row_block > 0 && !graph->ops[graph->parameters[i].op].kind.column_slices &&
-            coh_shape_bytes(&facts->shape) > most)
-            most = coh_shape_bytes(&facts->shape);
-    }
-    return most;
-}
-
-/* Every way to recompute, with caches or not, that fits in so many slices; most promising first. */
-static coh_status list_starts(const coh_plan *plan, int slices, start *starts, int *out_count)
-{
-    static const int32_t row_passes[] = { 1, 4, ROW_PASSES_MOST };
-    int32_t choices[RECOMPUTE_CHOICES];
-    int count = recompute_choices(plan, choices), caches = coh_market_has_caches(plan);
-    uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
-    uint64_t split_bytes = largest_split_bytes(plan->graph);
-    *out_count = 0;
-    for (int i = 0; i < count * (1 + caches); i++)
-        for (size_t k = 0; k < sizeof(row_passes) / sizeof(row_passes[0]); k++) {
-            start *s = &starts[*out_count];
-            uint64_t least_bytes = 0;
-            *s = (start){ .decisions = { .device_bytes = budget,
-                                         .chunk_bytes = usual_chunk(plan),
-                                         .cache = i >= count,
-                                         .recompute = coh_block_set_first(choices[i % count]),
-                                         .row_passes = row_passes[k],
-                                         .slices = slices,
-                                         .patient = 1,
-                                         .boundary = COH_BOUNDARY_SETTLED,
-                                         .horizon = COH_HORIZON_USUAL } };
-            COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &s->decisions, &least_bytes));
-            if (least_bytes > budget)
-                continue;
-            COH_TRY(bound_start(plan, s));
-            (*out_count)++;
-            if (split_bytes <= budget / ROOMY)
-                break; /* more passes would only cost time */
-        }
-    if (*out_count > 1)
-        qsort(starts, (size_t)*out_count, sizeof(*starts), compare_starts);
-    return COH_OK;
-}
-
-/* What no set is known to be faster than: that of the most promising start, of whose updates none,
- * some or all may run in the host tier. */
-static coh_status least_bound(const coh_plan *plan, const start *starts, int count,
-                              uint64_t *out_bound_ns)
-{
-    const int32_t blocks = coh_graph_block_count(plan->graph);
-    const int32_t host_updates[] = { (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
-    start s = starts[0];
-    *out_bound_ns = count > 0 ? s.bound_ns : 0;
-    if (count == 0 || plan->options.emulate_host_bytes == 0)
-        return COH_OK;
-    for (size_t i = 0; i < sizeof(host_updates) / sizeof(host_updates[0]); i++) {
-        s.decisions.host_updates = host_updates[i];
-        COH_TRY(bound_start(plan, &s));
-        *out_bound_ns = s.bound_ns < *out_bound_ns ? s.bound_ns : *out_bound_ns;
-    }
-    return COH_OK;
-}
-
 /* Best first, a few at a time: what cannot beat the best is not built. */
-static coh_status try_starts(coh_market *market, const start *starts, int count)
+static coh_status try_starts(coh_market *market, const coh_start *starts, int count)
 {
     for (int i = 0; i < count;) {
         coh_decisions list[STARTS_AT_ONCE];
@@ -337,19 +163,22 @@ static coh_status improve_several(coh_market *market, uint64_t bound_ns)
 
 static coh_status search_market(coh_market *market, const coh_decisions *smallest)
 {
-    start *starts = NULL;
+    coh_start *starts = NULL;
     int count = 0;
     uint64_t bound_ns = 0;
     coh_status status = COH_OK;
-    COH_TRY_GOTO(status, COH_ALLOC(STARTS_MOST, &starts), done);
-    for (int slices = 1; count == 0 && slices <= SLICES_MOST; slices *= 4)
-        COH_TRY_GOTO(status, list_starts(market->plan, slices, starts, &count), done);
+    COH_TRY_GOTO(status, COH_ALLOC(COH_STARTS_MOST, &starts), done);
+    for (int slices = 1; count == 0 && slices <= COH_SLICES_MOST; slices *= 4)
+        COH_TRY_GOTO(status, coh_starts_list(market->plan, market->pool, slices, starts, &count),
+                     done);
     COH_TRY_GOTO(status, try_starts(market, starts, count), done);
     if (!market->best.valid)
         COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
     if (market->best.valid) {
         market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
-        COH_TRY_GOTO(status, least_bound(market->plan, starts, count, &bound_ns), done);
+        COH_TRY_GOTO(status,
+                     coh_starts_least_bound(market->plan, market->pool, starts, count, &bound_ns),
+                     done);
         status = improve_several(market, bound_ns);
     }
 done:
@@ -377,17 +206,19 @@ static coh_status search_streamed(coh_plan *plan, coh_offer *best)
 {
     coh_decisions smallest = { 0 };
     coh_market market;
-    COH_TRY(find_smallest(plan, &smallest));
-    smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
-    if (smallest.device_bytes < plan->smallest_device_bytes)
-        return COH_OK;
-    COH_TRY(check_far_room(plan));
+    coh_status status = COH_OK;
     COH_TRY(coh_market_open(&market, plan, UINT32_MAX));
     market.best = *best;
-    coh_status status = search_market(&market, &smallest);
+    COH_TRY_GOTO(status, coh_starts_smallest(plan, market.pool, &smallest), done);
+    smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
+    if (smallest.device_bytes < plan->smallest_device_bytes)
+        goto done;
+    COH_TRY_GOTO(status, check_far_room(plan), done);
+    status = search_market(&market, &smallest);
     *best = market.best;
     if (!best->valid)
         note_least_far(&market, plan);
+done:
     coh_market_close(&market);
     return status;
 }
@@ -412,9 +243,9 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_decisions decisions = { .device_bytes =
                                     coh_bytes_whole_pages(plan->options.device_memory_bytes),
-                                .chunk_bytes = usual_chunk(plan),
-                                .row_passes = ROW_PASSES_MOST,
-                                .slices = SLICES_MOST,
+                                .chunk_bytes = coh_starts_chunk_bytes(plan),
+                                .row_passes = COH_ROW_PASSES_MOST,
+                                .slices = COH_SLICES_MOST,
                                 .horizon = COH_HORIZON_USUAL };
     if (plan->least_far_bytes > 0)
         decisions = plan->decisions;
@@ -461,7 +292,7 @@ static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
         with_used += (size_t)snprintf(with + with_used, WITH_BYTES - with_used, "%s %s",
                                       with_used ? " and" : " with", all[i].with);
         other.options = all[i].without;
-        COH_TRY(find_smallest(&other, &unused));
+        COH_TRY(coh_starts_smallest(&other, NULL, &unused));
         if (other.smallest_device_bytes < plan->smallest_device_bytes)
             used += (size_t)snprintf(remedies + used, REMEDY_BYTES - used,
                                      ", or %s (then at least %" PRIu64 "B)", all[i].remedy,
@@ -494,8 +325,8 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
     const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
                                                      ? plan->options.chunk_bytes
                                                      : COH_GRAIN_ELEMENTS * sizeof(float),
-                                  .row_passes = ROW_PASSES_MOST,
-                                  .slices = SLICES_MOST };
+                                  .row_passes = COH_ROW_PASSES_MOST,
+                                  .slices = COH_SLICES_MOST };
     if (has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));
@@ -540,7 +371,7 @@ coh_status coh_plan_search(coh_plan *plan)
         COH_TRY(try_in_memory(plan, survivors, &best, &in_memory_bytes));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;
-        COH_TRY(find_smallest(plan, &unused));
+        COH_TRY(coh_starts_smallest(plan, NULL, &unused));
     } else if (best.valid || !has_far(&plan->options)) {
         plan->smallest_device_bytes = in_memory_bytes;
     }

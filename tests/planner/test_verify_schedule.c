@@ -192,7 +192,7 @@ static void put_decisions(const setting *what, coh_plan **plan)
     const uint32_t host_lines = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
     assert_int_equal(host_lines > 0, what->updates > 0);
     if (what->slices > 0)
-        assert_int_equal(other->pattern_names[2][0], 's'); /* embed, double, mix */
+        assert_int_equal(other->operator_notes[2].pattern[0], 's'); /* embed, double, mix */
     coh_plan_destroy(*plan);
     *plan = other;
 }

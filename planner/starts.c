@@ -1,0 +1,225 @@
+#include "planner/starts.h"
+
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "planner/at_once.h"
+#include "planner/bounds.h"
+#include "planner/layout.h"
+#include "planner/neighbours.h"
+#include "planner/residency.h"
+#include "planner/schedule.h"
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+
+/* Shorter ranges than any schedule of ours takes: is there less to be had? */
+enum { RANGES_MOST = 1 << 20 };
+
+/* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
+enum { ROOMY = 16 };
+
+/* ---- choices ---- */
+
+int coh_starts_choices(const coh_plan *plan, int32_t *choices)
+{
+    int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
+    int count = 0;
+    if (plan->options.recompute == COH_RECOMPUTE_ALL || blocks == 0) {
+        choices[count++] = plan->options.recompute == COH_RECOMPUTE_ALL ? blocks : 0;
+        return count;
+    }
+    choices[count++] = 0;
+    for (int quarter = 1; plan->options.recompute == COH_RECOMPUTE_AUTO && quarter <= 4; quarter++)
+        if (blocks * quarter / 4 > choices[count - 1])
+            choices[count++] = blocks * quarter / 4;
+    return count;
+}
+
+uint64_t coh_starts_chunk_bytes(const coh_plan *plan)
+{
+    uint64_t bytes = 256 * KIB;
+    if (plan->options.chunk_bytes > 0)
+        return plan->options.chunk_bytes;
+    while (bytes < 256 * MIB && bytes * 2 <= plan->options.device_memory_bytes / 128)
+        bytes *= 2;
+    return bytes;
+}
+
+/* ---- the smallest ---- */
+
+/* Sets of decisions, and what the device needs for each. */
+typedef struct needs {
+    const coh_plan *plan;
+    coh_decisions decisions[COH_AT_ONCE_MOST];
+    uint64_t bytes[COH_AT_ONCE_MOST];
+    int count;
+} needs;
+
+static coh_status find_need(void *argument, int index)
+{
+    needs *n = argument;
+    return coh_schedule_bound(n->plan->graph, &n->plan->options, &n->decisions[index],
+                              &n->bytes[index]);
+}
+
+/* Would shorter ranges than the search takes need less? Then what they need is no bound. */
+static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
+{
+    coh_decisions finest = *smallest;
+    uint64_t bytes = 0;
+    finest.row_passes = finest.slices = RANGES_MOST;
+    COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes));
+    plan->smallest_is_proven = bytes >= plan->smallest_device_bytes;
+    return COH_OK;
+}
+
+coh_status coh_starts_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions)
+{
+    int32_t choices[COH_STARTS_CHOICES];
+    int count = coh_starts_choices(plan, choices);
+    needs n = { .plan = plan };
+    plan->smallest_device_bytes = UINT64_MAX;
+    /* An update on the host lane takes no room on the device. */
+    int lanes = plan->options.emulate_host_bytes > 0 ? 2 : 1;
+    for (int i = 0; i < count * lanes; i++)
+        n.decisions[n.count++] =
+            (coh_decisions){ .chunk_bytes = plan->options.chunk_bytes
+                                                ? plan->options.chunk_bytes
+                                                : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
+                             .recompute = coh_block_set_first(choices[i % count]),
+                             .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
+                             .row_passes = COH_ROW_PASSES_MOST,
+                             .slices = COH_SLICES_MOST };
+    COH_TRY(coh_at_once(pool, n.count, find_need, &n));
+    for (int i = 0; i < n.count; i++)
+        if (n.bytes[i] < plan->smallest_device_bytes) {
+            plan->smallest_device_bytes = n.bytes[i];
+            *out_decisions = n.decisions[i];
+            out_decisions->device_bytes = n.bytes[i];
+        }
+    return check_ranges(plan, out_decisions);
+}
+
+/* ---- the most promising ---- */
+
+static int compare_starts(const void *x, const void *y)
+{
+    uint64_t a = ((const coh_start *)x)->bound_ns, b = ((const coh_start *)y)->bound_ns;
+    return a < b ? -1 : a > b;
+}
+
+static coh_status bound_start(const coh_plan *plan, coh_start *s)
+{
+    coh_bound_base *base = NULL;
+    coh_bounds bounds = { 0 };
+    COH_TRY(
+        coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &s->decisions, &base));
+    coh_status status =
+        coh_bounds_at(base, s->decisions.device_bytes, plan->options.emulate_host_bytes, &bounds);
+    s->bound_ns = bounds.most_ns;
+    coh_bound_base_destroy(base);
+    return status;
+}
+
+/* Of the largest parameter that may come by ranges of its rows. */
+static uint64_t largest_split_bytes(const coh_graph *graph)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        const coh_parameter_facts *facts = &graph->parameters[i].facts;
+        if (facts->row_block > 0 && !graph->ops[graph->parameters[i].op].kind.column_slices &&
+            coh_shape_bytes(&facts->shape) > most)
+            most = coh_shape_bytes(&facts->shape);
+    }
+    return most;
+}
+
+/* The starts of one way to recompute each, before they are put in order. */
+typedef struct ways {
+    const coh_plan *plan;
+    coh_decisions decisions[COH_STARTS_CHOICES * 2];
+    coh_start starts[COH_STARTS_CHOICES * 2][COH_STARTS_ROW_CHOICES];
+    int counts[COH_STARTS_CHOICES * 2];
+    int one_is_enough; /* more passes over rows would only cost time */
+} ways;
+
+static coh_status list_way(void *argument, int index)
+{
+    static const int32_t row_passes[COH_STARTS_ROW_CHOICES] = { 1, 4, COH_ROW_PASSES_MOST };
+    ways *w = argument;
+    for (int k = 0; k < COH_STARTS_ROW_CHOICES; k++) {
+        coh_start *s = &w->starts[index][w->counts[index]];
+        uint64_t least_bytes = 0;
+        *s = (coh_start){ .decisions = w->decisions[index] };
+        s->decisions.row_passes = row_passes[k];
+        COH_TRY(coh_schedule_bound(w->plan->graph, &w->plan->options, &s->decisions, &least_bytes));
+        if (least_bytes > s->decisions.device_bytes)
+            continue;
+        COH_TRY(bound_start(w->plan, s));
+        w->counts[index]++;
+        if (w->one_is_enough)
+            break;
+    }
+    return COH_OK;
+}
+
+coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh_start *starts,
+                           int *out_count)
+{
+    int32_t choices[COH_STARTS_CHOICES];
+    int count = coh_starts_choices(plan, choices);
+    int way_count = count * (1 + coh_market_has_caches(plan));
+    uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
+    ways w = { .plan = plan, .one_is_enough = largest_split_bytes(plan->graph) <= budget / ROOMY };
+    for (int i = 0; i < way_count; i++)
+        w.decisions[i] = (coh_decisions){ .device_bytes = budget,
+                                          .chunk_bytes = coh_starts_chunk_bytes(plan),
+                                          .cache = i >= count,
+                                          .recompute = coh_block_set_first(choices[i % count]),
+                                          .slices = slices,
+                                          .patient = 1,
+                                          .boundary = COH_BOUNDARY_SETTLED,
+                                          .horizon = COH_HORIZON_USUAL };
+    COH_TRY(coh_at_once(pool, way_count, list_way, &w));
+    *out_count = 0;
+    for (int i = 0; i < way_count; i++)
+        for (int k = 0; k < w.counts[i]; k++)
+            starts[(*out_count)++] = w.starts[i][k];
+    if (*out_count > 1)
+        qsort(starts, (size_t)*out_count, sizeof(*starts), compare_starts);
+    return COH_OK;
+}
+
+/* ---- the least bound ---- */
+
+typedef struct bound_list {
+    const coh_plan *plan;
+    coh_start starts[3];
+} bound_list;
+
+static coh_status bound_piece(void *argument, int index)
+{
+    bound_list *list = argument;
+    return bound_start(list->plan, &list->starts[index]);
+}
+
+coh_status coh_starts_least_bound(const coh_plan *plan, coh_pool *pool, const coh_start *starts,
+                                  int count, uint64_t *out_bound_ns)
+{
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t host_updates[] = { (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
+    bound_list list = { .plan = plan };
+    *out_bound_ns = count > 0 ? starts[0].bound_ns : 0;
+    if (count == 0 || plan->options.emulate_host_bytes == 0)
+        return COH_OK;
+    for (int i = 0; i < 3; i++) {
+        list.starts[i] = starts[0];
+        list.starts[i].decisions.host_updates = host_updates[i];
+    }
+    COH_TRY(coh_at_once(pool, 3, bound_piece, &list));
+    for (int i = 0; i < 3; i++)
+        if (list.starts[i].bound_ns < *out_bound_ns)
+            *out_bound_ns = list.starts[i].bound_ns;
+    return COH_OK;
+}
