@@ -5,7 +5,7 @@
 /* Recency below which a place counts as busy, tried from the strictest on. */
 enum { PASS_COUNT = 3 };
 
-enum { SAMPLE_COUNT = 24 };
+enum { SAMPLE_COUNT = 16 };
 
 typedef struct candidate {
     uint64_t offset;
@@ -253,6 +253,7 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
 {
     const coh_segment *segments = r->map.segments;
     const uint64_t begin = segments[first].offset, end = begin + segments[first].bytes;
+    uint64_t barred_end = 0;
     if (begin + s->bytes >= r->map.end)
         return;
     for (int32_t last = coh_arena_map_at(&r->map, begin + s->bytes); last >= 0;
@@ -261,9 +262,14 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
         const int is_endless = segments[last].next < 0 && r->level->capacity == UINT64_MAX;
         if (offset >= end || is_endless)
             return;
+        if (offset < barred_end)
+            continue;
         candidate c;
-        weigh(r, s, offset, &c);
-        consider(r, s, &c);
+        const int32_t barrier = weigh(r, s, offset, &c);
+        if (barrier >= 0)
+            barred_end = segments[barrier].offset + segments[barrier].bytes;
+        else
+            consider(r, s, &c);
     }
 }
 
@@ -280,6 +286,11 @@ static uint64_t soonest_that_counts(const search *s)
     return soonest;
 }
 
+static int is_wanted_before(const search *s, const coh_segment *segment, uint64_t step)
+{
+    return segment->chunk >= 0 && segment->next_use < step && !is_own(s, segment);
+}
+
 /* Considers every place that begins or ends with a segment, from the lowest on. */
 static void consider_all(const coh_runner *r, search *s)
 {
@@ -288,8 +299,13 @@ static void consider_all(const coh_runner *r, search *s)
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
     while (first >= 0 && segments[first].offset + s->bytes <= r->map.end) {
         const coh_segment *segment = &segments[first];
-        if (segment->chunk >= 0 && segment->next_use < soonest && !is_own(s, segment)) {
+        const int is_short = segment->bytes < s->bytes; /* no place over it is without the next */
+        if (is_wanted_before(s, segment, soonest)) {
             first = segment->next; /* most are */
+            continue;
+        }
+        if (is_short && is_wanted_before(s, &segments[segment->next], soonest)) {
+            first = segments[segment->next].next;
             continue;
         }
         candidate c;
