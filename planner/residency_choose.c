@@ -253,7 +253,6 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
 {
     const coh_segment *segments = r->map.segments;
     const uint64_t begin = segments[first].offset, end = begin + segments[first].bytes;
-    uint64_t barred_end = 0;
     if (begin + s->bytes >= r->map.end)
         return;
     for (int32_t last = coh_arena_map_at(&r->map, begin + s->bytes); last >= 0;
@@ -262,14 +261,10 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
         const int is_endless = segments[last].next < 0 && r->level->capacity == UINT64_MAX;
         if (offset >= end || is_endless)
             return;
-        if (offset < barred_end)
-            continue;
         candidate c;
-        const int32_t barrier = weigh(r, s, offset, &c);
-        if (barrier >= 0)
-            barred_end = segments[barrier].offset + segments[barrier].bytes;
-        else
-            consider(r, s, &c);
+        if (weigh(r, s, offset, &c) >= 0)
+            return; /* what bars it reaches to the end of `first` and beyond */
+        consider(r, s, &c);
     }
 }
 
@@ -297,7 +292,7 @@ static void consider_all(const coh_runner *r, search *s)
     const coh_segment *segments = r->map.segments;
     uint64_t soonest = soonest_that_counts(s);
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
-    while (first >= 0 && segments[first].offset + s->bytes <= r->map.end) {
+    while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s)) {
         const coh_segment *segment = &segments[first];
         const int is_short = segment->bytes < s->bytes; /* no place over it is without the next */
         if (is_wanted_before(s, segment, soonest)) {
@@ -316,8 +311,6 @@ static void consider_all(const coh_runner *r, search *s)
         }
         consider(r, s, &c);
         consider_ends(r, s, first);
-        if (is_perfect(s))
-            return;
         soonest = soonest_that_counts(s);
         first = segment->next;
     }

@@ -1,0 +1,361 @@
+/* Where a window goes, against a plain reading of the rule: every place that begins or ends with a
+ * segment is weighed for itself, over drawn arenas. And the arena's lists against its segments. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "planner/residency_state.h"
+
+enum { OBJECTS_MOST = 60, CHUNKS_MOST = 3 * OBJECTS_MOST, UNIT = 4096, STEP = 40, PASSES = 3 };
+enum { CASES = 40000, CHANGES = 300 };
+
+typedef struct draws {
+    uint64_t seed, n;
+} draws;
+
+static int draw(draws *d, int least, int most)
+{
+    return least + (int)coh_rng_below(81, d->seed, d->n++, (uint64_t)(most - least + 1));
+}
+
+typedef struct scene {
+    coh_object objects[OBJECTS_MOST];
+    coh_chunk chunks[CHUNKS_MOST];
+    int32_t version[CHUNKS_MOST], far_version[CHUNKS_MOST];
+    uint64_t boundary_offset[CHUNKS_MOST];
+    coh_layout layout;
+    coh_level level;
+    coh_runner runner;
+} scene;
+
+static void draw_layout(draws *d, scene *s)
+{
+    static const uint8_t streams[] = { COH_STREAM_WORK, COH_STREAM_ACTIVATION, COH_STREAM_STATE };
+    s->layout = (coh_layout){ .objects = s->objects, .chunks = s->chunks };
+    s->layout.object_count = (uint32_t)draw(d, 4, OBJECTS_MOST);
+    for (uint32_t i = 0; i < s->layout.object_count; i++) {
+        coh_object *object = &s->objects[i];
+        *object = (coh_object){ .chunk_begin = s->layout.chunk_count,
+                                .chunk_count = (uint32_t)draw(d, 1, 3),
+                                .stream = streams[draw(d, 0, 2)] };
+        for (uint32_t k = 0; k < object->chunk_count; k++) {
+            coh_chunk *chunk = &s->chunks[s->layout.chunk_count++];
+            *chunk = (coh_chunk){ .object = (int32_t)i,
+                                  .object_offset = object->bytes,
+                                  .bytes = (uint64_t)draw(d, 1, 4) * UNIT };
+            object->bytes += chunk->bytes;
+        }
+    }
+}
+
+/* ---- the arena ---- */
+
+static int is_free(const coh_arena_map *map, uint64_t offset, uint64_t bytes)
+{
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
+        const coh_segment *s = &map->segments[i];
+        if (s->chunk >= 0 && s->offset < offset + bytes && offset < s->offset + s->bytes)
+            return 0;
+    }
+    return offset + bytes <= map->end;
+}
+
+static void draw_content(draws *d, coh_segment *segment)
+{
+    static const uint64_t far[] = { COH_NEVER, COH_NEVER - 1 };
+    segment->extent = draw(d, 0, 9) == 0 ? COH_NO_EXTENT : 0;
+    segment->last_use = draw(d, 0, 7) == 0 ? STEP : draw(d, 0, STEP / 2) * 2 - 1;
+    segment->next_use = draw(d, 0, 9) == 0 ? far[draw(d, 0, 1)] : (uint64_t)(STEP + draw(d, 1, 30));
+    segment->pin_step = draw(d, 0, 9) == 0 ? STEP : UINT32_MAX;
+}
+
+static void change(draws *d, scene *s)
+{
+    coh_arena_map *map = &s->runner.map;
+    const uint32_t chunk = (uint32_t)draw(d, 0, (int)s->layout.chunk_count - 1);
+    const int32_t segment = map->segment_of_chunk[chunk];
+    const uint64_t offset =
+        map->begin + (uint64_t)draw(d, 0, (int)((map->end - map->begin) / UNIT) - 1) * UNIT;
+    if (segment >= 0 && draw(d, 0, 2) == 0) {
+        coh_arena_map_release(map, segment);
+    } else if (segment < 0 && is_free(map, offset, s->chunks[chunk].bytes)) {
+        assert_int_equal(coh_arena_map_take(map, chunk, offset, s->chunks[chunk].bytes), COH_OK);
+        draw_content(d, &map->segments[map->segment_of_chunk[chunk]]);
+    }
+    if (draw(d, 0, 15) == 0)
+        coh_arena_map_settle(map, draw(d, 0, STEP));
+}
+
+/* Every list of the map says what the chain of segments says. */
+static void check_map(const coh_arena_map *map)
+{
+    uint64_t offset = map->begin;
+    int32_t previous = -1, free_one = map->first_free, last_free = -1;
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
+        const coh_segment *s = &map->segments[i];
+        assert_true(s->offset == offset && s->previous == previous && s->bytes > 0);
+        assert_int_equal(coh_arena_map_at(map, offset), i);
+        assert_int_equal(coh_arena_map_at(map, offset + s->bytes - 1), i);
+        if (s->chunk < 0) {
+            assert_int_equal(free_one, i);
+            assert_int_equal(s->previous_free, last_free);
+            last_free = i;
+            free_one = s->next_free;
+        } else {
+            assert_int_equal(map->segment_of_chunk[s->chunk], i);
+        }
+        offset += s->bytes;
+        previous = i;
+    }
+    assert_true(offset == map->end && map->last == previous && free_one == -1);
+}
+
+static void draw_scene(draws *d, scene *s)
+{
+    memset(s, 0, sizeof(*s));
+    draw_layout(d, s);
+    const uint64_t base = (uint64_t)draw(d, 0, 3) * UNIT;
+    const uint64_t bytes = (uint64_t)draw(d, 12, 160) * UNIT;
+    s->level = (coh_level){ .layout = &s->layout,
+                            .base_bytes = base,
+                            .capacity = base + bytes,
+                            .has_far = 1,
+                            .floor_bytes = draw(d, 0, 2) ? 0 : (uint64_t)draw(d, 0, 8) * UNIT,
+                            .tie_break = draw(d, 0, COH_TIE_COUNT - 1),
+                            .horizon = (uint32_t)(4 * draw(d, 0, 4)),
+                            .patient = draw(d, 0, 1) };
+    s->runner = (coh_runner){ .level = &s->level,
+                              .layout = &s->layout,
+                              .version = s->version,
+                              .far_version = s->far_version,
+                              .boundary_offset = s->boundary_offset,
+                              .step = STEP };
+    for (int i = 0; i < CHUNKS_MOST; i++) {
+        s->boundary_offset[i] = UINT64_MAX;
+        s->far_version[i] = draw(d, 0, 1);
+    }
+    assert_int_equal(coh_arena_map_init(&s->runner.map, base, base + bytes,
+                                        bytes / (uint64_t)draw(d, 1, 2), s->layout.chunk_count),
+                     COH_OK);
+    for (int i = draw(d, 0, CHANGES); i > 0; i--)
+        change(d, s);
+}
+
+/* ---- the rule ---- */
+
+typedef struct place {
+    uint64_t offset, next_use, relocated;
+    int64_t last_use;
+    int valid;
+} place;
+
+typedef struct question {
+    const scene *s;
+    uint32_t first, last; /* chunks */
+    uint64_t bytes, lowest;
+    int above, fetches, has_content;
+} question;
+
+static const coh_segment *segment_of(const scene *s, uint32_t chunk)
+{
+    const int32_t index = s->runner.map.segment_of_chunk[chunk];
+    return index >= 0 ? &s->runner.map.segments[index] : NULL;
+}
+
+static question ask(const scene *s, const coh_need *need)
+{
+    const coh_object *object = &s->objects[need->object];
+    question q = { .s = s,
+                   .first = object->chunk_begin + need->window_begin,
+                   .last = object->chunk_begin + need->window_end - 1 };
+    q.lowest =
+        s->level.floor_bytes > s->level.base_bytes ? s->level.floor_bytes : s->level.base_bytes;
+    q.above = s->level.tie_break == COH_TIE_TWO_ENDS && object->stream == COH_STREAM_ACTIVATION;
+    for (uint32_t c = q.first; c <= q.last; c++) {
+        const coh_segment *segment = segment_of(s, c);
+        q.bytes += s->chunks[c].bytes;
+        q.has_content |= segment != NULL && segment->extent != COH_NO_EXTENT;
+    }
+    if (s->level.horizon > 0 && (need->access != COH_ACCESS_WRITE || s->level.patient))
+        for (uint32_t i = need->touch_begin; i < need->touch_end; i++) {
+            const coh_segment *segment = segment_of(s, object->chunk_begin + i);
+            q.fetches |= segment == NULL || segment->extent == COH_NO_EXTENT;
+        }
+    return q;
+}
+
+static uint64_t wanted(const scene *s, const coh_segment *segment)
+{
+    const uint64_t next = segment->next_use;
+    if (s->level.tie_break != COH_TIE_CLEAN || next >= COH_NEVER - 1 ||
+        s->far_version[segment->chunk] == s->version[segment->chunk])
+        return next;
+    return STEP + (next - STEP + 1) / 2;
+}
+
+static place weigh(const question *q, uint64_t offset)
+{
+    const coh_arena_map *map = &q->s->runner.map;
+    const uint64_t end = offset + q->bytes;
+    place p = { .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
+    if (offset < q->lowest || end > map->end || end < offset)
+        return p;
+    p.valid = 1;
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
+        const coh_segment *segment = &map->segments[i];
+        const int is_own =
+            segment->chunk >= (int32_t)q->first && segment->chunk <= (int32_t)q->last;
+        if (segment->offset >= end || segment->offset + segment->bytes <= offset || is_own)
+            continue;
+        if (segment->last_use > p.last_use)
+            p.last_use = segment->last_use;
+        if (segment->chunk < 0)
+            continue;
+        if (segment->pin_step == STEP)
+            p.valid = 0;
+        if (wanted(q->s, segment) < p.next_use)
+            p.next_use = wanted(q->s, segment);
+    }
+    for (uint32_t c = q->first; c <= q->last; offset += q->s->chunks[c].bytes, c++) {
+        const coh_segment *segment = segment_of(q->s, c);
+        if (segment != NULL && segment->extent != COH_NO_EXTENT && segment->offset != offset)
+            p.relocated += q->s->chunks[c].bytes;
+    }
+    return p;
+}
+
+static int is_better(const question *q, const place *a, const place *b)
+{
+    if (!b->valid)
+        return a->valid;
+    if (a->relocated != b->relocated)
+        return a->relocated < b->relocated;
+    if (a->next_use != b->next_use)
+        return a->next_use > b->next_use;
+    if (a->next_use != COH_NEVER && a->last_use != b->last_use)
+        return a->last_use < b->last_use;
+    return q->above ? a->offset > b->offset : a->offset < b->offset;
+}
+
+/* What counts as unused for long enough, by pass. */
+static int64_t latest_use(const question *q, int pass)
+{
+    return STEP - (int64_t)(q->s->level.horizon >> (2 * pass));
+}
+
+static void consider(const question *q, uint64_t offset, place *best)
+{
+    const place p = weigh(q, offset);
+    for (int pass = q->fetches ? 0 : PASSES - 1; p.valid && pass < PASSES; pass++) {
+        const uint64_t least = STEP + (q->s->level.horizon >> (2 * pass)) + 1;
+        const int meets =
+            pass == PASSES - 1 || (p.next_use >= least && p.last_use <= latest_use(q, pass));
+        if (meets && is_better(q, &p, &best[pass]))
+            best[pass] = p;
+    }
+}
+
+/* The lowest free room that was idle for long enough. */
+static int find_idle(const question *q, uint64_t *out_offset)
+{
+    const coh_arena_map *map = &q->s->runner.map;
+    const int64_t latest = q->fetches ? latest_use(q, 0) : INT64_MAX;
+    uint64_t room = 0;
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
+        const coh_segment *s = &map->segments[i];
+        const int idle =
+            s->chunk < 0 && s->last_use <= latest && s->offset >= q->s->level.floor_bytes;
+        *out_offset = idle && room == 0 ? s->offset : *out_offset;
+        room = idle ? room + s->bytes : 0;
+        if (room >= q->bytes)
+            return 1;
+    }
+    return 0;
+}
+
+static int choose(const question *q, uint64_t *out_offset)
+{
+    const coh_arena_map *map = &q->s->runner.map;
+    place best[PASSES] = { { 0 } };
+    const place *first = &best[q->fetches ? 0 : PASSES - 1];
+    if (!q->above && !q->has_content && find_idle(q, out_offset))
+        return 1;
+    uint64_t inside = 0;
+    for (uint32_t c = q->first; c <= q->last; inside += q->s->chunks[c].bytes, c++)
+        if (segment_of(q->s, c) != NULL && segment_of(q->s, c)->offset >= map->begin + inside)
+            consider(q, segment_of(q->s, c)->offset - inside, best);
+    /* Where it lies it may grow: nothing beats that. */
+    const int done =
+        !q->above && first->valid && first->relocated == 0 && first->next_use == COH_NEVER;
+    for (int32_t i = map->first; i >= 0 && !done; i = map->segments[i].next) {
+        consider(q, map->segments[i].offset, best);
+        consider(q, map->segments[i].offset + map->segments[i].bytes - q->bytes, best);
+    }
+    for (int pass = 0; pass < PASSES; pass++)
+        if (best[pass].valid) {
+            *out_offset = best[pass].offset;
+            return 1;
+        }
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static void every_choice_is_that_of_the_rule(void **state)
+{
+    (void)state;
+    static scene s;
+    int found = 0, moved = 0;
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        draws d = { .seed = seed };
+        uint64_t expected = 0, offset = 0;
+        draw_scene(&d, &s);
+        coh_need need = { .object = draw(&d, 0, (int)s.layout.object_count - 1),
+                          .access = (uint8_t)draw(&d, COH_ACCESS_READ, COH_ACCESS_BOTH) };
+        const uint32_t count = s.objects[need.object].chunk_count;
+        need.window_begin = need.touch_begin = (uint32_t)draw(&d, 0, (int)count - 1);
+        need.window_end = need.touch_end =
+            (uint32_t)draw(&d, (int)need.window_begin + 1, (int)count);
+        const question q = ask(&s, &need);
+        const int is_expected = choose(&q, &expected);
+        const int is_found = coh_residency_choose(&s.runner, &need, &offset);
+        if (is_found != is_expected || (is_found && offset != expected))
+            fail_msg("seed %llu: %d at %llu, by the rule %d at %llu", (unsigned long long)seed,
+                     is_found, (unsigned long long)offset, is_expected,
+                     (unsigned long long)expected);
+        found += is_found;
+        moved += is_found && q.has_content;
+        coh_arena_map_fini(&s.runner.map);
+    }
+    assert_true(found > CASES / 2 && moved > CASES / 10);
+}
+
+static void the_lists_of_an_arena_are_those_of_its_segments(void **state)
+{
+    (void)state;
+    static scene s;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        draws d = { .seed = 1000000 + seed };
+        draw_scene(&d, &s);
+        for (int i = 0; i < CHANGES; i++) {
+            change(&d, &s);
+            check_map(&s.runner.map);
+        }
+        coh_arena_map_fini(&s.runner.map);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_choice_is_that_of_the_rule),
+        cmocka_unit_test(the_lists_of_an_arena_are_those_of_its_segments),
+    };
+    return cmocka_run_group_tests_name("places", tests, NULL, NULL);
+}
