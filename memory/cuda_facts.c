@@ -1,6 +1,9 @@
 #include "memory/cuda_facts.h"
 
+#include <stdio.h>
+
 #include "memory/cuda_driver.h"
+#include "memory/node.h"
 
 static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gpu *out_gpu)
 {
@@ -44,6 +47,25 @@ coh_status coh_cuda_facts_of(const coh_cuda_driver *driver, coh_cuda_facts *out_
     for (int i = 0; i < count && i < COH_CUDA_GPUS_MOST; i++)
         COH_TRY(read_gpu(driver, i, &out_facts->gpus[i]));
     return COH_OK;
+}
+
+int coh_cuda_near_node(const coh_cuda_driver *driver, int gpu, const char *root)
+{
+    static const CUdevice_attribute names[] = { CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+                                                CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                                CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID };
+    char address[32];
+    int node = COH_NODE_ANY, numbers[3];
+    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, gpu) ==
+            CUDA_SUCCESS &&
+        node >= 0)
+        return node;
+    for (int i = 0; i < 3; i++)
+        if (driver->cuDeviceGetAttribute(&numbers[i], names[i], gpu) != CUDA_SUCCESS)
+            return COH_NODE_ANY;
+    snprintf(address, sizeof(address), "%04x:%02x:%02x.0", (unsigned)numbers[0],
+             (unsigned)numbers[1], (unsigned)numbers[2]);
+    return coh_node_of_pci(root, address);
 }
 
 coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts)
