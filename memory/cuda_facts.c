@@ -4,6 +4,7 @@
 
 #include "memory/cuda_driver.h"
 #include "memory/node.h"
+#include "memory/topology.h"
 
 static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gpu *out_gpu)
 {
@@ -33,6 +34,7 @@ static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gp
     out_gpu->major = major;
     out_gpu->minor = minor;
     out_gpu->multiprocessors = multiprocessors;
+    out_gpu->near_node = COH_NODE_ANY;
     return COH_OK;
 }
 
@@ -68,12 +70,26 @@ int coh_cuda_near_node(const coh_cuda_driver *driver, int gpu, const char *root)
     return coh_node_of_pci(root, address);
 }
 
+/* Where there is one memory node, all is near. */
+static void find_near_nodes(const coh_cuda_driver *driver, coh_cuda_facts *facts)
+{
+    CUdevice gpu;
+    coh_topology topology;
+    if (coh_topology_read(&topology) != COH_OK || topology.node_count == 1)
+        return;
+    for (int i = 0; i < facts->gpu_count && i < COH_CUDA_GPUS_MOST; i++)
+        if (driver->cuDeviceGet(&gpu, i) == CUDA_SUCCESS)
+            facts->gpus[i].near_node = coh_cuda_near_node(driver, gpu, "");
+}
+
 coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts)
 {
     coh_cuda_driver *driver;
     *out_facts = (coh_cuda_facts){ 0 };
     COH_TRY(coh_cuda_driver_open(&driver));
     const coh_status status = coh_cuda_facts_of(driver, out_facts);
+    if (status == COH_OK)
+        find_near_nodes(driver, out_facts);
     coh_cuda_driver_close(driver);
     return status;
 }

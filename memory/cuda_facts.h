@@ -15,6 +15,7 @@ typedef struct coh_cuda_gpu {
     uint64_t memory_bytes; /* all of it, what others use as well */
     int32_t major, minor;  /* compute capability */
     int32_t multiprocessors;
+    int32_t near_node; /* of coh_cuda_facts_read, where there are several; else COH_NODE_ANY */
 } coh_cuda_gpu;
 
 typedef struct coh_cuda_facts {

@@ -78,8 +78,11 @@ class DeviceCuda(ProgramTest):
         self.assertIn("overhead: context and other programs 300.00 MiB, kernels and libraries "
                       f"{overhead['libraries'] / 2**20:.2f} MiB", doctor)
 
-    def test_the_host_tier_is_on_the_memory_node_by_the_gpu(self):
+    def test_the_memory_node_by_a_gpu_is_said_and_used(self):
         nodes = {"COH_EMULATED_NODE": "0", "HWLOC_SYNTHETIC": "pack:2 [numa(indexes=0,60)] core:2 pu:1"}
+        self.assertRegex(self.succeeds("doctor", **self.gpu(**nodes)).out, r"multiprocessors, near memory node 0\b")
+        alone = dict(nodes, HWLOC_SYNTHETIC="node:1 core:2 pu:1")
+        self.assertNotIn("near memory node", self.succeeds("doctor", **self.gpu(**alone)).out)
         model = self.model("gpt2")
         room = self.peak(model, "--dtype", "bf16")
         small = f"{LIBRARIES + (room - LIBRARIES) // 8 * 5 // 4096 * 4096}B"
