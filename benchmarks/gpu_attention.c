@@ -9,17 +9,13 @@
 
 #include "base/half.h"
 #include "base/rng.h"
+#include "benchmarks/gpu_turns.h"
 #include "benchmarks/measure.h"
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_scratch.h"
-#include "kernels/cuda/device_kernels.h"
-#include "kernels/cuda/libraries.h"
 #include "kernels/kernels.h"
-#include "memory/cuda_queue.h"
-#include "memory/device_cuda.h"
-#include "memory/library_workspace.h"
 
-enum { CALLS = 4, TENSORS = 8, DIVISOR_MOST = 256 };
+enum { TENSORS = 8, DIVISOR_MOST = 256 };
 #define TENSOR_ELEMENTS ((int64_t)1 << 25) /* of the largest shape */
 #define TENSOR_BYTES    ((size_t)TENSOR_ELEMENTS * sizeof(uint16_t))
 #define LSE_BYTES       ((size_t)4 << 20)
@@ -29,12 +25,8 @@ enum { CALLS = 4, TENSORS = 8, DIVISOR_MOST = 256 };
 static const coh_device_ops *const ops = &coh_device_cuda;
 
 typedef struct attention {
-    coh_device *device;
-    coh_queue *queue;
-    const coh_cuda_libraries *libraries; /* of this machine */
-    char *arena;
+    gpu_turns turns;
     int64_t divisor;
-    uint64_t number;
     int is_backward;
     coh_attention call;
 } attention;
@@ -55,36 +47,14 @@ static void enqueue(void *context, uint64_t number, uint32_t index)
     (void)number;
     (void)index;
     if (a->is_backward)
-        coh_kernel_attention_backward(a->queue, &a->call);
+        coh_kernel_attention_backward(a->turns.queue, &a->call);
     else
-        coh_kernel_attention(a->queue, &a->call);
-}
-
-static void attend(attention *a, const coh_cuda_libraries *libraries)
-{
-    coh_cuda_queue *queue = (coh_cuda_queue *)(void *)a->queue;
-    queue->libraries = libraries;
-    for (int i = 0; i < CALLS; i++)
-        ops->launch(a->queue, enqueue, a, ++a->number, 0, NULL);
-    ops->finish(a->queue);
-    queue->libraries = a->libraries;
-}
-
-static void ours(void *argument)
-{
-    static const coh_cuda_libraries none;
-    attend(argument, &none);
-}
-
-static void cudnn(void *argument)
-{
-    attention *a = argument;
-    attend(a, a->libraries);
+        coh_kernel_attention(a->turns.queue, &a->call);
 }
 
 static char *tensor(const attention *a, int index)
 {
-    return a->arena + (size_t)index * TENSOR_BYTES;
+    return a->turns.arena + (size_t)index * TENSOR_BYTES;
 }
 
 static void set_call(attention *a, const struct shape *s, int64_t T)
@@ -113,7 +83,8 @@ static coh_status measure_shape(attention *a, const struct shape *s)
 {
     static const char *const passes[] = { "forward", "backward" };
     static const double products[] = { 2, 5 };
-    const int64_t T = s->T / a->divisor, known = coh_attention_plans_count(a->libraries->attention);
+    const int64_t T = s->T / a->divisor,
+                  known = coh_attention_plans_count(a->turns.libraries->attention);
     measure_result result;
     set_call(a, s, T);
     if (coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, s->B, T, s->H, s->G, s->D) > SCRATCH_BYTES)
@@ -121,19 +92,20 @@ static coh_status measure_shape(attention *a, const struct shape *s)
                         SCRATCH_BYTES);
     for (a->is_backward = 0; a->is_backward < 2; a->is_backward++) {
         char name[64];
-        cudnn(a); /* the forward pass leaves what the backward one reads, and plans are made */
-        COH_TRY(ops->failure(a->device));
+        /* The forward pass leaves what the backward one reads, and plans are made. */
+        gpu_turns_libraries(&a->turns);
+        COH_TRY(ops->failure(a->turns.device));
         snprintf(name, sizeof(name), "%s %s", s->name, passes[a->is_backward]);
-        if (coh_attention_plans_count(a->libraries->attention) <= known + a->is_backward) {
+        if (coh_attention_plans_count(a->turns.libraries->attention) <= known + a->is_backward) {
             fprintf(stderr, "gpu_attention: cuDNN has no plan for %s\n", name);
             continue;
         }
-        measure_pairs(ours, cudnn, a, &result);
+        measure_pairs(gpu_turns_ours, gpu_turns_libraries, &a->turns, &result);
         measure_print("gpu_attention", name,
-                      1e-9 * CALLS * products[a->is_backward] *
+                      1e-9 * GPU_TURNS_CALLS * products[a->is_backward] *
                           (double)(s->B * s->H * T * T * s->D),
                       "GFLOP", &result);
-        COH_TRY(ops->failure(a->device));
+        COH_TRY(ops->failure(a->turns.device));
     }
     return COH_OK;
 }
@@ -146,41 +118,22 @@ static coh_status fill(const attention *a)
     for (int i = 0; i < PIECE; i++)
         piece[i] = coh_bf16_of_f32((float)coh_rng_normal(1, 2, (uint64_t)i));
     for (size_t at = 0; at < TENSORS * TENSOR_BYTES; at += sizeof(piece))
-        COH_TRY(ops->put(a->device, a->arena + at, piece, sizeof(piece)));
+        COH_TRY(ops->put(a->turns.device, a->turns.arena + at, piece, sizeof(piece)));
     return COH_OK;
-}
-
-static coh_status open_gpu(attention *a)
-{
-    const coh_device_config config = { .thread_count = 1, .kernels = &coh_cuda_device_kernels };
-    void *arena = NULL;
-    COH_TRY(ops->create(&config, &a->device));
-    COH_TRY(ops->arena_create(a->device, COH_TIER_DEVICE, COH_CUDA_LIBRARY_BYTES + ARENA_BYTES,
-                              &arena));
-    a->arena = (char *)arena + COH_CUDA_LIBRARY_BYTES;
-    COH_TRY(ops->queue_create(a->device, COH_LANE_COMPUTE, &a->queue));
-    a->libraries = ((const coh_cuda_queue *)(const void *)a->queue)->libraries;
-    return COH_OK;
-}
-
-static void close_gpu(const attention *a)
-{
-    ops->queue_destroy(a->queue);
-    if (a->arena != NULL)
-        ops->arena_destroy(a->device, COH_TIER_DEVICE);
-    ops->destroy(a->device);
 }
 
 int main(int argc, char **argv)
 {
     attention a = { .divisor = argc > 1 ? atoll(argv[1]) : 1 };
+    a.turns.work = enqueue;
+    a.turns.context = &a;
     if (a.divisor < 1 || a.divisor > DIVISOR_MOST) {
         fprintf(stderr, "gpu_attention: tokens are divided by 1 to %d\n", DIVISOR_MOST);
         return 2;
     }
-    coh_status status = open_gpu(&a);
-    int is_absent = status != COH_OK && a.device == NULL;
-    if (status == COH_OK && a.libraries->attention == NULL) {
+    coh_status status = gpu_turns_open(&a.turns, ARENA_BYTES);
+    int is_absent = status != COH_OK && a.turns.device == NULL;
+    if (status == COH_OK && a.turns.libraries->attention == NULL) {
         fprintf(stderr, "gpu_attention: cuDNN is not on this machine\n");
         is_absent = 1;
     } else if (status == COH_OK) {
@@ -190,6 +143,6 @@ int main(int argc, char **argv)
     }
     if (status != COH_OK)
         fprintf(stderr, "gpu_attention: %s\n", coh_last_error());
-    close_gpu(&a);
+    gpu_turns_close(&a.turns);
     return is_absent ? MEASURE_ABSENT : status != COH_OK;
 }

@@ -9,27 +9,19 @@
 
 #include "base/half.h"
 #include "base/rng.h"
+#include "benchmarks/gpu_turns.h"
 #include "benchmarks/measure.h"
-#include "kernels/cuda/device_kernels.h"
-#include "kernels/cuda/libraries.h"
 #include "kernels/kernels.h"
-#include "memory/cuda_queue.h"
-#include "memory/device_cuda.h"
-#include "memory/library_workspace.h"
 
-enum { CALLS = 4, OPERANDS = 3, DIVISOR_MOST = 256 }; /* of the least size, 768 */
+enum { OPERANDS = 3, DIVISOR_MOST = 256 }; /* of the least size, 768 */
 #define OPERAND_ELEMENTS ((int64_t)1 << 27)
 #define OPERAND_BYTES    ((size_t)OPERAND_ELEMENTS * sizeof(float))
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
 typedef struct products {
-    coh_device *device;
-    coh_queue *queue;
-    const coh_cuda_libraries *libraries; /* of this machine */
-    char *arena;
+    gpu_turns turns;
     int64_t divisor;
-    uint64_t number;
     coh_matmul matmul;
 } products;
 
@@ -55,29 +47,7 @@ static void enqueue(void *context, uint64_t number, uint32_t index)
     products *p = context;
     (void)number;
     (void)index;
-    coh_kernel_matmul(p->queue, &p->matmul);
-}
-
-static void multiply(products *p, const coh_cuda_libraries *libraries)
-{
-    coh_cuda_queue *queue = (coh_cuda_queue *)(void *)p->queue;
-    queue->libraries = libraries;
-    for (int i = 0; i < CALLS; i++)
-        ops->launch(p->queue, enqueue, p, ++p->number, 0, NULL);
-    ops->finish(p->queue);
-    queue->libraries = p->libraries;
-}
-
-static void ours(void *argument)
-{
-    static const coh_cuda_libraries none;
-    multiply(argument, &none);
-}
-
-static void cublaslt(void *argument)
-{
-    products *p = argument;
-    multiply(p, p->libraries);
+    coh_kernel_matmul(p->turns.queue, &p->matmul);
 }
 
 static void measure_shape(products *p, const struct shape *s, coh_dtype dtype)
@@ -93,17 +63,18 @@ static void measure_shape(products *p, const struct shape *s, coh_dtype dtype)
                               .rows = rows,
                               .columns = columns,
                               .depth = depth,
-                              .a = p->arena,
-                              .b = p->arena + OPERAND_BYTES,
-                              .c = p->arena + 2 * OPERAND_BYTES,
+                              .a = p->turns.arena,
+                              .b = p->turns.arena + OPERAND_BYTES,
+                              .c = p->turns.arena + 2 * OPERAND_BYTES,
                               .a_stride = a_down ? rows : depth,
                               .b_stride = b_down ? columns : depth,
                               .c_stride = columns,
                               .adds = s->adds };
-    measure_pairs(ours, cublaslt, p, &result);
+    measure_pairs(gpu_turns_ours, gpu_turns_libraries, &p->turns, &result);
     snprintf(name, sizeof(name), "%s %s", s->name, dtype == COH_DTYPE_F32 ? "f32" : "bf16");
     measure_print("gpu_products", name,
-                  2e-9 * CALLS * (double)rows * (double)columns * (double)depth, "GFLOP", &result);
+                  2e-9 * GPU_TURNS_CALLS * (double)rows * (double)columns * (double)depth, "GFLOP",
+                  &result);
 }
 
 /* Normal numbers, one piece again and again. */
@@ -120,29 +91,8 @@ static coh_status fill(const products *p, coh_dtype dtype)
             piece[i] = value;
     }
     for (size_t at = 0; at < OPERANDS * OPERAND_BYTES; at += piece_bytes)
-        COH_TRY(ops->put(p->device, p->arena + at, piece, piece_bytes));
+        COH_TRY(ops->put(p->turns.device, p->turns.arena + at, piece, piece_bytes));
     return COH_OK;
-}
-
-static coh_status open_gpu(products *p)
-{
-    const coh_device_config config = { .thread_count = 1, .kernels = &coh_cuda_device_kernels };
-    void *arena = NULL;
-    COH_TRY(ops->create(&config, &p->device));
-    COH_TRY(ops->arena_create(p->device, COH_TIER_DEVICE,
-                              COH_CUDA_LIBRARY_BYTES + OPERANDS * OPERAND_BYTES, &arena));
-    p->arena = (char *)arena + COH_CUDA_LIBRARY_BYTES;
-    COH_TRY(ops->queue_create(p->device, COH_LANE_COMPUTE, &p->queue));
-    p->libraries = ((const coh_cuda_queue *)(const void *)p->queue)->libraries;
-    return COH_OK;
-}
-
-static void close_gpu(products *p)
-{
-    ops->queue_destroy(p->queue);
-    if (p->arena != NULL)
-        ops->arena_destroy(p->device, COH_TIER_DEVICE);
-    ops->destroy(p->device);
 }
 
 static coh_status measure_all(products *p, coh_dtype dtype)
@@ -150,7 +100,7 @@ static coh_status measure_all(products *p, coh_dtype dtype)
     COH_TRY(fill(p, dtype));
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         measure_shape(p, &shapes[i], dtype);
-        COH_TRY(ops->failure(p->device));
+        COH_TRY(ops->failure(p->turns.device));
     }
     return COH_OK;
 }
@@ -158,13 +108,15 @@ static coh_status measure_all(products *p, coh_dtype dtype)
 int main(int argc, char **argv)
 {
     products p = { .divisor = argc > 1 ? atoll(argv[1]) : 1 };
+    p.turns.work = enqueue;
+    p.turns.context = &p;
     if (p.divisor < 1 || p.divisor > DIVISOR_MOST) {
         fprintf(stderr, "gpu_products: sizes are divided by 1 to %d\n", DIVISOR_MOST);
         return 2;
     }
-    coh_status status = open_gpu(&p);
-    int is_absent = status != COH_OK && p.device == NULL;
-    if (status == COH_OK && p.libraries->products == NULL) {
+    coh_status status = gpu_turns_open(&p.turns, OPERANDS * OPERAND_BYTES);
+    int is_absent = status != COH_OK && p.turns.device == NULL;
+    if (status == COH_OK && p.turns.libraries->products == NULL) {
         fprintf(stderr, "gpu_products: cuBLASLt is not on this machine\n");
         is_absent = 1;
     } else {
@@ -175,6 +127,6 @@ int main(int argc, char **argv)
         if (status != COH_OK)
             fprintf(stderr, "gpu_products: %s\n", coh_last_error());
     }
-    close_gpu(&p);
+    gpu_turns_close(&p.turns);
     return is_absent ? MEASURE_ABSENT : status != COH_OK;
 }

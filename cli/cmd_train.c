@@ -217,12 +217,13 @@ static void describe_start(const cli_run *run)
         describe_disk(facts, &line);
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
         if (facts->arena_node_count[tier] > 0)
-            cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s, touched in %s",
+            cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s%s, touched in %s",
                          tier == 0 ? "arenas:" : ",", tier_name(&run->job, tier),
                          coh_size_format(facts->arena_bytes[tier], rate, sizeof(rate)),
                          facts->arena_huge_pages[tier] ? "huge pages asked for" : "small pages",
                          facts->arena_node_count[tier],
                          facts->arena_node_count[tier] == 1 ? "" : "s",
+                         facts->arena_is_near[tier] ? ", the GPU's" : "",
                          cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
     cli_line_add(&line, "\n");
     cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,

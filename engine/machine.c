@@ -248,8 +248,9 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
     if (topology->node_count == 1)
         return;
     finding->level = COH_FINDING_NOTE;
-    COH_FINDING_SAY(finding->cost, "arenas are spread over the nodes; part of every access crosses "
-                                   "between them");
+    COH_FINDING_SAY(finding->cost,
+                    "arenas are spread over the nodes (pinned memory is by its GPU where it fits); "
+                    "part of every access crosses between them");
     COH_FINDING_SAY(finding->remedy,
                     "a model that fits one node: numactl --cpunodebind=0 --membind=0 cohobate ...");
 }

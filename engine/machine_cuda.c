@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "kernels/cuda/device_kernels.h"
 #include "memory/device_cuda.h"
+#include "memory/node.h"
 #endif
 
 /* Devices that the kernel's module offers, whether or not a driver library is here to use them. */
@@ -42,6 +43,10 @@ static void examine_gpu(coh_finding_list *list, int index, const coh_cuda_gpu *g
                     " multiprocessors",
                     gpu->name, coh_size_format(gpu->memory_bytes, bytes, sizeof(bytes)), gpu->major,
                     gpu->minor, gpu->multiprocessors);
+    const size_t used = strlen(finding->found);
+    if (gpu->near_node != COH_NODE_ANY)
+        coh_finding_print(finding->found + used, sizeof(finding->found) - used,
+                          ", near memory node %" PRId32, gpu->near_node);
     if (gpu->major >= CAPABILITY_LEAST)
         return;
     finding->level = COH_FINDING_WARN;

@@ -33,6 +33,7 @@ static void read_arenas(const coh_step *step, coh_engine_facts *facts)
         step->device_ops->arena_facts(step->device, (coh_tier)tier, &arena);
         facts->arena_huge_pages[tier] = arena.huge_pages;
         facts->arena_node_count[tier] = arena.node_count;
+        facts->arena_is_near[tier] = arena.is_near;
         facts->arena_touch_ns[tier] = arena.touch_ns;
     }
 }

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "memory/available.h"
+#include "memory/node.h"
 #include "memory/topology.h"
 
 /* The huge page of x86-64 and of arm64 with 4 KiB pages. */
@@ -117,6 +118,12 @@ static coh_status weigh(uint64_t bytes, const char *name)
 coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh_ledger *ledger,
                             int thread_count, coh_arena **out_arena)
 {
+    return coh_arena_create_near(COH_NODE_ANY, bytes, name, tier, ledger, thread_count, out_arena);
+}
+
+coh_status coh_arena_create_near(int near, uint64_t bytes, const char *name, coh_tier tier,
+                                 coh_ledger *ledger, int thread_count, coh_arena **out_arena)
+{
     *out_arena = NULL;
     if (bytes == 0 || bytes % COH_PAGE_BYTES != 0 || name == NULL || thread_count < 1)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -135,7 +142,10 @@ coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh
         COH_TRY_GOTO(status, coh_ledger_add(ledger, tier, arena->name, "arena", bytes), failed);
         arena->ledger = ledger;
     }
-    arena->facts.node_count = coh_topology_interleave(arena->base, bytes);
+    coh_placement placement;
+    coh_topology_place("", near, arena->base, bytes, &placement);
+    arena->facts.node_count = placement.node_count;
+    arena->facts.is_near = placement.is_near;
     arena->facts.huge_pages = madvise(arena->base, bytes, MADV_HUGEPAGE) == 0;
     /* A child would share these pages copy-on-write while a disk writes into them. */
     (void)madvise(arena->base, bytes, MADV_DONTFORK);

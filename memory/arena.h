@@ -13,7 +13,8 @@
  *     absurd size is refused with a sentence that says what would fit.
  *
  * Several NUMA nodes: pages are interleaved over the nodes this process may use, since every thread
- * reads every chunk. One node: nothing is bound. */
+ * reads every chunk; those of an arena that a GPU copies from and to go to the node by it, where
+ * they fit (memory/topology.h). One node: nothing is bound. */
 #ifndef COH_MEMORY_ARENA_H
 #define COH_MEMORY_ARENA_H
 
@@ -37,6 +38,9 @@ typedef struct coh_arena coh_arena;
  * Nothing is left behind. */
 coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh_ledger *ledger,
                             int thread_count, coh_arena **out_arena);
+/* The same, on the memory node `near` (memory/node.h) where there is room for all of it. */
+coh_status coh_arena_create_near(int near, uint64_t bytes, const char *name, coh_tier tier,
+                                 coh_ledger *ledger, int thread_count, coh_arena **out_arena);
 void coh_arena_destroy(coh_arena *arena); /* accepts NULL */
 
 void *coh_arena_base(const coh_arena *arena);
@@ -45,7 +49,8 @@ uint64_t coh_arena_bytes(const coh_arena *arena);
 /* How it came out, for reports. */
 typedef struct coh_arena_facts {
     int huge_pages;    /* the kernel took the advice (it may still use small ones) */
-    int node_count;    /* nodes the pages were spread over; 1: not bound */
+    int node_count;    /* nodes the pages were spread over; 1: not spread */
+    int is_near;       /* 1: they prefer the node that was asked for */
     uint64_t touch_ns; /* what the first touch took */
     uint64_t pin_ns;   /* what registering it with a GPU's driver took; 0: it was not */
 } coh_arena_facts;

@@ -1,6 +1,10 @@
 #include "memory/cuda_facts.h"
 
+#include <stdio.h>
+
 #include "memory/cuda_driver.h"
+#include "memory/node.h"
+#include "memory/topology.h"
 
 static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gpu *out_gpu)
 {
@@ -30,6 +34,7 @@ static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gp
     out_gpu->major = major;
     out_gpu->minor = minor;
     out_gpu->multiprocessors = multiprocessors;
+    out_gpu->near_node = COH_NODE_ANY;
     return COH_OK;
 }
 
@@ -46,12 +51,45 @@ coh_status coh_cuda_facts_of(const coh_cuda_driver *driver, coh_cuda_facts *out_
     return COH_OK;
 }
 
+int coh_cuda_near_node(const coh_cuda_driver *driver, int gpu, const char *root)
+{
+    static const CUdevice_attribute names[] = { CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+                                                CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                                                CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID };
+    char address[32];
+    int node = COH_NODE_ANY, numbers[3];
+    if (driver->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, gpu) ==
+            CUDA_SUCCESS &&
+        node >= 0)
+        return node;
+    for (int i = 0; i < 3; i++)
+        if (driver->cuDeviceGetAttribute(&numbers[i], names[i], gpu) != CUDA_SUCCESS)
+            return COH_NODE_ANY;
+    snprintf(address, sizeof(address), "%04x:%02x:%02x.0", (unsigned)numbers[0],
+             (unsigned)numbers[1], (unsigned)numbers[2]);
+    return coh_node_of_pci(root, address);
+}
+
+/* Where there is one memory node, all is near. */
+static void find_near_nodes(const coh_cuda_driver *driver, coh_cuda_facts *facts)
+{
+    CUdevice gpu;
+    coh_topology topology;
+    if (coh_topology_read(&topology) != COH_OK || topology.node_count == 1)
+        return;
+    for (int i = 0; i < facts->gpu_count && i < COH_CUDA_GPUS_MOST; i++)
+        if (driver->cuDeviceGet(&gpu, i) == CUDA_SUCCESS)
+            facts->gpus[i].near_node = coh_cuda_near_node(driver, gpu, "");
+}
+
 coh_status coh_cuda_facts_read(coh_cuda_facts *out_facts)
 {
     coh_cuda_driver *driver;
     *out_facts = (coh_cuda_facts){ 0 };
     COH_TRY(coh_cuda_driver_open(&driver));
     const coh_status status = coh_cuda_facts_of(driver, out_facts);
+    if (status == COH_OK)
+        find_near_nodes(driver, out_facts);
     coh_cuda_driver_close(driver);
     return status;
 }

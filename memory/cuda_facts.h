@@ -15,6 +15,7 @@ typedef struct coh_cuda_gpu {
     uint64_t memory_bytes; /* all of it, what others use as well */
     int32_t major, minor;  /* compute capability */
     int32_t multiprocessors;
+    int32_t near_node; /* of coh_cuda_facts_read, where there are several; else COH_NODE_ANY */
 } coh_cuda_gpu;
 
 typedef struct coh_cuda_facts {
@@ -28,6 +29,11 @@ struct coh_cuda_driver;
 /* Asks this driver (memory/cuda_driver.h), which must be open.
  * Fails: COH_ERR_DEVICE naming the call. */
 coh_status coh_cuda_facts_of(const struct coh_cuda_driver *driver, coh_cuda_facts *out_facts);
+
+/* The memory node (memory/node.h) by a GPU, named by its handle: what the driver says, and where
+ * that does not know, what the system says of the GPU's PCI address, in files below `root`.
+ * COH_NODE_ANY: neither knows. A context is not needed. */
+int coh_cuda_near_node(const struct coh_cuda_driver *driver, int gpu, const char *root);
 
 /* Opens the machine's driver, asks it and closes it.
  * Fails: COH_ERR_DEVICE where there is none, or it is too old. */

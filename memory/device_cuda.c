@@ -7,7 +7,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "memory/cuda_facts.h"
 #include "memory/device_cuda_state.h"
+#include "memory/node.h"
+#include "memory/topology.h"
 
 /* Where matrices of 16 bytes a thread and copies of whole lines begin; allocations do as well. */
 #define ALIGNMENT 256
@@ -420,12 +423,22 @@ static void destroy_host_arena(coh_device *device)
     device->host_arena = NULL;
 }
 
+/* The driver is not asked where there is nothing to choose. */
+static int near_node(const coh_device *device)
+{
+    coh_topology topology;
+    if (coh_topology_read(&topology) != COH_OK || topology.node_count == 1)
+        return COH_NODE_ANY;
+    return coh_cuda_near_node(device->driver, device->gpu, "");
+}
+
 static coh_status create_host_arena(coh_device *device, uint64_t bytes)
 {
     if (device->host_arena != NULL)
         return coh_fail(COH_ERR_INTERNAL, "a GPU has one host arena");
-    COH_TRY(coh_arena_create(bytes, "pinned host arena", COH_TIER_HOST, device->config.ledger,
-                             device->config.thread_count, &device->host_arena));
+    COH_TRY(coh_arena_create_near(near_node(device), bytes, "pinned host arena", COH_TIER_HOST,
+                                  device->config.ledger, device->config.thread_count,
+                                  &device->host_arena));
     coh_status status = coh_cuda_enter(device);
     if (status == COH_OK) {
         status = pin(device);

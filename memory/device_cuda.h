@@ -40,7 +40,8 @@
  * none: a counter rises up to 50 us late, and stall times are exact to that.
  *
  * The device tier is one allocation. The host tier is memory as on the host device
- * (memory/arena.h), then registered with the driver in pieces. */
+ * (memory/arena.h), on the memory node by the GPU where it fits, then registered with the driver in
+ * pieces. */
 #ifndef COH_MEMORY_DEVICE_CUDA_H
 #define COH_MEMORY_DEVICE_CUDA_H
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memory/node.h"
+
 /* hwloc's default filters leave PCI and other I/O devices out, which is what takes time. */
 static int load(hwloc_topology_t *out_topology)
 {
@@ -65,17 +67,44 @@ coh_status coh_topology_read(coh_topology *out_topology)
     return COH_OK;
 }
 
-int coh_topology_interleave(void *base, uint64_t bytes)
+static int bind_pages(hwloc_topology_t topology, void *base, uint64_t bytes,
+                      hwloc_const_nodeset_t nodes, hwloc_membind_policy_t policy)
 {
+    return hwloc_set_area_membind(topology, base, bytes, nodes, policy, HWLOC_MEMBIND_BYNODESET) ==
+           0;
+}
+
+/* Without HWLOC_MEMBIND_STRICT a bound page may stand elsewhere: the node is preferred. */
+static int prefer(hwloc_topology_t topology, void *base, uint64_t bytes, int node)
+{
+    hwloc_bitmap_t only = hwloc_bitmap_alloc();
+    const int is_bound = only != NULL && hwloc_bitmap_only(only, (unsigned)node) == 0 &&
+                         bind_pages(topology, base, bytes, only, HWLOC_MEMBIND_BIND);
+    hwloc_bitmap_free(only);
+    return is_bound;
+}
+
+static int has_room(const char *root, hwloc_const_nodeset_t usable, int node, uint64_t bytes)
+{
+    return node >= 0 && hwloc_bitmap_isset(usable, (unsigned)node) &&
+           coh_node_free_bytes(root, node) >= bytes;
+}
+
+void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
+                        coh_placement *out_placement)
+{
+    *out_placement = (coh_placement){ .node_count = 1 };
     hwloc_topology_t topology;
     if (!load(&topology))
-        return 1;
-    hwloc_const_nodeset_t nodes = hwloc_topology_get_allowed_nodeset(topology);
-    int node_count = hwloc_bitmap_weight(nodes);
-    if (node_count > 1 &&
-        hwloc_set_area_membind(topology, base, bytes, nodes, HWLOC_MEMBIND_INTERLEAVE,
-                               HWLOC_MEMBIND_BYNODESET) != 0)
-        node_count = 1;
+        return;
+    hwloc_const_nodeset_t usable = hwloc_topology_get_allowed_nodeset(topology);
+    const int node_count = hwloc_bitmap_weight(usable);
+    if (node_count > 1) {
+        out_placement->is_near =
+            has_room(root, usable, near, bytes) && prefer(topology, base, bytes, near);
+        if (!out_placement->is_near &&
+            bind_pages(topology, base, bytes, usable, HWLOC_MEMBIND_INTERLEAVE))
+            out_placement->node_count = node_count;
+    }
     hwloc_topology_destroy(topology);
-    return node_count > 1 ? node_count : 1;
 }

@@ -21,10 +21,18 @@ typedef struct coh_topology {
  * node. */
 coh_status coh_topology_read(coh_topology *out_topology);
 
-/* Spread the pages of [base, base + bytes), not touched yet, over the nodes this process may use.
- * Returns the number of nodes: 1 where there is but one, or where binding is denied; nothing is
- * bound then. Which node a page stands on never changes a result, so there is
- * nothing to fail with. */
-int coh_topology_interleave(void *base, uint64_t bytes);
+typedef struct coh_placement {
+    int node_count; /* nodes that pages are spread over; 1: one node, or nothing is bound */
+    int is_near;    /* 1: they prefer the near node */
+} coh_placement;
+
+/* Says where the pages of [base, base + bytes), not touched yet, are to stand: on node `near`
+ * (COH_NODE_ANY: none) where this process may use it and that much is free there, else spread over
+ * all nodes that it may use. The near node is preferred: a page that finds no room there after all
+ * stands on another. Where there is but one node, or binding is denied, nothing is bound. Which
+ * node a page stands on never changes a result, so there is nothing to fail with.
+ * `root` as in memory/node.h. */
+void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
+                        coh_placement *out_placement);
 
 #endif

@@ -178,6 +178,7 @@ typedef struct coh_engine_facts {
     /* Of the arenas of device and host tier; zero where there is none. */
     int32_t arena_huge_pages[COH_PLAN_TIERS]; /* 1: the kernel took the advice */
     int32_t arena_node_count[COH_PLAN_TIERS]; /* NUMA nodes they are spread over */
+    int32_t arena_is_near[COH_PLAN_TIERS];    /* 1: on the one by the GPU, of several */
     uint64_t arena_touch_ns[COH_PLAN_TIERS];  /* what the first touch took */
     /* Of a GPU's memory beside the arena, measured now: its context with what other programs held
      * as the engine was made; kernels and libraries, and what others took since. 0: no GPU. */

@@ -78,6 +78,24 @@ class DeviceCuda(ProgramTest):
         self.assertIn("overhead: context and other programs 300.00 MiB, kernels and libraries "
                       f"{overhead['libraries'] / 2**20:.2f} MiB", doctor)
 
+    def test_the_memory_node_by_a_gpu_is_said_and_used(self):
+        nodes = {"COH_EMULATED_NODE": "0", "HWLOC_SYNTHETIC": "pack:2 [numa(indexes=0,60)] core:2 pu:1"}
+        self.assertRegex(self.succeeds("doctor", **self.gpu(**nodes)).out, r"multiprocessors, near memory node 0\b")
+        alone = dict(nodes, HWLOC_SYNTHETIC="node:1 core:2 pu:1")
+        self.assertNotIn("near memory node", self.succeeds("doctor", **self.gpu(**alone)).out)
+        model = self.model("gpt2")
+        room = self.peak(model, "--dtype", "bf16")
+        small = f"{LIBRARIES + (room - LIBRARIES) // 8 * 5 // 4096 * 4096}B"
+        cases = [("60", "on 2 NUMA nodes, touched")]  # nothing says what is free there
+        if os.path.exists("/sys/devices/system/node/node0/meminfo"):
+            cases.append(("0", "on 1 NUMA node, the GPU's,"))
+        for node, says in cases:
+            told = self.succeeds("train", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--data", self.text,
+                                 "--steps", 1, "--validation", "none", "--save", "none", "--dtype", "bf16",
+                                 "--device", "cuda:0", "--profile", "h200", "--device-memory", small,
+                                 **self.gpu(**dict(nodes, COH_EMULATED_NODE=node))).err
+            self.assertRegex(told, r"(?m)^arenas: device .*, host .*" + says)
+
     def test_a_gpu_that_others_fill_is_refused_before_anything_is_allocated(self):
         where = self.gpu()
         where["env"]["COH_EMULATED_OTHERS"] = str(3 * 2**30)

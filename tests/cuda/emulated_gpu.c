@@ -6,7 +6,8 @@
  * What a program computes there passed through all that a real GPU's would but nvcc and libraries:
  * planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches, grids, kernels. It
  * is slow: some microseconds for each thread of each kernel. Of its memory a context and each
- * module take some, and other programs COH_EMULATED_OTHERS bytes. */
+ * module take some, and other programs COH_EMULATED_OTHERS bytes. It is by the memory node
+ * COH_EMULATED_NODE. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -36,6 +37,7 @@ __attribute__((constructor)) static void begin(void)
     const char *seed_text = getenv("COH_EMULATED_SEED");
     const char *others_text = getenv("COH_EMULATED_OTHERS");
     const char *cuda = getenv("COH_EMULATED_CUDA");
+    const char *node = getenv("COH_EMULATED_NODE");
     const uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : 1;
     const uint64_t others = others_text != NULL ? strtoull(others_text, NULL, 10) : 0;
     mode = (int)(seed % COH_EMULATE_MODES);
@@ -43,6 +45,7 @@ __attribute__((constructor)) static void begin(void)
     coh_stub_reset(MEMORY_BYTES);
     coh_stub_take_memory(CONTEXT_BYTES, MODULE_BYTES, (size_t)others);
     coh_stub_set_cuda_version(cuda != NULL ? atoi(cuda) : CUDA_VERSION);
+    coh_stub_set_near_node(node != NULL ? atoi(node) : -1);
     coh_stub_set_kernels(&kernels);
     coh_stub_start(seed);
 }

@@ -134,6 +134,7 @@ static CUresult stub_cuDeviceGetAttribute(int *value, CUdevice_attribute attribu
     *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? 132
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+             : attribute == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID             ? coh_stub.near_node
                                                                          : 1;
     return coh_stub_end(CUDA_SUCCESS);
 }
@@ -463,6 +464,7 @@ void coh_stub_reset(size_t memory_bytes)
     memset(coh_stub.twins, 0, sizeof(coh_stub.twins));
     coh_stub.twin_count = 0;
     coh_stub.stream_count = 0;
+    coh_stub.near_node = -1;
     coh_stub.memory_bytes = memory_bytes;
     coh_stub.used_bytes = coh_stub.context_bytes = coh_stub.module_bytes = coh_stub.graph_bytes = 0;
     coh_stub.broken = CUDA_SUCCESS;
@@ -470,6 +472,13 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.full_count = coh_stub.held_count = 0;
     coh_stub.fail_in = 0;
     coh_stub.fault_was_hit = 0;
+    pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_set_near_node(int node)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    coh_stub.near_node = node;
     pthread_mutex_unlock(&coh_stub.mutex);
 }
 

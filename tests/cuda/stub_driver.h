@@ -52,6 +52,9 @@ void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t othe
 /* Which CUDA the driver is for from now on. */
 void coh_stub_set_cuda_version(int version);
 
+/* Which memory node is by the GPU from now on; -1, as after a reset: the driver does not know. */
+void coh_stub_set_near_node(int node);
+
 /* What an executable graph takes of the GPU's memory from now on; a reset makes it none. */
 void coh_stub_set_graph_bytes(size_t bytes);
 

@@ -89,6 +89,7 @@ typedef struct stub_range {
 typedef struct stub_state {
     pthread_mutex_t mutex;
     const char *device_name; /* NULL: "stub" */
+    int near_node;           /* -1: not known */
     size_t memory_bytes, used_bytes;
     uint64_t fetched_bytes;             /* that copies were told to take from the GPU's memory */
     size_t context_bytes, module_bytes; /* that the context and a module take */

@@ -515,10 +515,13 @@ static int is_left_out(coh_stub_call call)
            call == COH_STUB_cuDeviceTotalMem || call == COH_STUB_cuStreamQuery;
 }
 
-/* Each call fails at its n-th use, ever fewer of many: one sentence, nothing left over. */
+/* Each call fails at its n-th use, ever fewer of many: one sentence, nothing left over. Where there
+ * are several memory nodes, the driver is asked which is near, and nobody minds if it cannot say:
+ * here there is one. */
 static void whatever_call_fails_nothing_leaks(void **state)
 {
     (void)state;
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", "node:1 core:2 pu:1", 1), 0);
     for (int call = 0; call < COH_STUB_CALL_COUNT; call++) {
         int hit_count = 0;
         for (uint64_t n = 1;; n += 1 + n / 4) {
@@ -543,6 +546,7 @@ static void whatever_call_fails_nothing_leaks(void **state)
         }
         assert_true(hit_count > 0 || is_left_out((coh_stub_call)call));
     }
+    assert_int_equal(unsetenv("HWLOC_SYNTHETIC"), 0);
 }
 
 int main(void)

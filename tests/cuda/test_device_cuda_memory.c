@@ -3,11 +3,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "memory/device_cuda.h"
+#include "memory/node.h"
 #include "tests/cuda/stub_driver.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;
@@ -52,10 +54,63 @@ static void what_context_and_modules_take_is_measured(void **state)
     assert_int_equal(coh_stub_live_count(), 0);
 }
 
+/* A host tier on a machine that hwloc makes up, the GPU by `near`. Returns the questions for a
+ * GPU's attributes that it took. */
+static uint64_t make_host_arena(const char *machine, int near, coh_arena_facts *out_facts)
+{
+    const coh_device_config config = { .driver = &coh_stub_driver, .thread_count = 1 };
+    coh_device *device;
+    void *base;
+    assert_int_equal(setenv("HWLOC_SYNTHETIC", machine, 1), 0);
+    coh_stub_reset(COH_CUDA_RESERVE_BYTES + (1 << 20));
+    coh_stub_set_near_node(near);
+    assert_int_equal(ops->create(&config, &device), COH_OK);
+    const uint64_t before = coh_stub_call_count(COH_STUB_cuDeviceGetAttribute);
+    assert_int_equal(ops->arena_create(device, COH_TIER_HOST, 1 << 20, &base), COH_OK);
+    const uint64_t asked = coh_stub_call_count(COH_STUB_cuDeviceGetAttribute) - before;
+    ops->arena_facts(device, COH_TIER_HOST, out_facts);
+    ops->arena_destroy(device, COH_TIER_HOST);
+    ops->destroy(device);
+    assert_int_equal(unsetenv("HWLOC_SYNTHETIC"), 0);
+    return asked;
+}
+
+/* Node 0 is there on every machine, and node 60 on none: nothing says what is free on it. */
+static void the_host_tier_is_on_the_memory_node_by_the_gpu(void **state)
+{
+    (void)state;
+    static const char machine[] = "pack:2 [numa(indexes=0,60)] core:2 pu:1";
+    coh_arena_facts facts;
+    if (coh_node_free_bytes("", 0) < 1 << 20) {
+        print_message("skipped: /sys does not say what memory is free\n");
+        skip();
+    }
+    assert_true(make_host_arena(machine, 0, &facts) > 0);
+    assert_true(facts.is_near);
+    assert_int_equal(facts.node_count, 1);
+    (void)make_host_arena(machine, 60, &facts);
+    assert_false(facts.is_near);
+    assert_int_equal(facts.node_count, 2);
+    (void)make_host_arena(machine, COH_NODE_ANY, &facts);
+    assert_false(facts.is_near);
+    assert_int_equal(facts.node_count, 2);
+}
+
+static void with_one_memory_node_nobody_asks_which_is_near(void **state)
+{
+    (void)state;
+    coh_arena_facts facts;
+    assert_int_equal(make_host_arena("node:1 core:2 pu:1", 0, &facts), 0);
+    assert_false(facts.is_near);
+    assert_int_equal(facts.node_count, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_context_and_modules_take_is_measured),
+        cmocka_unit_test(the_host_tier_is_on_the_memory_node_by_the_gpu),
+        cmocka_unit_test(with_one_memory_node_nobody_asks_which_is_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

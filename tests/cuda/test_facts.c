@@ -6,13 +6,16 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "memory/cuda_driver.h"
 #include "memory/cuda_facts.h"
+#include "memory/node.h"
 
 static struct made_driver {
     int gpu_count, calls, fail_nth;
+    int near_node; /* 0: not known; else one more than its number */
 } made;
 
 static CUresult answer(void)
@@ -57,6 +60,10 @@ static CUresult made_attribute(int *value, CUdevice_attribute name, CUdevice dev
     *value = name == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 8 + device - 100
              : name == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 6
              : name == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 108
+             : name == CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID             ? made.near_node - 1
+             : name == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID            ? 0
+             : name == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID               ? 0x1b
+             : name == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID            ? 2
                                                                     : -1;
     return answer();
 }
@@ -122,12 +129,48 @@ static void every_failing_call_is_named(void **state)
     }
 }
 
+/* The driver is asked first; what it does not know or cannot say, the system does. */
+static void the_near_node_is_the_drivers_or_that_of_the_pci_address(void **state)
+{
+    (void)state;
+    static const struct {
+        int driver_says, fail_nth, node;
+    } cases[] = {
+        { 3, 0, 3 },                       /* it knows */
+        { COH_NODE_ANY, 0, 5 },            /* it does not */
+        { 3, 1, 5 },                       /* it does not know the question */
+        { COH_NODE_ANY, 3, COH_NODE_ANY }, /* nor its address */
+    };
+    char root[256], path[320];
+    const char *folder = getenv("TMPDIR");
+    snprintf(root, sizeof(root), "%s/coh-facts-XXXXXX", folder != NULL ? folder : "/tmp");
+    assert_non_null(mkdtemp(root));
+    made = (struct made_driver){ .gpu_count = 1 };
+    assert_int_equal(coh_cuda_near_node(&driver, 100, root), COH_NODE_ANY);
+    snprintf(path, sizeof(path), "mkdir -p %s/sys/bus/pci/devices/0000:1b:02.0", root);
+    assert_int_equal(system(path), 0);
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/0000:1b:02.0/numa_node", root);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("5\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        made = (struct made_driver){ .gpu_count = 1,
+                                     .near_node = 1 + cases[i].driver_says,
+                                     .fail_nth = cases[i].fail_nth };
+        assert_int_equal(coh_cuda_near_node(&driver, 100, root), cases[i].node);
+    }
+    snprintf(path, sizeof(path), "rm -rf %s", root);
+    assert_int_equal(system(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_gpu_is_described),
         cmocka_unit_test(more_gpus_than_there_is_room_for_are_counted),
         cmocka_unit_test(every_failing_call_is_named),
+        cmocka_unit_test(the_near_node_is_the_drivers_or_that_of_the_pci_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

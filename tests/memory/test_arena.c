@@ -7,14 +7,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <hwloc.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "memory/arena.h"
 #include "memory/available.h"
+#include "memory/node.h"
 #include "memory/topology.h"
 
 /* Odd sizes: one page, just below and above a huge page, more than one piece of the first touch. */
@@ -244,6 +247,138 @@ static void a_topology_has_a_core_and_a_node(void **state)
     assert_true(topology.thread_count <= sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+/* ---- memory nodes, of machines that hwloc makes up ---- */
+
+#define TWO_NODES  "node:2 core:2 pu:1"
+#define WITH_A_GAP "pack:2 [numa(indexes=0,60)] core:2 pu:1"
+
+/* A machine of three nodes, the last of which this process may not use. */
+static void export_machine(const char *path)
+{
+    hwloc_topology_t topology;
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    assert_int_equal(hwloc_bitmap_set_range(allowed, 0, 1), 0);
+    assert_int_equal(hwloc_topology_init(&topology), 0);
+    assert_int_equal(hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED), 0);
+    assert_int_equal(hwloc_topology_set_synthetic(topology, "node:3 core:1 pu:1"), 0);
+    assert_int_equal(hwloc_topology_load(topology), 0);
+    assert_int_equal(hwloc_topology_allow(topology, NULL, allowed, HWLOC_ALLOW_FLAG_CUSTOM), 0);
+    assert_int_equal(hwloc_topology_export_xml(topology, path, 0), 0);
+    hwloc_topology_destroy(topology);
+    hwloc_bitmap_free(allowed);
+}
+
+/* How pages of its own stand on such a machine (a description, or a file's path), for files below
+ * `root`. With `is_real` the kernel
+ * is told, too, and *out_mode and *out_mask are its policy for them; mode -1 where it refuses to
+ * say. */
+static coh_placement place(const char *machine, const char *root, int near, uint64_t bytes,
+                           int is_real, int *out_mode, unsigned long *out_mask)
+{
+    coh_placement placement = { .node_count = -1 };
+    unsigned long mask[16] = { 0 };
+    void *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(base, MAP_FAILED);
+    const char *variable = machine[0] == '/' ? "HWLOC_XMLFILE" : "HWLOC_SYNTHETIC";
+    assert_int_equal(setenv(variable, machine, 1), 0);
+    assert_int_equal(setenv("HWLOC_THISSYSTEM", is_real ? "1" : "0", 1), 0);
+    coh_topology_place(root, near, base, bytes, &placement);
+    assert_int_equal(unsetenv(variable), 0);
+    assert_int_equal(unsetenv("HWLOC_THISSYSTEM"), 0);
+    if (is_real) {
+        const unsigned long of_address = 2; /* MPOL_F_ADDR */
+        *out_mode = -1;
+        (void)syscall(SYS_get_mempolicy, out_mode, mask, 8 * sizeof(mask), base, of_address);
+        *out_mask = mask[0];
+    }
+    munmap(base, bytes);
+    return placement;
+}
+
+static void pages_go_to_the_near_node_if_it_is_ours_and_has_room(void **state)
+{
+    (void)state;
+    enum { KIB = 64 };
+    static const struct {
+        const char *machine; /* NULL: export_machine's */
+        int near, is_near, node_count;
+        uint64_t kib;
+    } cases[] = {
+        { TWO_NODES, 1, 1, 1, KIB },            /* just enough */
+        { TWO_NODES, 1, 0, 2, KIB + 4 },        /* a page too many */
+        { TWO_NODES, 0, 0, 2, KIB },            /* the other one is full */
+        { TWO_NODES, COH_NODE_ANY, 0, 2, KIB }, /* nobody knows */
+        { TWO_NODES, 60, 0, 2, KIB },           /* has room, and is not there */
+        { NULL, 2, 0, 2, KIB },                 /* has room, and is not this process's */
+        { NULL, 1, 1, 1, KIB },                 /* is, as the other one */
+        { WITH_A_GAP, 1, 0, 2, KIB },           /* there is no node of that number */
+        { WITH_A_GAP, 60, 1, 1, KIB },          /* numbers are the system's */
+        { "node:4 core:1 pu:1", 3, 0, 4, KIB }, /* nothing says what is free */
+        { "node:1 core:2 pu:1", 0, 0, 1, 4 },   /* there is but one */
+    };
+    tree made;
+    char exported[320];
+    tree_make(&made);
+    snprintf(exported, sizeof(exported), "%s/machine.xml", made.root);
+    export_machine(exported);
+    put_file(&made, "/sys/devices/system/node/node0/meminfo", "Node 0 MemFree: 32 kB\n");
+    put_file(&made, "/sys/devices/system/node/node1/meminfo",
+             "Node 1 MemTotal:       9000 kB\nNode 1 MemFree:          64 kB\n");
+    put_file(&made, "/sys/devices/system/node/node2/meminfo", "Node 2 MemFree: 640 kB\n");
+    put_file(&made, "/sys/devices/system/node/node60/meminfo", "Node 60 MemFree: 640 kB\n");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_placement placement =
+            place(cases[i].machine != NULL ? cases[i].machine : exported, made.root, cases[i].near,
+                  cases[i].kib * 1024, 0, NULL, NULL);
+        if (placement.is_near != cases[i].is_near || placement.node_count != cases[i].node_count)
+            fail_msg("case %zu: near %d, of %d nodes", i, placement.is_near, placement.node_count);
+    }
+    tree_remove(&made);
+}
+
+/* The kernel's own policy for them, on a node that every machine has and on one that none has. */
+static void near_pages_are_preferred_and_a_refusal_spreads_them(void **state)
+{
+    (void)state;
+    enum { PREFERRED = 1, INTERLEAVED = 3, PREFERRED_OF_MANY = 5 };
+    int mode;
+    unsigned long mask;
+    tree made;
+    (void)place(TWO_NODES, "", COH_NODE_ANY, COH_PAGE_BYTES, 1, &mode, &mask);
+    if (mode != INTERLEAVED) {
+        print_message("skipped: the kernel binds no memory here\n");
+        skip();
+    }
+    tree_make(&made);
+    put_file(&made, "/sys/devices/system/node/node0/meminfo", "Node 0 MemFree: 64 kB\n");
+    put_file(&made, "/sys/devices/system/node/node60/meminfo", "Node 60 MemFree: 64 kB\n");
+    assert_true(place(WITH_A_GAP, made.root, 0, 16 << 10, 1, &mode, &mask).is_near);
+    assert_true(mode == PREFERRED || mode == PREFERRED_OF_MANY);
+    assert_int_equal(mask, 1);
+    const coh_placement refused = place(WITH_A_GAP, made.root, 60, 16 << 10, 1, &mode, &mask);
+    assert_false(refused.is_near);
+    assert_int_equal(refused.node_count, 2);
+    assert_int_equal(mode, INTERLEAVED);
+    (void)place("node:1 core:2 pu:1", made.root, 0, 16 << 10, 1, &mode, &mask);
+    assert_int_equal(mode, 0); /* nothing was said */
+    tree_remove(&made);
+}
+
+static void the_node_by_a_device_is_the_systems_to_say(void **state)
+{
+    (void)state;
+    tree made;
+    tree_make(&made);
+    put_file(&made, "/sys/bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
+    put_file(&made, "/sys/bus/pci/devices/0000:1c:00.0/numa_node", "-1\n");
+    assert_int_equal(coh_node_of_pci(made.root, "0000:1b:00.0"), 1);
+    assert_int_equal(coh_node_of_pci(made.root, "0000:1c:00.0"), COH_NODE_ANY);
+    assert_int_equal(coh_node_of_pci(made.root, "0000:1d:00.0"), COH_NODE_ANY);
+    put_file(&made, "/sys/bus/pci/devices/0000:1b:00.0/numa_node", "4294967297\n");
+    assert_int_equal(coh_node_of_pci(made.root, "0000:1b:00.0"), COH_NODE_ANY);
+    tree_remove(&made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +392,9 @@ int main(void)
         cmocka_unit_test(the_limit_of_a_group_above_us_binds_too),
         cmocka_unit_test(version_1_groups_and_paths_that_are_not_there_are_understood),
         cmocka_unit_test(a_topology_has_a_core_and_a_node),
+        cmocka_unit_test(pages_go_to_the_near_node_if_it_is_ours_and_has_room),
+        cmocka_unit_test(near_pages_are_preferred_and_a_refusal_spreads_them),
+        cmocka_unit_test(the_node_by_a_device_is_the_systems_to_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
