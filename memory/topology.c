@@ -90,6 +90,22 @@ static int has_room(const char *root, hwloc_const_nodeset_t usable, int node, ui
            coh_node_free_bytes(root, node) >= bytes;
 }
 
+/* The nodes that this process may use, and of those the ones that somebody bound its memory to
+ * (numactl --membind). NULL: no memory. The caller frees. */
+static hwloc_bitmap_t usable_nodes(hwloc_topology_t topology)
+{
+    hwloc_bitmap_t usable = hwloc_bitmap_dup(hwloc_topology_get_allowed_nodeset(topology));
+    hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+    hwloc_membind_policy_t policy;
+    const int flags = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET;
+    if (usable != NULL && bound != NULL &&
+        hwloc_get_membind(topology, bound, &policy, flags) == 0 &&
+        hwloc_bitmap_intersects(usable, bound))
+        hwloc_bitmap_and(usable, usable, bound);
+    hwloc_bitmap_free(bound);
+    return usable;
+}
+
 void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
                         coh_placement *out_placement)
 {
@@ -97,8 +113,8 @@ void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
     hwloc_topology_t topology;
     if (!load(&topology))
         return;
-    hwloc_const_nodeset_t usable = hwloc_topology_get_allowed_nodeset(topology);
-    const int node_count = hwloc_bitmap_weight(usable);
+    hwloc_bitmap_t usable = usable_nodes(topology);
+    const int node_count = usable != NULL ? hwloc_bitmap_weight(usable) : 1;
     if (node_count > 1) {
         out_placement->is_near =
             has_room(root, usable, near, bytes) && prefer(topology, base, bytes, near);
@@ -106,5 +122,6 @@ void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
             bind_pages(topology, base, bytes, usable, HWLOC_MEMBIND_INTERLEAVE))
             out_placement->node_count = node_count;
     }
+    hwloc_bitmap_free(usable);
     hwloc_topology_destroy(topology);
 }

@@ -364,6 +364,25 @@ static void near_pages_are_preferred_and_a_refusal_spreads_them(void **state)
     tree_remove(&made);
 }
 
+/* As under numactl --membind=0. */
+static void memory_that_somebody_bound_stays_so(void **state)
+{
+    (void)state;
+    enum { DEFAULT, BIND = 2, INTERLEAVED };
+    int mode;
+    unsigned long mask, only_first = 1;
+    (void)place(TWO_NODES, "", COH_NODE_ANY, COH_PAGE_BYTES, 1, &mode, &mask);
+    if (mode != INTERLEAVED) {
+        print_message("skipped: the kernel binds no memory here\n");
+        skip();
+    }
+    assert_int_equal(syscall(SYS_set_mempolicy, BIND, &only_first, 8 * sizeof(only_first)), 0);
+    const coh_placement bound = place(TWO_NODES, "", COH_NODE_ANY, COH_PAGE_BYTES, 1, &mode, &mask);
+    assert_int_equal(syscall(SYS_set_mempolicy, DEFAULT, NULL, 0), 0);
+    assert_int_equal(bound.node_count, 1);
+    assert_int_equal(mode, DEFAULT); /* nothing is said of these pages: the binding holds */
+}
+
 static void the_node_by_a_device_is_the_systems_to_say(void **state)
 {
     (void)state;
@@ -394,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_topology_has_a_core_and_a_node),
         cmocka_unit_test(pages_go_to_the_near_node_if_it_is_ours_and_has_room),
         cmocka_unit_test(near_pages_are_preferred_and_a_refusal_spreads_them),
+        cmocka_unit_test(memory_that_somebody_bound_stays_so),
         cmocka_unit_test(the_node_by_a_device_is_the_systems_to_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
