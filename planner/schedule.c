@@ -39,7 +39,8 @@ typedef struct builder {
     coh_block_set recompute;           /* the decision's, as pins would have it */
     uint64_t *device_home, *host_home; /* by chunk: where all stands at its home, or pins hold it */
     uint64_t device_floor, host_floor;
-    uint8_t *held_nearer; /* host level: by chunk, in the device's boundary map */
+    uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
+    int32_t written_microbatches; /* lines are written for the first so many; 0: for all */
     coh_tier short_of; /* with short_needs > 0: that tier is too small, and would do with those */
     uint64_t short_needs;
 } builder;
@@ -72,7 +73,10 @@ static coh_sequence outer_sequence(const draft *d)
 static coh_status lower_draft(builder *b, coh_program_kind kind)
 {
     draft *d = &b->drafts[kind];
-    COH_TRY(coh_lower(b->graph, b->options, b->layout, &b->map, &b->recompute,
+    coh_plan_options options = *b->options;
+    if (b->written_microbatches > 0)
+        options.microbatch_count = b->written_microbatches;
+    COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
                       b->decisions->row_passes, has_host(b) ? b->decisions->host_updates : 0, kind,
                       &d->sheet));
     d->is_wanted = d->sheet.line_count > 0;
@@ -480,12 +484,17 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint6
     return COH_OK;
 }
 
+/* Of a step's micro-batches the first, one between and the last: all others need what that one
+ * does. */
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
                            uint64_t *out_bytes, uint64_t *out_held_bytes)
 {
+    enum { KINDS = 3 };
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
+    if (options->microbatch_count > KINDS && options->sweep_order == COH_SWEEP_MICROBATCH)
+        b.written_microbatches = KINDS;
     coh_status status = bound_lines(&b, chunk_bytes, skips, out_bytes, out_held_bytes);
     fini_builder(&b);
     coh_layout_fini(&layout);

@@ -18,11 +18,15 @@ typedef struct interval_state {
     uint64_t reader[COH_LANE_COUNT];
 } interval_state;
 
-/* The boundaries of all operands cut a tier into intervals: no operand touches part of one. */
+/* The boundaries of all operands cut a tier into intervals: no operand touches part of one.
+ * Intervals one behind the other whose states have always been the same since a write went over all
+ * of them are a run: its state stands with the first of them, whose bit in `heads` is set. Windows
+ * are written whole, so most operands meet a run or two, however finely others cut the tier. */
 typedef struct space {
     uint64_t *boundaries;
     size_t boundary_count;
-    interval_state *intervals;
+    interval_state *intervals; /* valid where a run begins */
+    uint64_t *heads;           /* bit i % 64 of word i / 64 */
 } space;
 
 /* The intervals of its tier that an operand covers: [begin, end). */
@@ -68,8 +72,51 @@ static coh_status cut_space(deriver *d, coh_tier tier)
         if (kept == 0 || s->boundaries[kept - 1] != s->boundaries[i])
             s->boundaries[kept++] = s->boundaries[i];
     s->boundary_count = kept;
-    return COH_ALLOC(kept, &s->intervals);
+    COH_TRY(COH_ALLOC(kept / 64 + 1, &s->heads));
+    s->heads[0] = 1;
+    return COH_ALLOC(kept + 1, &s->intervals);
 }
+
+/* ---- runs ---- */
+
+/* Where the run begins that the interval is in. */
+static size_t run_of(const space *s, size_t interval)
+{
+    size_t word = interval / 64;
+    uint64_t bits = s->heads[word] & (~(uint64_t)0 >> (63 - interval % 64));
+    while (bits == 0)
+        bits = s->heads[--word]; /* the first interval begins one */
+    return word * 64 + 63 - (size_t)__builtin_clzll(bits);
+}
+
+/* The next run that begins before interval `end`, or `end`. */
+static size_t run_after(const space *s, size_t run, size_t end)
+{
+    size_t word = ++run / 64;
+    uint64_t bits = s->heads[word] >> (run % 64) << (run % 64);
+    while (bits == 0 && (word + 1) * 64 < end)
+        bits = s->heads[++word];
+    const size_t found = bits == 0 ? end : word * 64 + (size_t)__builtin_ctzll(bits);
+    return found < end ? found : end;
+}
+
+/* Lets a run begin with the interval. */
+static void cut_run(space *s, size_t interval)
+{
+    const size_t run = run_of(s, interval);
+    if (run != interval)
+        s->intervals[interval] = s->intervals[run];
+    s->heads[interval / 64] |= (uint64_t)1 << (interval % 64);
+}
+
+/* Makes one run of the intervals [begin, end). */
+static void join_runs(space *s, size_t begin, size_t end)
+{
+    for (size_t run = run_after(s, begin, end); run < end; run = run_after(s, run, end))
+        s->heads[run / 64] &= ~((uint64_t)1 << (run % 64));
+}
+
+/* ---- operands ---- */
 
 static size_t find_boundary(const space *s, uint64_t offset)
 {
@@ -102,8 +149,10 @@ static void collect(const deriver *d, uint32_t index, clock *needed)
 {
     const coh_operand *operand = &d->program->operands[index];
     const space *s = &d->spaces[operand->tier];
-    for (size_t i = d->covers[index].begin; i < d->covers[index].end; i++) {
-        const interval_state *state = &s->intervals[i];
+    const cover c = d->covers[index];
+    for (size_t run = c.begin < c.end ? run_of(s, c.begin) : c.end; run < c.end;
+         run = run_after(s, run, c.end)) {
+        const interval_state *state = &s->intervals[run];
         require(needed, state->writer_lane, state->writer);
         if (operand->access & COH_ACCESS_WRITE)
             for (int lane = 0; lane < COH_LANE_COUNT; lane++)
@@ -115,13 +164,18 @@ static void record(deriver *d, uint32_t index, uint8_t lane, uint64_t number)
 {
     const coh_operand *operand = &d->program->operands[index];
     space *s = &d->spaces[operand->tier];
-    for (size_t i = d->covers[index].begin; i < d->covers[index].end; i++) {
-        interval_state *state = &s->intervals[i];
-        if (operand->access & COH_ACCESS_WRITE)
-            *state = (interval_state){ .writer = number, .writer_lane = lane };
-        else
-            state->reader[lane] = number;
+    const cover c = d->covers[index];
+    if (c.begin == c.end)
+        return;
+    cut_run(s, c.end);
+    cut_run(s, c.begin);
+    if (operand->access & COH_ACCESS_WRITE) {
+        join_runs(s, c.begin, c.end);
+        s->intervals[c.begin] = (interval_state){ .writer = number, .writer_lane = lane };
+        return;
     }
+    for (size_t run = c.begin; run < c.end; run = run_after(s, run, c.end))
+        s->intervals[run].reader[lane] = number;
 }
 
 /* What is known once lane `lane` has retired line `number`. */
@@ -233,6 +287,7 @@ coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         coh_free(d.spaces[tier].boundaries);
         coh_free(d.spaces[tier].intervals);
+        coh_free(d.spaces[tier].heads);
     }
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         coh_free(d.line_of[lane]);
