@@ -270,6 +270,13 @@ COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int3
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
+/* What a step writes to disk at the least, of the plans that the search begins with: with
+ * wear_bytes of so many there is a plan, with fewer none is found. options->wear_bytes is not
+ * asked. 0: not known, or a plan that writes nothing was found.
+ * Fails: as coh_plan_create for other reasons than room. */
+COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
+                                          uint64_t *out_bytes);
+
 /* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan,
  * same bytes. Written to `path` whole or not at all. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);

@@ -1,5 +1,6 @@
 """cohobate plan: one screen of a plan, the same as JSON, and what a drive may be written."""
 
+import math
 import os
 import re
 import unittest
@@ -152,6 +153,18 @@ class Plan(ProgramTest):
         self.plan(*self.disk(), "-o", plan)
         self.fails(3, "plan", *TINY, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
         self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
+
+    def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
+        flags = ["gpt2-nano", "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
+                 "60MiB", "--disk", self.folder, "--disk-write-limit"]
+        fastest = self.succeeds("plan", *flags[:-1], "--json").json["disk_bytes_written_per_day"]
+        said = self.fails(3, "plan", *flags, "1TB/day", says="the least that a plan was found for").err
+        least = int(re.search(r"raise it to (\d+)GB/day", said)[1])
+        self.assertIn(f"the fastest plan writes {math.ceil(fastest / 1e9)}GB/day", said)
+        self.assertLess(least * 1e9, fastest)
+        held_to = self.succeeds("plan", *flags, f"{least}GB/day", "--json").json
+        self.assertLessEqual(held_to["disk_bytes_written_per_day"], least * 1e9)
+        self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise it to {least}GB/day")
 
     def test_a_drive_lasts_as_long_as_its_endurance(self):
         flags = ["--device-memory", "40MiB"]
