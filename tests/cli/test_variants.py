@@ -237,6 +237,27 @@ class Replays(ProgramTest):
         self.assertIn(found["why"], said)
         self.assertLessEqual(max(map(len, said.split("\n")[:-2])), 120)
 
+    def test_explain_tells_what_is_so_already_from_what_would_be_otherwise(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder, "--dtype", "f32")
+        words = {"offload": "move"}
+        held_to = 0
+        for op in made["operators"]:
+            if op["name"] not in ("wte", "wpe", "h.0.mlp.c_fc", "h.4.mlp.c_fc", "h.5.ln_1"):
+                continue
+            found = self.succeeds("explain", path, op["name"], "--json").json
+            said = self.succeeds("explain", path, op["name"]).out
+            block = {one["activations"] for one in made["operators"] if one["block"] == op["block"]}
+            for one in found["alternatives"]:
+                target, place = one["pin"].split("=")
+                is_so = op["parameters"] == place if target == op["name"] else block == {words.get(place, place)}
+                self.assertEqual(one.get("is_so", False), is_so, one)
+                row = re.search(rf"(?m)^{one['pin']} +(.*)$", said)[1]
+                self.assertEqual(row.startswith("is so already; held to it throughout"), is_so, row)
+                held_to += is_so
+                if is_so and one.get("change", 0) > 0:
+                    self.assertNotIn(one["pin"], found["why"])
+        self.assertGreater(held_to, 1)
+
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
         plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory", "60MiB",
