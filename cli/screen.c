@@ -198,7 +198,7 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
         cli_line_add(line, "; at most %s allowed",
                      coh_size_format(job->options->disk_write_limit, day, sizeof(day)));
     else if (cli_job_wears(job))
-        cli_line_add(line, "; train asks for a --disk-write-limit, which bounds it");
+        cli_line_add(line, "; train asks for a --disk-write-limit to bound it");
     cli_line_add(line, "\n");
 }
 
