@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/artefact.h"
 #include "cli/budget.h"
 
 enum { NOTE_VERSION = 1 };
@@ -187,6 +188,10 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
     cli_job *job = &out_replay->job;
     job->options = &out_replay->options;
     job->made = &out_replay->file;
+    CLI_TRY_GOTO(status,
+                 cli_artefact_refuse_run(options->operand,
+                                         options->command == CLI_EXPLAIN ? "explain" : "simulate"),
+                 fail);
     CLI_TRY_GOTO(status, coh_plan_file_read(options->operand, &out_replay->file), fail);
     CLI_TRY_GOTO(status, read_note(options, &out_replay->file, &said, &job->model), fail);
     job->recipe = (cli_recipe){ .batch = said.batch,

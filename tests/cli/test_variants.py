@@ -213,6 +213,13 @@ class Replays(ProgramTest):
                 done = self.fails(4, *command)
                 self.assertIn(says if says != "path" else other, done.err)
         self.fails(2, "simulate", self.path("gone"), says="is not there")
+        os.mkdir(self.path("run"))
+        self.fails(4, "simulate", self.path("run"), says="a run's plan.json")
+        kept = self.path("run", "plan.json")
+        os.link(path, kept)
+        for command, taker in ((["simulate", self.path("run")], "simulate"), (["explain", self.path("run") + "/", "wte"], "explain"),
+                               (["plan", *TINY, *TIGHT, "--plan", self.path("run")], "--plan")):
+            self.fails(4, *command, says=f"is a folder, and {taker} takes a plan file: give {kept}")
         self.fails(2, "explain", path, says="OPERATOR is missing")
         self.fails(2, "explain", path, "h.9.attn", says="'h.9.attn' is no operator")
         self.fails(2, "explain", path, "wte", "wpe", says="one operand too many")
