@@ -345,8 +345,26 @@ static void print_json(const cli_replay *replay, const explanation *e)
     printf("%s}\n", line.text);
 }
 
+/* Alternatives are the plan's own decisions, which are of its budget: with more room others would
+ * be made, by a search. */
+static coh_status check_room(const cli_replay *replay)
+{
+    const cli_options *options = &replay->options;
+    char planned[32], given[32];
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) ||
+        options->device_memory_bytes <= replay->planned_device_bytes)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--device-memory %s is more than %s was planned for (%s), and explain searches "
+                    "nothing: leave it out, or plan for it with cohobate plan -o and explain that",
+                    coh_size_format(options->device_memory_bytes, given, sizeof(given)),
+                    options->operand,
+                    coh_size_format(replay->planned_device_bytes, planned, sizeof(planned)));
+}
+
 static coh_status explain(const cli_replay *replay, explanation *e)
 {
+    CLI_TRY(check_room(replay));
     CLI_TRY(find_operator(replay, e));
     CLI_TRY(try_all(replay, e));
     say_why(replay, e);

@@ -265,6 +265,20 @@ class Replays(ProgramTest):
                     self.assertNotIn(one["pin"], found["why"])
         self.assertGreater(held_to, 1)
 
+    def test_explain_takes_no_more_room_than_the_plan_was_made_for(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder)
+        explain = ["explain", path, "h.3.mlp.c_fc", "--json", "--device-memory"]
+        self.fails(2, *explain, "80MiB", says="planned for (40.00 MiB), and explain searches nothing")
+        found = self.succeeds(*explain, "40MiB").json
+        self.assertEqual(found, self.succeeds(*explain[:-1]).json)
+        # no alternative has more room than is said: where one took what the plan left, it fits no more
+        less = self.succeeds(*explain, f"{made['peak_bytes']['device']}B").json
+        self.assertEqual(less["step_seconds"], found["step_seconds"])
+        for one in less["alternatives"]:
+            if one["fits"]:
+                self.assertLessEqual(one["peak_bytes"]["device"], made["peak_bytes"]["device"])
+        self.fails(3, *explain, "20MiB", says="raise --device-memory")
+
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
         plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory", "60MiB",
