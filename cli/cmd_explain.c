@@ -352,14 +352,14 @@ static coh_status check_room(const cli_replay *replay)
     const cli_options *options = &replay->options;
     char planned[32], given[32];
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) ||
-        options->device_memory_bytes <= replay->planned_device_bytes)
+        options->device_memory_bytes <= replay->job.made_device_bytes)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "--device-memory %s is more than %s was planned for (%s), and explain searches "
                     "nothing: leave it out, or plan for it with cohobate plan -o and explain that",
                     coh_size_format(options->device_memory_bytes, given, sizeof(given)),
                     options->operand,
-                    coh_size_format(replay->planned_device_bytes, planned, sizeof(planned)));
+                    coh_size_format(replay->job.made_device_bytes, planned, sizeof(planned)));
 }
 
 static coh_status explain(const cli_replay *replay, explanation *e)

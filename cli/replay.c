@@ -199,7 +199,7 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                                 .sequence = said.sequence,
                                 .steps = (uint64_t)said.steps,
                                 .clip = said.clip };
-    out_replay->planned_device_bytes = said.device_bytes;
+    job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;
     name_profile(&said, out_replay);
     if (!is_other_profile && out_replay->profile[0])

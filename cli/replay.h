@@ -18,7 +18,6 @@ typedef struct cli_replay {
     cli_options options;
     char profile[CLI_PATH_BYTES]; /* the plan's own, as it was given */
     coh_plan_file file;
-    uint64_t planned_device_bytes; /* the budget that the plan was made for */
     cli_job job;
 } cli_replay;
 

@@ -174,6 +174,16 @@ class Replays(ProgramTest):
         rows = self.succeeds("plan", *TINY, "--json", "--what-if", "flops=2x", **found).json["rows"]
         self.assertEqual(rows[0]["step_seconds"], plain["step_seconds"])
 
+    def test_a_replay_says_whose_budget_it_has_and_what_the_plan_was_made_for(self):
+        path, made = self.made("--profile", "rtx-4090,pcie=gen3", *TIGHT)
+        for flags, budget in (([], "device 40.00 MiB, host"),
+                              (["--profile", "h100,device-memory=80MiB"], "device 80.00 MiB of the profile (planned for 40.00 MiB), host"),
+                              (["--device-memory", "60MiB"], "device 60.00 MiB (planned for 40.00 MiB), host")):
+            said = self.succeeds("simulate", path, *flags)
+            self.assertRegex(said.out, rf"(?m)^budget: {re.escape(budget)} ")
+            found = self.succeeds("simulate", path, "--json", *flags).json
+            self.assertEqual(found["made"]["budget_bytes"], made["budget_bytes"])
+
     def test_a_gpus_plan_is_simulated_on_another_card_or_refused(self):
         path, made = self.made("--profile", "rtx-4090,pcie=gen3", *TIGHT)
         self.assertEqual(self.succeeds("simulate", path, "--json").json["step_seconds"], made["step_seconds"])
