@@ -118,6 +118,7 @@ class Variants(ProgramTest):
             (["--sweep", "device-memory=8GB:9GB:0MB"], "from 2 to 64 points"),
             (["--sweep", "device-memory=8GB:9GB:1MB"], "more than 64 points"),
             (["--sweep", "warp=1x:2x"], "'warp' is no entry"),
+            (["--sweep", "warp=1:2"], "--sweep warp=1:2: 'warp' is no entry of a profile: give one of device-memory, "),
             (["--sweep", "device-memory=1GB:2GB", "-o", self.path("plan.json")], "leave -o"),
             (["--what-if", "pcie=2x", "--operators"], "leave -o"),
         ]:
