@@ -3,9 +3,10 @@
 import json
 import os
 import re
+import subprocess
 import unittest
 
-from program import TINY, ProgramTest, environment
+from program import COHOBATE, TINY, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -141,6 +142,35 @@ class Variants(ProgramTest):
         all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
         self.assertIn("no preset of the family is larger", all_fit)
         self.assertRegex(all_fit, r"(?m)^prices: profile built-in")
+
+    def test_max_says_which_budgets_its_answer_is_of(self):
+        flags = ["--sequence", "16", "--batch", "1"]
+        for room, says, bytes_of in (
+            (["--device-memory", "200MiB", "--disk", f"{self.folder}:9GiB"],
+             f"device 200.00 MiB, disk {self.folder} up to 9.00 GiB", [200 << 20, 0, 9 << 30]),
+            (["--device-memory", "200MiB", "--disk", self.folder], f"device 200.00 MiB, disk {self.folder}",
+             [200 << 20, 0, None]),
+            (["--device-memory", "1GiB", "--profile", "h100,host-memory=2GiB,disk=3GiB"],
+             "device 1.00 GiB, host 2.00 GiB, disk 3.00 GiB", [1 << 30, 2 << 30, 3 << 30]),
+        ):
+            done = self.succeeds("plan", "--max", "gpt2-nano", *flags, *room)
+            self.assertIn(f"\nbudget: {says}\n", done.out)
+            self.assertNotIn("planning ", done.err)
+            found = self.succeeds("plan", "--max", "gpt2-nano", *flags, *room, "--json").json
+            self.assertEqual(found["budgets"], dict(zip(("device", "host", "disk"), bytes_of)))
+
+    def test_max_tells_a_terminal_alone_what_it_plans(self):
+        master, slave = os.openpty()
+        self.addCleanup(os.close, master)
+        flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1MiB", "--disk", self.folder]
+        done = subprocess.run([COHOBATE, "plan", "--max", "gpt2", *flags], env=environment(), stdout=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, stderr=slave, timeout=60, check=False)
+        os.close(slave)
+        shown = os.read(master, 65536)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"planning gpt2-xl, 1 of 5\r\n", shown)
+        self.assertIn(b"planning gpt2-nano, 5 of 5\r\n", shown)
+        self.assertEqual(self.fails(3, "plan", "--max", "gpt2", *flags).err.count("planning"), 0)
 
 
 class Replays(ProgramTest):
