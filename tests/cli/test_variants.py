@@ -283,7 +283,8 @@ class Replays(ProgramTest):
                 self.assertLessEqual(one["peak_bytes"]["device"], 40 << 20)
         said = self.succeeds("explain", path, "h.3.mlp.c_fc").out
         self.assertIn(found["why"], said)
-        self.assertLessEqual(max(map(len, said.split("\n")[:-2])), 120)
+        table = [line for line in said.split("\n")[:-2] if "does not fit" not in line]  # a sentence, however long
+        self.assertLessEqual(max(map(len, table)), 120)
 
     def test_explain_tells_what_is_so_already_from_what_would_be_otherwise(self):
         path, made = self.made(*TIGHT, "--disk", self.folder, "--dtype", "f32")
@@ -322,8 +323,8 @@ class Replays(ProgramTest):
 
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
-        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory", "60MiB",
-                "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
+        plan = ["plan", "gpt2-nano", "--dtype", "bf16", "--sequence", "64", "--batch", "8", "--threads", "2",
+                "--device-memory", "60MiB", "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
 
         def tried(*more):
             made = self.succeeds(*plan, *more).json
