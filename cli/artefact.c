@@ -65,6 +65,20 @@ coh_status cli_artefact_refuse_adapters(const char *path)
                     path, base, name);
 }
 
+coh_status cli_artefact_refuse_run(const char *path, const char *taker)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return COH_OK;
+    if (!holds(path, "plan.json"))
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s is a folder, and %s takes a plan file: give one that cohobate plan -o "
+                        "wrote, or a run's plan.json",
+                        path, taker);
+    return cli_fail(COH_ERR_CORRUPT, "%s is a folder, and %s takes a plan file: give %s%splan.json",
+                    path, taker, path, path[strlen(path) - 1] == '/' ? "" : "/");
+}
+
 static coh_status find(const char *path, cli_artefact *out_artefact)
 {
     struct stat facts;

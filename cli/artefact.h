@@ -32,6 +32,10 @@ int cli_artefact_has_tokenizer(const char *folder);
  * COH_ERR_CORRUPT, naming the model they belong to and what to do. */
 coh_status cli_artefact_refuse_adapters(const char *path);
 
+/* Fails where `path` is a folder, a run's as a rule, and `taker` takes a plan file:
+ * COH_ERR_CORRUPT, naming the plan in it. */
+coh_status cli_artefact_refuse_run(const char *path, const char *taker);
+
 /* The kernel table at `path`, checked and good for this machine: the hash of its choices. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash);
 

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/artefact.h"
+
 static coh_status refuse_host_memory(void)
 {
     return cli_fail(COH_ERR_ARGUMENT,
@@ -27,6 +29,8 @@ coh_status cli_budget_check(const cli_options *options)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--link-rate throttles the emulated far tier, and there is"
                         " none: add --emulate-host SIZE, or leave it out");
+    if (options->plan_file)
+        CLI_TRY(cli_artefact_refuse_run(options->plan_file, "--plan"));
     if (options->plan_file && (options->pin_count > 0 || options->pins))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--plan %s holds its own pins: leave --pin and --pins out, or plan again"

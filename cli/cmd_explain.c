@@ -14,6 +14,8 @@ enum { ALTERNATIVES = 10, WRITE_LANE = 4 };
 typedef struct alternative {
     coh_plan_trial trial;
     int contradicts; /* one of the plan's pins: nothing was tried */
+    /* The plan has it so between steps, or in part: the pin only holds it to that throughout. */
+    int is_so;
     char name[COH_PIN_TARGET_BYTES + 16];
 } alternative;
 
@@ -79,12 +81,34 @@ static void take_trial(const cli_replay *replay, explanation *e)
     e->count++;
 }
 
+/* Are all activations of the operator's block as the pin asks, some of the time at least? */
+static int is_block_so(const cli_replay *replay, const explanation *e, const char *activations)
+{
+    const coh_plan *plan = replay->job.plan;
+    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        coh_plan_operator op;
+        if (coh_plan_operator_at(plan, i, &op) == COH_OK && op.block == e->op.block &&
+            strcmp(op.activations, activations) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+static int is_so(const cli_replay *replay, const explanation *e, coh_pin_place place)
+{
+    if (place == COH_PIN_OFFLOAD)
+        return is_block_so(replay, e, "move");
+    if (place >= COH_PIN_KEEP)
+        return is_block_so(replay, e, coh_pin_place_name(place));
+    return strcmp(e->op.parameters, coh_pin_place_name(place)) == 0;
+}
+
 static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_place place,
                           explanation *e)
 {
     coh_pin pin = { .place = place };
     alternative *a = &e->alternatives[e->count];
-    *a = (alternative){ 0 };
+    *a = (alternative){ .is_so = is_so(replay, e, place) };
     snprintf(pin.target, sizeof(pin.target), "%.127s", target);
     snprintf(a->name, sizeof(a->name), "%.127s=%s", target, coh_pin_place_name(place));
     coh_status status = coh_plan_try(replay->job.plan, &pin, &a->trial);
@@ -158,19 +182,28 @@ static void say_better(const alternative *better, double change, explanation *e)
              is_pin ? "'" : "");
 }
 
+/* To be held to what is so already is no other place, unless it is faster. */
+static int is_other(const cli_replay *replay, const alternative *a)
+{
+    return !a->is_so || (a->trial.fits && a->trial.step_ns < replay->job.summary.step_ns);
+}
+
 static void say_why(const cli_replay *replay, explanation *e)
 {
     const alternative *best = NULL;
-    int contradicted_count = 0;
-    for (int i = 0; i < e->count; i++)
-        contradicted_count += e->alternatives[i].contradicts;
-    for (int i = 0; i < e->count; i++)
-        if (e->alternatives[i].trial.fits &&
-            (!best || e->alternatives[i].trial.step_ns < best->trial.step_ns))
-            best = &e->alternatives[i];
-    if (e->count == 0)
+    int count = 0, contradicted_count = 0;
+    for (int i = 0; i < e->count; i++) {
+        const alternative *a = &e->alternatives[i];
+        if (!is_other(replay, a))
+            continue;
+        count++;
+        contradicted_count += a->contradicts;
+        if (a->trial.fits && (!best || a->trial.step_ns < best->trial.step_ns))
+            best = a;
+    }
+    if (count == 0)
         snprintf(e->why, sizeof(e->why), "there is no other place for it within these tiers");
-    else if (!best && contradicted_count == e->count)
+    else if (!best && contradicted_count == count)
         snprintf(e->why, sizeof(e->why), "the plan's pins leave it no other place");
     else if (!best)
         snprintf(e->why, sizeof(e->why), "no alternative fits these budgets");
@@ -207,6 +240,29 @@ static void print_trial(const char *name, uint64_t step_ns, double change, uint6
            coh_size_format(peak, device, sizeof(device)));
 }
 
+static void print_alternative(const cli_replay *replay, const alternative *a)
+{
+    if (a->trial.fits)
+        print_trial(a->name, a->trial.step_ns, change_of(replay, a), a->trial.busy_ns[0],
+                    a->trial.link_bytes, a->trial.exposed_ns, a->trial.peak_bytes[0]);
+    else
+        printf("%-32.32s %s: %s\n", a->name,
+               a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
+}
+
+/* What is so already is told apart from what is otherwise. */
+static void print_so(const cli_replay *replay, const alternative *a)
+{
+    char step[32];
+    printf("%-32.32s is so already; held to it throughout", a->name);
+    if (a->trial.fits)
+        printf(": %s a step, %+.2f %%\n", cli_duration((double)a->trial.step_ns * 1e-9, step),
+               100 * change_of(replay, a));
+    else
+        printf(", it %s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
+               a->trial.why);
+}
+
 static void print_text(const cli_replay *replay, const explanation *e)
 {
     const coh_plan_summary *s = &replay->job.summary;
@@ -223,15 +279,12 @@ static void print_text(const cli_replay *replay, const explanation *e)
            "moved", "device");
     print_trial("as planned", s->step_ns, 0, s->busy_ns[0], s->link_bytes, s->exposed_ns,
                 s->peak_bytes[0]);
-    for (int i = 0; i < e->count; i++) {
-        const alternative *a = &e->alternatives[i];
-        if (a->trial.fits)
-            print_trial(a->name, a->trial.step_ns, change_of(replay, a), a->trial.busy_ns[0],
-                        a->trial.link_bytes, a->trial.exposed_ns, a->trial.peak_bytes[0]);
-        else
-            printf("%-32.32s %s: %s\n", a->name,
-                   a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
-    }
+    for (int i = 0; i < e->count; i++)
+        if (!e->alternatives[i].is_so)
+            print_alternative(replay, &e->alternatives[i]);
+    for (int i = 0; i < e->count; i++)
+        if (e->alternatives[i].is_so)
+            print_so(replay, &e->alternatives[i]);
     for (int i = 0; i < e->same_count; i++)
         printf("%-32.32s is what is planned\n", e->same[i]);
     printf("\n%s\n", e->why);
@@ -243,6 +296,8 @@ static void add_trial_json(const cli_replay *replay, const alternative *a, cli_l
     cli_line_add_json_string(line, a->name);
     if (a->trial.replaces_pin)
         cli_line_add(line, ", \"replaces_pin\": true");
+    if (a->is_so)
+        cli_line_add(line, ", \"is_so\": true");
     if (!a->trial.fits) {
         cli_line_add(line, ", \"%s\": %s, \"why\": ", a->contradicts ? "contradicts" : "fits",
                      a->contradicts ? "true" : "false");
@@ -290,8 +345,26 @@ static void print_json(const cli_replay *replay, const explanation *e)
     printf("%s}\n", line.text);
 }
 
+/* Alternatives are the plan's own decisions, which are of its budget: with more room others would
+ * be made, by a search. */
+static coh_status check_room(const cli_replay *replay)
+{
+    const cli_options *options = &replay->options;
+    char planned[32], given[32];
+    if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) ||
+        options->device_memory_bytes <= replay->job.made_device_bytes)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--device-memory %s is more than %s was planned for (%s), and explain searches "
+                    "nothing: leave it out, or plan for it with cohobate plan -o and explain that",
+                    coh_size_format(options->device_memory_bytes, given, sizeof(given)),
+                    options->operand,
+                    coh_size_format(replay->job.made_device_bytes, planned, sizeof(planned)));
+}
+
 static coh_status explain(const cli_replay *replay, explanation *e)
 {
+    CLI_TRY(check_room(replay));
     CLI_TRY(find_operator(replay, e));
     CLI_TRY(try_all(replay, e));
     say_why(replay, e);

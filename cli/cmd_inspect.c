@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/inspect_folder.h"
+#include "cli/inspect_plan.h"
 #include "cli/inspect_profile.h"
 #include "cli/weights.h"
 
@@ -148,32 +149,17 @@ static coh_status inspect_ids(const cli_options *options)
     return status;
 }
 
-/* A file known by one number: `type` and `key` for machines, `title` and `label` for people. */
-static void say_hash(const cli_options *options, const char *type, const char *key,
-                     const char *title, const char *label, uint64_t hash)
-{
-    if (options->json)
-        printf("{\"type\": \"%s\", \"%s\": \"%016" PRIx64 "\"}\n", type, key, hash);
-    else if (options->hash)
-        printf("%016" PRIx64 "\n", hash);
-    else
-        printf("%s %s\n  %s %016" PRIx64 " (the file is JSON for people, too)\n", title,
-               options->operand, label, hash);
-}
-
 static coh_status inspect_kernels(const cli_options *options)
 {
     uint64_t hash;
     CLI_TRY(cli_artefact_kernels_hash(options->operand, &hash));
-    say_hash(options, "kernels", "hash", "kernel table", "hash", hash);
-    return COH_OK;
-}
-
-static coh_status inspect_plan(const cli_options *options)
-{
-    coh_plan_file file;
-    CLI_TRY(coh_plan_file_read(options->operand, &file));
-    say_hash(options, "plan", "program_hash", "plan", "program", file.program_hash);
+    if (options->json)
+        printf("{\"type\": \"kernels\", \"hash\": \"%016" PRIx64 "\"}\n", hash);
+    else if (options->hash)
+        printf("%016" PRIx64 "\n", hash);
+    else
+        printf("kernel table %s\n  hash %016" PRIx64 " (the file is JSON for people, too)\n",
+               options->operand, hash);
     return COH_OK;
 }
 
@@ -196,7 +182,7 @@ coh_status cli_inspect(const cli_options *options)
     case CLI_ARTEFACT_FOLDER:
         return cli_inspect_folder(options);
     case CLI_ARTEFACT_PLAN:
-        return inspect_plan(options);
+        return cli_inspect_plan(options);
     case CLI_ARTEFACT_KERNELS:
         return inspect_kernels(options);
     case CLI_ARTEFACT_PROFILE:

@@ -305,11 +305,9 @@ static coh_status open_whole(const cli_data_source *source, const char *flag, co
 /* ---- opening ---- */
 
 static coh_status open_parts(const cli_data_source *source, const char *flag, const char *what,
-                             const char *paths[2], cli_data *parts[2])
+                             data_kind kind, const char *paths[2], cli_data *parts[2])
 {
     const char *named[2] = { paths[0], paths[1] };
-    data_kind kind;
-    CLI_TRY(find_kind(flag, what, &kind));
     if (kind == KIND_TOKENS || kind == KIND_RAW) {
         CLI_TRY(open_whole(source, flag, what, kind, parts[0]));
         named[0] = what;
@@ -341,7 +339,9 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
     *out_data = (cli_data){ 0 };
     if (out_held_out)
         *out_held_out = (cli_data){ 0 };
-    coh_status status = open_parts(source, flag, what, paths, parts);
+    data_kind kind;
+    CLI_TRY(find_kind(flag, what, &kind)); /* whose sentences name the flag */
+    coh_status status = open_parts(source, flag, what, kind, paths, parts);
     if (status == COH_OK)
         return COH_OK;
     cli_data_close(out_data);

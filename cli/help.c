@@ -160,6 +160,7 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                      " --held-out-file held.tokens\n",
     [CLI_INSPECT] = "  cohobate inspect ./run\n"
                     "  cohobate inspect ./run/step-100 --hash\n"
+                    "  cohobate inspect ./run/plan.json\n"
                     "  cohobate inspect ./opt-125m\n",
     [CLI_EXPORT] = "  cohobate export ./run -o ./opt-125m-tuned\n"
                    "  cohobate export ./run/step-100 -o ./tuned --dtype bf16 --shard-size 2GB\n",

@@ -12,6 +12,7 @@
 #include "cli/epochs.h"
 #include "cli/frozen.h"
 #include "cli/input.h"
+#include "cli/writes.h"
 
 static int is_any_frozen(const coh_model *model)
 {
@@ -406,11 +407,18 @@ static coh_status choose_plan(cli_job *job)
 
 /* ---- what the drive is written ---- */
 
-static double written_per_day(const cli_job *job)
+/* No plan writes so little. The limit that would do is of the step by which bound_writes would hold
+ * a plan to it, `step_ns`; it is named where it does. */
+static coh_status refuse_writes(cli_job *job, double before, double step_ns)
 {
-    return job->summary.step_ns > 0
-               ? job->summary.disk_bytes_written * 86400e9 / (double)job->summary.step_ns
-               : 0;
+    CLI_TRY(coh_plan_least_written(job->graph, &job->plan_options, &job->wear_bytes));
+    const double least = (double)job->wear_bytes * 86400e9 / step_ns;
+    if (least == 0 || least >= before)
+        return cli_writes_refuse(job->options, before, before);
+    const coh_status status = make_plan(job, 0);
+    if (status != COH_OK && status != COH_ERR_FULL)
+        return status;
+    return cli_writes_refuse(job->options, before, status == COH_OK ? least : 0);
 }
 
 /* --disk-write-limit is of a day, the planner's limit of a step: how many steps a day has, the plan
@@ -420,26 +428,20 @@ static coh_status bound_writes(cli_job *job)
     enum { TRIES = 4 };
     const cli_options *options = job->options;
     const double limit = (double)options->disk_write_limit;
-    char least[32], allowed[32];
+    char allowed[32];
     if (!cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
         return COH_OK;
-    for (int i = 0; i < TRIES && written_per_day(job) > limit; i++) {
-        const double before = written_per_day(job);
-        job->wear_bytes = (uint64_t)(limit * (double)job->summary.step_ns / 86400e9);
-        coh_status status =
-            job->wear_bytes > 0 && !options->plan_file ? make_plan(job, 0) : COH_ERR_FULL;
+    for (int i = 0; i < TRIES && cli_writes_per_day(job) > limit; i++) {
+        const double before = cli_writes_per_day(job), step_ns = (double)job->summary.step_ns;
+        job->wear_bytes = (uint64_t)(limit * step_ns / 86400e9);
+        if (options->plan_file)
+            return cli_writes_refuse(options, before, 0);
+        coh_status status = job->wear_bytes > 0 ? make_plan(job, 0) : COH_ERR_FULL;
         if (status == COH_ERR_FULL)
-            return cli_fail(COH_ERR_FULL,
-                            "%s writes %s to the drive a day, --disk-write-limit allows %s: raise "
-                            "it, or %s",
-                            options->plan_file ? "this plan" : "the fastest plan",
-                            coh_size_format((uint64_t)before, least, sizeof(least)),
-                            coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)),
-                            options->plan_file ? "plan again with it"
-                                               : "give more --device-memory or a larger --batch");
+            return refuse_writes(job, before, step_ns);
         CLI_TRY(status);
     }
-    if (written_per_day(job) <= limit)
+    if (cli_writes_per_day(job) <= limit)
         return COH_OK;
     return cli_fail(COH_ERR_FULL,
                     "no plan was found that writes at most %s to the drive a day"
@@ -463,25 +465,6 @@ static coh_status plan_by_runs(cli_job *job)
     job->wear_bytes = 0;
     CLI_TRY(make_plan(job, 0));
     return bound_writes(job);
-}
-
-int cli_job_wears(const cli_job *job)
-{
-    const double run_s = cli_job_predicted_seconds(job, job->recipe.steps - job->first_step);
-    return !cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT) &&
-           written_per_day(job) * (run_s < 86400 ? run_s / 86400 : 1) > CLI_WRITES_ASKED_FOR;
-}
-
-coh_status cli_job_check_writes(const cli_job *job)
-{
-    const double day = written_per_day(job);
-    char written[32];
-    if (!cli_job_wears(job))
-        return COH_OK;
-    return cli_fail(COH_ERR_ARGUMENT,
-                    "this run would write %s to the drive in a day, which wears it out: allow it "
-                    "with --disk-write-limit %.0fTB/day, or bound it with less",
-                    coh_size_format((uint64_t)day, written, sizeof(written)), day * 1e-12 + 1);
 }
 
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)

@@ -32,7 +32,8 @@ typedef struct cli_job {
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;
     coh_plan_summary summary;
-    const coh_plan_file *made; /* what the plan's file says, where it is replayed; or NULL */
+    const coh_plan_file *made;  /* what the plan's file says, where it is replayed; or NULL */
+    uint64_t made_device_bytes; /* and the budget that it was made for */
 } cli_job;
 
 /* Resolves everything and makes the plan. With --micro-batch auto a run that does not go on gets

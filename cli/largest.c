@@ -48,6 +48,37 @@ static coh_status list_family(const char *family, member *members, int *out_coun
                     family);
 }
 
+/* What the answer holds for. */
+static void print_budget(const cli_options *options, const cli_variant *found)
+{
+    const uint64_t *room = found->budget_bytes;
+    char bytes[32];
+    printf("budget: device %s", coh_size_format(room[0], bytes, sizeof(bytes)));
+    if (room[1])
+        printf(", %s %s", cli_given(options, CLI_FLAG_EMULATE_HOST) ? "emulated host" : "host",
+               coh_size_format(room[1], bytes, sizeof(bytes)));
+    if (options->disk_folder[0])
+        printf(", disk %s", options->disk_folder);
+    if (room[2] && room[2] != UINT64_MAX)
+        printf("%s %s", options->disk_folder[0] ? " up to" : ", disk",
+               coh_size_format(room[2], bytes, sizeof(bytes)));
+    printf("\n");
+}
+
+/* `null` where there is no limit. */
+static void add_budget_json(const cli_variant *found, cli_line *line)
+{
+    cli_line_add(line, ", \"budgets\": {");
+    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+        cli_line_add(line, "%s\"%s\": ", tier ? ", " : "", cli_tier_names[tier]);
+        if (found->budget_bytes[tier] == UINT64_MAX)
+            cli_line_add(line, "null");
+        else
+            cli_line_add(line, "%" PRIu64, found->budget_bytes[tier]);
+    }
+    cli_line_add(line, "}");
+}
+
 static void print_largest(const cli_options *options, const cli_variant *found,
                           const cli_variant *next)
 {
@@ -62,12 +93,14 @@ static void print_largest(const cli_options *options, const cli_variant *found,
             printf("%s does not: %s\n", next->label, next->why);
         else
             printf("no preset of the family is larger\n");
+        print_budget(options, found);
         printf("%s\n", found->prices);
         return;
     }
     cli_line_clear(&line);
     cli_line_add(&line, "{\"family\": ");
     cli_line_add_json_string(&line, options->max);
+    add_budget_json(found, &line);
     cli_line_add(&line, ", \"largest\": {");
     cli_variant_add_json(found, &line);
     cli_line_add(&line, "}, \"next\": ");
@@ -101,7 +134,7 @@ coh_status cli_plan_largest(const cli_options *options)
             one.given[CLI_FLAG_MICRO_BATCH] = 1;
         }
         if (isatty(STDERR_FILENO))
-            cli_note("planning %s", members[i].name);
+            cli_note("planning %s, %d of %d", members[i].name, i + 1, count);
         status = cli_variant_plan(&one, "", &tried[i]);
         snprintf(tried[i].label, sizeof(tried[i].label), "%s", members[i].name);
         if (status == COH_OK && tried[i].fits)

@@ -242,14 +242,15 @@ static void print_program(const coh_plan_summary *summary)
 }
 
 /* Of a replayed plan: what it was made with. */
-static void print_made(const coh_plan_file *made)
+static void print_made(const cli_job *job)
 {
+    const coh_plan_file *made = job->made;
     cli_line line;
     cli_line_clear(&line);
     cli_line_add_json_string(&line, made->profile_name);
     printf(", \"made\": {\"profile\": %s, \"profile_hash\": \"%016" PRIx64
-           "\", \"step_seconds\": %.9f}",
-           line.text, made->profile_hash, (double)made->step_ns * 1e-9);
+           "\", \"step_seconds\": %.9f, \"budget_bytes\": %" PRIu64 "}",
+           line.text, made->profile_hash, (double)made->step_ns * 1e-9, job->made_device_bytes);
 }
 
 /* ---- a refusal ---- */
@@ -299,7 +300,7 @@ coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
     print_what(job, in_memory_bytes);
     CLI_TRY(print_profile_json(job));
     if (job->made)
-        print_made(job->made);
+        print_made(job);
     print_times(job);
     print_limits(&job->summary);
     CLI_TRY(print_memory(job->plan));

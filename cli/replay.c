@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/artefact.h"
 #include "cli/budget.h"
 
 enum { NOTE_VERSION = 1 };
@@ -39,13 +40,6 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
 
 /* ---- reading ---- */
 
-typedef struct note {
-    int64_t batch, micro_batch, sequence, steps, threads;
-    double clip;
-    uint64_t device_bytes, disk_write_limit; /* a day; 0: none */
-    char profile[CLI_PATH_BYTES];
-} note;
-
 static coh_status corrupt(const cli_options *options, const char *what)
 {
     (void)cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
@@ -61,7 +55,7 @@ static int read_bytes(const char *text, uint64_t *out_bytes)
     return text[0] && text[strspn(text, "0123456789")] == '\0' && errno == 0;
 }
 
-static coh_status read_members(const cli_options *options, json_t *root, note *out,
+static coh_status read_members(const cli_options *options, json_t *root, cli_plan_note *out,
                                coh_model *out_model)
 {
     json_error_t error;
@@ -80,14 +74,14 @@ static coh_status read_members(const cli_options *options, json_t *root, note *o
         batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
         sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024)
         return corrupt(options, "has a number out of its range");
-    *out = (note){ .batch = batch,
-                   .micro_batch = micro,
-                   .sequence = sequence,
-                   .steps = steps,
-                   .threads = threads,
-                   .clip = out->clip,
-                   .device_bytes = out->device_bytes,
-                   .disk_write_limit = out->disk_write_limit };
+    *out = (cli_plan_note){ .batch = batch,
+                            .micro_batch = micro,
+                            .sequence = sequence,
+                            .steps = steps,
+                            .threads = threads,
+                            .clip = out->clip,
+                            .device_bytes = out->device_bytes,
+                            .disk_write_limit = out->disk_write_limit };
     snprintf(out->profile, sizeof(out->profile), "%s", profile);
     char *text = json_dumps(model, JSON_COMPACT);
     if (!text)
@@ -97,8 +91,8 @@ static coh_status read_members(const cli_options *options, json_t *root, note *o
     return status == COH_OK ? COH_OK : cli_blame(status, "%s", options->operand);
 }
 
-static coh_status read_note(const cli_options *options, const coh_plan_file *file, note *out,
-                            coh_model *out_model)
+coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file *file,
+                                cli_plan_note *out, coh_model *out_model)
 {
     json_error_t error;
     if (!file->note[0]) {
@@ -119,8 +113,8 @@ static coh_status read_note(const cli_options *options, const coh_plan_file *fil
 
 /* The room: flags, else that of the profile where another than the plan's is asked about, else what
  * it was planned for. */
-static coh_status set_budgets(const cli_replay *replay, const note *said, int is_other_profile,
-                              coh_plan_options *plan_options)
+static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *said,
+                              int is_other_profile, coh_plan_options *plan_options)
 {
     const cli_options *options = &replay->options;
     coh_profile_summary facts = { 0 };
@@ -141,7 +135,7 @@ static coh_status set_budgets(const cli_replay *replay, const note *said, int is
     return COH_OK;
 }
 
-static coh_status rebuild(cli_replay *replay, const note *said, int is_other_profile)
+static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_other_profile)
 {
     cli_job *job = &replay->job;
     CLI_TRY(cli_budget_check(&replay->options));
@@ -161,7 +155,7 @@ static coh_status rebuild(cli_replay *replay, const note *said, int is_other_pro
 }
 
 /* A GPU's plan that was made without --profile has its datasheet, by that one's name. */
-static void name_profile(const note *said, cli_replay *replay)
+static void name_profile(const cli_plan_note *said, cli_replay *replay)
 {
     const char *name = said->profile;
     if (!name[0] && replay->file.is_gpu)
@@ -181,19 +175,25 @@ static void say_other_profile(const cli_replay *replay)
 
 coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
 {
-    note said = { 0 };
+    cli_plan_note said = { 0 };
     coh_status status;
     *out_replay = (cli_replay){ .options = *options };
     cli_job *job = &out_replay->job;
     job->options = &out_replay->options;
     job->made = &out_replay->file;
+    CLI_TRY_GOTO(status,
+                 cli_artefact_refuse_run(options->operand,
+                                         options->command == CLI_EXPLAIN ? "explain" : "simulate"),
+                 fail);
     CLI_TRY_GOTO(status, coh_plan_file_read(options->operand, &out_replay->file), fail);
-    CLI_TRY_GOTO(status, read_note(options, &out_replay->file, &said, &job->model), fail);
+    CLI_TRY_GOTO(status, cli_replay_read_note(options, &out_replay->file, &said, &job->model),
+                 fail);
     job->recipe = (cli_recipe){ .batch = said.batch,
                                 .micro_batch = said.micro_batch,
                                 .sequence = said.sequence,
                                 .steps = (uint64_t)said.steps,
                                 .clip = said.clip };
+    job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;
     name_profile(&said, out_replay);
     if (!is_other_profile && out_replay->profile[0])

@@ -13,6 +13,18 @@
  * of what is written to the drive. */
 coh_status cli_replay_note(const cli_job *job, cli_line *out_note);
 
+typedef struct cli_plan_note {
+    int64_t batch, micro_batch, sequence, steps, threads;
+    double clip;
+    uint64_t device_bytes, disk_write_limit; /* a day; 0: none */
+    char profile[CLI_PATH_BYTES];            /* as it was given; "": none was */
+} cli_plan_note;
+
+/* The note of options->operand, which `file` is read from.
+ * Fails: COH_ERR_CORRUPT: there is none, or it is not of ours; COH_ERR_MEMORY. */
+coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file *file,
+                                cli_plan_note *out_note, coh_model *out_model);
+
 /* A replayed job; options and facts live as long as it. */
 typedef struct cli_replay {
     cli_options options;

@@ -87,12 +87,24 @@ static void add_model(const cli_job *job, cli_line *line)
                            line);
 }
 
+/* A replay's room may be that of another profile or flag than the plan's. */
+static void add_made_for(const cli_job *job, cli_line *line)
+{
+    char text[32];
+    if (!job->made || job->plan_options.device_memory_bytes == job->made_device_bytes)
+        return;
+    cli_line_add(line, " %s(planned for %s)",
+                 cli_given(job->options, CLI_FLAG_DEVICE_MEMORY) ? "" : "of the profile ",
+                 coh_size_format(job->made_device_bytes, text, sizeof(text)));
+}
+
 static void add_budget(const cli_job *job, cli_line *line)
 {
     const cli_options *options = job->options;
     char text[32];
     cli_line_add(line, "budget: device %s",
                  coh_size_format(job->plan_options.device_memory_bytes, text, sizeof(text)));
+    add_made_for(job, line);
     if (job->on_gpu)
         cli_line_add(line, ", host %s",
                      coh_size_format(job->plan_options.emulate_host_bytes, text, sizeof(text)));
@@ -198,7 +210,7 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
         cli_line_add(line, "; at most %s allowed",
                      coh_size_format(job->options->disk_write_limit, day, sizeof(day)));
     else if (cli_job_wears(job))
-        cli_line_add(line, "; train asks for a --disk-write-limit, which bounds it");
+        cli_line_add(line, "; train asks for a --disk-write-limit to bound it");
     cli_line_add(line, "\n");
 }
 

@@ -109,6 +109,8 @@ coh_status cli_sweep_read(const char *text, cli_sweep *out_sweep)
     if (!equals || equals == copy)
         return refuse(text, "it names no entry");
     *equals = '\0';
+    if (coh_profile_check_entry(copy) != COH_OK)
+        return cli_blame(COH_ERR_ARGUMENT, "--sweep %.100s", text);
     CLI_TRY(read_range(text, equals + 1, &from, &to, &rest));
     double by = (to.number - from.number) / (count - 1);
     if (rest && read_count(rest, &count)) {

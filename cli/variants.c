@@ -110,8 +110,23 @@ static void take_prices(const cli_job *job, cli_variant *out)
     out->operator_count = facts.operator_count;
 }
 
+/* A GPU's profile has a drive as well, which is taken where the host is too small. */
+static void take_budget(const cli_job *job, cli_variant *out)
+{
+    coh_profile_summary facts;
+    const coh_plan_options *o = &job->plan_options;
+    out->budget_bytes[0] = o->device_memory_bytes;
+    out->budget_bytes[1] = o->emulate_host_bytes;
+    out->budget_bytes[2] = o->disk_bytes;
+    if (o->disk_bytes == 0 && job->on_gpu && !cli_budget_on_gpu(job->options) &&
+        coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK &&
+        facts.read_bytes_per_s > 0 && facts.write_bytes_per_s > 0)
+        out->budget_bytes[2] = facts.disk_bytes;
+}
+
 static void take_plan(const cli_job *job, cli_variant *out)
 {
+    take_budget(job, out);
     take_prices(job, out);
     snprintf(out->limit, sizeof(out->limit), "%s", coh_plan_bound_name(job->summary.binding));
     out->fits = 1;

@@ -17,6 +17,7 @@ typedef struct cli_variant {
     int64_t micro_batch;
     cli_speed speed;
     coh_plan_summary summary;
+    uint64_t budget_bytes[COH_PLAN_TIERS]; /* room that was planned for; UINT64_MAX: any */
     char limit[48];
     char prices[256];        /* "prices: ...": whose times these are, no newline */
     char profile[128];       /* their profile's name */

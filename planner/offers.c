@@ -37,9 +37,11 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
         out_offer->valid = out_offer->device_bytes <= plan->options.device_memory_bytes;
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             out_offer->link_bytes += simulation.link_bytes[lane];
-        if (plan->options.wear_bytes > 0 &&
-            simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes)
+        if (plan->options.wear_bytes > 0 && out_offer->valid &&
+            simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes) {
             out_offer->valid = 0;
+            out_offer->worn_bytes = simulation.link_bytes[COH_LANE_WRITE];
+        }
     }
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_program_fini(&programs[kind]);
@@ -88,6 +90,12 @@ static coh_status make_piece(void *argument, int index)
     return coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
 }
 
+static void note_worn(coh_market *market, uint64_t bytes)
+{
+    if (bytes > 0 && (market->least_worn_bytes == 0 || bytes < market->least_worn_bytes))
+        market->least_worn_bytes = bytes;
+}
+
 static coh_status run_batch(coh_market *market, batch *b)
 {
     COH_TRY(
@@ -95,6 +103,7 @@ static coh_status run_batch(coh_market *market, batch *b)
     COH_TRY(coh_at_once(market->pool, b->count, make_piece, b));
     for (int i = 0; i < b->count; i++) {
         market->offers[market->offer_count++] = b->offers[i];
+        note_worn(market, b->offers[i].worn_bytes);
         if (coh_offer_is_better(&b->offers[i], &market->best))
             market->best = b->offers[i];
     }

@@ -20,6 +20,8 @@ typedef struct coh_offer {
     int32_t valid; /* it fits */
     /* Not valid, because the outermost tier is too small: what would do, else 0. */
     uint64_t far_bytes;
+    /* Not valid, because a step writes more to disk than it may: how much, else 0. */
+    uint64_t worn_bytes;
 } coh_offer;
 
 typedef struct coh_market {
@@ -28,6 +30,7 @@ typedef struct coh_market {
     coh_offer best;
     coh_offer *offers; /* all that were made, in that order: nothing is tried twice */
     size_t offer_count, offer_capacity;
+    uint64_t least_worn_bytes; /* of those that lacked only that; 0: there are none */
     uint32_t evaluations, evaluations_most;
 } coh_market;
 

@@ -273,6 +273,29 @@ void coh_plan_destroy(coh_plan *plan)
     coh_free(plan);
 }
 
+coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
+                                  uint64_t *out_bytes)
+{
+    const int any_order = options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1;
+    coh_plan_options next_to_none = *options;
+    next_to_none.wear_bytes = 1;
+    *out_bytes = 0;
+    for (int i = 0; i < 1 + any_order; i++) {
+        coh_plan *plan = NULL;
+        if (any_order)
+            next_to_none.sweep_order = i == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
+        COH_TRY(coh_plan_open(graph, &next_to_none, &plan));
+        const coh_status status = coh_plan_search(plan);
+        const uint64_t bytes = plan->least_worn_bytes;
+        coh_plan_destroy(plan);
+        if (status != COH_OK && status != COH_ERR_FULL)
+            return status;
+        if (bytes > 0 && (*out_bytes == 0 || bytes < *out_bytes))
+            *out_bytes = bytes;
+    }
+    return COH_OK;
+}
+
 coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                     uint64_t *out_bytes)
 {

@@ -74,6 +74,8 @@ struct coh_plan {
      * where nothing did for the outermost tier's sake, the least that would do there, else 0. */
     int32_t counts_all;
     uint64_t least_far_bytes;
+    /* Likewise where nothing did for options.wear_bytes' sake: the least that a step then wrote. */
+    uint64_t least_worn_bytes;
 };
 
 #endif

@@ -413,6 +413,52 @@ coh_status coh_plan_check_file(const char *path)
     return COH_OK;
 }
 
+/* "12 device, 30 disk": how many operators have each word there, in the order of the first. */
+static void count_words(const json_t *operators, const char *member, char out_text[96])
+{
+    enum { WORDS = 8 };
+    const char *words[WORDS];
+    int counts[WORDS], word_count = 0;
+    size_t index = 0, used = 0;
+    json_t *op = NULL;
+    json_array_foreach(operators, index, op)
+    {
+        const char *word = json_string_value(json_object_get(op, member));
+        int i = 0;
+        while (i < word_count && strcmp(words[i], word) != 0)
+            i++;
+        if (i == WORDS || strcmp(word, "-") == 0)
+            continue; /* a plan of ours has fewer */
+        if (i == word_count) {
+            words[i] = word;
+            counts[word_count++] = 0;
+        }
+        counts[i]++;
+    }
+    out_text[0] = '\0';
+    for (int i = 0; i < word_count && used < 96; i++)
+        used += (size_t)snprintf(out_text + used, 96 - used, "%s%d %.24s", i ? ", " : "", counts[i],
+                                 words[i]);
+}
+
+static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
+{
+    out->numeric_fingerprint = file->numeric_fingerprint;
+    out->peak_host_bytes = file->peak_bytes[COH_TIER_HOST];
+    out->peak_disk_bytes = file->peak_bytes[COH_TIER_DISK];
+    out->line_count = file->line_count;
+    out->chunk_bytes = file->decisions.chunk_bytes;
+    out->sweep_order = file->options.sweep_order;
+    out->is_in_memory = file->decisions.in_memory;
+    out->recomputes = coh_block_set_count(&file->decisions.recompute);
+    out->host_updates = file->decisions.host_updates;
+    out->pin_count = file->options.pin_count;
+    out->operator_count = (int32_t)json_array_size(file->operators);
+    count_words(file->operators, "parameters", out->parameters);
+    count_words(file->operators, "states", out->states);
+    count_words(file->operators, "activations", out->activations);
+}
+
 coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 {
     coh_plan_text file;
@@ -426,6 +472,7 @@ coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
                                  .disk_bytes = file.options.disk_bytes,
                                  .is_gpu = file.device_kind != 0,
                                  .microbatch_count = file.options.microbatch_count };
+    take_decisions(&file, out_file);
     snprintf(out_file->note, sizeof(out_file->note), "%s", file.note);
     snprintf(out_file->profile_name, sizeof(out_file->profile_name), "%s", file.profile_name);
     coh_plan_text_fini(&file);

@@ -1,4 +1,5 @@
 /* What a finished plan's decisions would come to, were some of them made otherwise by hand. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,18 @@ static void take_sums(const coh_layout *layout, const coh_program *body,
     }
 }
 
+/* The decisions are of the budget that the plan was made for, and may be held to less. */
+static coh_status check_room(const coh_plan_options *options, const coh_layout *layout)
+{
+    const uint64_t taken = layout->arena_bytes[COH_TIER_DEVICE];
+    if (taken <= options->device_memory_bytes)
+        return COH_OK;
+    return coh_fail(COH_ERR_FULL,
+                    "it takes %" PRIu64 " bytes of device memory, the budget is %" PRIu64
+                    ": raise --device-memory",
+                    taken, options->device_memory_bytes);
+}
+
 /* Every program, as in the plan itself: what evaluation or a save needs counts. */
 static coh_status build(const coh_plan *plan, const coh_plan_options *options,
                         const coh_decisions *decisions, coh_plan_trial *out)
@@ -56,7 +69,9 @@ static coh_status build(const coh_plan *plan, const coh_plan_options *options,
     COH_TRY(
         coh_schedule_build(plan->graph, options, &plan->profile, decisions, 1, &layout, programs));
     const coh_program *body = &programs[COH_PROGRAM_BODY];
-    coh_status status = coh_verify(&layout, body, &limits, NULL);
+    coh_status status = check_room(options, &layout);
+    if (status == COH_OK)
+        status = coh_verify(&layout, body, &limits, NULL);
     if (status == COH_ERR_CORRUPT)
         status = coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its verifier "
                                                    "refuses (please report this)");

@@ -184,6 +184,19 @@ static coh_status no_such(const char *name)
                     known);
 }
 
+static const entry *find_entry(const char *name)
+{
+    for (size_t i = 0; i < ENTRY_COUNT; i++)
+        if (strcmp(entries[i].name, name) == 0)
+            return &entries[i];
+    return NULL;
+}
+
+coh_status coh_profile_check_entry(const char *name)
+{
+    return find_entry(name) ? COH_OK : no_such(name);
+}
+
 static coh_status change_bytes(const coh_profile *profile, const entry *e, const change *c,
                                uint64_t *value)
 {
@@ -299,10 +312,7 @@ static coh_status override_one(coh_profile *profile, const char *assignment)
         return no_such(assignment);
     memcpy(name, assignment, length);
     name[length] = '\0';
-    const entry *e = NULL;
-    for (size_t i = 0; i < ENTRY_COUNT; i++)
-        if (strcmp(entries[i].name, name) == 0)
-            e = &entries[i];
+    const entry *e = find_entry(name);
     if (e == NULL)
         return no_such(name);
     COH_TRY(parse_change(e, equals ? equals + 1 : "", &c));

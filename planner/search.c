@@ -218,6 +218,7 @@ static coh_status search_streamed(coh_plan *plan, coh_offer *best)
     *best = market.best;
     if (!best->valid)
         note_least_far(&market, plan);
+    plan->least_worn_bytes = market.least_worn_bytes;
 done:
     coh_market_close(&market);
     return status;

@@ -270,6 +270,13 @@ COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int3
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
+/* What a step writes to disk at the least, of the plans that the search begins with: with
+ * wear_bytes of so many there is a plan, with fewer none is found. options->wear_bytes is not
+ * asked. 0: not known, or a plan that writes nothing was found.
+ * Fails: as coh_plan_create for other reasons than room. */
+COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
+                                          uint64_t *out_bytes);
+
 /* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan,
  * same bytes. Written to `path` whole or not at all. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
@@ -286,6 +293,15 @@ typedef struct coh_plan_file {
     char profile_name[64];          /* what priced it */
     uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, emulate_host_bytes, disk_bytes;
     int32_t is_gpu, microbatch_count;
+    uint64_t peak_host_bytes, peak_disk_bytes, chunk_bytes, numeric_fingerprint;
+    uint32_t line_count;         /* of the body */
+    coh_sweep_order sweep_order; /* never AUTO */
+    int32_t is_in_memory;        /* nothing leaves the device */
+    int32_t recomputes;          /* blocks */
+    int32_t host_updates;        /* so many of the last blocks are updated on the host lane */
+    int32_t pin_count, operator_count;
+    /* How many operators stand where, or have theirs how: "12 device, 30 disk". */
+    char parameters[96], states[96], activations[96];
 } coh_plan_file;
 /* Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

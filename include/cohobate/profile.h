@@ -40,6 +40,9 @@ COH_API void coh_profile_destroy(coh_profile *profile);
  * COH_ERR_ARGUMENT when the profile is not one that would be read again. */
 COH_API coh_status coh_profile_write(const coh_profile *profile, const char *path);
 
+/* Is `name` that of an entry ("pcie")? Fails: COH_ERR_ARGUMENT, with all that there are. */
+COH_API coh_status coh_profile_check_entry(const char *name);
+
 /* Shipped datasheets, by name in rising order. NULL beyond the last. */
 COH_API const char *coh_profile_shipped(size_t index);
 

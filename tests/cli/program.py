@@ -2,6 +2,8 @@
 
 Each test file is run as `test_x.py PATH-OF-COHOBATE [unittest arguments]`."""
 
+import ctypes
+import ctypes.util
 import json
 import os
 import re
@@ -47,6 +49,14 @@ def run(*arguments, **keywords):
 def pairs(*all_of_them):
     """Cases that differ in numbers alone: a sanitizer, which looks for what numbers do not change, gets the last."""
     return all_of_them[-1:] if SANITIZED else all_of_them
+
+
+def sealed(text):
+    """A file of ours whose members, each ending with a comma, are `text`: with the hash of them at its end."""
+    library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
+    library.XXH3_64bits.restype = ctypes.c_uint64
+    seal = library.XXH3_64bits(text.encode(), ctypes.c_size_t(len(text.encode())))
+    return f'{text}  "file_hash": "{seal:016x}"\n}}\n'
 
 
 class ProgramTest(unittest.TestCase):

@@ -1,13 +1,11 @@
 """What a run finds prices the next plan: kept by train, used and said by plan, never changing a bit. Oracles: the
 figures that train prints of its own lines, and the hash of the same run without a calibration."""
 
-import ctypes
-import ctypes.util
 import json
 import os
 import unittest
 
-from program import TINY, ProgramTest, environment
+from program import TINY, ProgramTest, environment, sealed
 
 
 class Calibration(ProgramTest):
@@ -75,10 +73,7 @@ class Calibration(ProgramTest):
                    ("FORWARD", "BACKWARD", "ADD", "NORM", "UPDATE", "LOAD", "STORE", "READ", "WRITE")}
         text = json.dumps({"format": "cohobate calibration", "version": 1, "profile": profile, "runs": 3,
                            "opcodes": factors}, indent=2).removesuffix("\n}") + ",\n"
-        library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
-        library.XXH3_64bits.restype = ctypes.c_uint64
-        seal = library.XXH3_64bits(text.encode(), ctypes.c_size_t(len(text)))
-        return self.write("made.json", f'{text}  "file_hash": "{seal:016x}"\n}}\n')
+        return self.write("made.json", sealed(text))
 
     def test_what_bits_depend_on_is_chosen_without_it(self):
         nano = ["gpt2-nano", "--dtype", "f32", "--threads", "2", "--json"]

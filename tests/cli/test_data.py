@@ -369,6 +369,13 @@ class Data(ProgramTest):
             values.append(self.succeeds("eval", run, "--data", few, "--json").json["loss"])
         self.assertEqual(values[0], values[1])
 
+    @unittest.skipUnless(os.path.exists("/proc/self/mem"), "no file here opens and cannot be read")
+    def test_data_that_cannot_be_read_is_refused_by_its_flag_once(self):
+        run = self.path("run")
+        self.succeeds("train", *TINY, "--data", self.corpus(60), "--steps", 1, "--save", run)
+        done = self.fails(5, "eval", run, "--data", "/proc/self/mem", says=": --data /proc/self/mem cannot be read: ")
+        self.assertEqual(done.err.count("--data"), 1, done.err)
+
     def test_bins_of_llm_c_and_nanogpt_train_as_the_token_file_does(self):
         text = self.corpus()
         file = self.tokenize(text)

@@ -1,10 +1,11 @@
 """cohobate plan: one screen of a plan, the same as JSON, and what a drive may be written."""
 
+import math
 import os
 import re
 import unittest
 
-from program import TINY, ProgramTest
+from program import TINY, ProgramTest, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -55,6 +56,46 @@ class Plan(ProgramTest):
         self.assertIn(f" {found['short_bytes']} bytes short", said)
         self.assertTrue(found["remedy"].startswith("raise --device-memory to"), found["remedy"])
         self.assertTrue(self.plan()["fits"])
+
+    def test_inspect_says_what_the_file_of_a_plan_says(self):
+        path = self.path("plan.json")
+        for flags in (self.disk(), [], ["--profile", "h100,pcie=2GB/s,host-memory=60MiB", "--device-memory", "40MiB"],
+                      [*self.disk(), "--pin", "blocks.0=recompute", "--disk-write-limit", "900TB/day"]):
+            with self.subTest(flags=flags):
+                made = self.plan(*flags, "-o", path)
+                found = self.succeeds("inspect", path, "--json").json
+                for key in ("model", "dtype", "batch", "micro_batch", "sequence", "steps", "budget_bytes", "peak_bytes",
+                            "step_seconds", "chunk_bytes", "sweep_order", "recomputes", "line_count",
+                            "numeric_fingerprint", "program_hash"):
+                    self.assertEqual(found[key], made[key], key)
+                self.assertAlmostEqual(found["tokens_per_second"], made["tokens_per_second"], delta=1e-6 * made["tokens_per_second"])
+                self.assertEqual((found["type"], found["operators"], found["trained_parameters"], found["pins"]),
+                                 ("plan", len(made["operators"]), made["parameters"], flags.count("--pin")))
+                self.assertEqual((found["profile"], found["profile_hash"]), (made["profile"]["name"], made["profile"]["hash"]))
+                said = self.succeeds("inspect", path).out
+                lines = said.rstrip("\n").split("\n")
+                self.assertLessEqual(len(lines), 20)
+                self.assertLessEqual(max(map(len, lines)), 120)
+                for kind in ("parameters", "states", "activations"):
+                    words = [op[kind] for op in made["operators"] if op[kind] != "-"]
+                    counted = dict(one.split(" ")[::-1] for one in re.search(rf"{kind}.*: (.*)", said)[1].split(", "))
+                    self.assertEqual(counted, {word: str(words.count(word)) for word in words}, kind)
+                for says in (f"of       gpt2-nano in {made['dtype']}", "2 x 16 tokens, 2 at once", made["program_hash"],
+                             f"hash {made['profile']['hash']}", f"{made['recomputes']} block", "tokens/s"):
+                    self.assertIn(says, said)
+
+    def test_inspect_of_a_plan_without_our_note_says_the_rest(self):
+        path = self.path("plan.json")
+        self.plan("-o", path)
+        with open(path, encoding="utf-8") as file:
+            text = file.read().split('  "file_hash"')[0]
+        noteless = re.sub(r'  "note": .*\n', "", text)
+        for changed in (noteless, text.replace('\\"batch\\"', '\\"hatch\\"')):
+            self.assertNotEqual(changed, text)
+            other = self.write("other.json", sealed(changed))
+            done = self.succeeds("inspect", other)
+            self.assertIn("a model that it does not name", done.out)
+            self.assertIn(self.plan()["program_hash"], done.out)
 
     def test_a_plan_that_is_read_brings_its_tiers_and_no_smallest_budget(self):
         path = self.path("plan.json")
@@ -152,6 +193,18 @@ class Plan(ProgramTest):
         self.plan(*self.disk(), "-o", plan)
         self.fails(3, "plan", *TINY, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
         self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
+
+    def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
+        flags = ["gpt2-nano", "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
+                 "60MiB", "--disk", self.folder, "--disk-write-limit"]
+        fastest = self.succeeds("plan", *flags[:-1], "--json").json["disk_bytes_written_per_day"]
+        said = self.fails(3, "plan", *flags, "1TB/day", says="the least that a plan was found for").err
+        least = int(re.search(r"raise it to (\d+)GB/day", said)[1])
+        self.assertIn(f"the fastest plan writes {math.ceil(fastest / 1e9)}GB/day", said)
+        self.assertLess(least * 1e9, fastest)
+        held_to = self.succeeds("plan", *flags, f"{least}GB/day", "--json").json
+        self.assertLessEqual(held_to["disk_bytes_written_per_day"], least * 1e9)
+        self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise it to {least}GB/day")
 
     def test_a_drive_lasts_as_long_as_its_endurance(self):
         flags = ["--device-memory", "40MiB"]

@@ -3,9 +3,10 @@
 import json
 import os
 import re
+import subprocess
 import unittest
 
-from program import TINY, ProgramTest, environment
+from program import COHOBATE, TINY, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -118,6 +119,7 @@ class Variants(ProgramTest):
             (["--sweep", "device-memory=8GB:9GB:0MB"], "from 2 to 64 points"),
             (["--sweep", "device-memory=8GB:9GB:1MB"], "more than 64 points"),
             (["--sweep", "warp=1x:2x"], "'warp' is no entry"),
+            (["--sweep", "warp=1:2"], "--sweep warp=1:2: 'warp' is no entry of a profile: give one of device-memory, "),
             (["--sweep", "device-memory=1GB:2GB", "-o", self.path("plan.json")], "leave -o"),
             (["--what-if", "pcie=2x", "--operators"], "leave -o"),
         ]:
@@ -140,6 +142,35 @@ class Variants(ProgramTest):
         all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
         self.assertIn("no preset of the family is larger", all_fit)
         self.assertRegex(all_fit, r"(?m)^prices: profile built-in")
+
+    def test_max_says_which_budgets_its_answer_is_of(self):
+        flags = ["--sequence", "16", "--batch", "1"]
+        for room, says, bytes_of in (
+            (["--device-memory", "200MiB", "--disk", f"{self.folder}:9GiB"],
+             f"device 200.00 MiB, disk {self.folder} up to 9.00 GiB", [200 << 20, 0, 9 << 30]),
+            (["--device-memory", "200MiB", "--disk", self.folder], f"device 200.00 MiB, disk {self.folder}",
+             [200 << 20, 0, None]),
+            (["--device-memory", "1GiB", "--profile", "h100,host-memory=2GiB,disk=3GiB"],
+             "device 1.00 GiB, host 2.00 GiB, disk 3.00 GiB", [1 << 30, 2 << 30, 3 << 30]),
+        ):
+            done = self.succeeds("plan", "--max", "gpt2-nano", *flags, *room)
+            self.assertIn(f"\nbudget: {says}\n", done.out)
+            self.assertNotIn("planning ", done.err)
+            found = self.succeeds("plan", "--max", "gpt2-nano", *flags, *room, "--json").json
+            self.assertEqual(found["budgets"], dict(zip(("device", "host", "disk"), bytes_of)))
+
+    def test_max_tells_a_terminal_alone_what_it_plans(self):
+        master, slave = os.openpty()
+        self.addCleanup(os.close, master)
+        flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1MiB", "--disk", self.folder]
+        done = subprocess.run([COHOBATE, "plan", "--max", "gpt2", *flags], env=environment(), stdout=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, stderr=slave, timeout=60, check=False)
+        os.close(slave)
+        shown = os.read(master, 65536)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"planning gpt2-xl, 1 of 5\r\n", shown)
+        self.assertIn(b"planning gpt2-nano, 5 of 5\r\n", shown)
+        self.assertEqual(self.fails(3, "plan", "--max", "gpt2", *flags).err.count("planning"), 0)
 
 
 class Replays(ProgramTest):
@@ -173,6 +204,16 @@ class Replays(ProgramTest):
         self.assertEqual(self.succeeds("simulate", path, "--json", **found).json["step_seconds"], made["step_seconds"])
         rows = self.succeeds("plan", *TINY, "--json", "--what-if", "flops=2x", **found).json["rows"]
         self.assertEqual(rows[0]["step_seconds"], plain["step_seconds"])
+
+    def test_a_replay_says_whose_budget_it_has_and_what_the_plan_was_made_for(self):
+        path, made = self.made("--profile", "rtx-4090,pcie=gen3", *TIGHT)
+        for flags, budget in (([], "device 40.00 MiB, host"),
+                              (["--profile", "h100,device-memory=80MiB"], "device 80.00 MiB of the profile (planned for 40.00 MiB), host"),
+                              (["--device-memory", "60MiB"], "device 60.00 MiB (planned for 40.00 MiB), host")):
+            said = self.succeeds("simulate", path, *flags)
+            self.assertRegex(said.out, rf"(?m)^budget: {re.escape(budget)} ")
+            found = self.succeeds("simulate", path, "--json", *flags).json
+            self.assertEqual(found["made"]["budget_bytes"], made["budget_bytes"])
 
     def test_a_gpus_plan_is_simulated_on_another_card_or_refused(self):
         path, made = self.made("--profile", "rtx-4090,pcie=gen3", *TIGHT)
@@ -213,6 +254,13 @@ class Replays(ProgramTest):
                 done = self.fails(4, *command)
                 self.assertIn(says if says != "path" else other, done.err)
         self.fails(2, "simulate", self.path("gone"), says="is not there")
+        os.mkdir(self.path("run"))
+        self.fails(4, "simulate", self.path("run"), says="a run's plan.json")
+        kept = self.path("run", "plan.json")
+        os.link(path, kept)
+        for command, taker in ((["simulate", self.path("run")], "simulate"), (["explain", self.path("run") + "/", "wte"], "explain"),
+                               (["plan", *TINY, *TIGHT, "--plan", self.path("run")], "--plan")):
+            self.fails(4, *command, says=f"is a folder, and {taker} takes a plan file: give {kept}")
         self.fails(2, "explain", path, says="OPERATOR is missing")
         self.fails(2, "explain", path, "h.9.attn", says="'h.9.attn' is no operator")
         self.fails(2, "explain", path, "wte", "wpe", says="one operand too many")
@@ -235,12 +283,48 @@ class Replays(ProgramTest):
                 self.assertLessEqual(one["peak_bytes"]["device"], 40 << 20)
         said = self.succeeds("explain", path, "h.3.mlp.c_fc").out
         self.assertIn(found["why"], said)
-        self.assertLessEqual(max(map(len, said.split("\n")[:-2])), 120)
+        table = [line for line in said.split("\n")[:-2] if "does not fit" not in line]  # a sentence, however long
+        self.assertLessEqual(max(map(len, table)), 120)
+
+    def test_explain_tells_what_is_so_already_from_what_would_be_otherwise(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder, "--dtype", "f32")
+        words = {"offload": "move"}
+        held_to = 0
+        for op in made["operators"]:
+            if op["name"] not in ("wte", "wpe", "h.0.mlp.c_fc", "h.4.mlp.c_fc", "h.5.ln_1"):
+                continue
+            found = self.succeeds("explain", path, op["name"], "--json").json
+            said = self.succeeds("explain", path, op["name"]).out
+            block = {one["activations"] for one in made["operators"] if one["block"] == op["block"]}
+            for one in found["alternatives"]:
+                target, place = one["pin"].split("=")
+                is_so = op["parameters"] == place if target == op["name"] else block == {words.get(place, place)}
+                self.assertEqual(one.get("is_so", False), is_so, one)
+                row = re.search(rf"(?m)^{one['pin']} +(.*)$", said)[1]
+                self.assertEqual(row.startswith("is so already; held to it throughout"), is_so, row)
+                held_to += is_so
+                if is_so and one.get("change", 0) > 0:
+                    self.assertNotIn(one["pin"], found["why"])
+        self.assertGreater(held_to, 1)
+
+    def test_explain_takes_no_more_room_than_the_plan_was_made_for(self):
+        path, made = self.made(*TIGHT, "--disk", self.folder)
+        explain = ["explain", path, "h.3.mlp.c_fc", "--json", "--device-memory"]
+        self.fails(2, *explain, "80MiB", says="planned for (40.00 MiB), and explain searches nothing")
+        found = self.succeeds(*explain, "40MiB").json
+        self.assertEqual(found, self.succeeds(*explain[:-1]).json)
+        # no alternative has more room than is said: where one took what the plan left, it fits no more
+        less = self.succeeds(*explain, f"{made['peak_bytes']['device']}B").json
+        self.assertEqual(less["step_seconds"], found["step_seconds"])
+        for one in less["alternatives"]:
+            if one["fits"]:
+                self.assertLessEqual(one["peak_bytes"]["device"], made["peak_bytes"]["device"])
+        self.fails(3, *explain, "20MiB", says="raise --device-memory")
 
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
-        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory", "60MiB",
-                "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
+        plan = ["plan", "gpt2-nano", "--dtype", "bf16", "--sequence", "64", "--batch", "8", "--threads", "2",
+                "--device-memory", "60MiB", "--disk", self.folder, "--recompute", "none", "--json", "-o", path]
 
         def tried(*more):
             made = self.succeeds(*plan, *more).json

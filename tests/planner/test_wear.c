@@ -79,11 +79,36 @@ static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
     coh_graph_destroy(graph);
 }
 
+/* What a refusal may name: so much is enough, a byte less is not, and no plan was asked for it. */
+static void the_least_that_is_written_has_a_plan_and_a_byte_less_has_none(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 4, .width = 256, .vocabulary = 200, .rows = 200 };
+    coh_graph *graph = make_graph(&toy);
+    coh_plan_options options;
+    uint64_t memory = 0, least = 0;
+    coh_plan_options_init(&options);
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = memory / 100 * 40;
+    options.disk_bytes = UINT64_MAX;
+    assert_int_equal(coh_plan_least_written(graph, &options, &least), COH_OK);
+    coh_plan *plan = make_plan(graph, 40, least);
+    assert_non_null(plan);
+    assert_true(written(plan, COH_PROGRAM_BODY) <= least);
+    assert_null(make_plan(graph, 40, least - 1));
+    options.device_memory_bytes = UINT64_MAX; /* nothing is written */
+    assert_int_equal(coh_plan_least_written(graph, &options, &least), COH_OK);
+    assert_int_equal(least, 0);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_weights_are_written_once_and_no_step_is_charged),
         cmocka_unit_test(a_plan_that_writes_less_is_found_where_there_is_one),
+        cmocka_unit_test(the_least_that_is_written_has_a_plan_and_a_byte_less_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
