@@ -91,7 +91,7 @@ static int has_room(const char *root, hwloc_const_nodeset_t usable, int node, ui
 }
 
 /* The nodes that this process may use, and of those the ones that somebody bound its memory to
- * (numactl --membind). NULL: no memory. The caller frees. */
+ * or that it prefers (numactl --membind, --preferred). NULL: no memory. The caller frees. */
 static hwloc_bitmap_t usable_nodes(hwloc_topology_t topology)
 {
     hwloc_bitmap_t usable = hwloc_bitmap_dup(hwloc_topology_get_allowed_nodeset(topology));

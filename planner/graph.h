@@ -30,7 +30,8 @@ typedef struct coh_graph_op {
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
     coh_op_facts facts;
     uint64_t cuda_workspace_bytes[COH_PHASE_COUNT]; /* instead of the facts', on a GPU */
-    int32_t block, blocks_before;
+    int32_t block;
+    int32_t blocks_before; /* that ended before this operator's block, or before it */
 } coh_graph_op_entry;
 
 /* Scratch of one call on the kind of device that a profile is of (device_kind). */

@@ -1,7 +1,7 @@
 #include "planner/neighbours.h"
-#include "planner/at_once.h"
 
 #include "base/bytes.h"
+#include "planner/at_once.h"
 #include "planner/residency.h"
 
 #define KIB         ((uint64_t)1 << 10)
@@ -20,16 +20,20 @@ int coh_market_has_caches(const coh_plan *plan)
     return some;
 }
 
-/* Sets that differ from the best in one decision, or two that hang together. */
+/* Sets that differ from the best in one decision, or two that hang together. How many there may be
+ * is part of what the search tries: with another number other plans come out. */
+enum { NEIGHBOURS_MOST = 16 };
+_Static_assert((int)NEIGHBOURS_MOST <= (int)COH_AT_ONCE_MOST, "all neighbours are tried at once");
+
 typedef struct neighbours {
-    coh_decisions list[COH_AT_ONCE_MOST];
+    coh_decisions list[NEIGHBOURS_MOST];
     int count;
 } neighbours;
 
 /* The next one, as the best still; NULL: there are enough. */
 static coh_decisions *add_neighbour(neighbours *n, const coh_market *market)
 {
-    if (n->count == COH_AT_ONCE_MOST)
+    if (n->count == NEIGHBOURS_MOST)
         return NULL;
     n->list[n->count] = market->best.decisions;
     return &n->list[n->count++];
@@ -124,7 +128,7 @@ static void vary_together(const coh_market *market, neighbours *n)
     static const int32_t maps[] = { COH_BOUNDARY_FULL, COH_BOUNDARY_WANTED };
     static const int32_t horizons[] = { COH_HORIZON_USUAL / 8, COH_HORIZON_USUAL };
     static const int32_t tie_breaks[] = { COH_TIE_LOWEST, COH_TIE_CLEAN };
-    for (int i = 0; i < COH_AT_ONCE_MOST; i++) {
+    for (int i = 0; i < NEIGHBOURS_MOST; i++) {
         coh_decisions *d = add_neighbour(n, market);
         d->boundary = maps[i & 1];
         d->horizon = horizons[i >> 1 & 1];

@@ -55,9 +55,9 @@ typedef struct coh_object_note {
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
-    coh_pin *pins; /* what options.pins points to */
-    coh_operator_note *operator_notes;
-    coh_object_note *object_notes;
+    coh_pin *pins;                     /* what options.pins points to */
+    coh_operator_note *operator_notes; /* by operator and by object of the layout; NULL before */
+    coh_object_note *object_notes;     /* coh_plan_finish */
     coh_profile profile;
     coh_pricer pricer; /* of graph and profile */
     coh_decisions decisions;

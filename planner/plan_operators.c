@@ -1,4 +1,5 @@
 /* What a plan does with each operator, as its body's lines and its boundary map say. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -43,6 +44,7 @@ coh_status coh_plan_note_operators(coh_plan *plan)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     const coh_layout *layout = &plan->layout;
+    assert(plan->operator_notes == NULL);
     COH_TRY(COH_ALLOC(plan->graph->op_count, &plan->operator_notes));
     COH_TRY(COH_ALLOC(layout->object_count, &plan->object_notes));
     for (uint32_t i = 0; i < layout->object_count; i++)
@@ -103,6 +105,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
         return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
                         coh_plan_operator_count(plan));
     const coh_graph_op_entry *op = &plan->graph->ops[index];
+    assert(plan->operator_notes != NULL);
     const coh_operator_note *note = &plan->operator_notes[index];
     coh_plan_operator o = { .name = op->name,
                             .kind = op->kind.name,

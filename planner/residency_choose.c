@@ -5,6 +5,8 @@
 /* Recency below which a place counts as busy, tried from the strictest on. */
 enum { PASS_COUNT = 3 };
 
+/* Places that are looked at before all others: with 6 or 48, places are weighed a fifth more often
+ * over the plans of opt-30b and llama-3.1-70b. */
 enum { SAMPLE_COUNT = 16 };
 
 typedef struct candidate {
@@ -24,8 +26,8 @@ typedef struct search {
     int above, fetches;
     int has_content; /* some chunk of the window stands somewhere */
     candidate best[PASS_COUNT];
-    /* By pass: what stands at a place of use to it is wanted no earlier than that, and was used no
-     * later than that. Both only grow stricter as better places are found. */
+    /* By pass: what stands at a place of use to it is wanted no earlier than that, which only grows
+     * as better places are found, and was used no later than that. */
     uint64_t least_next_use[PASS_COUNT];
     int64_t most_last_use[PASS_COUNT];
 } search;
@@ -90,7 +92,7 @@ static int bars_pass(const search *s, const coh_segment *segment, uint64_t wante
             segment->offset >= best->offset + s->bytes);
 }
 
-/* Of `passes` (bit p: pass p), those for which some place over this segment may still be the best. */
+/* Of `passes` (bit p: pass p), those whose best place may still lie over this segment. */
 static unsigned passes_over(const coh_runner *r, const search *s, const coh_segment *segment,
                             unsigned passes)
 {
@@ -291,6 +293,8 @@ static void consider_all(const coh_runner *r, search *s)
 {
     const coh_segment *segments = r->map.segments;
     uint64_t soonest = soonest_that_counts(s);
+    if (lowest_offset(r) >= r->map.end)
+        return; /* pins take all */
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
     while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s)) {
         const coh_segment *segment = &segments[first];
@@ -340,6 +344,8 @@ static candidate find_idle(const coh_runner *r, const search *s)
 static void consider_samples(const coh_runner *r, search *s)
 {
     const uint64_t begin = lowest_offset(r), usual = coh_arena_map_usual_end(&r->map);
+    if (is_perfect(s))
+        return;
     for (int i = 0; i < SAMPLE_COUNT && begin < usual; i++) {
         const int32_t segment =
             coh_arena_map_at(&r->map, begin + (usual - begin) / SAMPLE_COUNT * (uint64_t)i);

@@ -484,8 +484,8 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint6
     return COH_OK;
 }
 
-/* Of a step's micro-batches the first, one between and the last: all others need what that one
- * does. */
+/* Of the micro-batches of a step that takes one after the other: the first, one between and the
+ * last; all others need what that one does. */
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
                            uint64_t *out_bytes, uint64_t *out_held_bytes)

@@ -5,7 +5,6 @@
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/bounds.h"
-#include "planner/layout.h"
 #include "planner/neighbours.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
@@ -136,6 +135,7 @@ static uint64_t largest_split_bytes(const coh_graph *graph)
 }
 
 /* The starts of one way to recompute each, before they are put in order. */
+_Static_assert(COH_STARTS_CHOICES * 2 <= COH_AT_ONCE_MOST, "all ways are tried at once");
 typedef struct ways {
     const coh_plan *plan;
     coh_decisions decisions[COH_STARTS_CHOICES * 2];

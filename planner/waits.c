@@ -19,8 +19,8 @@ typedef struct interval_state {
 } interval_state;
 
 /* The boundaries of all operands cut a tier into intervals: no operand touches part of one.
- * Intervals one behind the other whose states have always been the same since a write went over all
- * of them are a run: its state stands with the first of them, whose bit in `heads` is set. Windows
+ * Intervals one behind the other whose states have been the same since the begin, or since a write
+ * went over all of them, are a run: its state stands with the first of them, whose bit in `heads` is set. Windows
  * are written whole, so most operands meet a run or two, however finely others cut the tier. */
 typedef struct space {
     uint64_t *boundaries;
@@ -74,7 +74,7 @@ static coh_status cut_space(deriver *d, coh_tier tier)
     s->boundary_count = kept;
     COH_TRY(COH_ALLOC(kept / 64 + 1, &s->heads));
     s->heads[0] = 1;
-    return COH_ALLOC(kept + 1, &s->intervals);
+    return COH_ALLOC(kept, &s->intervals);
 }
 
 /* ---- runs ---- */

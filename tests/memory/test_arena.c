@@ -269,9 +269,8 @@ static void export_machine(const char *path)
 }
 
 /* How pages of its own stand on such a machine (a description, or a file's path), for files below
- * `root`. With `is_real` the kernel
- * is told, too, and *out_mode and *out_mask are its policy for them; mode -1 where it refuses to
- * say. */
+ * `root`. With `is_real` the kernel is told, too, and *out_mode and *out_mask are its policy for
+ * them; mode -1 where it refuses to say. */
 static coh_placement place(const char *machine, const char *root, int near, uint64_t bytes,
                            int is_real, int *out_mode, unsigned long *out_mask)
 {

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "planner/layout.h"
 #include "planner/pattern.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
@@ -181,12 +182,59 @@ static void slices_are_taken_where_the_whole_does_not_fit(void **state)
     coh_graph_destroy(graph);
 }
 
+/* What a step needs at once, less what is pinned, which grows with its micro-batches. */
+static uint64_t need_beside_pinned(const coh_graph *graph, int32_t microbatches, int deferred,
+                                   const coh_decisions *decisions)
+{
+    coh_plan_options options = disk;
+    coh_layout layout;
+    coh_object_map map;
+    uint64_t bytes = 0;
+    options.microbatch_count = microbatches;
+    options.deferred_update = deferred;
+    assert_int_equal(coh_layout_build(graph, &options, decisions->chunk_bytes, decisions->cache,
+                                      decisions->slices, &layout, &map),
+                     COH_OK);
+    assert_int_equal(coh_schedule_bound(graph, &options, decisions, &bytes), COH_OK);
+    assert_true(bytes > layout.pinned_bytes);
+    bytes -= layout.pinned_bytes;
+    coh_object_map_fini(&map);
+    coh_layout_fini(&layout);
+    return bytes;
+}
+
+/* Of many micro-batches only three are looked at. */
+static void more_micro_batches_need_no_more_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 128; i++) {
+        toy_options what = toy;
+        coh_graph *graph = NULL;
+        what.is_tied = i & 1;
+        what.overwrites = i >> 1 & 1;
+        what.freezes = i >> 2 & 1;
+        what.extras = what.caches = i >> 3 & 1;
+        const coh_decisions decisions = { .chunk_bytes = 65536,
+                                          .cache = what.caches,
+                                          .recompute = coh_block_set_first(i >> 4 & 1),
+                                          .row_passes = 4,
+                                          .slices = 2 * (i >> 6) };
+        assert_int_equal(toy_graph_make(&what, &graph), COH_OK);
+        const uint64_t of_three = need_beside_pinned(graph, 3, i >> 5 & 1, &decisions);
+        for (int32_t microbatches = 4; microbatches < 12; microbatches++)
+            assert_int_equal(need_beside_pinned(graph, microbatches, i >> 5 & 1, &decisions),
+                             of_three);
+        coh_graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_forms_are_what_the_lines_need),
         cmocka_unit_test(slices_change_no_order_of_parameters),
         cmocka_unit_test(slices_are_taken_where_the_whole_does_not_fit),
+        cmocka_unit_test(more_micro_batches_need_no_more_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
