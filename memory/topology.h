@@ -28,10 +28,10 @@ typedef struct coh_placement {
 
 /* Says where the pages of [base, base + bytes), not touched yet, are to stand: on node `near`
  * (COH_NODE_ANY: none) where this process may use it and that much is free there, else spread over
- * all nodes that it may use. Of those only the ones count that the process's memory is bound to, or
- * prefers, where somebody said so (numactl). The near node is preferred: a page that finds no room
- * there after all stands on another. Where there is but one node, or binding is denied, nothing is bound. Which
- * node a page stands on never changes a result, so there is nothing to fail with.
+ * all nodes that it may use. Of those only the ones count that its memory is bound to, or prefers,
+ * where somebody said so (numactl). The near node is preferred: a page that finds no room there
+ * after all stands on another. Where there is but one node, or binding is denied, nothing is bound.
+ * Which node a page stands on never changes a result, so there is nothing to fail with.
  * `root` as in memory/node.h. */
 void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
                         coh_placement *out_placement);

@@ -20,8 +20,9 @@ typedef struct interval_state {
 
 /* The boundaries of all operands cut a tier into intervals: no operand touches part of one.
  * Intervals one behind the other whose states have been the same since the begin, or since a write
- * went over all of them, are a run: its state stands with the first of them, whose bit in `heads` is set. Windows
- * are written whole, so most operands meet a run or two, however finely others cut the tier. */
+ * went over all of them, are a run: its state stands with the first of them, whose bit in `heads`
+ * is set. Windows are written whole, so most operands meet a run or two, however finely others cut
+ * the tier. */
 typedef struct space {
     uint64_t *boundaries;
     size_t boundary_count;
