@@ -412,7 +412,7 @@ static coh_status choose_plan(cli_job *job)
 static coh_status refuse_writes(cli_job *job, double before, double step_ns)
 {
     CLI_TRY(coh_plan_least_written(job->graph, &job->plan_options, &job->wear_bytes));
-    const double least = (double)job->wear_bytes * 86400e9 / step_ns;
+    const double least = (double)job->wear_bytes * CLI_DAY_NS / step_ns;
     if (least == 0 || least >= before)
         return cli_writes_refuse(job->options, before, before);
     const coh_status status = make_plan(job, 0);
@@ -433,7 +433,7 @@ static coh_status bound_writes(cli_job *job)
         return COH_OK;
     for (int i = 0; i < TRIES && cli_writes_per_day(job) > limit; i++) {
         const double before = cli_writes_per_day(job), step_ns = (double)job->summary.step_ns;
-        job->wear_bytes = (uint64_t)(limit * step_ns / 86400e9);
+        job->wear_bytes = (uint64_t)(limit * step_ns / CLI_DAY_NS);
         if (options->plan_file)
             return cli_writes_refuse(options, before, 0);
         coh_status status = job->wear_bytes > 0 ? make_plan(job, 0) : COH_ERR_FULL;

@@ -3,12 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#define DAY_NS 86400e9
-
 double cli_writes_per_day(const cli_job *job)
 {
     return job->summary.step_ns > 0
-               ? job->summary.disk_bytes_written * DAY_NS / (double)job->summary.step_ns
+               ? job->summary.disk_bytes_written * CLI_DAY_NS / (double)job->summary.step_ns
                : 0;
 }
 

@@ -5,6 +5,9 @@
 
 #include "cli/job.h"
 
+/* Limits are of a day, plans of a step. */
+#define CLI_DAY_NS 86400e9
+
 /* Bytes, of days of nothing but such steps. */
 double cli_writes_per_day(const cli_job *job);
 

@@ -10,20 +10,11 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "planner/bounds_traffic.h"
+#include "tests/planner/draws.h"
 
 enum { CHUNKS_MOST = 5, STEPS_MOST = 10, PERIODS = 24, UNIT = 4096, ORDERS = 6 };
 enum { EVENTS_MOST = PERIODS * STEPS_MOST, SETS = 1 << CHUNKS_MOST, CASES = 1500 };
-
-typedef struct draws {
-    uint64_t seed, n;
-} draws;
-
-static int draw(draws *d, int least, int most)
-{
-    return least + (int)coh_rng_below(78, d->seed, d->n++, (uint64_t)(most - least + 1));
-}
 
 /* A step: what it reads and writes, as sets of chunks. */
 typedef struct step {
@@ -230,7 +221,7 @@ static void no_order_moves_fewer_bytes(void **state)
     (void)state;
     int some = 0, met = 0, orders = 0;
     for (uint64_t seed = 0; seed < CASES; seed++) {
-        draws d = { .seed = seed };
+        draws d = { .stream = 78, .seed = seed };
         instance in;
         int order[EVENTS_MOST];
         draw_instance(&d, &in);

@@ -4,21 +4,12 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/rng.h"
 #include "planner/layout.h"
+#include "tests/planner/draws.h"
 
 #define UNIT_BYTES ((uint64_t)65536)
 #define TIME_NS    1000
 #define PAGE_BYTES ((uint64_t)4096)
-
-typedef struct draws {
-    uint64_t stream, seed, n;
-} draws;
-
-static int draw(draws *d, int least, int most)
-{
-    return least + (int)coh_rng_below(d->stream, d->seed, d->n++, (uint64_t)(most - least + 1));
-}
 
 const char *tiny_family_name(tiny_family family)
 {
