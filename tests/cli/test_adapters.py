@@ -5,7 +5,7 @@ import os
 import unittest
 
 import model_folder
-from program import ProgramTest
+from program import ProgramTest, in_full
 
 SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
 MOVING = ["--lr", "1e-2", "--warmup", 0]
@@ -273,6 +273,7 @@ class Adapters(ProgramTest):
             self.assertIn("names no base model", done.err)
             self.assertIsNone(self.read_adapters(name + "-out")[0]["base_model_name_or_path"])
 
+    @in_full
     def test_a_frozen_model_is_read_from_disk_and_never_written(self):
         for kind in DEFAULTS:
             with self.subTest(kind=kind):

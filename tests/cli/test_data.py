@@ -9,7 +9,7 @@ import time
 import unittest
 
 import model_folder
-from program import TINY, ProgramTest, environment, start
+from program import TINY, ProgramTest, environment, in_full, start
 
 DOCUMENTS = ["one", "", "a longer document than one window", "x" * 15, "y" * 16, "z" * 17, "caf\u00e9\n"]
 CHATS = [[("user", "Hi"), ("assistant", "Hello")],
@@ -277,6 +277,7 @@ class Data(ProgramTest):
         return self.chats(chats=[[("user", f"What is {i}?"), ("assistant", f"It is {i * i % 97}.")]
                                  for i in range(count)])
 
+    @in_full
     def test_a_conversation_run_cut_in_two_ends_with_the_hash_of_the_whole_one(self):
         flags = ["--data", self.chat_data(), "--chat", "--documents", "aligned", "--validation-split", "0.2",
                  "--sequence", 32, "--validation-every", 1]
@@ -426,6 +427,7 @@ class Data(ProgramTest):
                           [*train, "--save", "none", "--data", text, "--id-bytes", 2], ["inspect", wide, "--id-bytes", 3]):
             self.fails(2, *arguments, says="--id-bytes")
 
+    @in_full
     def test_the_width_of_validation_ids_is_kept_whatever_the_data_is(self):
         text = self.corpus()
         ids = self.tokenize(text).ids

@@ -6,7 +6,7 @@ import re
 import resource
 import unittest
 
-from program import SANITIZED, TINY, ProgramTest, pairs
+from program import SANITIZED, TINY, ProgramTest, in_full, pairs
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, and activations that 100 MiB do not hold.
@@ -71,6 +71,7 @@ class Limits(ProgramTest):
             done = self.fails(3, *plan, room)
             self.assertNotIn("--emulate-host", done.err)
 
+    @in_full
     def test_too_little_host_memory(self):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("host memory: ", *plan, "40MiB", "--emulate-host", "10MiB")
@@ -107,6 +108,7 @@ class Limits(ProgramTest):
             size = re.search(r"--disk DIR:(\d+\w+), where micro-batch \d fits", said)[1]
             self.succeeds(*plan, "--disk", f"{self.folder}:{size}")
 
+    @in_full
     def test_a_host_tier_that_may_not_be_locked(self):
         plan = ["plan", *TINY, "--device-memory", "40MiB", "--json", "--profile"]
         peak = self.succeeds(*plan, self.gpu()).json["peak_bytes"]["host"]
@@ -145,6 +147,7 @@ class Limits(ProgramTest):
         self.assertEqual(short, 724 * MIB)
         self.assertIn("lower --host-memory", said)
 
+    @in_full
     def test_a_measured_profile_has_the_limit_of_its_process(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 << 10, 64 << 10))

@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import TINY, ProgramTest, sealed
+from program import TINY, ProgramTest, in_full, pairs, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -20,9 +20,9 @@ class Plan(ProgramTest):
     def test_the_screen_has_at_most_40_lines_of_100_columns(self):
         deep = self.path("a" * 90)
         os.mkdir(deep)
-        for flags in ([], self.disk(), ["--device-memory", "40MiB", "--disk", deep], ["--lora", "4"],
-                      ["--profile", "rtx-4090,pcie=gen3,host-memory=60MiB", "--device-memory", "40MiB"],
-                      ["--sequence", "256", "--batch", "8", "--micro-batch", "1", *self.disk()]):
+        for flags in ([], ["--lora", "4"], ["--profile", "rtx-4090,pcie=gen3,host-memory=60MiB", "--device-memory", "40MiB"],
+                      *pairs(self.disk(), ["--sequence", "256", "--batch", "8", "--micro-batch", "1", *self.disk()],
+                             ["--device-memory", "40MiB", "--disk", deep])):
             with self.subTest(flags=flags):
                 lines = self.succeeds("plan", *TINY, *flags).out.rstrip("\n").split("\n")
                 self.assertLessEqual(len(lines), 40)
@@ -114,6 +114,7 @@ class Plan(ProgramTest):
         self.plan(*self.disk(), "--plan", path)
         self.fails(3, "plan", *TINY, *small, "--disk", self.folder + ":60MiB", "--plan", path, says="raise --disk")
 
+    @in_full
     def test_in_memory_is_of_the_order_that_the_plan_has(self):
         flags = ["--batch", "8", "--micro-batch", "1", *self.disk()]
         path = self.path("plan.json")
@@ -146,8 +147,8 @@ class Plan(ProgramTest):
             self.assertEqual(len({limit["name"] for limit in planned["limits"]}), len(times))
 
     def test_memory_by_purpose_is_that_of_the_fullest_moment(self):
-        for flags in (self.disk(), [], ["--device-memory", "40MiB", "--emulate-host", "1GiB"],
-                      ["--profile", "rtx-4090,host-memory=60MiB", "--device-memory", "40MiB"]):
+        for flags in ([], ["--profile", "rtx-4090,host-memory=60MiB", "--device-memory", "40MiB"],
+                      *pairs(self.disk(), ["--device-memory", "40MiB", "--emulate-host", "1GiB"])):
             planned = self.plan(*flags, "--memory-curve", "1")
             for tier in TIERS:
                 with self.subTest(flags=flags, tier=tier):
@@ -194,6 +195,7 @@ class Plan(ProgramTest):
         self.fails(3, "plan", *TINY, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
         self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
 
+    @in_full
     def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
         flags = ["gpt2-nano", "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
                  "60MiB", "--disk", self.folder, "--disk-write-limit"]

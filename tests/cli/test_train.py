@@ -13,7 +13,7 @@ import time
 import unittest
 
 import model_folder
-from program import COHOBATE, SANITIZED, TINY, ProgramTest, environment, pairs, run, start
+from program import COHOBATE, SANITIZED, TINY, ProgramTest, environment, in_full, pairs, run, start
 
 
 class Train(ProgramTest):
@@ -45,6 +45,7 @@ class Train(ProgramTest):
         with open(self.path("run.jsonl"), encoding="utf-8") as file:
             self.assertAlmostEqual(json.loads(file.read())["lr"], 1e-4)
 
+    @in_full
     def test_dropout_is_kept_by_resumes_and_changes_no_bit_from_tier_to_tier(self):
         numbers = ["--dropout", 0.2, "--micro-batch", 1]
         in_memory = self.succeeds("plan", *TINY, *numbers, "--json").json["in_memory_bytes"]
@@ -73,6 +74,7 @@ class Train(ProgramTest):
         self.assertLessEqual(more.json["peak_bytes"]["device"], in_memory // 4)
         self.assertEqual(more.json["peak_bytes"]["device"], more.json["predicted_peak_bytes"]["device"])
 
+    @in_full
     def test_either_dtype_is_kept_by_resumes_and_gives_the_same_bits_in_a_quarter_of_the_memory(self):
         for dtype in pairs("f32", "bf16"):
             in_memory = self.succeeds("plan", *TINY, "--dtype", dtype, "--json").json["in_memory_bytes"]
@@ -476,6 +478,7 @@ class Train(ProgramTest):
         self.fails(2, "train", *TINY, "--micro-batch", 1, "--sweep-order", "micro-batch", "--data", self.corpus(), "--plan",
                    self.path("plan.json"), says="give --sweep-order layer")
 
+    @in_full
     def test_a_sweep_order_that_is_chosen_is_said(self):
         small = ["gpt2-nano", "--sequence", "16", "--batch", "8", "--micro-batch", "1", "--device-memory", "12MiB",
                  "--disk", self.folder, "--recompute", "none"]
@@ -486,6 +489,7 @@ class Train(ProgramTest):
         self.assertEqual((done.json["sweep_order"], usual.json["sweep_order"]), ("layer", "micro-batch"))
         self.assertLess(done.json["step_seconds"], usual.json["step_seconds"])
 
+    @in_full
     def test_a_budget_changes_the_micro_batch_only_where_it_may_and_says_so(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2", "--recompute", "none"]
         need = {n: self.succeeds("plan", *big, "--micro-batch", n, "--json").json["in_memory_bytes"] for n in (4, 2, 1)}
@@ -516,6 +520,7 @@ class Train(ProgramTest):
                              f"{need[1]}B", says="--micro-batch 1: other rounding")
         self.assertNotIn("->", resumed.err)
 
+    @in_full
     def test_what_fits_nowhere_is_refused_with_the_smallest_change(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2"]
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
@@ -531,6 +536,7 @@ class Train(ProgramTest):
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
 
+    @in_full
     def test_pins_are_kept_by_the_plan_and_by_the_run(self):
         model = ["gpt2-nano", "--sequence", "64", "--batch", "2", "--threads", "2"]
         budget = ["--device-memory", "40MiB", "--disk", self.folder]

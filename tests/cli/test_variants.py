@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, TINY, ProgramTest, environment
+from program import COHOBATE, SHORT, TINY, ProgramTest, environment, in_full
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -31,7 +31,7 @@ class Variants(ProgramTest):
         self.assertGreater(rows[1]["tokens_per_second"], rows[0]["tokens_per_second"])
 
     def test_more_memory_is_never_slower_in_a_sweep(self):
-        rows = self.plan(*self.disk(), "--sweep", "device-memory=16MiB:140MiB:21", "--what-if", "device-memory=2x")["rows"]
+        rows = self.plan(*self.disk(), "--sweep", f"device-memory=16MiB:140MiB:{5 if SHORT else 21}", "--what-if", "device-memory=2x")["rows"]
         steps = [row["step_seconds"] for row in rows[2:]]
         self.assertEqual(steps, sorted(steps, reverse=True))
         self.assertGreater(steps[0], steps[-1])
@@ -53,6 +53,7 @@ class Variants(ProgramTest):
         with open(path, encoding="utf-8") as file:
             return self.write("gpu.json", json.dumps({**json.load(file), **members}))
 
+    @in_full
     def test_an_entry_of_memory_lifts_the_limit_of_the_cgroup(self):
         rows = self.plan(*TIGHT, "--profile", self.gpu_like(cgroup_bytes=60 << 20), "--what-if", "host-memory=256MiB",
                          "--what-if", "host-memory=1.5x", "--what-if", "device-memory=1x")["rows"]
@@ -128,6 +129,7 @@ class Variants(ProgramTest):
         self.fails(2, "plan", "--max", "bert", says="llama-3.1")
         self.fails(2, "plan", "gpt2", "--max", "opt", says="leave MODEL")
 
+    @in_full
     def test_max_is_the_last_of_the_family_that_fits(self):
         flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1200MB", "--dtype", "f32", "--json"]
         found = self.succeeds("plan", "--max", "gpt2", *flags).json
@@ -321,6 +323,7 @@ class Replays(ProgramTest):
                 self.assertLessEqual(one["peak_bytes"]["device"], made["peak_bytes"]["device"])
         self.fails(3, *explain, "20MiB", says="raise --device-memory")
 
+    @in_full
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
         plan = ["plan", "gpt2-nano", "--dtype", "bf16", "--sequence", "64", "--batch", "8", "--threads", "2",

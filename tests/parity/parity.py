@@ -20,6 +20,9 @@ except ImportError as missing:
 
 import gpt2_torch
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from length import SHORT, in_full
+
 def taken(flag):
     """The value behind a flag of the command line, which unittest then does not see; None: it is not there."""
     if flag not in sys.argv[:-1]:
