@@ -178,8 +178,10 @@ void coh_examine_cuda(coh_finding_list *list)
                     "matrix products run on our own kernels, which are slower", gpu_count > 0);
     examine_library(list, &coh_cuda_library_cudnn,
                     "attention runs on our own kernels, which are slower", gpu_count > 0);
+#ifdef COH_HAVE_NCCL
     examine_library(list, &coh_cuda_library_nccl, "several GPUs cannot train together",
                     gpu_count > 1);
+#endif
 }
 
 #else

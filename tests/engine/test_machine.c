@@ -150,7 +150,10 @@ static void every_subject_is_examined_and_a_warning_says_what_to_do(void **state
         "cores",    "instruction set", "BLAS",     "memory",   "cgroup", "huge pages",
         "NUMA",     "memlock",         "io_uring", "O_DIRECT", "disk",   "CUDA",
 #ifdef COH_HAVE_CUDA
-        "cuBLASLt", "cuDNN",           "NCCL",
+        "cuBLASLt", "cuDNN",
+#endif
+#ifdef COH_HAVE_NCCL
+        "NCCL",
 #endif
     };
     coh_finding findings[FINDINGS_MOST];
