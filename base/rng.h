@@ -6,8 +6,9 @@
 #ifndef COH_BASE_RNG_H
 #define COH_BASE_RNG_H
 
-#include <math.h>
 #include <stdint.h>
+
+#include "base/box_muller.h"
 
 __extension__ typedef unsigned __int128 coh_u128; /* -Wpedantic lets it pass with the keyword */
 
@@ -38,16 +39,18 @@ static inline uint64_t coh_rng_below(uint64_t seed, uint64_t stream, uint64_t co
     return (uint64_t)(((coh_u128)coh_rng_u64(seed, stream, counter) * bound) >> 64);
 }
 
-/* Standard normal (Box and Muller 1958): counter pairs share a draw, so element i is a pure
- * function of i. */
+/* Standard normal: counters 2 k and 2 k + 1 share a draw, so element i is a pure function of i, and
+ * both are had for the price of one. */
+COH_NORMAL_INLINE coh_normal_pair coh_rng_normals(uint64_t seed, uint64_t stream, uint64_t pair)
+{
+    return coh_normal_of(coh_rng_u64(seed, stream, 2 * pair),
+                         coh_rng_u64(seed, stream, 2 * pair + 1));
+}
+
 static inline double coh_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 {
-    uint64_t pair = counter / 2;
-    double u = 1.0 - coh_rng_uniform(seed, stream, 2 * pair); /* (0, 1] */
-    double v = coh_rng_uniform(seed, stream, 2 * pair + 1);
-    double radius = sqrt(-2.0 * log(u));
-    double angle = 6.283185307179586 * v;
-    return (counter & 1) ? radius * sin(angle) : radius * cos(angle);
+    const coh_normal_pair pair = coh_rng_normals(seed, stream, counter / 2);
+    return (counter & 1) ? pair.odd : pair.even;
 }
 
 #endif
