@@ -40,7 +40,7 @@ static inline uint64_t coh_rng_below(uint64_t seed, uint64_t stream, uint64_t co
 }
 
 /* Standard normal: counters 2 k and 2 k + 1 share a draw, so element i is a pure function of i, and
- * both are had for the price of one. */
+ * both are had for the price of one. coh_kernel_normal (kernels/kernels.h) draws many. */
 COH_NORMAL_INLINE coh_normal_pair coh_rng_normals(uint64_t seed, uint64_t stream, uint64_t pair)
 {
     return coh_normal_of(coh_rng_u64(seed, stream, 2 * pair),

@@ -46,10 +46,8 @@ static void init_piece(void *argument, int64_t index)
             values[i] = 1.0f;
         return;
     case COH_INIT_NORMAL:
-        for (int64_t i = 0; i < count; i++)
-            values[i] = (float)(coh_rng_normal(r->seed, (uint64_t)r->parameter->parameter,
-                                               first + (uint64_t)i) *
-                                (double)r->parameter->init_std);
+        coh_kernel_normal(values, r->seed, (uint64_t)r->parameter->parameter, first, count,
+                          (double)r->parameter->init_std);
         return;
     case COH_INIT_UNIFORM: /* over [-sqrt(3), sqrt(3)) the standard deviation is 1 */
         for (int64_t i = 0; i < count; i++)

@@ -60,6 +60,11 @@ void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low
 void coh_kernel_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 
+/* values[i] = (float)(scale * coh_rng_normal(seed, stream, first + i)), base/rng.h: a tensor's
+ * initial values. */
+void coh_kernel_normal(float *values, uint64_t seed, uint64_t stream, uint64_t first, int64_t count,
+                       double scale);
+
 /* Sum of x^2 in double, for one grain (at most COH_GRAIN_ELEMENTS). */
 double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count);
 

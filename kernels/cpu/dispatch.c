@@ -87,6 +87,12 @@ void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_
     coh_rows_get()->split(high, low, master, count);
 }
 
+void coh_kernel_normal(float *values, uint64_t seed, uint64_t stream, uint64_t first, int64_t count,
+                       double scale)
+{
+    coh_rows_get()->normal(values, seed, stream, first, count, scale);
+}
+
 double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count)
 {
     return coh_rows_for(dtype)->square_sum(x, count);

@@ -32,6 +32,10 @@ typedef void coh_row_turns(float *cosine, float *sine, const float *frequencies,
 typedef void coh_row_random(uint32_t *words, const coh_random *random, uint64_t group,
                             int64_t groups);
 
+/* values[i] = (float)(scale * coh_rng_normal(seed, stream, first + i)), base/rng.h */
+typedef void coh_row_normal(float *values, uint64_t seed, uint64_t stream, uint64_t first,
+                            int64_t count, double scale);
+
 /* y = x as bf16, away from zero where what is cut off and the element's half, below 2^16, make a
  * carry (kernels/quantise.h). */
 typedef void coh_row_stochastic_round(uint16_t *y, const float *x, const uint32_t *halves,
@@ -146,6 +150,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(adamw_split)                                                                                 \
     X(dequantise)                                                                                  \
     X(join)                                                                                        \
+    X(normal)                                                                                      \
     X(quantise)                                                                                    \
     X(random)                                                                                      \
     X(split)                                                                                       \

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "engine/step.h"
 
 /* ---- checkpoints ---- */
@@ -231,6 +232,20 @@ static void an_engine_without_values_refuses_to_run(void **state)
 
 /* ---- first values from elsewhere ---- */
 
+/* A weight's are numbers of its own stream, its elements' places in it, whatever the chunks. */
+static void first_values_are_a_function_of_seed_parameter_and_element(void **state)
+{
+    (void)state;
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        run r;
+        run_begin(&r, &placements[p], 1);
+        fetch_into(&r, 4, COH_FETCH_VALUE, values);
+        for (uint64_t i = 0; i < SMALL_ELEMENTS; i++)
+            assert_true(values[i] == (float)(0.5 * coh_rng_normal(42, 4, i)));
+        run_end(&r);
+    }
+}
+
 static coh_status third_bias(void *context, coh_parameter parameter, const char *name,
                              uint64_t element_begin, uint64_t count, float *out_values)
 {
@@ -449,6 +464,7 @@ int main(void)
         cmocka_unit_test(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
         cmocka_unit_test(a_line_that_visits_half_a_master_is_refused),
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
+        cmocka_unit_test(first_values_are_a_function_of_seed_parameter_and_element),
         cmocka_unit_test(first_values_may_come_from_a_source),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
         cmocka_unit_test(a_broken_number_is_never_saved),
