@@ -12,12 +12,37 @@ static size_t stride_of(const coh_arena_map *map, uint64_t offset)
     return stride < COH_ARENA_STRIDES ? (size_t)stride : COH_ARENA_STRIDES - 1;
 }
 
+static void mark(uint64_t *strides, size_t stride)
+{
+    strides[stride / 64] |= (uint64_t)1 << (stride % 64);
+}
+
+static void unmark(uint64_t *strides, size_t stride)
+{
+    strides[stride / 64] &= ~((uint64_t)1 << (stride % 64));
+}
+
+/* The last marked stride before one; COH_ARENA_STRIDES: there is none. */
+static size_t marked_before(const uint64_t *strides, size_t stride)
+{
+    size_t word = stride / 64;
+    uint64_t below = strides[word] & (((uint64_t)1 << (stride % 64)) - 1);
+    while (below == 0) {
+        if (word == 0)
+            return COH_ARENA_STRIDES;
+        below = strides[--word];
+    }
+    return word * 64 + 63 - (size_t)__builtin_clzll(below);
+}
+
 /* A segment begins where none did. */
 static void note_begin(coh_arena_map *map, int32_t index)
 {
-    int32_t *first = &map->in_stride[stride_of(map, map->segments[index].offset)];
+    size_t stride = stride_of(map, map->segments[index].offset);
+    int32_t *first = &map->in_stride[stride];
     if (*first < 0 || map->segments[*first].offset > map->segments[index].offset)
         *first = index;
+    mark(map->strides_with_begin, stride);
 }
 
 /* The segment goes: the next one may begin in the same stride. */
@@ -29,6 +54,8 @@ static void note_end(coh_arena_map *map, int32_t index)
         return;
     int is_there = next >= 0 && stride_of(map, map->segments[next].offset) == stride;
     map->in_stride[stride] = is_there ? next : -1;
+    if (!is_there)
+        unmark(map->strides_with_begin, stride);
 }
 
 /* The last free segment that begins before one; -1: there is none. */
@@ -41,14 +68,8 @@ static int32_t free_before(const coh_arena_map *map, int32_t index)
         previous = map->segments[previous].previous;
     if (previous < 0 || map->segments[previous].chunk < 0)
         return previous;
-    uint64_t below = map->strides_with_free[stride / 64] & (((uint64_t)1 << (stride % 64)) - 1);
-    for (size_t word = stride / 64; below == 0;) {
-        if (word == 0)
-            return -1;
-        below = map->strides_with_free[--word];
-        stride = word * 64;
-    }
-    return map->last_free[stride / 64 * 64 + 63 - (size_t)__builtin_clzll(below)];
+    stride = marked_before(map->strides_with_free, stride);
+    return stride < COH_ARENA_STRIDES ? map->last_free[stride] : -1;
 }
 
 /* The segment has become free: it joins the list of those. */
@@ -67,7 +88,7 @@ static void note_free(coh_arena_map *map, int32_t index)
         map->segments[s->next_free].previous_free = index;
     if (s->next_free < 0 || stride_of(map, map->segments[s->next_free].offset) != stride)
         map->last_free[stride] = index;
-    map->strides_with_free[stride / 64] |= (uint64_t)1 << (stride % 64);
+    mark(map->strides_with_free, stride);
 }
 
 /* The segment is free no more. */
@@ -85,14 +106,14 @@ static void note_taken(coh_arena_map *map, int32_t index)
         return;
     map->last_free[stride] = s->previous_free;
     if (s->previous_free < 0 || stride_of(map, map->segments[s->previous_free].offset) != stride)
-        map->strides_with_free[stride / 64] &= ~((uint64_t)1 << (stride % 64));
+        unmark(map->strides_with_free, stride);
 }
 
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
 {
     size_t stride = stride_of(map, offset);
-    while (map->in_stride[stride] < 0 || map->segments[map->in_stride[stride]].offset > offset)
-        stride--; /* the first segment begins at `begin` */
+    if (map->in_stride[stride] < 0 || map->segments[map->in_stride[stride]].offset > offset)
+        stride = marked_before(map->strides_with_begin, stride); /* the first begins at `begin` */
     int32_t index = map->in_stride[stride];
     while (map->segments[index].offset + map->segments[index].bytes <= offset)
         index = map->segments[index].next;
