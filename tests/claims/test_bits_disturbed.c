@@ -12,11 +12,12 @@
 #include <stdlib.h>
 
 #include "tests/claims/trial.h"
+#include "tests/length.h"
 
 enum { STEPS = 3, DELAY_MOST_US = 100 };
 
 static trial_subject nano = {
-    .preset = "gpt2-nano", .vocabulary = 257, .sequences = 1, .tokens = 16
+    .preset = "gpt2-nano", .vocabulary = 257, .sequences = 1, .tokens = 16, .short_layers = 2
 };
 static const trial_numbers numbers[] = {
     { "clipped", 2, 0.5f },
@@ -35,7 +36,8 @@ static const char *const stores[] = { NULL, "posix", "mem" };
 enum {
     NUMBERS_COUNT = sizeof(numbers) / sizeof(numbers[0]),
     PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0]),
-    STORE_COUNT = sizeof(stores) / sizeof(stores[0])
+    STORE_COUNT = sizeof(stores) / sizeof(stores[0]),
+    SHORT_SEEDS = NUMBERS_COUNT * PLACEMENT_COUNT /* each placement of each numeric plan once */
 };
 
 static uint64_t seed_count = 20;
@@ -78,6 +80,8 @@ int main(int argument_count, char **arguments)
 {
     if (argument_count > 1)
         seed_count = strtoull(arguments[1], NULL, 10);
+    if (test_is_short() && seed_count > SHORT_SEEDS)
+        seed_count = SHORT_SEEDS;
     nano.dtype = trial_dtype(argument_count > 2 ? arguments[2] : "f32");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seeds_of_delays_and_poison_change_no_bit),

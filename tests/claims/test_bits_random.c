@@ -16,8 +16,9 @@
 
 #include "base/rng.h"
 #include "tests/claims/trial.h"
+#include "tests/length.h"
 
-enum { STEPS = 3, PLACEMENTS = 4, PAGE = 4096 };
+enum { STEPS = 3, PLACEMENTS = 4, SHORT_PLACEMENTS = 1, PAGE = 4096 };
 
 static uint64_t first_seed = 20, seed_count = 12;
 
@@ -79,6 +80,7 @@ static void random_models_and_placements_keep_their_bits(void **state)
 {
     (void)state;
     static const char *const stores[] = { NULL, "posix", "mem" };
+    const int placement_count = test_is_short() ? SHORT_PLACEMENTS : PLACEMENTS;
     int run_count = 0, moved_count = 0;
     for (uint64_t seed = first_seed; seed < first_seed + seed_count; seed++) {
         dice d = { .seed = seed };
@@ -88,7 +90,7 @@ static void random_models_and_placements_keep_their_bits(void **state)
         trial_outcome expected, found;
         trial_subject_open(&subject);
         trial_run(&subject, &numbers, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
-        for (int i = 0; i < PLACEMENTS; i++) {
+        for (int i = 0; i < placement_count; i++) {
             char name[64];
             snprintf(name, sizeof(name), "seed %d, placement %d", (int)seed, i);
             trial_placement placement = random_placement(&d, name);

@@ -13,8 +13,13 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/length.h"
 
-enum { INIT_SEED = 42, DATA_SEED = 7, INPUT_IDS_MOST = 1 << 14 };
+enum {
+    INIT_SEED = 42,
+    DATA_SEED = 7,
+    INPUT_IDS_MOST = 1 << 14,
+};
 
 /* Inputs are copied by submit: one set is enough. */
 static int32_t tokens[INPUT_IDS_MOST], targets[INPUT_IDS_MOST];
@@ -41,6 +46,8 @@ static coh_status open_gpt2(trial_subject *subject)
     coh_status status = COH_OK;
     if (subject->preset != NULL)
         status = coh_gpt2_preset(subject->preset, subject->vocabulary, &subject->config);
+    if (subject->short_layers > 0 && test_is_short())
+        subject->config.layers = subject->short_layers;
     subject->config.dtype = subject->dtype;
     if (status == COH_OK)
         status = coh_gpt2_train_graph(&subject->config, subject->sequences, subject->tokens,

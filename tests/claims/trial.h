@@ -21,6 +21,7 @@ typedef struct trial_subject {
     int64_t vocabulary, sequences, tokens; /* of a micro-batch */
     coh_dtype dtype;
     coh_gpt2_config config;
+    int32_t short_layers; /* in short, of a preset: fewer take less planning; 0: all of them */
     coh_graph *graph;
 } trial_subject;
 
