@@ -23,6 +23,7 @@
 #include "planner/price.h"
 #include "tests/cuda/host_twins.h"
 #include "tests/cuda/stub_driver.h"
+#include "tests/length.h"
 
 enum { THREADS = 2, SEQUENCES = 2, TOKENS = 16 };
 #define GPU_BYTES ((uint64_t)2 << 30)
@@ -90,6 +91,17 @@ static coh_profile *measure(const coh_measure_options *options, const coh_profil
         fail_msg("%s", coh_last_error());
     assert_int_equal(coh_stub_live_count(), 0);
     return profile;
+}
+
+/* What a measurement begins with: nothing, and in short the played GPU without a drive, measured
+ * once for all. Memory is taken, and probes and operators are measured in any case. */
+static const coh_profile *begin_with(void)
+{
+    static coh_profile *here;
+    const coh_measure_options options = options_for(NULL, 0);
+    if (test_is_short() && here == NULL)
+        here = measure(&options, NULL);
+    return here;
 }
 
 /* ---- figures ---- */
@@ -212,7 +224,7 @@ static void what_was_measured_is_written_read_and_added_to(void **state)
     (void)state;
     coh_graph *graphs[] = { make_graph(1, COH_DTYPE_BF16), make_graph(SEQUENCES, COH_DTYPE_BF16) };
     coh_measure_options options = options_for((const coh_graph *const *)graphs, 1);
-    coh_profile *first = measure(&options, NULL), *again;
+    coh_profile *first = measure(&options, begin_with()), *again;
     assert_int_equal(coh_profile_write(first, "measured-gpu.json"), COH_OK);
     if (coh_profile_read("measured-gpu.json", &again) != COH_OK)
         fail_msg("%s", coh_last_error());
@@ -249,7 +261,7 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
     (void)state;
     static const coh_engine_device host = { .ops = &coh_device_host };
     const coh_measure_options options = options_for(NULL, 0);
-    coh_profile *known = measure(&options, NULL), *profile;
+    coh_profile *known = measure(&options, begin_with()), *profile;
     coh_stub_reset((size_t)GPU_BYTES);
     coh_stub_start(4);
     refuse(&options, &host, known, COH_ERR_ARGUMENT, "was measured of a GPU");
@@ -365,11 +377,12 @@ static void algorithms_that_were_found_are_a_kernel_table(void **state)
     coh_profile *profile;
     options.kernel_table = path;
     (void)unlink(path);
+    const coh_profile *known = begin_with();
     for (rows_found = 0; rows_found <= 2; rows_found++) { /* none, one, one more */
         coh_algorithms_take(NULL, 0);
         coh_stub_reset((size_t)GPU_BYTES);
         coh_stub_start(5);
-        assert_int_equal(coh_profile_measure_on(&options, &finding, NULL, &profile), COH_OK);
+        assert_int_equal(coh_profile_measure_on(&options, &finding, known, &profile), COH_OK);
         coh_stub_stop();
         coh_profile_destroy(profile);
         if (rows_found == 0)
@@ -402,12 +415,13 @@ static heard fail_late(const char *path, int queues)
     options.kernel_table = path;
     options.log = listen;
     options.context = &h;
+    const coh_profile *known = begin_with();
     opened = 0;
     fails_to_open = queues;
     coh_algorithms_take(NULL, 0);
     coh_stub_reset((size_t)GPU_BYTES);
     coh_stub_start(7);
-    coh_status status = coh_profile_measure_on(&options, &finding, NULL, &profile);
+    coh_status status = coh_profile_measure_on(&options, &finding, known, &profile);
     coh_stub_stop();
     if (queues == 0) {
         assert_int_equal(status, COH_OK);
@@ -476,11 +490,12 @@ static int is_told(coh_stub_call call)
 /* 1: the n-th call of that function failed the measurement. */
 static int fails_at(const coh_measure_options *options, coh_stub_call call, uint64_t n)
 {
+    const coh_profile *known = begin_with();
     coh_profile *profile;
     coh_stub_reset((size_t)GPU_BYTES);
     coh_stub_start((uint64_t)call + n);
     coh_stub_fail_nth(call, n, CUDA_ERROR_ILLEGAL_ADDRESS);
-    coh_status status = coh_profile_measure_on(options, &gpu, NULL, &profile);
+    coh_status status = coh_profile_measure_on(options, &gpu, known, &profile);
     const int was_hit = coh_stub_fault_was_hit();
     coh_stub_stop();
     if (coh_stub_live_count() != 0)
@@ -525,7 +540,7 @@ static void whatever_call_fails_is_told_and_nothing_is_left(void **state)
     coh_graph *graph = make_graph(1, COH_DTYPE_F32);
     const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
     int function_count = 0;
-    coh_profile_destroy(measure(&options, NULL));
+    coh_profile_destroy(measure(&options, begin_with()));
     for (int call = 0; call < COH_STUB_CALL_COUNT; call++)
         counts[call] = coh_stub_call_count((coh_stub_call)call);
     for (int i = 0; i < COH_STUB_CALL_COUNT; i++) {
