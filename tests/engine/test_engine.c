@@ -1,6 +1,7 @@
 /* The numbers of the public engine on plans of the planner: against plain loops, and against
  * themselves under other placements. */
 #include "tests/engine/engine_bench.h"
+#include "tests/length.h"
 
 /* The thread sanitizer finds a race by what orders two accesses, hardly by when they came. */
 #if defined(__SANITIZE_THREAD__)
@@ -183,8 +184,9 @@ static void delays_and_poison_change_no_bit(void **state)
     run_begin(&r, &placements[0], 1);
     uint64_t expected = train(&r, 3, 0.002f);
     run_end(&r);
+    const uint64_t seed_count = test_is_short() ? 1 : DELAY_SEEDS;
     for (int p = 2; p < PLACEMENT_COUNT; p++)
-        for (uint64_t seed = 1; seed <= DELAY_SEEDS; seed++) {
+        for (uint64_t seed = 1; seed <= seed_count; seed++) {
             run_prepare(&r, &placements[p], 1);
             r.options.poison = 1;
             r.options.delay_seed = seed;

@@ -1,6 +1,7 @@
 /* The life of an engine beside its steps: checkpoints, first values, broken
  * numbers, figures, faults. */
 #include "tests/engine/engine_bench.h"
+#include "tests/length.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -383,13 +384,14 @@ static void nothing_is_allocated_from_the_second_step_on(void **state)
     run_end(&r);
 }
 
+/* Requests by a stride, in short a longer one. */
 static void store_faults_end_the_run_with_a_sentence(void **state)
 {
     (void)state;
     int hit_count = 0;
     run r;
     run_prepare(&r, &placements[2], 1);
-    for (int64_t n = 0;; n += 23) {
+    for (int64_t n = 0;; n += test_is_short() ? 4 * 23 : 23) {
         const coh_fault_plan faults = {
             .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
         };
@@ -436,12 +438,13 @@ static coh_status train_once(run *r)
     return status == COH_OK ? coh_engine_hash(r->engine, &hash) : status;
 }
 
+/* In short one in seven. */
 static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
 {
     (void)state;
     run r;
     run_prepare(&r, &placements[5], 1);
-    for (uint64_t n = 1;; n++) {
+    for (uint64_t n = 1;; n += test_is_short() ? 7 : 1) {
         coh_alloc_fail_nth(n);
         coh_status status = train_once(&r);
         int was_hit = coh_alloc_fault_was_hit();

@@ -15,6 +15,7 @@
 #include "base/file_text.h"
 #include "base/rng.h"
 #include "planner/plan.h"
+#include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
 #define PAGE ((uint64_t)4096)
@@ -60,7 +61,8 @@ static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *option
 static void random_settings_give_verified_plans_within_budget(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    const uint64_t seed_count = test_is_short() ? 15 : 60;
+    for (uint64_t seed = 0; seed < seed_count; seed++) {
         uint64_t n = 0;
 #define DRAW(bound) coh_rng_below(20, seed, n++, bound)
         toy_options toy = { .layers = 1 + (int)DRAW(4) };
@@ -149,7 +151,8 @@ static void every_budget_above_the_smallest_plans(void **state)
     coh_plan *plan = make_plan(graph, &options);
     uint64_t smallest = plan->smallest_device_bytes;
     coh_plan_destroy(plan);
-    for (uint64_t budget = smallest; budget <= memory + PAGE; budget += 7 * PAGE) {
+    const uint64_t stride = (test_is_short() ? 31 : 7) * PAGE;
+    for (uint64_t budget = smallest; budget <= memory + PAGE; budget += stride) {
         options.device_memory_bytes = budget;
         plan = make_plan(graph, &options);
         assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] <= budget);
@@ -395,7 +398,7 @@ static void an_edited_plan_file_is_refused(void **state)
     assert_int_equal(coh_file_read_whole(path, 1 << 20, &text, &bytes), COH_OK);
     size_t predictions = (size_t)(strstr(text, "\"predictions\"") - text);
     size_t slots = (size_t)(strstr(text, "\"slots\"") - text);
-    for (size_t i = 0; i < bytes; i += 3) {
+    for (size_t i = 0; i < bytes; i += test_is_short() ? 13 : 3) {
         int in_numbers = text[i] >= '0' && text[i] <= '9' && (i < predictions || i > slots);
         int in_names = text[i] >= 'a' && text[i] <= 'z' && i < predictions;
         if (!in_numbers && !in_names)
