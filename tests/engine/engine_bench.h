@@ -14,9 +14,10 @@
 #include <string.h>
 
 #include "planner/plan.h"
+#include "planner/plan_make.h"
 #include "tests/engine/small_model.h"
 
-static coh_graph *graph;
+static coh_graph *graph, *group_graph;
 static coh_dtype model_dtype; /* of the graph */
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
 static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS]; /* as the graph takes it */
@@ -48,6 +49,33 @@ typedef struct run {
     coh_engine_options options;
 } run;
 
+/* What a search for the group's graph chose: it takes longer than a few steps, and is made once. */
+static struct {
+    int is_known;
+    coh_decisions decisions;
+} chosen[PLACEMENT_COUNT][2];
+
+static inline coh_status make_plan(const coh_plan_options *options, const placement *p,
+                                   int deferred, coh_plan **out_plan)
+{
+    const ptrdiff_t index = p - placements;
+    if (graph != group_graph)
+        return coh_plan_create(graph, options, out_plan);
+    if (chosen[index][deferred].is_known) {
+        coh_status status = coh_plan_open(graph, options, out_plan);
+        if (status != COH_OK)
+            return status;
+        (*out_plan)->decisions = chosen[index][deferred].decisions;
+        return coh_plan_finish(*out_plan);
+    }
+    coh_status status = coh_plan_create(graph, options, out_plan);
+    if (status == COH_OK) {
+        chosen[index][deferred].decisions = (*out_plan)->decisions;
+        chosen[index][deferred].is_known = 1;
+    }
+    return status;
+}
+
 static inline coh_status plan_for(const placement *p, int deferred, coh_plan **out_plan)
 {
     coh_plan_options options;
@@ -65,7 +93,7 @@ static inline coh_status plan_for(const placement *p, int deferred, coh_plan **o
         options.device_memory_bytes = whole * p->device_percent / 100;
     options.emulate_host_bytes = p->host_bytes;
     options.disk_bytes = p->disk_bytes;
-    return coh_plan_create(graph, &options, out_plan);
+    return make_plan(&options, p, deferred, out_plan);
 }
 
 static inline void run_prepare(run *r, const placement *p, int deferred)
@@ -138,18 +166,25 @@ static inline void fetch_into(run *r, int parameter, coh_fetch what, float *data
         fail_msg("no values: %s", coh_last_error());
 }
 
+static inline int create_group_graph(coh_dtype dtype)
+{
+    model_dtype = dtype;
+    memset(chosen, 0, sizeof(chosen));
+    const coh_status status = small_model_create(dtype, &graph);
+    group_graph = graph;
+    return status != COH_OK;
+}
+
 static inline int create_graph_f32(void **state)
 {
     (void)state;
-    model_dtype = COH_DTYPE_F32;
-    return small_model_create(model_dtype, &graph) != COH_OK;
+    return create_group_graph(COH_DTYPE_F32);
 }
 
 static inline int create_graph_bf16(void **state)
 {
     (void)state;
-    model_dtype = COH_DTYPE_BF16;
-    return small_model_create(model_dtype, &graph) != COH_OK;
+    return create_group_graph(COH_DTYPE_BF16);
 }
 
 static inline int destroy_graph(void **state)
