@@ -30,7 +30,7 @@ static inline double coh_f64_of_bits(uint64_t bits)
     return value;
 }
 
-static inline uint64_t coh_f64_bits(double value)
+static inline uint64_t coh_bits_of_f64(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
@@ -43,7 +43,7 @@ static inline uint64_t coh_f64_bits(double value)
 static inline double coh_normal_log(double u)
 {
     const uint64_t one = 0x3ff0000000000000, root_half = 0x3fe6a09e667f3bcd;
-    const uint64_t shifted = coh_f64_bits(u) + (one - root_half);
+    const uint64_t shifted = coh_bits_of_f64(u) + (one - root_half);
     /* e + 1023 as the last bits of 2^52 */
     const double e = coh_f64_of_bits((shifted >> 52) | 0x4330000000000000) - (0x1p52 + 1023.0);
     const double m = coh_f64_of_bits((shifted & 0x000fffffffffffff) + root_half);
@@ -100,9 +100,9 @@ COH_NORMAL_INLINE coh_normal_pair coh_normal_of(uint64_t u_bits, uint64_t v_bits
     const double turns = 4.0 * (coh_f64_of_bits(v_bits >> 12 | one) - 1.0);
     const double rounded = turns + 0x1.8p52; /* its last bits are q's */
     const double x = (turns - (rounded - 0x1.8p52)) * 1.5707963267948966, square = x * x;
-    const uint64_t c = coh_f64_bits(coh_normal_cosine(square));
-    const uint64_t s = coh_f64_bits(coh_normal_sine(x, square));
-    const uint64_t q = coh_f64_bits(rounded), swap = (c ^ s) & (0 - (q & 1));
+    const uint64_t c = coh_bits_of_f64(coh_normal_cosine(square));
+    const uint64_t s = coh_bits_of_f64(coh_normal_sine(x, square));
+    const uint64_t q = coh_bits_of_f64(rounded), swap = (c ^ s) & (0 - (q & 1));
     const double radius = sqrt(-2.0 * coh_normal_log(u));
     return (coh_normal_pair){
         .even = radius * coh_f64_of_bits((c ^ swap) ^ ((q + 1) & 2) << 62),

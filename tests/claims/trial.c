@@ -15,11 +15,7 @@
 #include "base/rng.h"
 #include "tests/length.h"
 
-enum {
-    INIT_SEED = 42,
-    DATA_SEED = 7,
-    INPUT_IDS_MOST = 1 << 14,
-};
+enum { INIT_SEED = 42, DATA_SEED = 7, INPUT_IDS_MOST = 1 << 14 };
 
 /* Inputs are copied by submit: one set is enough. */
 static int32_t tokens[INPUT_IDS_MOST], targets[INPUT_IDS_MOST];

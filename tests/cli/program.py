@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from length import SHORT, in_full  # pylint: disable=unused-import,wrong-import-position
 
 COHOBATE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "cohobate"

@@ -7,7 +7,7 @@ import unittest
 import model_folder
 from program import ProgramTest, in_full
 
-SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
+SMALL = ["--sequence", 16, "--batch", 2, "--threads", 2]
 MOVING = ["--lr", "1e-2", "--warmup", 0]
 # kind: default targets, as modules end; of how many linears; whether a weight is published turned round
 DEFAULTS = {"gpt2": (["c_attn"], 2, True), "opt": (["q_proj", "v_proj"], 4, False), "llama": (["q_proj", "v_proj"], 4, False)}
@@ -26,7 +26,7 @@ class Adapters(ProgramTest):
         return self.path(name), tensors
 
     def train(self, *arguments, **keywords):
-        return self.succeeds("train", *arguments, "--data", self.corpus(60), *SHORT, **keywords)
+        return self.succeeds("train", *arguments, "--data", self.corpus(60), *SMALL, **keywords)
 
     def read_adapters(self, name):
         with open(self.path(name, "adapter_config.json"), encoding="utf-8") as file:
@@ -233,8 +233,8 @@ class Adapters(ProgramTest):
             folder = stored(f"{config}{frozen}{trained}{flags[0]}", config, frozen, trained)
             for dtype in ([], ["--dtype", "bf16"]):
                 with self.subTest(config=config, frozen=frozen, trained=trained, flags=flags, dtype=dtype):
-                    planned = told("plan", folder, *SHORT, *flags, *dtype)
-                    self.assertEqual(planned, told("train", folder, "--data", self.corpus(60), *SHORT, *flags, *dtype,
+                    planned = told("plan", folder, *SMALL, *flags, *dtype)
+                    self.assertEqual(planned, told("train", folder, "--data", self.corpus(60), *SMALL, *flags, *dtype,
                                                    "--steps", 1, "--save", "none"))
                     if dtype:
                         self.assertEqual(any("rounded to bf16" in line for line in planned), rounds, planned)
@@ -242,7 +242,7 @@ class Adapters(ProgramTest):
                         self.assertFalse(any("note: in f32" in line for line in planned), planned)
         # a config.json alone is enough
         os.remove(os.path.join(folder, "model.safetensors"))
-        self.assertTrue(told("plan", folder, *SHORT, *flags))
+        self.assertTrue(told("plan", folder, *SMALL, *flags))
 
     def test_nothing_is_said_to_be_rounded_that_is_bf16_already(self):
         for base, rounds in (("BF16", False), ("F32", True)):
@@ -278,7 +278,7 @@ class Adapters(ProgramTest):
         for kind in DEFAULTS:
             with self.subTest(kind=kind):
                 folder, _ = self.model(kind, kind, C=96, L=4, inner=256)
-                lora = [folder, *SHORT, "--lora", "2:2"]
+                lora = [folder, *SMALL, "--lora", "2:2"]
                 budget = self.succeeds("plan", *lora, "--disk", self.folder, "--json").json["smallest_device_bytes"]
                 little = ["--disk", self.folder, "--device-memory", f"{budget * 5 // 4}B"]
                 known = self.train(folder, "--lora", "2:2", "--steps", 3, "--save", "none", *MOVING)
@@ -293,7 +293,7 @@ class Adapters(ProgramTest):
 
     def test_flags_that_say_nothing_are_refused(self):
         folder, _ = self.model("gpt2")
-        train = ["train", folder, "--data", self.corpus(60), *SHORT]
+        train = ["train", folder, "--data", self.corpus(60), *SMALL]
         for flags, says in [
             (["--freeze", "wtf"], "wte, wpe, ln_1, attn.c_attn"),
             (["--freeze", "*"], "nothing is left to train"),
@@ -334,7 +334,7 @@ class Adapters(ProgramTest):
             self.fails(4, "inspect", out, says=f"{out} holds adapters (adapter_config.json), not a model")
         # A preset is one whatever folder has its name here; a folder of a model is one whatever else it holds.
         os.rename(out, self.path("gpt2-nano"))
-        self.succeeds("plan", "gpt2-nano", *SHORT, cwd=self.folder)
+        self.succeeds("plan", "gpt2-nano", *SMALL, cwd=self.folder)
         self.fails(4, "inspect", "gpt2-nano", cwd=self.folder, says="holds adapters")
         self.write("model/adapter_config.json", "{}")
         self.succeeds("inspect", folder)

@@ -108,7 +108,6 @@ class Limits(ProgramTest):
             size = re.search(r"--disk DIR:(\d+\w+), where micro-batch \d fits", said)[1]
             self.succeeds(*plan, "--disk", f"{self.folder}:{size}")
 
-    @in_full
     def test_a_host_tier_that_may_not_be_locked(self):
         plan = ["plan", *TINY, "--device-memory", "40MiB", "--json", "--profile"]
         peak = self.succeeds(*plan, self.gpu()).json["peak_bytes"]["host"]
@@ -147,7 +146,6 @@ class Limits(ProgramTest):
         self.assertEqual(short, 724 * MIB)
         self.assertIn("lower --host-memory", said)
 
-    @in_full
     def test_a_measured_profile_has_the_limit_of_its_process(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 << 10, 64 << 10))

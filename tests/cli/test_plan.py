@@ -195,7 +195,6 @@ class Plan(ProgramTest):
         self.fails(3, "plan", *TINY, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
         self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
 
-    @in_full
     def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
         flags = ["gpt2-nano", "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
                  "60MiB", "--disk", self.folder, "--disk-write-limit"]

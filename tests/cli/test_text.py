@@ -5,7 +5,7 @@ import math
 import os
 import unittest
 
-from program import TINY, ProgramTest, in_full
+from program import TINY, ProgramTest
 
 
 class Text(ProgramTest):
@@ -180,7 +180,6 @@ class Text(ProgramTest):
         self.fails(4, "train", *TINY, "--data", self.corpus(), "--kernels", bad, says="bad.json")
         self.fails(4, "check", bad, says="bad.json")
 
-    @in_full
     def test_a_table_by_onednn_is_noted_for_the_dtype_it_names_it_for(self):
         table, run = self.path("kernels.json"), self.path("run")
         tuned = self.succeeds("tune", *TINY, "--dtype", "f32", "-o", table, "--json").json

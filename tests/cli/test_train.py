@@ -478,7 +478,6 @@ class Train(ProgramTest):
         self.fails(2, "train", *TINY, "--micro-batch", 1, "--sweep-order", "micro-batch", "--data", self.corpus(), "--plan",
                    self.path("plan.json"), says="give --sweep-order layer")
 
-    @in_full
     def test_a_sweep_order_that_is_chosen_is_said(self):
         small = ["gpt2-nano", "--sequence", "16", "--batch", "8", "--micro-batch", "1", "--device-memory", "12MiB",
                  "--disk", self.folder, "--recompute", "none"]
@@ -489,7 +488,6 @@ class Train(ProgramTest):
         self.assertEqual((done.json["sweep_order"], usual.json["sweep_order"]), ("layer", "micro-batch"))
         self.assertLess(done.json["step_seconds"], usual.json["step_seconds"])
 
-    @in_full
     def test_a_budget_changes_the_micro_batch_only_where_it_may_and_says_so(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2", "--recompute", "none"]
         need = {n: self.succeeds("plan", *big, "--micro-batch", n, "--json").json["in_memory_bytes"] for n in (4, 2, 1)}
@@ -520,7 +518,6 @@ class Train(ProgramTest):
                              f"{need[1]}B", says="--micro-batch 1: other rounding")
         self.assertNotIn("->", resumed.err)
 
-    @in_full
     def test_what_fits_nowhere_is_refused_with_the_smallest_change(self):
         big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2"]
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
@@ -536,7 +533,6 @@ class Train(ProgramTest):
         self.assertIn("micro-batch 4 -> 1: other rounding", fits.err)
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
 
-    @in_full
     def test_pins_are_kept_by_the_plan_and_by_the_run(self):
         model = ["gpt2-nano", "--sequence", "64", "--batch", "2", "--threads", "2"]
         budget = ["--device-memory", "40MiB", "--disk", self.folder]

@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, SHORT, TINY, ProgramTest, environment, in_full
+from program import COHOBATE, SHORT, TINY, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -53,7 +53,6 @@ class Variants(ProgramTest):
         with open(path, encoding="utf-8") as file:
             return self.write("gpu.json", json.dumps({**json.load(file), **members}))
 
-    @in_full
     def test_an_entry_of_memory_lifts_the_limit_of_the_cgroup(self):
         rows = self.plan(*TIGHT, "--profile", self.gpu_like(cgroup_bytes=60 << 20), "--what-if", "host-memory=256MiB",
                          "--what-if", "host-memory=1.5x", "--what-if", "device-memory=1x")["rows"]
@@ -129,7 +128,6 @@ class Variants(ProgramTest):
         self.fails(2, "plan", "--max", "bert", says="llama-3.1")
         self.fails(2, "plan", "gpt2", "--max", "opt", says="leave MODEL")
 
-    @in_full
     def test_max_is_the_last_of_the_family_that_fits(self):
         flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1200MB", "--dtype", "f32", "--json"]
         found = self.succeeds("plan", "--max", "gpt2", *flags).json
@@ -323,7 +321,6 @@ class Replays(ProgramTest):
                 self.assertLessEqual(one["peak_bytes"]["device"], made["peak_bytes"]["device"])
         self.fails(3, *explain, "20MiB", says="raise --device-memory")
 
-    @in_full
     def test_explain_holds_alternatives_to_the_plans_write_limit(self):
         path = self.path("plan.json")
         plan = ["plan", "gpt2-nano", "--dtype", "bf16", "--sequence", "64", "--batch", "8", "--threads", "2",

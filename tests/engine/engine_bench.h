@@ -58,9 +58,9 @@ static struct {
 static inline coh_status make_plan(const coh_plan_options *options, const placement *p,
                                    int deferred, coh_plan **out_plan)
 {
-    const ptrdiff_t index = p - placements;
-    if (graph != group_graph)
+    if (graph != group_graph) /* and p may be none of the table's */
         return coh_plan_create(graph, options, out_plan);
+    const ptrdiff_t index = p - placements;
     if (chosen[index][deferred].is_known) {
         coh_status status = coh_plan_open(graph, options, out_plan);
         if (status != COH_OK)
@@ -191,6 +191,7 @@ static inline int destroy_graph(void **state)
 {
     (void)state;
     coh_graph_destroy(graph);
+    graph = group_graph = NULL;
     return 0;
 }
 

@@ -16,11 +16,12 @@ import unittest
 
 KILLS, SEED = (int(word) for word in sys.argv[2:4])
 DTYPE = sys.argv[4]
-if os.environ.get("COH_TEST_LENGTH") == "short":  # as meson sets it: in memory once, streamed once
-    KILLS = min(KILLS, 2)
 del sys.argv[2:5]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
-from program import TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
+from program import SHORT, TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
+
+if SHORT:
+    KILLS = min(KILLS, 2)  # mostly one in memory and one streamed
 
 STEPS = 6
 DEAD = 86  # exit code of the test modes (base/file_ops.h)

@@ -20,7 +20,7 @@ except ImportError as missing:
 
 import gpt2_torch
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from length import SHORT, in_full
 
 def taken(flag):
