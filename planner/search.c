@@ -360,6 +360,16 @@ static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
     return COH_OK;
 }
 
+/* Streaming is worth comparing with recomputing in memory; with keeping all there it is only where
+ * the host updates what else would take the device's time. */
+static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
+{
+    const coh_plan_options *o = &plan->options;
+    return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
+           (o->mode == COH_PLAN_TRAIN && o->emulate_host_bytes > 0 &&
+            plan->profile.device_kind != 0);
+}
+
 coh_status coh_plan_search(coh_plan *plan)
 {
     coh_offer best = { 0 };
@@ -376,9 +386,7 @@ coh_status coh_plan_search(coh_plan *plan)
     } else if (best.valid || !has_far(&plan->options)) {
         plan->smallest_device_bytes = in_memory_bytes;
     }
-    /* Recomputing in memory is worth comparing with streaming; keeping all is not. */
-    if (has_far(&plan->options) &&
-        (!best.valid || coh_block_set_count(&best.decisions.recompute) > 0))
+    if (has_far(&plan->options) && may_gain_far(plan, &best))
         COH_TRY(search_far(plan, &best));
     COH_TRY(try_earlier(plan, &best));
     if (!best.valid)

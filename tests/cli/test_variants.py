@@ -37,6 +37,14 @@ class Variants(ProgramTest):
         self.assertGreater(steps[0], steps[-1])
         self.assertLessEqual(rows[1]["step_seconds"], rows[0]["step_seconds"])
 
+    def test_what_fits_in_memory_is_no_slower_than_what_does_not(self):
+        """A host that updates parameters beside the GPU is worth having where nothing need be streamed, too."""
+        step = {room: self.succeeds("plan", "gpt2-xl", "--profile", "a100-40g", "--device-memory", room, "--json").json
+                for room in ("22500MB", "40GiB")}
+        self.assertLess(step["22500MB"]["peak_bytes"]["device"], step["40GiB"]["in_memory_bytes"])
+        self.assertLessEqual(step["40GiB"]["in_memory_bytes"], 40 << 30)
+        self.assertLessEqual(step["40GiB"]["step_seconds"], step["22500MB"]["step_seconds"])
+
     def test_the_built_in_profile_takes_entries_too(self):
         rows = self.plan(*self.disk(), "--what-if", "disk-read=0.1x,disk-write=0.1x")["rows"]
         self.assertEqual(rows[0]["step_seconds"], self.plan(*self.disk())["step_seconds"])
