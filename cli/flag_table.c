@@ -86,7 +86,8 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                           "where to compute: the host (default), or a GPU" },
     [CLI_FLAG_DEVICE_MEMORY] = { "device-memory", "SIZE", CLI_VALUE_SIZE, AT(device_memory_bytes),
                                  0, 0, "--device-memory 64MiB", BUDGET | REPLAY, 0, 0,
-                                 "the RAM budget (default: what is free, less a reserve)" },
+                                 "memory of the device: RAM, or with --device or a GPU's profile "
+                                 "the GPU's (default: what is free, less a reserve)" },
     [CLI_FLAG_DISK] = { "disk", "DIR[:SIZE]", CLI_VALUE_DISK, AT(disk_folder), 0, 0,
                         "--disk /var/tmp:40GB", BUDGET | PROFILE, 0, 0,
                         "far tier: a scratch file in DIR of at most SIZE" },

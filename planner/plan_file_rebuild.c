@@ -32,7 +32,8 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
     if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
         return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
                         file->device_kind ? "GPU" : "host device", file->profile_name,
-                        file->device_kind ? "give that --profile" : "leave --profile out");
+                        file->device_kind ? "give that --profile, or to run it --device cuda:0"
+                                          : "leave --profile out");
     if (options->device_memory_bytes < file->peak_bytes[COH_TIER_DEVICE])
         return coh_fail(COH_ERR_FULL,
                         "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
