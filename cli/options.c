@@ -248,6 +248,28 @@ static cli_flag flag_of_value(int value)
     return CLI_FLAG_COUNT;
 }
 
+/* The flag whose whole name a word has, and which is not `taken`: getopt takes it for the beginning
+ * of a longer one, where that alone is of the command. NULL: there is none. */
+static const cli_flag_row *flag_elsewhere(const cli_flag_row *taken, const char *word)
+{
+    if (word[0] != '-' || word[1] != '-')
+        return NULL;
+    const char *name = word + 2;
+    const size_t length = strcspn(name, "=");
+    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
+        const cli_flag_row *row = &cli_flag_table[f];
+        if (row != taken && strlen(row->name) == length && strncmp(row->name, name, length) == 0)
+            return row;
+    }
+    return NULL;
+}
+
+static coh_status not_of(cli_command command, const cli_flag_row *row)
+{
+    return cli_fail(COH_ERR_ARGUMENT, "--%s is not a flag of cohobate %s: see cohobate %s --help",
+                    row->name, cli_command_name(command), cli_command_name(command));
+}
+
 static coh_status unknown_flag(cli_command command, char *const *arguments, int option)
 {
     const char *flag = arguments[optind - 1];
@@ -258,6 +280,8 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
     }
     if (optopt >= LONG_BASE)
         return cli_fail(COH_ERR_ARGUMENT, "%s takes no value: write it alone", flag);
+    if (flag_elsewhere(NULL, flag) != NULL)
+        return not_of(command, flag_elsewhere(NULL, flag));
     return cli_fail(COH_ERR_ARGUMENT,
                     "'%s' is not a flag of cohobate %s, or stands for more than one: see"
                     " cohobate %s --help",
@@ -344,6 +368,12 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         if (option == '?' || option == ':')
             return unknown_flag(command, arguments, option);
         cli_flag flag = flag_of_value(option);
+        /* the flag's word: before its value, or with it */
+        const char *word =
+            arguments[optind - 1] == optarg ? arguments[optind - 2] : arguments[optind - 1];
+        const cli_flag_row *elsewhere = flag_elsewhere(&cli_flag_table[flag], word);
+        if (elsewhere != NULL)
+            return not_of(command, elsewhere);
         CLI_TRY(parse_value(&cli_flag_table[flag], optarg, out_options));
         out_options->given[flag] = 1;
     }

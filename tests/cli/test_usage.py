@@ -68,6 +68,13 @@ class Usage(ProgramTest):
         for command in COMMANDS[:-2]:  # the last two need no operand
             self.fails(2, command, says="missing")
 
+    def test_the_whole_name_of_another_commands_flag_is_not_the_beginning_of_a_longer_one(self):
+        for flag in (["--device", "cuda:0"], ["--device=cuda:0"]):
+            self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate")
+        self.fails(2, "tune", "gpt2-nano", "--steps", "4", says="--steps is not a flag of cohobate tune")
+        self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune, or stands")
+        self.succeeds("plan", "gpt2-nano", "--sequ", "16", "--batch=1")
+
     def test_flags_that_contradict_one_another_are_refused(self):
         text = self.corpus()
         for arguments, says in [
