@@ -248,20 +248,24 @@ static cli_flag flag_of_value(int value)
     return CLI_FLAG_COUNT;
 }
 
-/* The flag whose whole name a word has, and which is not `taken`: getopt takes it for the beginning
- * of a longer one, where that alone is of the command. NULL: there is none. */
-static const cli_flag_row *flag_elsewhere(const cli_flag_row *taken, const char *word)
+/* The flag of other commands alone whose whole name a word has: getopt takes it for the beginning of
+ * a longer one, where there is one here. NULL: there is none. */
+static const cli_flag_row *flag_elsewhere(cli_command command, const char *word)
 {
+    const cli_flag_row *found = NULL;
     if (word[0] != '-' || word[1] != '-')
         return NULL;
     const char *name = word + 2;
     const size_t length = strcspn(name, "=");
     for (int f = 0; f < CLI_FLAG_COUNT; f++) {
         const cli_flag_row *row = &cli_flag_table[f];
-        if (row != taken && strlen(row->name) == length && strncmp(row->name, name, length) == 0)
-            return row;
+        if (strlen(row->name) != length || strncmp(row->name, name, length) != 0)
+            continue;
+        if (row->commands >> command & 1)
+            return NULL;
+        found = row;
     }
-    return NULL;
+    return found;
 }
 
 static coh_status not_of(cli_command command, const cli_flag_row *row)
@@ -280,8 +284,8 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
     }
     if (optopt >= LONG_BASE)
         return cli_fail(COH_ERR_ARGUMENT, "%s takes no value: write it alone", flag);
-    if (flag_elsewhere(NULL, flag) != NULL)
-        return not_of(command, flag_elsewhere(NULL, flag));
+    if (flag_elsewhere(command, flag) != NULL)
+        return not_of(command, flag_elsewhere(command, flag));
     return cli_fail(COH_ERR_ARGUMENT,
                     "'%s' is not a flag of cohobate %s, or stands for more than one: see"
                     " cohobate %s --help",
@@ -371,7 +375,7 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         /* the flag's word: before its value, or with it */
         const char *word =
             arguments[optind - 1] == optarg ? arguments[optind - 2] : arguments[optind - 1];
-        const cli_flag_row *elsewhere = flag_elsewhere(&cli_flag_table[flag], word);
+        const cli_flag_row *elsewhere = flag_elsewhere(command, word);
         if (elsewhere != NULL)
             return not_of(command, elsewhere);
         CLI_TRY(parse_value(&cli_flag_table[flag], optarg, out_options));
