@@ -248,8 +248,8 @@ static cli_flag flag_of_value(int value)
     return CLI_FLAG_COUNT;
 }
 
-/* The flag of other commands alone whose whole name a word has: getopt takes it for the beginning of
- * a longer one, where there is one here. NULL: there is none. */
+/* The flag of other commands alone whose whole name a word has: getopt takes it for the beginning
+ * of a longer one, where there is one here. NULL: there is none. */
 static const cli_flag_row *flag_elsewhere(cli_command command, const char *word)
 {
     const cli_flag_row *found = NULL;

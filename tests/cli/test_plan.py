@@ -125,13 +125,14 @@ class Plan(ProgramTest):
         self.assertEqual(auto["in_memory_bytes"], self.plan(*flags, "--sweep-order", auto["sweep_order"])["in_memory_bytes"])
 
     def test_another_micro_batch_is_taken_only_where_it_is_worth_other_bits(self):
-        flags = ["plan", "gpt2", "--profile", "a100-80g", "--batch", "16", "--json", "--sequence"]
-        step = {n: self.succeeds(*flags, "1024", "--micro-batch", n).json["step_seconds"] for n in ("8", "16")}
+        flags = ["--profile", "a100-80g", "--batch", "16", "--json", "--sequence"]
+        medium = ["plan", "gpt2-medium", *flags, "1024", "--micro-batch"]
+        step = {n: self.succeeds(*medium, n).json["step_seconds"] for n in ("8", "16")}
         self.assertTrue(0.97 < step["16"] / step["8"] < 1)
-        kept = self.succeeds(*flags, "1024", "--micro-batch", "auto")
+        kept = self.succeeds(*medium, "auto")
         self.assertEqual((kept.json["micro_batch"], kept.json["step_seconds"]), (8, step["8"]))
         self.assertNotIn("other rounding", kept.err)
-        taken = self.succeeds(*flags, "256", "--micro-batch", "auto")
+        taken = self.succeeds("plan", "gpt2", *flags, "256", "--micro-batch", "auto")
         self.assertEqual(taken.json["micro_batch"], 16)
         self.assertIn("micro-batch 8 -> 16: other rounding; the step is predicted to take 0.9", taken.err)
 
