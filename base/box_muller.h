@@ -18,24 +18,11 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "base/f64_bits.h"
 
 /* Clang makes no vectors of a loop with a call in it, and would not inline one of this length. */
 #define COH_NORMAL_INLINE static inline __attribute__((always_inline, unused))
-
-static inline double coh_f64_of_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static inline uint64_t coh_bits_of_f64(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
 
 /* log u of a normal u > 0, as e log 2 + log m with m in [sqrt(1/2), sqrt(2)), and
  * log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716: its series is cut off at s^19, which

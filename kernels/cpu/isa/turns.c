@@ -1,6 +1,6 @@
 #include "kernels/cpu/isa/isa.h"
 
-#include <string.h>
+#include "base/f64_bits.h"
 
 /* In double, so that what is stored is the float nearest to the true value but for about one in a
  * million; without the C library, whose versions differ.
@@ -34,20 +34,6 @@ static double cosine_within(double square)
     return 1.0 - square / 2.0 + square * square * sum;
 }
 
-static uint64_t bits_of(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static double of_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 /* After an odd number of quarter turns sine and cosine change places; which signs they have, its
  * last two bits say. Chosen by bits: with branches the compiler makes no vectors of it, and it took
  * four times as long. */
@@ -58,10 +44,11 @@ void ROW(turns)(float *cosine, float *sine, const float *frequencies, float posi
         const double angle = (double)(position * frequencies[i]);
         const double shifted = angle * PER_QUARTER + round_shift, n = shifted - round_shift;
         const double r = (angle - n * QUARTER_HIGH) - n * QUARTER_LOW, square = r * r;
-        const uint64_t s = bits_of(sine_within(r, square)), c = bits_of(cosine_within(square));
-        const uint64_t quarter = bits_of(shifted); /* its last bits are n's */
+        const uint64_t s = coh_bits_of_f64(sine_within(r, square)),
+                       c = coh_bits_of_f64(cosine_within(square));
+        const uint64_t quarter = coh_bits_of_f64(shifted); /* its last bits are n's */
         const uint64_t swap = (s ^ c) & (0 - (quarter & 1));
-        sine[i] = (float)of_bits((s ^ swap) ^ (quarter & 2) << 62);
-        cosine[i] = (float)of_bits((c ^ swap) ^ ((quarter + 1) & 2) << 62);
+        sine[i] = (float)coh_f64_of_bits((s ^ swap) ^ (quarter & 2) << 62);
+        cosine[i] = (float)coh_f64_of_bits((c ^ swap) ^ ((quarter + 1) & 2) << 62);
     }
 }
