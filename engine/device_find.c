@@ -17,8 +17,6 @@
 #include "memory/device_cuda.h"
 
 enum { CAPABILITY_LEAST = 8 }; /* products of bf16 on tensor cores, cp.async */
-/* What a context takes before anything is allocated, with a margin. */
-#define CONTEXT_BYTES ((uint64_t)640 << 20)
 #endif
 
 static int is_host(const char *name)
@@ -115,7 +113,7 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
     snprintf(out->name, sizeof(out->name), "%s", gpu->name);
     COH_TRY(describe_kernels(gpu, out));
     out->is_gpu = 1;
-    const uint64_t kept = COH_CUDA_RESERVE_BYTES + CONTEXT_BYTES;
+    const uint64_t kept = COH_CUDA_RESERVE_BYTES + COH_CUDA_CONTEXT_BYTES;
     out->memory_bytes = gpu->memory_bytes > kept ? gpu->memory_bytes - kept : 0;
     return COH_OK;
 }
