@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/residency.h"
+#include "planner/starts.h"
 
 #define KIB         ((uint64_t)1 << 10)
 #define MIB         ((uint64_t)1 << 20)
@@ -44,12 +45,13 @@ static void vary_sizes(const coh_market *market, neighbours *n)
     const coh_plan *plan = market->plan;
     uint64_t chunk = market->best.decisions.chunk_bytes;
     const uint64_t sizes[] = { chunk / 2, 2 * chunk, 4 * chunk };
+    const uint64_t of_many = plan->survivor_bytes / (2 * COH_STARTS_SURVIVORS);
+    const uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
     coh_decisions *d;
     if (coh_market_has_caches(plan) && (d = add_neighbour(n, market)) != NULL)
         d->cache = !d->cache;
     for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)
-        if (sizes[i] >= CHUNK_LEAST && sizes[i] <= CHUNK_MOST &&
-            (d = add_neighbour(n, market)) != NULL)
+        if (sizes[i] >= least && sizes[i] <= CHUNK_MOST && (d = add_neighbour(n, market)) != NULL)
             d->chunk_bytes = sizes[i];
 }
 

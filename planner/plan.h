@@ -70,6 +70,7 @@ struct coh_plan {
     uint64_t program_hash;
     uint64_t smallest_device_bytes;
     int32_t smallest_is_proven;
+    uint64_t survivor_bytes; /* of what stands somewhere between steps, but for what is pinned */
     /* While it is searched: other programs than the body decide as well whether something fits; and
      * where nothing did for the outermost tier's sake, the least that would do there, else 0. */
     int32_t counts_all;

@@ -33,16 +33,15 @@ static int has_far(const coh_plan_options *options)
     return options->emulate_host_bytes > 0 || options->disk_bytes > 0;
 }
 
-/* Bytes of what stands somewhere between steps, but for what is pinned. */
-static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
+static coh_status count_survivors(coh_plan *plan)
 {
     coh_layout layout;
     coh_object_map map;
-    *out_bytes = 0;
+    plan->survivor_bytes = 0;
     COH_TRY(coh_layout_build(plan->graph, &plan->options, 256 * MIB, 0, 1, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
         if (layout.objects[i].survives && !layout.objects[i].pinned)
-            *out_bytes += layout.objects[i].bytes;
+            plan->survivor_bytes += layout.objects[i].bytes;
     coh_object_map_fini(&map);
     coh_layout_fini(&layout);
     return COH_OK;
@@ -51,10 +50,10 @@ static coh_status count_survivors(const coh_plan *plan, uint64_t *out_bytes)
 /* ---- in memory ---- */
 
 /* 8 MiB; of the largest models more, so that there are not many more than 4,096. */
-static uint64_t in_memory_chunk(const coh_plan *plan, uint64_t survivor_bytes)
+static uint64_t in_memory_chunk(const coh_plan *plan)
 {
     uint64_t bytes = 8 * MIB;
-    while (bytes < 256 * MIB && bytes * 4096 < survivor_bytes)
+    while (bytes < 256 * MIB && bytes * 4096 < plan->survivor_bytes)
         bytes *= 2;
     return plan->options.chunk_bytes ? plan->options.chunk_bytes : bytes;
 }
@@ -62,8 +61,7 @@ static uint64_t in_memory_chunk(const coh_plan *plan, uint64_t survivor_bytes)
 /* Everything on the device: first without, then with recomputation of ever more blocks, until it
  * fits. *out_smallest: the least that any of them takes; with room for anything, that of the
  * fastest. */
-static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, coh_offer *best,
-                                uint64_t *out_smallest)
+static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, uint64_t *out_smallest)
 {
     int32_t choices[COH_STARTS_CHOICES];
     int count = coh_starts_choices(plan, choices);
@@ -73,7 +71,7 @@ static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, c
         count = 1;
     for (int i = 0; i < count * (1 + caches); i++) {
         coh_decisions decisions = { .device_bytes = UINT64_MAX,
-                                    .chunk_bytes = in_memory_chunk(plan, survivor_bytes),
+                                    .chunk_bytes = in_memory_chunk(plan),
                                     .in_memory = 1,
                                     .cache = i >= count,
                                     .recompute = coh_block_set_first(choices[i % count]),
@@ -94,8 +92,7 @@ static coh_status try_in_memory(const coh_plan *plan, uint64_t survivor_bytes, c
  * said before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
 {
-    uint64_t bytes;
-    COH_TRY(count_survivors(plan, &bytes));
+    const uint64_t bytes = plan->survivor_bytes;
     int with_disk = plan->options.disk_bytes > 0;
     uint64_t room = with_disk ? plan->options.disk_bytes : plan->options.emulate_host_bytes;
     if (bytes <= room)
@@ -373,13 +370,13 @@ static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
 coh_status coh_plan_search(coh_plan *plan)
 {
     coh_offer best = { 0 };
-    uint64_t in_memory_bytes = 0, survivors;
-    COH_TRY(count_survivors(plan, &survivors));
+    uint64_t in_memory_bytes = 0;
+    COH_TRY(count_survivors(plan));
     /* Where far tiers are there to be used, not to fit needs no number: the largest models take
      * long to place whole. */
     if (!coh_pins_need_far(&plan->options) &&
-        (survivors <= plan->options.device_memory_bytes || !has_far(&plan->options)))
-        COH_TRY(try_in_memory(plan, survivors, &best, &in_memory_bytes));
+        (plan->survivor_bytes <= plan->options.device_memory_bytes || !has_far(&plan->options)))
+        COH_TRY(try_in_memory(plan, &best, &in_memory_bytes));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;
         COH_TRY(coh_starts_smallest(plan, NULL, &unused));

@@ -15,6 +15,10 @@
 /* Shorter ranges than any schedule of ours takes: is there less to be had? */
 enum { RANGES_MOST = 1 << 20 };
 
+/* Chunks of a budget: so many are enough for a choice of victims; of models that are many times the
+ * budget, as few as that. */
+enum { CHUNKS_USUAL = 128, CHUNKS_LEAST = 32 };
+
 /* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
 enum { ROOMY = 16 };
 
@@ -37,10 +41,13 @@ int coh_starts_choices(const coh_plan *plan, int32_t *choices)
 
 uint64_t coh_starts_chunk_bytes(const coh_plan *plan)
 {
+    const uint64_t budget = plan->options.device_memory_bytes;
+    const uint64_t usual = budget / CHUNKS_USUAL, most = budget / CHUNKS_LEAST;
+    const uint64_t of_many = plan->survivor_bytes / COH_STARTS_SURVIVORS;
     uint64_t bytes = 256 * KIB;
     if (plan->options.chunk_bytes > 0)
         return plan->options.chunk_bytes;
-    while (bytes < 256 * MIB && bytes * 2 <= plan->options.device_memory_bytes / 128)
+    while (bytes < 256 * MIB && (bytes * 2 <= usual || (bytes < of_many && bytes * 2 <= most)))
         bytes *= 2;
     return bytes;
 }

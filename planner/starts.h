@@ -17,6 +17,10 @@ typedef struct coh_start {
     uint64_t bound_ns;
 } coh_start;
 
+/* Chunks that stand somewhere between steps: of smaller ones there are more than a search can
+ * place in seconds. */
+enum { COH_STARTS_SURVIVORS = 8192 };
+
 enum { COH_STARTS_CHOICES = 5, COH_STARTS_ROW_CHOICES = 3 };
 enum { COH_STARTS_MOST = COH_STARTS_CHOICES * 2 * COH_STARTS_ROW_CHOICES };
 
@@ -25,7 +29,8 @@ enum { COH_STARTS_MOST = COH_STARTS_CHOICES * 2 * COH_STARTS_ROW_CHOICES };
 int coh_starts_choices(const coh_plan *plan, int32_t *choices);
 
 /* The largest power of two of at most 1/128 of the budget, from 256 KiB to 256 MiB: about a hundred
- * chunks at once are enough for a choice of victims, and more lines cost planning time. */
+ * chunks at once are enough for a choice of victims, and more lines cost planning time. Of a model
+ * that is many times the budget more, up to 1/32. */
 uint64_t coh_starts_chunk_bytes(const coh_plan *plan);
 
 /* The decisions that need the fewest device bytes, and in plan->smallest_device_bytes how many:
