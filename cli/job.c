@@ -224,15 +224,11 @@ static coh_sweep_order order_of(const cli_job *job)
     return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
 }
 
-/* `any_disk`: as if --disk were given, without a limit. */
-static coh_status make_plan(cli_job *job, int any_disk)
+/* Those of a plan with the recipe's micro-batch. */
+static void set_plan_options(cli_job *job)
 {
     const cli_recipe *recipe = &job->recipe;
-    drop_plan(job);
-    CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &job->graph));
     cli_budget_plan_options(job->options, job->profile, COH_PLAN_TRAIN, &job->plan_options);
-    if (any_disk)
-        job->plan_options.disk_bytes = UINT64_MAX;
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.sweep_order = order_of(job);
     job->plan_options.uncalibrated = job->uncalibrated;
@@ -242,6 +238,17 @@ static coh_status make_plan(cli_job *job, int any_disk)
     job->plan_options.pin_count = job->pin_count;
     job->plan_options.earlier = job->earlier;
     job->plan_options.earlier_count = job->earlier_count;
+}
+
+/* `any_disk`: as if --disk were given, without a limit. */
+static coh_status make_plan(cli_job *job, int any_disk)
+{
+    const cli_recipe *recipe = &job->recipe;
+    drop_plan(job);
+    CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &job->graph));
+    set_plan_options(job);
+    if (any_disk)
+        job->plan_options.disk_bytes = UINT64_MAX;
     coh_status status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     if (status == COH_ERR_FULL && take_profile_disk(job))
         status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
@@ -264,6 +271,23 @@ static int64_t next_divisor(int64_t batch, int64_t from, int direction)
 /* A step that another micro-batch is taken for takes at most this part of the time. */
 #define SHORTER 0.97
 
+/* What plans with that micro-batch are hardly faster than, whatever drive there is. */
+static coh_status least_step(cli_job *job, int64_t micro_batch, uint64_t *out_ns)
+{
+    const coh_plan_options kept = job->plan_options;
+    const int64_t kept_micro_batch = job->recipe.micro_batch;
+    coh_graph *graph = NULL;
+    CLI_TRY(coh_model_train_graph(&job->model, micro_batch, job->recipe.sequence, &graph));
+    job->recipe.micro_batch = micro_batch;
+    set_plan_options(job);
+    (void)take_profile_disk(job); /* more room is never slower */
+    const coh_status status = coh_plan_least_ns(graph, &job->plan_options, out_ns);
+    job->recipe.micro_batch = kept_micro_batch;
+    job->plan_options = kept;
+    coh_graph_destroy(graph);
+    return status;
+}
+
 /* Goes over the divisors of the batch above the present one, or if the first of them is no faster
  * below it, for as long as the predicted step gets shorter. Other bits for less than predictions
  * are apart from what is measured are a bad bargain. */
@@ -277,6 +301,10 @@ static coh_status plan_faster(cli_job *job)
     for (int direction = 1; direction >= -1 && best == wanted; direction -= 2) {
         int64_t next;
         while ((next = next_divisor(recipe->batch, best, direction)) > 0) {
+            uint64_t least_ns;
+            CLI_TRY(least_step(job, next, &least_ns));
+            if (least_ns >= best_ns)
+                break; /* not worth a plan */
             recipe->micro_batch = next;
             coh_status status = make_plan(job, 0);
             if (status == COH_ERR_FULL)

@@ -296,6 +296,35 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
     return COH_OK;
 }
 
+static coh_status least_in_order(const coh_graph *graph, const coh_plan_options *options,
+                                 uint64_t *out_ns)
+{
+    coh_plan *plan = NULL;
+    COH_TRY(coh_plan_open(graph, options, &plan));
+    const coh_status status = coh_plan_search_bound(plan, out_ns);
+    coh_plan_destroy(plan);
+    return status;
+}
+
+coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
+                             uint64_t *out_ns)
+{
+    coh_plan_options each = *options;
+    uint64_t by_layers_ns = 0;
+    *out_ns = 0;
+    COH_TRY(check_options(options));
+    if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
+        return least_in_order(graph, options, out_ns);
+    each.uncalibrated = 1; /* as coh_plan_create */
+    each.sweep_order = COH_SWEEP_LAYER;
+    COH_TRY(least_in_order(graph, &each, &by_layers_ns));
+    each.sweep_order = COH_SWEEP_MICROBATCH;
+    COH_TRY(least_in_order(graph, &each, out_ns));
+    if (by_layers_ns < *out_ns)
+        *out_ns = by_layers_ns;
+    return COH_OK;
+}
+
 coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                     uint64_t *out_bytes)
 {

@@ -158,6 +158,15 @@ static coh_status improve_several(coh_market *market, uint64_t bound_ns)
     return status;
 }
 
+/* In as few slices as fit. */
+static coh_status list_starts(const coh_market *market, coh_start *starts, int *out_count)
+{
+    *out_count = 0;
+    for (int slices = 1; *out_count == 0 && slices <= COH_SLICES_MOST; slices *= 4)
+        COH_TRY(coh_starts_list(market->plan, market->pool, slices, starts, out_count));
+    return COH_OK;
+}
+
 static coh_status search_market(coh_market *market, const coh_decisions *smallest)
 {
     coh_start *starts = NULL;
@@ -165,9 +174,7 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
     uint64_t bound_ns = 0;
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(COH_STARTS_MOST, &starts), done);
-    for (int slices = 1; count == 0 && slices <= COH_SLICES_MOST; slices *= 4)
-        COH_TRY_GOTO(status, coh_starts_list(market->plan, market->pool, slices, starts, &count),
-                     done);
+    COH_TRY_GOTO(status, list_starts(market, starts, &count), done);
     COH_TRY_GOTO(status, try_starts(market, starts, count), done);
     if (!market->best.valid)
         COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
@@ -390,4 +397,24 @@ coh_status coh_plan_search(coh_plan *plan)
         return refuse(plan, in_memory_bytes);
     plan->decisions = best.decisions;
     return COH_OK;
+}
+
+coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
+{
+    coh_start *starts = NULL;
+    coh_market market;
+    int count = 0;
+    coh_status status = COH_OK;
+    *out_ns = 0;
+    if (!has_far(&plan->options))
+        return COH_OK;
+    COH_TRY(count_survivors(plan));
+    COH_TRY(coh_market_open(&market, plan, 0));
+    COH_TRY_GOTO(status, COH_ALLOC(COH_STARTS_MOST, &starts), done);
+    COH_TRY_GOTO(status, list_starts(&market, starts, &count), done);
+    status = coh_starts_least_bound(plan, market.pool, starts, count, out_ns);
+done:
+    coh_free(starts);
+    coh_market_close(&market);
+    return status;
 }

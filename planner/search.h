@@ -16,4 +16,9 @@
  * Fails: COH_ERR_FULL: nothing fits; the sentence says what would. COH_ERR_MEMORY. */
 coh_status coh_plan_search(coh_plan *plan);
 
+/* The least bound of the sets of decisions that the search begins with; 0: there is no far tier, or
+ * none fits.
+ * Fails: COH_ERR_MEMORY. */
+coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns);
+
 #endif

@@ -266,6 +266,13 @@ COH_API coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin,
 COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
                                        coh_plan_trial *out_trial);
 
+/* The least time of a step that a search for a plan begins with (the bound of its first sets of
+ * decisions), without making one: tenths of a second where a plan takes seconds. The plan is rarely
+ * faster, and by some per cent. 0: nothing is known, as without a far tier.
+ * Fails: as coh_plan_create, but for COH_ERR_FULL. */
+COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
+                                     uint64_t *out_ns);
+
 /* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". */
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);

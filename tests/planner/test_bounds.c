@@ -280,11 +280,60 @@ static void the_drive_carries_what_the_host_lane_needs(void **state)
     assert_true(t.built >= 250 && t.beyond >= 50);
 }
 
+/* 1 where there is a plan: it is not faster by more than an eighth than was known without it. */
+static int check_plan(uint64_t seed, int *out_tight)
+{
+    draws d = { .seed = seed };
+    toy_options toy;
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    coh_plan_options options;
+    coh_plan_summary summary;
+    coh_profile profile;
+    uint64_t least_ns = 1;
+    make_toy(&d, &toy);
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    coh_plan_options_init(&options);
+    options.microbatch_count = 1 + (int32_t)draw(&d, 3);
+    options.deferred_update = (int32_t)draw(&d, 2);
+    options.sweep_order = (coh_sweep_order)draw(&d, 3);
+    assert_int_equal(coh_plan_least_ns(graph, &options, &least_ns), COH_OK);
+    assert_int_equal(least_ns, 0); /* no far tier: nothing is known */
+    make_profile(&d, (int)draw(&d, 2), &profile);
+    const uint64_t memory = in_memory(graph, &options);
+    options_of(&d, &profile, memory, &options);
+    options.device_memory_bytes = memory / 20 * (3 + draw(&d, 20));
+    assert_int_equal(coh_plan_least_ns(graph, &options, &least_ns), COH_OK);
+    const int is_planned = coh_plan_create(graph, &options, &plan) == COH_OK;
+    if (is_planned) {
+        assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
+        if (least_ns > summary.step_ns + summary.step_ns / 8)
+            fail_msg("seed %llu: a step of %llu ns, known is %llu", (unsigned long long)seed,
+                     (unsigned long long)summary.step_ns, (unsigned long long)least_ns);
+        *out_tight += least_ns > 0 && summary.step_ns <= least_ns + least_ns / 20;
+    }
+    coh_plan_destroy(plan);
+    coh_profile_fini(&profile);
+    coh_graph_destroy(graph);
+    return is_planned;
+}
+
+static void no_plan_is_much_faster_than_what_is_known_without_making_it(void **state)
+{
+    (void)state;
+    int planned = 0, tight = 0;
+    for (uint64_t seed = 2000; seed < 2100; seed++)
+        planned += check_plan(seed, &tight);
+    print_message("%d plans, %d within 5 %% of what was known\n", planned, tight);
+    assert_true(planned >= 80 && tight >= 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_program_is_faster_than_a_bound),
         cmocka_unit_test(the_drive_carries_what_the_host_lane_needs),
+        cmocka_unit_test(no_plan_is_much_faster_than_what_is_known_without_making_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
