@@ -88,13 +88,19 @@ static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, uint64_t 
 
 /* ---- streamed ---- */
 
+/* Of the outermost tier. */
+static uint64_t far_room(const coh_plan *plan)
+{
+    const coh_plan_options *o = &plan->options;
+    return o->disk_bytes > 0 ? o->disk_bytes : o->emulate_host_bytes;
+}
+
 /* What survives stands in the outermost tier, whatever else is decided: too little room there is
  * said before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
 {
-    const uint64_t bytes = plan->survivor_bytes;
-    int with_disk = plan->options.disk_bytes > 0;
-    uint64_t room = with_disk ? plan->options.disk_bytes : plan->options.emulate_host_bytes;
+    const uint64_t bytes = plan->survivor_bytes, room = far_room(plan);
+    const int with_disk = plan->options.disk_bytes > 0;
     if (bytes <= room)
         return COH_OK;
     const coh_tier tier = with_disk ? COH_TIER_DISK : COH_TIER_HOST;
@@ -369,6 +375,8 @@ static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
 static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
 {
     const coh_plan_options *o = &plan->options;
+    if (in_memory->valid && plan->survivor_bytes > far_room(plan))
+        return 0;
     return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
            (o->mode == COH_PLAN_TRAIN && o->emulate_host_bytes > 0 &&
             plan->profile.device_kind != 0);

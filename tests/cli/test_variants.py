@@ -45,6 +45,12 @@ class Variants(ProgramTest):
         self.assertLessEqual(step["40GiB"]["in_memory_bytes"], 40 << 30)
         self.assertLessEqual(step["40GiB"]["step_seconds"], step["22500MB"]["step_seconds"])
 
+    def test_a_host_too_small_for_the_states_takes_nothing_from_a_gpu_that_holds_them(self):
+        """14 bytes a parameter are more than these 100 MiB, and the drive is not asked."""
+        plan = self.succeeds("plan", "gpt2", "--profile", "h200", "--host-memory", "100MiB", "--json").json
+        self.assertEqual([plan["peak_bytes"]["device"], plan["peak_bytes"]["host"], plan["peak_bytes"]["disk"]],
+                         [plan["in_memory_bytes"], 0, 0])
+
     def test_the_built_in_profile_takes_entries_too(self):
         rows = self.plan(*self.disk(), "--what-if", "disk-read=0.1x,disk-write=0.1x")["rows"]
         self.assertEqual(rows[0]["step_seconds"], self.plan(*self.disk())["step_seconds"])
