@@ -256,7 +256,8 @@ def both_ways_s(profile, moved):
     rate_of = scripts_device().rate_of
     rates = {lane: rate_of(profile["links"][lane]["bytes_per_s"]) for lane in moved}
     alone = {lane: moved[lane] / rates[lane] for lane in moved}
-    part = {lane: rate_of(profile["contention"].get(lane, {}).get(other, 1.0)) for lane, other in (("h2d", "d2h"), ("d2h", "h2d"))}
+    part = {lane: rate_of(profile["contention"].get(lane, {}).get(other, 1.0))
+            for lane, other in (("h2d", "d2h"), ("d2h", "h2d"))}
     first, last = sorted(moved, key=lambda lane: alone[lane] / part[lane])
     together = alone[first] / part[first]
     return min(sum(alone.values()), together + alone[last] - together * part[last]), alone

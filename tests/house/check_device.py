@@ -1,6 +1,6 @@
 """What scripts/device says before it measures, of made-up findings of cohobate doctor and figures of nvidia-smi; which
 figures it finds in the sentences of a profile; and what it makes of programs that end in every way: what it calls right,
-what skipped, which rows it keeps."""
+what skipped, which rows it keeps; and what it builds."""
 
 import contextlib
 import importlib.machinery
@@ -167,4 +167,42 @@ class Small(Played):
 
 row = DEVICE.by_pytorch(Small({}), 257, 16, 4, 2, 3, (6, 6, 384))
 expect("where f32 does not fit", (row["mode"], row["tokens_per_second"], "note" in row), ("bf16", 32.0, True))
+
+# ---- builds ----
+
+
+class Building(Played):
+    """Keeps what is run, and for how long."""
+
+    def __init__(self, build, allow_build):
+        super().__init__({}, build)
+        self.options.allow_build, self.ran = allow_build, []
+        self.cohobate, self.check = (os.path.join(build, name) for name in ("cohobate", "gpu-check"))
+
+    def begin(self, seconds):
+        self.ran.append(seconds)
+
+    def run(self, *command):
+        self.ran.append(command)
+
+
+def built(build, allow_build=True):
+    session = Building(build, allow_build)
+    try:
+        DEVICE.build_if_missing(session)
+    except DEVICE.Failed:
+        return "refused"
+    return session.ran
+
+
+DEVICE.shutil.which = lambda name: name
+with tempfile.TemporaryDirectory() as build:
+    options = ("-Dbenchmarks=true", build, DEVICE.ROOT)
+    ninja = ("ninja", "-C", build)
+    expect("nothing there", built(build, False), "refused")
+    expect("a build", built(build), [DEVICE.BUILD_S, ("meson", "setup", *options), ninja])
+    for name in ("cohobate", "gpu-check", "build.ninja"):
+        open(os.path.join(build, name), "w").close()
+    expect("programs without benchmarks", built(build, False), [])
+    expect("benchmarks", built(build), [DEVICE.BUILD_S, ("meson", "setup", "--reconfigure", *options), ninja])
 sys.exit(wrong > 0)
