@@ -1,5 +1,6 @@
 """The claims that need a GPU (scripts/claims.d/6-1-* to 6-5-*). Where there is none they say so and exit 77: not
-checked, which is neither met nor missed. Where there is one they run what scripts/device runs, with its programs.
+checked, which is neither met nor missed. Where there is one they run what scripts/device runs, with its programs: those of
+build/, which are built, or of the folder that COH_DEVICE_BUILD names, where nothing is built: that of scripts/device-pack.
 
 What a claim holds against what is a function here that takes its cases and gives (words, missed, unmeasured) for
 finish(): other sizes, and a GPU that is played (tests/cuda/emulated_gpu.c), pass through the same lines."""
@@ -15,8 +16,11 @@ import subprocess
 import sys
 
 import claim
+import gpu_machine
+import utilisation
 
-BUILD, DEVICE = "build", "cuda:0"
+CARRIED = os.environ.get("COH_DEVICE_BUILD")
+BUILD, DEVICE = CARRIED or "build", "cuda:0"
 MINUTES = 20  # of scripts/device: PyTorch compiles for some of them
 PROFILE = "h200"  # of any GPU: where prices are wanted and nothing depends on them
 GRADIENTS = {"f32": "test_parity.py", "bf16": "test_bf16.py"}  # of tests/parity
@@ -24,7 +28,7 @@ LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups 
 SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
 SANITIZER_S = 3600  # most of one group
 H200 = {"gpt2": 420e3, "gpt2-xl": 50e3}  # tokens/s
-FLOPS_OF_A_TOKEN = {"opt-6.7b": 41.3e9}  # at 2,048 tokens: 6 N + 6 L d T, N of the matrices
+OF_ROOF_ARE = ("opt-6.7b",)  # models held to the roof
 OF_ROOF, OF_PYTORCH, OF_MEMORY_SPEED, HIDDEN, OF_LINK, MEAN_ERROR = 0.75, 1.15, 0.95, 0.95, 0.9, 0.05
 
 
@@ -41,8 +45,11 @@ def finding(build=BUILD):
 
 
 def require():
-    """Builds; goes on only where a GPU can be used."""
-    claim.build()
+    """Builds, unless programs were carried; goes on only where a GPU can be used."""
+    if CARRIED:
+        gpu_machine.use_libraries(CARRIED)
+    else:
+        claim.build()
     if finding() is None:
         print("not run: no GPU")
         sys.exit(77)
@@ -130,13 +137,15 @@ def bits(case, minutes=8, **options):
     model, vocabulary, sequence, batch, micro, steps, part = case
     device, opened = session([(model, vocabulary, sequence, micro)], minutes, **options)
     try:
-        whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps)
+        whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps, *device.IN_MEMORY)
         budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part)
         streamed = device.train(opened, model, vocabulary, sequence, batch, micro, steps, "--device-memory", f"{budget}B")
     except device.Failed as failure:
         return [], [], [f"{model} ({failure})"]
     missed = [name for name in ("hash", "losses") if whole[name] != streamed[name]]
-    if not sum(streamed["link_bytes"].values()) > sum(whole["link_bytes"].values()):
+    if sum(whole["link_bytes"].values()) > 0:
+        missed.append("in memory bytes moved")
+    if not sum(streamed["link_bytes"].values()) > 0:
         missed.append("nothing was streamed")
     return [f"in memory {whole['hash']}, in {budget / 2**20:.0f} MiB {streamed['hash']}"], missed, []
 
@@ -206,41 +215,56 @@ def beside_pytorch(tests=(), curve=(), build=BUILD):
 # ---- 6-2 to 6-5: of what scripts/device found ----
 
 def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
-    rows = scripts_device().in_memory(found)
-    others = found["phases"]["pytorch"].get("rows", {})
-    roofs = found["phases"]["profile"].get("profile")
+    device = scripts_device()
+    table = device.TINY if found["tiny"] else device.MEMORY
+    rows, by_default, others = (found["phases"][phase].get(kind, {}) for phase, kind in (
+        ("memory", "rows"), ("memory", "by_default"), ("pytorch", "rows")))
+    profile = found["phases"]["profile"].get("profile")
     name = found["gpu"].get("name", found["found"].partition(",")[0])
     words, missed, unmeasured = [name], [], []
     for model in models:
         if model not in rows:
             unmeasured.append(model)
             continue
+        _, vocabulary, sequence, *_, shape = table[model]
         rate = rows[model]["tokens_per_second"]
-        words.append(f"{model} {rate:.0f} tokens/s")
+        utilised = rows[model]["utilisation"]
+        words.append(f"{model} {rate:.0f} tokens/s" + "".join(
+            f", {utilised[of]:.2f} {of.replace('_', ' ')}" for of in ("of_measured_roof", "of_datasheet") if of in utilised))
+        if model in by_default:
+            words.append(f"{by_default[model]['tokens_per_second']:.0f} as train divides it")
         if "H200" in name and rate < H200.get(model, 0):
             missed.append(f"{model} at {H200[model]:.0f}")
-        if model in FLOPS_OF_A_TOKEN and roofs is None:
+        if model in OF_ROOF_ARE and profile is None:
             unmeasured.append("the roof")
-        elif model in FLOPS_OF_A_TOKEN:
-            part = rate * FLOPS_OF_A_TOKEN[model] / roofs["flops_per_s"]["bf16"][1]
-            words.append(f"{part:.2f} of the roof (must {OF_ROOF})")
+        elif model in OF_ROOF_ARE:
+            part = rate * utilisation.work(shape, vocabulary, sequence) / device.rate_of(profile["flops_per_s"]["bf16"])
+            words.append(f"{part:.2f} of the roof without what causal attention leaves out (must {OF_ROOF})")
             missed += ["roof"] if part < OF_ROOF else []
         if model in others:
             ratio = rate / others[model]["tokens_per_second"]
-            words.append(f"{ratio:.2f} times PyTorch (must {OF_PYTORCH})")
+            words.append(f"{ratio:.2f} times PyTorch {others[model]['mode']}, {others[model]['attention']} (must {OF_PYTORCH})")
             missed += [f"{model} against PyTorch"] if ratio < OF_PYTORCH else []
         else:
             unmeasured.append(f"{model} by PyTorch")
     return words, missed, unmeasured
 
 
-def rate_of(figure):
-    """A figure of a profile is one number, or [p10, p50, p90, samples]."""
-    return figure[1] if isinstance(figure, list) else figure
+def both_ways_s(profile, moved):
+    """The least seconds of these bytes to and from the device, and of each way alone: both at once at what contention leaves
+    of each, then the rest of the longer one alone; or one after the other, where that is shorter."""
+    rate_of = scripts_device().rate_of
+    rates = {lane: rate_of(profile["links"][lane]["bytes_per_s"]) for lane in moved}
+    alone = {lane: moved[lane] / rates[lane] for lane in moved}
+    part = {lane: rate_of(profile["contention"].get(lane, {}).get(other, 1.0))
+            for lane, other in (("h2d", "d2h"), ("d2h", "h2d"))}
+    first, last = sorted(moved, key=lambda lane: alone[lane] / part[lane])
+    together = alone[first] / part[first]
+    return min(sum(alone.values()), together + alone[last] - together * part[last]), alone
 
 
 def offload(found, name="opt-6.7b at 25 %"):
-    """Where transfers take longer than the step does in memory, the link is what must be full. Lanes without bytes are left
+    """Where transfers take longer than the step does in memory, the links are what must be full. Lanes without bytes are left
     out of what a run says."""
     row = found["phases"]["offload"].get("rows", {}).get(name)
     profile = found["phases"]["profile"].get("profile")
@@ -248,36 +272,55 @@ def offload(found, name="opt-6.7b at 25 %"):
         return [], [], [name if row is None else "the profile" if profile is None else "the speed in memory"]
     moved = {lane: row["link_bytes"].get(lane, 0) / len(row["seconds"]) for lane in ("h2d", "d2h")}  # in a step
     stood_s = sum(row["exposed_seconds"].get(lane, 0) for lane in moved) / len(row["seconds"])
-    seconds = {lane: of_step / rate_of(profile["links"][lane]["bytes_per_s"]) for lane, of_step in moved.items()}
     if not any(moved.values()):
         return [], ["nothing was streamed"], []
+    least_s, alone = both_ways_s(profile, moved)
     in_memory_s = row["share_of_memory_speed"] * row["step_seconds"]
-    hidden = 1 - stood_s / sum(seconds.values())
+    hidden = 1 - stood_s / least_s
     words = [f"{row['share_of_memory_speed']:.3f} of the speed in memory"]
     missed = []
-    for lane, moved_s in seconds.items():
+    for lane, alone_s in alone.items():
         words.append(f"{lane} at {moved[lane] / row['step_seconds'] / 1e9:.1f} GB/s, "
-                     f"{moved_s / row['step_seconds']:.2f} of what it gives")
-    if max(seconds.values()) > in_memory_s:
-        words.append(f"transfers take longer than the step in memory: the fuller link must be at {OF_LINK}")
-        return words, ["link"] if max(seconds.values()) < OF_LINK * row["step_seconds"] else [], []
-    words.append(f"{hidden:.3f} of {sum(seconds.values()):.2f} s of transfers hidden (must {HIDDEN}, and the speed "
-                 f"{OF_MEMORY_SPEED})")
+                     f"{alone_s / row['step_seconds']:.2f} of what it gives alone")
+    words.append(f"both at {least_s / row['step_seconds']:.2f} of what they give together")
+    if least_s > in_memory_s:
+        words.append(f"transfers take longer than the step in memory: the links together must be at {OF_LINK}")
+        return words, ["link"] if least_s < OF_LINK * row["step_seconds"] else [], []
+    words.append(f"{hidden:.3f} of {least_s:.2f} s of transfers hidden (must {HIDDEN}, and the speed {OF_MEMORY_SPEED})")
     missed += ["speed"] if row["share_of_memory_speed"] < OF_MEMORY_SPEED else []
     missed += ["hidden"] if hidden < HIDDEN else []
     return words, missed, []
 
 
-def prediction(cases, minutes=20, **options):
-    """cases: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device or None)."""
-    device, opened = session(sorted({case[:3] + case[4:5] for case in cases}), minutes, **options)
+def trained(device, opened, case):
+    """A run of a case: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device or
+    None: in memory)."""
+    *sizes, part = case
+    if not part:
+        return device.train(opened, *sizes, *device.IN_MEMORY)
+    return device.train(opened, *sizes, "--device-memory", f"{budget_of(device, opened, *sizes[:5], part=part)}B")
+
+
+def prediction(calibrating, cases, minutes=20, **options):
+    """cases as trained() has them. The profile is measured of those that calibrate, and they run first; of the others, which
+    are scored, nothing is known then, and each is predicted by what was known before the first of them."""
+    device, opened = session(sorted({case[:3] + case[4:5] for case in calibrating}), minutes, **options)
     errors, wrong, unmeasured = [], [], []
-    for model, vocabulary, sequence, batch, micro, steps, part in cases:
-        name = f"{model} {batch}x{sequence}" + (f" at {part:.0%}" if isinstance(part, float) else f" in {part}" if part else "")
+    for case in calibrating:
         try:
-            budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part) if part else 0
-            flags = ["--device-memory", f"{budget}B"] if part else []
-            row = device.train(opened, model, vocabulary, sequence, batch, micro, steps, *flags)
+            trained(device, opened, case)
+        except device.Failed as failure:
+            unmeasured.append(f"{case[0]} to calibrate by ({failure})")
+    kept = opened.calibration + ".kept"
+    if not os.path.exists(opened.calibration):
+        return [], [], unmeasured + ["calibration (no run left any)"]
+    shutil.copy(opened.calibration, kept)
+    for case in cases:
+        model, _, sequence, batch, _, _, part = case
+        name = f"{model} {batch}x{sequence}" + (f" at {part:.0%}" if isinstance(part, float) else f" in {part}" if part else "")
+        shutil.copy(kept, opened.calibration)
+        try:
+            row = trained(device, opened, case)
         except device.Failed as failure:
             unmeasured.append(f"{name} ({failure})")
             continue
@@ -303,6 +346,7 @@ def facts(found):
                "memory": (profile["memory_bytes_per_s"], 1e9, "GB/s"),
                "to the device": (profile["links"]["h2d"]["bytes_per_s"], 1e9, "GB/s"),
                "from the device": (profile["links"]["d2h"]["bytes_per_s"], 1e9, "GB/s")}
+    rate_of = scripts_device().rate_of
     words = [f"{name} {rate_of(figure) / unit:.1f} {text}" for name, (figure, unit, text) in figures.items()]
     missing = []
     for what, rows, show in (

@@ -1,4 +1,4 @@
-"""Optimizer steps of a GPT-2 in PyTorch on request: the other side of benchmarks/compare.
+"""Optimizer steps of a GPT-2 in PyTorch on request: the other side of benchmarks/compare and of scripts/device.
 
     python pytorch_step.py --mode f32|autocast|bf16 --batch 4 --sequence 64 ...   prints one JSON line of facts
     run 3                                              on standard input: three steps, one JSON line
@@ -6,10 +6,13 @@
 Written as a user of PyTorch would write it, with what the version at hand offers: scaled_dot_product_attention
 and the fused AdamW where they are, tied embeddings, decay for matrices only, gradients set to None. autocast
 keeps f32 parameters and multiplies in bf16; bf16 is the whole model and the states in bf16. The step is that of
-benchmarks/step.c: forward, loss, backward, clipping to norm 1, AdamW; random tokens, the same in each step.
+benchmarks/step.c: forward, loss, backward, clipping to norm 1, AdamW; random tokens, the same in each step. Of a batch of
+several micro-batches the gradients are summed up, and AdamW runs once. On a GPU attention is flash attention and nothing
+else, where this version lets one say so: "attention" says which it is.
 torch.compile is left out unless --compile asks for it: it needs a compiler at run time, and few use it on a CPU."""
 
 import argparse
+import contextlib
 import json
 import math
 import sys
@@ -83,6 +86,19 @@ def make_optimizer(model, choice):
     return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95)), "loop"
 
 
+def fixed_attention(device, is_masked):
+    """A context in which attention is of one kind, and what it is called."""
+    if is_masked:
+        return contextlib.nullcontext(), "matmul, softmax"
+    if device == "cuda":
+        try:
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+            return sdpa_kernel(SDPBackend.FLASH_ATTENTION), "flash"
+        except ImportError:
+            pass
+    return contextlib.nullcontext(), "scaled_dot_product_attention"
+
+
 def resident_kib():
     with open("/proc/self/status", encoding="utf-8") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
@@ -93,12 +109,16 @@ def main():
     parser.add_argument("--mode", choices=("f32", "autocast", "bf16"), default="f32")
     for name in ("layers", "heads", "channels", "vocabulary", "batch", "sequence"):
         parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--micro-batch", type=int, help="sequences at a time, a divisor of the batch (default: all)")
     parser.add_argument("--optimizer", choices=("fastest", "smallest"), default="fastest")
     parser.add_argument("--positions", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     options = parser.parse_args()
+    micro = options.micro_batch or options.batch
+    if micro < 1 or options.batch % micro:
+        parser.error(f"--micro-batch {micro} does not divide --batch {options.batch}")
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
@@ -111,10 +131,15 @@ def main():
     forward = torch.compile(model) if options.compile else model
     targets = torch.roll(tokens.view(-1), -1).view(options.batch, options.sequence)
 
+    attention, attention_name = fixed_attention(options.device, model.mask is not None)
+
     def step():
-        with torch.autocast(options.device, torch.bfloat16, enabled=options.mode == "autocast"):
-            loss = forward(tokens, targets)
-        loss.backward()
+        loss = 0.0
+        for x, y in zip(tokens.split(micro), targets.split(micro)):
+            with torch.autocast(options.device, torch.bfloat16, enabled=options.mode == "autocast"):
+                part = forward(x, y) * (micro / options.batch)
+            part.backward()
+            loss += part.detach()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -123,16 +148,17 @@ def main():
         return loss
 
     print(json.dumps({"torch": torch.__version__, "mode": options.mode, "optimizer": optimizer_name,
-                      "attention": "matmul, softmax" if model.mask is not None else "scaled_dot_product_attention",
+                      "attention": attention_name, "micro_batch": micro,
                       "parameters": sum(p.numel() for p in model.parameters()),
                       "threads": torch.get_num_threads()}), flush=True)
-    for line in sys.stdin:
-        seconds = []
-        for _ in range(int(line.split()[1])):
-            begin = time.monotonic()
-            loss = step()
-            seconds.append(time.monotonic() - begin)
-        print(json.dumps({"seconds": seconds, "loss": float(loss), "resident_kib": resident_kib()}), flush=True)
+    with attention:
+        for line in sys.stdin:
+            seconds = []
+            for _ in range(int(line.split()[1])):
+                begin = time.monotonic()
+                loss = step()
+                seconds.append(time.monotonic() - begin)
+            print(json.dumps({"seconds": seconds, "loss": float(loss), "resident_kib": resident_kib()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -99,9 +99,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_EMULATE_HOST] = { "emulate-host", "SIZE", CLI_VALUE_SIZE, AT(emulate_host_bytes), 0,
                                 0, "--emulate-host 1GiB", BUDGET, 0, 0,
                                 "an emulated far tier in RAM: a test-bed, not a speed-up" },
-    [CLI_FLAG_HOST_MEMORY] = { "host-memory", "SIZE", CLI_VALUE_SIZE, AT(host_memory_bytes), 0, 0,
-                               "--host-memory 64GiB", BUDGET | REPLAY, 0, 0,
-                               "pinned memory beside a GPU; refused on the host device" },
+    [CLI_FLAG_HOST_MEMORY] = { "host-memory", "SIZE|none", CLI_VALUE_ROOM, AT(host_memory_bytes), 0,
+                               0, "--host-memory 64GiB", BUDGET | REPLAY, 0, 0,
+                               "pinned memory beside a GPU (none: the GPU alone computes and "
+                               "updates); "
+                               "refused on the host device" },
     [CLI_FLAG_LINK_RATE] = { "link-rate", "RATE", CLI_VALUE_RATE, AT(link_bytes_per_s), 0, 0,
                              "--link-rate 16GB/s", BUDGET, 0, 0,
                              "throttle of the emulated far tier" },

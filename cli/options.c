@@ -196,6 +196,11 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         return add_pin(row, text, options);
     case CLI_VALUE_REAL:
         return parse_real(row, text, field);
+    case CLI_VALUE_ROOM:
+        if (strcmp(text, "none") != 0)
+            return parse_size(row, text, "", field);
+        *(uint64_t *)field = 0;
+        return COH_OK;
     case CLI_VALUE_SIZE:
         return parse_size(row, text, "", field);
     case CLI_VALUE_RATE:

@@ -181,6 +181,7 @@ typedef enum cli_value {
     CLI_VALUE_PIN,   /* appended */
     CLI_VALUE_REAL,
     CLI_VALUE_SIZE,
+    CLI_VALUE_ROOM,   /* a size, or "none": stored as 0 */
     CLI_VALUE_RATE,   /* a size, "/s" allowed */
     CLI_VALUE_DAILY,  /* a size, "/day" allowed */
     CLI_VALUE_DISK,   /* DIR[:SIZE] */

@@ -88,8 +88,8 @@ static coh_status change_options(const cli_options *options, const char *entries
         cli_line_add(spec, "built-in-%d", (int)cli_budget_thread_count(options));
     take_flag(entries, "device-memory", options->device_memory_bytes,
               cli_given(options, CLI_FLAG_DEVICE_MEMORY), spec);
-    take_flag(entries, "host-memory", options->host_memory_bytes,
-              cli_given(options, CLI_FLAG_HOST_MEMORY), spec);
+    take_flag(entries, "host-memory", options->host_memory_bytes, options->host_memory_bytes > 0,
+              spec);
     cli_line_add(spec, ",%s", entries);
     changed->profile = spec->text;
     return take_sizes(entries, changed);

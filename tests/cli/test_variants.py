@@ -51,6 +51,14 @@ class Variants(ProgramTest):
         self.assertEqual([plan["peak_bytes"]["device"], plan["peak_bytes"]["host"], plan["peak_bytes"]["disk"]],
                          [plan["in_memory_bytes"], 0, 0])
 
+    def test_without_host_memory_nothing_leaves_the_gpu(self):
+        plan = ["plan", "gpt2-medium", "--profile", "a100-40g", "--json"]
+        shared, alone = (self.succeeds(*plan, *flags).json for flags in ([], ["--host-memory", "none"]))
+        self.assertGreater(sum(shared["link_bytes"].values()), 0)  # the host updates
+        self.assertEqual((sum(alone["link_bytes"].values()), alone["peak_bytes"]["host"], alone["peak_bytes"]["disk"]), (0, 0, 0))
+        rows = self.succeeds(*plan, "--host-memory", "none", "--what-if", "host-memory=64GB").json["rows"]
+        self.assertEqual([row["step_seconds"] for row in rows], [alone["step_seconds"], shared["step_seconds"]])
+
     def test_the_built_in_profile_takes_entries_too(self):
         rows = self.plan(*self.disk(), "--what-if", "disk-read=0.1x,disk-write=0.1x")["rows"]
         self.assertEqual(rows[0]["step_seconds"], self.plan(*self.disk())["step_seconds"])

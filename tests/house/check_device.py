@@ -1,9 +1,15 @@
-"""What scripts/device says before it measures, of made-up findings of cohobate doctor and figures of nvidia-smi; and
-which figures it finds in the sentences of a profile."""
+"""What scripts/device says before it measures, of made-up findings of cohobate doctor and figures of nvidia-smi; which
+figures it finds in the sentences of a profile; and what it makes of programs that end in every way: what it calls right,
+what skipped, which rows it keeps; and what it builds."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
+import json
+import os
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 LOADER = importlib.machinery.SourceFileLoader("device", sys.argv[1])
@@ -60,4 +66,143 @@ for name, findings, smi, device, refusal_words, lack_words in CASES:
     if not right:
         print(f"{name}: {refusal!r}, {lacks!r}")
         wrong += 1
+
+
+def expect(what, found, wanted):
+    global wrong
+    if found != wanted:
+        print(f"{what}: {found!r}, not {wanted!r}")
+        wrong += 1
+
+
+class Played:
+    """A session whose programs print what they are told to. said: name of a program, or its first argument, -> exit code,
+    standard output and error."""
+
+    def __init__(self, said, build="", **results):
+        self.said, self.skipped, self.check, self.calibration = said, [], "gpu-check", "c"
+        self.options = type("options", (), {"tiny": False, "build": build, "python": "python", "compile": False})
+        self.results = {"phases": {}, **results}
+
+    def skip(self, what, reason):
+        self.skipped.append(f"{what}: {reason}")
+
+    def run_any(self, *command, **_):
+        return next((self.said[str(word)] for word in command if str(word) in self.said), (0, "", ""))
+
+
+def quietly(run, *arguments):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return run(*arguments)
+
+
+# ---- groups of gpu-check ----
+LAST = "rows             right\n"
+played = Played({"attention-cudnn": (0, "attention-cudnn  skipped: its library is not on this machine\n", ""),
+                 "matmul": (77, "skipped: no CUDA driver\n", ""), "rows": (0, LAST, ""), "optimizer": (None, "", ""),
+                 "indices": (1, "indices          WRONG, 1 of its tests\n", "")}, lacks=["cuDNN: not here: slower; install it"])
+checked = quietly(DEVICE.check, played)
+expect("groups", {name: checked["groups"][name] for name in ("attention-cudnn", "matmul", "rows", "optimizer", "indices",
+                                                             "kinds-libraries", "matmul-cublaslt")},
+       {"attention-cudnn": "skipped", "matmul": "skipped", "rows": "right", "optimizer": "cut off", "indices": "WRONG",
+        "kinds-libraries": "right without cuDNN", "matmul-cublaslt": "right"})
+expect("groups that fail", checked["failed"], "wrong or cut off: optimizer, indices")
+expect("groups skipped", sorted(played.skipped),
+       ["check: attention-cudnn: skipped: its library is not on this machine",
+        "check: kinds-libraries: right without cuDNN: not here", "check: matmul: skipped: no CUDA driver",
+        "check: optimizer: cut off: its phase was over"])
+
+# ---- benchmarks ----
+with tempfile.TemporaryDirectory() as build:
+    os.mkdir(os.path.join(build, "benchmarks"))
+    ROW = {"shape": "XL", "median": 1.0, "unit": "GFLOP", "ceiling": 2.0}
+    said = {}
+    for name, done in (("gpu_rows", (0, json.dumps(ROW) + "\n", "gpu_rows   XL  1.0 GFLOP/s\n")),
+                       ("gpu_attention", (0, "", "gpu_attention: cuDNN has no plan for XL\n"))):
+        said[os.path.join(build, "benchmarks", "bench_" + name)] = done
+        open(os.path.join(build, "benchmarks", "bench_" + name), "w").close()
+    played = Played(said, build)
+    expect("benches", quietly(DEVICE.benches, played, dict.fromkeys(("gpu_rows", "gpu_attention", "gpu_products"), [])),
+           {"rows": {"gpu_rows": [ROW], "gpu_attention": []}})
+    expect("benches skipped", [one.partition(": it")[0] for one in played.skipped],
+           ["gpu_attention: cuDNN has no plan for XL", "gpu_products"])
+
+# ---- models ----
+
+
+def run_of(model, flags, graphs):
+    """gpt2-xl: another hash where the host updates; opt-6.7b does not fit in memory."""
+    alone = flags == DEVICE.IN_MEMORY
+    if model == "opt-6.7b" and alone:
+        raise DEVICE.Failed("exit 3: 7 bytes short")
+    return {"tokens_per_second": 1e5 if alone else 2e5, "predicted_step_seconds": 0.1, "step_seconds": 0.2,
+            "link_bytes": {} if alone else {"h2d": 7}, "hash": "other" if model == "gpt2-xl" and not alone else "h"}
+
+
+DEVICE.train = lambda session, model, *case, graphs=True: run_of(model, tuple(case[5:]), graphs)
+played = Played({}, datasheet={"bf16_flops_per_s": 1e15})
+played.results["phases"]["profile"] = {"profile": {"flops_per_s": {"bf16": [1, 8e14, 9e14, 3]}}}
+found = quietly(DEVICE.memory, played)
+expect("rows in memory", sorted(found["rows"]), ["gpt2", "gpt2-xl"])
+expect("rows by default", sorted(found["by_default"]), ["gpt2", "gpt2-xl", "opt-6.7b"])
+expect("bits", found["failed"], "other bits: gpt2-xl as train divides it")
+expect("models skipped", played.skipped, ["memory: opt-6.7b: exit 3: 7 bytes short"])
+# by hand: 6 (12 layers x 12 x 768^2 + 50257 x 768) + 12 x 12 x 768 x 1024 operations a token, at 100,000 tokens/s
+parts = found["rows"]["gpt2"]["utilisation"]
+expect("FLOP of a token", parts["flops_per_token"], 6 * (84934656 + 38597376) + 113246208)
+expect("of the roofs", [round(parts[of], 6) for of in ("of_measured_roof", "of_datasheet")], [0.106805, 0.085444])
+
+# ---- PyTorch ----
+
+
+class Small(Played):
+    """A GPU in which f32 parameters have no room."""
+
+    def run_any(self, *command, **_):
+        mode = command[command.index("--mode") + 1]
+        if mode == "autocast":
+            return 1, "", "torch.OutOfMemoryError: CUDA out of memory. Tried\n"
+        return 0, "\n".join(json.dumps(row) for row in ({"mode": mode}, {"seconds": [9]}, {"seconds": [2.0]})), ""
+
+
+row = DEVICE.by_pytorch(Small({}), 257, 16, 4, 2, 3, (6, 6, 384))
+expect("where f32 does not fit", (row["mode"], row["tokens_per_second"], "note" in row), ("bf16", 32.0, True))
+
+# ---- builds ----
+
+
+class Building(Played):
+    """Keeps what is run, and for how long."""
+
+    def __init__(self, build, allow_build):
+        super().__init__({}, build)
+        self.options.allow_build, self.ran = allow_build, []
+        self.cohobate, self.check = (os.path.join(build, name) for name in ("cohobate", "gpu-check"))
+
+    def begin(self, seconds):
+        self.ran.append(seconds)
+
+    def run(self, *command):
+        self.ran.append(command)
+
+
+def built(build, allow_build=True):
+    session = Building(build, allow_build)
+    try:
+        DEVICE.build_if_missing(session)
+    except DEVICE.Failed:
+        return "refused"
+    return session.ran
+
+
+DEVICE.shutil.which = lambda name: name
+with tempfile.TemporaryDirectory() as build:
+    options = ("-Dbenchmarks=true", build, DEVICE.ROOT)
+    ninja = ("ninja", "-C", build)
+    expect("nothing there", built(build, False), "refused")
+    expect("a build", built(build), [DEVICE.BUILD_S, ("meson", "setup", *options), ninja])
+    for name in ("cohobate", "gpu-check", "build.ninja"):
+        open(os.path.join(build, name), "w").close()
+    expect("programs without benchmarks", built(build, False), [])
+    expect("benchmarks", built(build), [DEVICE.BUILD_S, ("meson", "setup", "--reconfigure", *options), ninja])
 sys.exit(wrong > 0)

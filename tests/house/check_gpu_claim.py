@@ -1,4 +1,5 @@
-"""Which result of scripts/device the claims on a GPU take: the newest of that GPU, those programs and those sizes, whole."""
+"""Which result of scripts/device the claims on a GPU take: the newest of that GPU, those programs and those sizes, whole;
+and what they make of made-up results: of both ways of a link, of rows, of what calibrates and what is scored."""
 
 import json
 import os
@@ -49,4 +50,92 @@ with tempfile.TemporaryDirectory() as together:
     found = gpu_claim.newest(together, WANTED, PHASES)
     check(f"of all: {found}", found is not None and found["name"] == "2026-01-02-new.json")
     check("of no such GPU", gpu_claim.newest(together, {**WANTED, "found": None}, PHASES) is None)
+
+# ---- both ways at once, by hand ----
+# 10 GB/s each way alone; beside the other to the device 8, from it 5.
+LINKS = {"links": {"h2d": {"bytes_per_s": [9e9, 10e9, 11e9, 5]}, "d2h": {"bytes_per_s": 10e9}},
+         "contention": {"h2d": {"d2h": 0.8}, "d2h": {"h2d": [0.4, 0.5, 0.6, 5]}}}
+for profile, moved, seconds in (
+        (LINKS, {"h2d": 8e9, "d2h": 5e9}, 1.0),    # both end together
+        (LINKS, {"h2d": 8e9, "d2h": 10e9}, 1.5),   # then 5 GB more from the device alone
+        (LINKS, {"h2d": 10e9, "d2h": 0.0}, 1.0),   # one way
+        ({**LINKS, "contention": {}}, {"h2d": 10e9, "d2h": 20e9}, 2.0),
+        ({**LINKS, "contention": {"h2d": {"d2h": 0.1}, "d2h": {"h2d": 0.1}}}, {"h2d": 10e9, "d2h": 10e9}, 2.0)):  # in turns
+    least_s, _ = gpu_claim.both_ways_s(profile, moved)
+    check(f"{moved} take {least_s} s", abs(least_s - seconds) < 1e-9)
+
+
+def streamed(step_seconds, share, stood_s):
+    """8 GB to the device and 5 from it in each of two steps: a second of links that are full both ways."""
+    row = {"link_bytes": {"h2d": 16e9, "d2h": 10e9}, "seconds": [step_seconds] * 2, "step_seconds": step_seconds,
+           "exposed_seconds": {"h2d": 2 * stood_s}, "share_of_memory_speed": share}
+    return {"phases": {"offload": {"rows": {"opt-6.7b at 25 %": row}}, "profile": {"profile": LINKS}}}
+
+
+# Compute of 0.5 s: the links must be full, by 90 % of a second. Compute of 1.9: 95 % of that second must be hidden.
+for found, missed in ((streamed(1.1, 0.5 / 1.1, 0.6), []), (streamed(1.2, 0.5 / 1.2, 0.7), ["link"]),
+                      (streamed(2.0, 0.96, 0.04), []), (streamed(2.0, 0.96, 0.06), ["hidden"]),
+                      (streamed(2.0, 0.94, 0.04), ["speed"])):
+    check(f"{gpu_claim.offload(found)}, not {missed}", gpu_claim.offload(found)[1] == missed)
+
+# ---- speed ----
+
+
+def row(rate):
+    return {"tokens_per_second": rate, "utilisation": {"flops_per_token": 1}, "mode": "bf16", "attention": "flash"}
+
+
+def speeds(xl, seven):
+    phases = {"memory": {"rows": {"gpt2-xl": row(xl), "opt-6.7b": row(seven)}, "by_default": {"gpt2-xl": row(51e3)}},
+              "pytorch": {"rows": {"gpt2-xl": row(40e3), "opt-6.7b": row(10e3)}},
+              "profile": {"profile": {"flops_per_s": {"bf16": [1, 800e12, 1, 1]}}}}
+    return {"tiny": False, "found": "NVIDIA H200, 141 GiB", "gpu": {}, "phases": phases}
+
+
+# 41.5 GFLOP a token without the half of attention that is not computed: 14,458 tokens/s are 75 % of 800 TFLOP/s.
+for found, missed in ((speeds(50001, 14500), []), (speeds(49999, 14400), ["gpt2-xl at 50000", "roof"]),
+                      (speeds(50001, 11000), ["roof", "opt-6.7b against PyTorch"])):
+    words, found_missed, unmeasured = gpu_claim.speed(found)
+    check(f"{words}, {found_missed}", found_missed == missed and unmeasured == ["gpt2"])
+    check(f"{words}: by default", any(word.startswith("51000 as train") for word in words))
+
+# ---- what calibrates is not what is scored ----
+
+
+class Device:
+    """Each run adds a line to what is known, and is predicted by how many are."""
+
+    class Failed(Exception):
+        pass
+
+    IN_MEMORY = ("--host-memory", "none")
+
+    def __init__(self):
+        self.known, self.profiled = [], None
+
+    def budget_of(self, opened, *sizes):
+        return 4096
+
+    def train(self, opened, *words):
+        with open(opened.calibration, "a", encoding="utf-8") as file:
+            file.write("run\n")
+        with open(opened.calibration, encoding="utf-8") as file:
+            self.known.append((words[0], len(file.readlines()) - 1, words[6:]))
+        return {"predicted_step_seconds": 1.0, "step_seconds": 1.04, "peak_bytes": 1, "predicted_peak_bytes": 1}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    device, opened = Device(), type("session", (), {"calibration": os.path.join(folder, "calibration.json")})
+
+    def session(cases, minutes):
+        device.profiled = cases
+        return device, opened
+
+    gpu_claim.session = session
+    words, missed, unmeasured = gpu_claim.prediction([("a", 1, 2, 4, 2, 3, None), ("b", 1, 2, 4, 2, 3, 0.5)],
+                                                     [("c", 1, 2, 4, 2, 3, None), ("d", 1, 2, 4, 2, 3, 0.5)])
+    check(f"measured: {device.profiled}", device.profiled == [("a", 1, 2, 2), ("b", 1, 2, 2)])
+    alone, small = ("--host-memory", "none"), ("--device-memory", "4096B")
+    check(f"known: {device.known}", device.known == [("a", 0, alone), ("b", 1, small), ("c", 2, alone), ("d", 2, small)])
+    check(f"{words}, {missed}", not missed and not unmeasured and "off by 3.8%" in words[0])
 sys.exit(wrong > 0)

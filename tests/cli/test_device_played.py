@@ -1,0 +1,139 @@
+"""scripts/device --tiny as a person runs it, on a GPU that is played (played_cohobate.py): every phase but PyTorch's, and
+what comes of its result: the claims that are judged by it, and the profile that is taken out of it."""
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+import model_folder
+from program import ProgramTest, environment
+
+GPU = os.environ["COH_EMULATED_GPU"]
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(TESTS)
+BUILD = os.path.abspath(os.path.join(GPU, "..", "..", ".."))
+NAME = "NVIDIA H200"
+CHECKED = ("indices", "quantise", "attention-cudnn", "matmul-cublaslt")  # others take minutes there
+BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention")  # gpu_rows takes minutes there
+PHASES = ("doctor", "check", "profile", "facts", "memory", "offload", "kernels", "pytorch")
+
+
+class DevicePlayed(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.where = environment(LD_LIBRARY_PATH=GPU, COH_CUDA_LIBRARIES="none", COH_EMULATED_SEED="1", COH_EMULATED_NAME=NAME,
+                                 COH_PLAYED=self.folder)
+        del self.where["COH_CALIBRATION"]  # the script's own
+        model_folder.make(self.path("model"), "gpt2", "F32")
+        os.symlink(os.path.join(GPU, "as_measured"), self.path("as_measured"))
+        for folder in ("cli", "tests/cuda", "benchmarks", "out"):
+            os.makedirs(self.path(folder))
+        shutil.copy(os.path.join(TESTS, "cli", "played_cohobate.py"), self.path("cli/cohobate"))
+        os.chmod(self.path("cli/cohobate"), 0o755)
+        for name in ("tests/cuda/gpu-check", *(f"benchmarks/bench_{name}" for name in BENCHMARKS)):
+            if os.path.isfile(os.path.join(BUILD, name)):
+                os.symlink(os.path.join(BUILD, name), self.path(name))
+        self.set_budget()
+
+    def set_budget(self):
+        """Of what the model takes beside the libraries' workspace, five eighths."""
+        plan = [os.path.join(GPU, "as_measured"), "plan", self.path("model"), "--sequence", "16", "--batch", "2", "--micro-batch",
+                "2", "--dtype", "bf16", "--profile", "h200", "--json"]
+        room = json.loads(subprocess.run(plan, capture_output=True, check=True, env=self.where).stdout)["in_memory_bytes"]
+        libraries = 32 * 2**20 + 4096
+        self.write("budget", f"{libraries + (room - libraries) // 8 * 5 // 4096 * 4096}B".encode())
+
+    def python(self, script):
+        """A program that begins with the claims at hand."""
+        begin = f"import json, sys; sys.path.insert(0, {os.path.join(ROOT, 'benchmarks')!r}); import gpu_claim; "
+        return subprocess.run([sys.executable, "-c", begin + script], capture_output=True, text=True, env=self.where, check=False)
+
+    def run_script(self):
+        """Exit code, output, and the result's path."""
+        flags = ["--tiny", "--build", self.folder, "--out", self.path("out"), "--minutes", "120"]
+        done = self.python(f"device = gpu_claim.scripts_device(); device.CHECKS = {CHECKED!r}; "
+                           f"sys.argv[1:] = {flags!r}; sys.exit(device.main())")
+        written = sorted(glob.glob(self.path("out") + "/*.json"))
+        self.assertEqual(len(written), 1, done.stdout + done.stderr)
+        return done.returncode, done.stdout + done.stderr, written[0]
+
+    def test_every_phase_runs_and_says_what_it_left_out(self):
+        code, said, path = self.run_script()
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        phases = found["phases"]
+        self.assertEqual(tuple(phases), PHASES)
+        self.assertEqual([name for name, phase in phases.items() if "failed" in phase], [], said)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(phases["check"]["groups"], {
+            "indices": "right", "quantise": "right", "attention-cudnn": "skipped", "matmul-cublaslt": "skipped"})
+        for one in (*(f"check: {group}: " for group in CHECKED[2:]), "gpu_rows: it is not built", "gpu_attention: ",
+                    "gpt2-nano by PyTorch: "):
+            self.assertTrue(any(skipped.startswith(one) for skipped in found["skipped"]), (one, found["skipped"]))
+        self.assertEqual([one for one in found["skipped"] if one.startswith(("memory", "offload", "profile"))], [])
+        end = said[said.index("things were skipped"):]
+        for one in found["skipped"]:
+            self.assertIn(one, end)
+        self.rows_are_right(phases, found["datasheet"]["bf16_flops_per_s"])
+        self.claims_can_be_judged(path)
+        self.profile_can_be_taken_out(path)
+
+    def rows_are_right(self, phases, peak):
+        alone, default = (phases["memory"][kind]["gpt2-nano"] for kind in ("rows", "by_default"))
+        streamed = phases["offload"]["rows"]["gpt2-nano at 50 %"]
+        for row in (alone, default, streamed):
+            self.assertEqual((row["hash"], row["losses"]), (alone["hash"], alone["losses"]))
+            self.assertEqual(row["peak_bytes"], row["predicted_peak_bytes"])
+            self.assertEqual(len(row["seconds"]), 3)
+        self.assertEqual((sum(alone["link_bytes"].values()), alone["peak_bytes"]["host"]), (0, 0))
+        self.assertGreater(sum(streamed["link_bytes"].values()), 0)
+        utilised = alone["utilisation"]
+        self.assertAlmostEqual(utilised["of_datasheet"], alone["tokens_per_second"] * utilised["flops_per_token"] / peak)
+        self.assertEqual(utilised["of_datasheet"], utilised["of_measured_roof"])  # what stands for measured is the datasheet
+
+    def claims_can_be_judged(self, result):
+        """Whatever the figures are: none is missing but what is not here."""
+        done = self.python(f"found = json.load(open({result!r})); print(json.dumps([gpu_claim.speed(found, ['gpt2-nano']), "
+                           "gpu_claim.offload(found, 'gpt2-nano at 50 %'), gpu_claim.facts(found)]))")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        speed, offload, facts = json.loads(done.stdout)
+        self.assertEqual((speed[2], offload[2]), (["gpt2-nano by PyTorch"], []))
+        without = [] if os.path.isfile(self.path("benchmarks", "bench_probe")) else [
+            "the host's memory by threads", "kernels that copy"]
+        self.assertEqual((facts[1:]), [[], without])
+
+    def test_claims_that_run_by_themselves_find_bits_and_peaks(self):
+        case = ("gpt2-nano", 257, 16, 2, 2, 6, 0.5)
+        script = (f"print(json.dumps([gpu_claim.bits({case!r}, build={self.folder!r}), "
+                  f"gpu_claim.prediction([{case!r}], [{case[:3] + (4,) + case[4:6] + (None,)!r}], build={self.folder!r})]))")
+        done = self.python(script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        bits, prediction = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(bits[1:], [[], []])
+        self.assertEqual(prediction[2], [], done.stdout)
+        self.assertIn(" 0 peaks differ", prediction[0][0])
+
+    def profile_can_be_taken_out(self, result):
+        done = subprocess.run([os.path.join(ROOT, "scripts", "device-profile"), result, self.path("taken")], capture_output=True,
+                              text=True, check=True)
+        path = done.stdout.strip()
+        plan = [os.path.join(GPU, "as_measured"), "plan", self.path("model"), "--sequence", "16", "--device", "cuda:0", "--json",
+                "--profile", path]
+        said = json.loads(subprocess.run(plan, capture_output=True, text=True, check=True, env=self.where).stdout)
+        self.assertFalse(said["profile"]["what_if"])
+        with open(result, encoding="utf-8") as file:
+            found = json.load(file)
+        del found["phases"]["profile"]["files"]
+        self.write("none.json", json.dumps(found).encode())
+        done = subprocess.run([os.path.join(ROOT, "scripts", "device-profile"), self.path("none.json"), self.path("taken")],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("--only profile", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
