@@ -192,7 +192,7 @@ static void embedding_backward(tensors *t)
 
 static void column_sum(tensors *t)
 {
-    coh_kernel_column_sum(t->queue, t->dtype, t->dbias, t->of[0], t->N, t->C, 0);
+    coh_kernel_column_sum(t->queue, t->dtype, t->dbias, t->dtype, t->of[0], t->N, t->C, 0);
 }
 
 /* One tensor, as a chunk of grains. */

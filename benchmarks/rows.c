@@ -195,7 +195,7 @@ static void embedding_backward(void *argument)
 static void column_sum(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dy, t->N, C, 0);
+    coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dtype, t->dy, t->N, C, 0);
 }
 
 /* What the classifier does with a tile between its products, SOFTMAX_ROWS at a time: a pass for the

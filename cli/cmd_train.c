@@ -150,8 +150,8 @@ static coh_status load_parameters(cli_run *run)
     if (numeric_changed)
         cli_note(
             "numeric plan %016" PRIx64 " -> %016" PRIx64
-            " (dtype, micro-batch, kinds or kernel path): other rounding, the run will not continue"
-            " bit for bit",
+            " (dtype, gradients, micro-batch, kinds or kernel path): other rounding, the run will"
+            " not continue bit for bit",
             job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }

@@ -172,6 +172,15 @@ static coh_status fresh_recipe(cli_job *job)
     return COH_OK;
 }
 
+static coh_status check_gradients(const cli_job *job)
+{
+    if (!cli_given(job->options, CLI_FLAG_GRADIENTS) || job->options->gradients == COH_DTYPE_F32 ||
+        coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT, "--gradients bf16 is of weights in bf16, and these are f32:"
+                                      " leave it out, or add --dtype bf16");
+}
+
 static coh_status check_sequence(const cli_job *job)
 {
     const int64_t positions = coh_model_size_get(&job->model).positions;
@@ -231,6 +240,7 @@ static void set_plan_options(cli_job *job)
     cli_budget_plan_options(job->options, job->profile, COH_PLAN_TRAIN, &job->plan_options);
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.sweep_order = order_of(job);
+    job->plan_options.f32_gradients = (int32_t)recipe->f32_gradients;
     job->plan_options.uncalibrated = job->uncalibrated;
     job->plan_options.deferred_update = recipe->clip > 0;
     job->plan_options.wear_bytes = job->wear_bytes;
@@ -507,6 +517,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
+    CLI_TRY_GOTO(status, check_gradients(out_job), fail);
     if (options->command == CLI_PLAN)
         CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     out_job->model.dropout = out_job->recipe.dropout;

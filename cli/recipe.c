@@ -165,6 +165,12 @@ coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, 
     return COH_OK;
 }
 
+/* The flag's choices are in the order of coh_dtype. */
+static uint64_t asks_for_f32_gradients(const cli_options *options)
+{
+    return cli_given(options, CLI_FLAG_GRADIENTS) && options->gradients == COH_DTYPE_F32;
+}
+
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
 {
     cli_recipe *recipe = out_recipe;
@@ -181,6 +187,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     CLI_TRY(check_micro_batch(recipe));
     recipe->by_layers =
         cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
+    recipe->f32_gradients = asks_for_f32_gradients(options);
 
     if (!cli_given(options, CLI_FLAG_EPOCHS)) /* the data says how many steps those are */
         CLI_TRY(cli_recipe_set_steps(recipe, options, (uint64_t)options->steps));
@@ -237,6 +244,7 @@ static const note_row note_rows[] = {
     LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
+    LATER("f32_gradients", NOTE_AMOUNT, f32_gradients),
     LATER("field", NOTE_PATH, form.field),
     LATER("chat", NOTE_AMOUNT, form.chat),
     LATER("chat_form", NOTE_AMOUNT, form.chat_form),
@@ -372,6 +380,14 @@ int cli_recipe_form_is_given(const cli_options *options)
            cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
+static void set_gradients(cli_recipe *recipe, uint64_t in_f32)
+{
+    if (recipe->f32_gradients != in_f32)
+        cli_note("gradients %s -> %s: other rounding, the run will not continue bit for bit",
+                 recipe->f32_gradients ? "f32" : "bf16", in_f32 ? "f32" : "bf16");
+    recipe->f32_gradients = in_f32;
+}
+
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
 {
     static const cli_flag fixed[] = {
@@ -426,6 +442,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
     }
     if (cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order != COH_SWEEP_AUTO)
         cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
+    if (cli_given(options, CLI_FLAG_GRADIENTS))
+        set_gradients(recipe, asks_for_f32_gradients(options));
     return check_micro_batch(recipe);
 }
 

@@ -132,6 +132,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->microbatch_count = (int32_t)(said->batch / said->micro_batch);
     plan_options->deferred_update = said->clip > 0;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file's */
+    plan_options->f32_gradients = replay->file.f32_gradients;
     return COH_OK;
 }
 

@@ -85,6 +85,8 @@ static void add_model(const cli_job *job, cli_line *line)
     else
         cli_dtype_describe(job->options, size.dtype, job->model.checkpoint[0] && !job->freezes_anew,
                            line);
+    if (job->plan_options.f32_gradients && size.dtype == COH_DTYPE_BF16)
+        cli_line_add(line, "        gradients of weights in f32\n");
 }
 
 /* A replay's room may be that of another profile or flag than the plan's. */

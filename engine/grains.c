@@ -34,7 +34,11 @@ static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index, coh_grain
     const coh_object *object = &layout->objects[chunk->object];
     if (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_GRAD)
         return 0;
-    return coh_grain_runs_of(layout, object->owner, chunk->object_offset, chunk->bytes, out_runs);
+    const uint64_t factor = object->stream == COH_STREAM_GRAD
+                                ? coh_group_grad_factor(&layout->groups[object->owner])
+                                : 1;
+    return coh_grain_runs_of(layout, object->owner, chunk->object_offset / factor,
+                             chunk->bytes / factor, out_runs);
 }
 
 coh_status coh_grain_table_init(const coh_layout *layout, coh_grain_table *out_table)

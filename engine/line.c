@@ -304,6 +304,16 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
     return COH_OK;
 }
 
+void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int adds)
+{
+    const int64_t count = coh_shape_elements(&to->shape);
+    if (to->shape.dtype == from->shape.dtype)
+        coh_kernel_pass(queue, to->shape.dtype, to->data, from->data, count, adds);
+    else /* columns of one row: widened */
+        coh_kernel_column_sum(queue, from->shape.dtype, to->data, to->shape.dtype, from->data, 1,
+                              count, adds);
+}
+
 /* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot,
  * for parameters of one group share chunks and only the first of them writes them anew. */
 static void run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
@@ -317,8 +327,7 @@ static void run_add(coh_step *step, const coh_bound *bound, const coh_instructio
         else
             from = port->view;
     }
-    coh_kernel_pass(step->kernel_queue, to.shape.dtype, to.data, from.data,
-                    coh_shape_elements(&to.shape), call->input_grad_adds != 0);
+    coh_add_views(step->kernel_queue, &to, &from, call->input_grad_adds != 0);
 }
 
 /* ---- all opcodes ---- */

@@ -105,6 +105,7 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 typedef struct place {
     int32_t group;
     coh_dtype dtype;
+    int f32_gradients;
     uint64_t object_offset, bytes; /* in WORK */
     void *work, *grad;             /* NULL: not brought */
     coh_states states;             /* likewise */
@@ -114,7 +115,8 @@ typedef struct place {
 static coh_status show_segment(coh_step *step, const coh_ticket *ticket, const place *at,
                                const coh_segment *segment, coh_chunk_visit *visit, void *data)
 {
-    int is_split = at->dtype == COH_DTYPE_BF16 && visit->part == COH_PART_WORK;
+    int is_split = at->dtype == COH_DTYPE_BF16 && visit->part == COH_PART_WORK &&
+                   !(visit->stream == COH_STREAM_GRAD && at->f32_gradients);
     uint64_t most = is_split ? (uint64_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS : segment->count;
     visit->parameter = segment->parameter;
     for (uint64_t done = 0; done < segment->count; done += most) {
@@ -186,8 +188,10 @@ static piece operand_piece(const coh_step *step, const coh_program *program,
 static place piece_place(const coh_step *step, const piece *p, void *data)
 {
     const coh_object *object = p->object;
+    const coh_group_layout *group = &step->layout->groups[object->owner];
     place at = { .group = object->owner,
-                 .dtype = step->layout->groups[object->owner].dtype,
+                 .dtype = group->dtype,
+                 .f32_gradients = group->f32_gradients,
                  .object_offset = p->chunk->object_offset,
                  .bytes = p->chunk->bytes };
     if (object->stream == COH_STREAM_STATE) {
@@ -195,6 +199,8 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
         at.bytes /= coh_state_factor(at.dtype);
         at.states = coh_states_at(data, at.dtype, at.bytes);
     } else if (object->stream == COH_STREAM_GRAD) {
+        at.object_offset /= coh_group_grad_factor(group);
+        at.bytes /= coh_group_grad_factor(group);
         at.grad = data;
     } else {
         at.work = data;

@@ -45,7 +45,7 @@ void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruc
         const uint32_t index = program->touches[operand->touch_begin + i].chunk;
         const uint64_t begin = step->layout->chunks[index].object_offset - operand->object_offset;
         const int32_t group = step->layout->objects[operand->object].owner;
-        const coh_square_sums sums = { .dtype = step->layout->groups[group].dtype,
+        const coh_square_sums sums = { .dtype = coh_group_grad_dtype(&step->layout->groups[group]),
                                        .grains = step->grains.chunks[index],
                                        .grad = grad + begin,
                                        .partials = coh_step_pinned(step, step->layout->partials) };
@@ -79,9 +79,11 @@ void coh_line_clip(coh_step *step, coh_ticket *ticket)
 coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grains, void *work,
                             const void *grad, void *state)
 {
-    const coh_dtype dtype = place->layout->groups[place->group].dtype;
+    const coh_group_layout *group = &place->layout->groups[place->group];
+    const coh_dtype dtype = group->dtype;
     const coh_states states = coh_states_at(state, dtype, place->bytes);
     return (coh_update){ .dtype = dtype,
+                         .f32_grads = group->f32_gradients,
                          .grains = grains,
                          .work = work,
                          .grad = grad,

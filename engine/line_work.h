@@ -20,8 +20,11 @@ coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data);
 /* Puts the view where a kind looks for it. Roles that are no port of a call are left out. */
 void coh_call_set_port(coh_call *call, const coh_bound_port *port);
 
-/* One chunk of the parameters of a group: bytes [object_offset, object_offset + bytes) of its WORK
- * and GRAD. */
+/* What an ADD does: to = from, or to += from with `adds`; f32 `to` takes bf16 as well. */
+void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int adds);
+
+/* One chunk of the parameters of a group: bytes [object_offset, object_offset + bytes) of its
+ * WORK. */
 typedef struct coh_chunk_place {
     const coh_layout *layout;
     int32_t group;

@@ -95,8 +95,7 @@ static void run_add(const bench *b, char *base)
         char *data = base + coh_window_place(&b->window, need->object, binding->object_offset);
         *(binding->role == COH_ROLE_TO ? &to : &from) = coh_bound_port_of(binding, data).view;
     }
-    coh_kernel_pass(b->queue, to.shape.dtype, to.data, from.data, coh_shape_elements(&to.shape),
-                    call->input_grad_adds != 0);
+    coh_add_views(b->queue, &to, &from, call->input_grad_adds != 0);
 }
 
 /* A coh_bed_work. */

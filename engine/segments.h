@@ -1,6 +1,7 @@
 /* segments.h - which tensors a chunk of parameters holds, and where their streams stand.
  *
  *   WORK, GRAD chunk [a, a+n):   | tensor 3, end | pad | tensor 4, grains 0..5     |
+ *   (GRAD in f32 beside bf16 WORK: the same elements in twice the bytes)
  *   its STATE chunk, f32:        | m of the same elements  | v of the same elements |
  *                    bf16:       | low | m of them (f32)   | v of them (f32)        |
  *
@@ -42,7 +43,7 @@ typedef struct coh_segments {
     uint32_t parameter, parameter_end;
 } coh_segments;
 
-/* Starts a walk over bytes [object_offset, object_offset + bytes) of the WORK (or GRAD) of group
+/* Starts a walk over bytes [object_offset, object_offset + bytes) of the WORK of group
  * `group`: one chunk, or several neighbouring ones. */
 void coh_segments_begin(coh_segments *walk, const coh_layout *layout, int32_t group,
                         uint64_t object_offset, uint64_t bytes);

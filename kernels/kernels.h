@@ -17,7 +17,8 @@
  * Tensors are contiguous and row-major. `dtype` is how their elements are stored: COH_DTYPE_F32
  * (which is 0) or COH_DTYPE_BF16, the upper half of a float. bf16 is a storage format only: all
  * arithmetic is f32 in registers, and what is stored is rounded to nearest, ties to even. Pointers
- * to tensors of the model are `void *`; those that say float are f32 under either dtype. */
+ * to tensors of the model are `void *`; those that say float are f32 under either dtype. With
+ * `f32_grads` so are the gradients of parameters, whatever `dtype` is. */
 #ifndef COH_KERNELS_KERNELS_H
 #define COH_KERNELS_KERNELS_H
 
@@ -54,6 +55,9 @@ void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, flo
  * Exact for every pattern of bits. The update is the one above, of the joined master. */
 void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
                             const uint16_t *grad, float *m, float *v, int64_t count);
+/* By a gradient in f32. */
+void coh_kernel_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
+                           float *m, float *v, int64_t count);
 
 /* Master from its halves and back, for initial values, checkpoints and hashes. `low` NULL: there
  * are no states, so joining widens `high` and splitting rounds to it. */
@@ -112,9 +116,9 @@ typedef struct coh_matmul {
 } coh_matmul;
 void coh_kernel_matmul(void *queue, const coh_matmul *matmul);
 
-/* sums [columns] (= or +=) the column sums of x [rows, columns]. */
-void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
-                           int64_t columns, int adds);
+/* sums [columns] of `sums_dtype` (x's, or f32) (= or +=) the column sums of x [rows, columns]. */
+void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype,
+                           const void *x, int64_t rows, int64_t columns, int adds);
 
 /* ---- embedding and position ---- */
 
@@ -139,6 +143,7 @@ typedef struct coh_embedding {
     /* backward: tokens that are `padding` count for nothing */
     int has_padding;
     int32_t padding;
+    int f32_grads; /* backward: of dweight */
 } coh_embedding;
 void coh_kernel_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight);
 /* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's
@@ -162,7 +167,7 @@ typedef struct coh_position_gradient {
     int64_t B, T, C, rows, offset;
     const void *dy;
     void *dweight;
-    int adds;
+    int adds, f32_grads;
 } coh_position_gradient;
 void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient);
 
@@ -194,7 +199,7 @@ typedef struct coh_norm {
     /* backward; what is NULL is not wanted; dx may be dy when it does not add */
     const void *dy;
     void *dx, *dweight, *dbias;
-    int dx_adds, dweight_adds, dbias_adds;
+    int dx_adds, dweight_adds, dbias_adds, f32_grads;
     float *partials; /* coh_kernel_norm_partials elements of scratch */
 } coh_norm;
 void coh_kernel_norm(void *queue, const coh_norm *norm);
@@ -260,7 +265,7 @@ typedef struct coh_activation_gradient {
     const void *dy;
     const void *of; /* gelu: h, relu: y */
     void *dh, *sums;
-    int sums_adds;
+    int sums_adds, f32_grads; /* of sums: a bias's gradient */
     float *partials;
 } coh_activation_gradient;
 void coh_kernel_activation_gradient(void *queue, const coh_activation_gradient *gradient);
@@ -331,7 +336,7 @@ typedef struct coh_classifier {
     float *loss; /* [1], written by the last call: sum over items / N */
     /* backward; NULL: not wanted */
     void *dx, *dweight;
-    int dx_adds, dweight_adds;
+    int dx_adds, dweight_adds, f32_grads; /* of dweight */
     float *dx_sum;      /* coh_kernel_classifier_dx_sums kept from call to call; none: NULL */
     float *dweight_sum; /* coh_kernel_classifier_dweight_sums of scratch; none: NULL */
     /* backward: gradients are times loss_share and *loss_factor, the device's; NULL: 1 */
@@ -346,5 +351,11 @@ int64_t coh_kernel_classifier_chunk(coh_dtype dtype);
 int64_t coh_kernel_classifier_logits(coh_dtype dtype, int64_t N, int64_t V);
 int64_t coh_kernel_classifier_dx_sums(coh_dtype dtype, int64_t N, int64_t C);
 int64_t coh_kernel_classifier_dweight_sums(coh_dtype dtype, int64_t N, int64_t C, int64_t V);
+
+/* How a gradient of a parameter is stored that stands beside tensors of `dtype`. */
+static inline coh_dtype coh_grad_dtype(coh_dtype dtype, int f32_grads)
+{
+    return f32_grads ? COH_DTYPE_F32 : dtype;
+}
 
 #endif

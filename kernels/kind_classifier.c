@@ -131,6 +131,7 @@ static coh_status backward(const coh_call *call)
     classifier.dweight = call->parameter_grad[0].data;
     classifier.dx_adds = (call->input_grad_adds & 1u) != 0;
     classifier.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
+    classifier.f32_grads = coh_call_has_f32_grads(call, 0);
     classifier.loss_share = call->loss_share;
     classifier.loss_factor = call->loss_factor_cell;
     if (coh_kernel_classifier_dx_sums(classifier.dtype, classifier.N, classifier.C) > 0)
@@ -156,6 +157,7 @@ const coh_op_kind coh_kind_classifier = {
     .backward_reads = { .inputs = 3u, .parameters = 1u },
     .can_add_grad = { .inputs = 1u, .parameters = 1u },
     .can_skip_grad = { .inputs = 1u, .parameters = 1u },
+    .can_widen_grad = 1u,
     .row_split_parameters = 1u,
     .is_loss = 1,
     .infer = infer,

@@ -81,6 +81,7 @@ static coh_status forward(const coh_call *call)
 static coh_status spread(const coh_call *call, coh_embedding embedding)
 {
     embedding.order = call->workspace;
+    embedding.f32_grads = coh_call_has_f32_grads(call, 0);
     if (call->parameter_grad[0].data != NULL)
         coh_kernel_embedding_backward(call->queue, &embedding, call->parameter_grad[0].data,
                                       call->output_grad[0].data,
@@ -105,6 +106,7 @@ const coh_op_kind coh_kind_embedding = {
     .can_add_grad = { .parameters = 1u },
     .can_skip_grad = { .parameters = 1u },
     .row_split_parameters = 1u,
+    .can_widen_grad = 1u,
     .infer = infer,
     .forward = forward,
     .backward = backward,
@@ -147,6 +149,7 @@ const coh_op_kind coh_kind_embedding_padded = {
     .can_add_grad = { .parameters = 1u },
     .can_skip_grad = { .parameters = 1u },
     .row_split_parameters = 1u,
+    .can_widen_grad = 1u,
     .infer = infer_padded,
     .forward = forward,
     .backward = backward_padded,

@@ -74,6 +74,7 @@ static coh_status backward(const coh_call *call)
     norm.dx_adds = (call->input_grad_adds & 1u) != 0;
     norm.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
     norm.dbias_adds = (call->parameter_grad_adds & 2u) != 0;
+    norm.f32_grads = coh_call_has_f32_grads(call, 0) || coh_call_has_f32_grads(call, 1);
     norm.partials = call->workspace;
     coh_kernel_norm_backward(call->queue, &norm);
     return COH_OK;
@@ -97,6 +98,7 @@ const coh_op_kind coh_kind_layernorm = {
     .forward = forward,
     .backward = backward,
     .workspace_cuda = workspace_cuda,
+    .can_widen_grad = 3u,
     .forward_cuda = forward,
     .backward_cuda = backward,
 };

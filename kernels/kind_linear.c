@@ -155,10 +155,11 @@ typedef struct dy_block {
 static void weight_gradient(const coh_call *call, const dy_block *b)
 {
     const coh_dtype dtype = call->input[0].shape.dtype;
+    const coh_dtype grad_dtype = call->parameter_grad[0].shape.dtype;
     coh_matmul product = {
         .layout = COH_MATMUL_TN,
         .dtype = dtype,
-        .c_dtype = dtype,
+        .c_dtype = grad_dtype,
         .rows = b->count,
         .columns = b->I,
         .depth = b->N,
@@ -167,7 +168,7 @@ static void weight_gradient(const coh_call *call, const dy_block *b)
         .a_stride = b->O,
         .b_stride = b->I,
         .c_stride = b->I,
-        .c = element(call->parameter_grad[0].data, dtype, b->weight_begin),
+        .c = element(call->parameter_grad[0].data, grad_dtype, b->weight_begin),
         .adds = (call->parameter_grad_adds & 1u) != 0,
     };
     coh_kernel_matmul(call->queue, &product);
@@ -231,7 +232,7 @@ static coh_status backward(const coh_call *call)
     const int64_t N = coh_shape_rows(dy), O = dy->dim[dy->rank - 1];
     if (call->parameter_grad[1].data != NULL)
         coh_kernel_column_sum(call->queue, dy->dtype, call->parameter_grad[1].data,
-                              call->output_grad[0].data, N, O,
+                              call->parameter_grad[1].shape.dtype, call->output_grad[0].data, N, O,
                               (call->parameter_grad_adds & 2u) != 0);
     spread(call, call->output_grad[0].data, call->workspace);
     if (call->input_grad[1].data != NULL && call->row_begin == 0)
@@ -248,7 +249,7 @@ static coh_status backward(const coh_call *call)
     .reads_for_parameters = { .inputs = 1u },                                                      \
     .can_add_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                   \
     .can_skip_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                  \
-    .row_split_parameters = 1u, .column_slices = 1
+    .row_split_parameters = 1u, .column_slices = 1, .can_widen_grad = 3u
 
 const coh_op_kind coh_kind_linear = {
     .name = "cohobate.linear",
@@ -335,6 +336,7 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
         .dh = (char *)sums + sums_bytes(dy->dtype, N, I, O),
         .sums = call->parameter_grad[1].data,
         .sums_adds = (call->parameter_grad_adds & 2u) != 0,
+        .f32_grads = coh_call_has_f32_grads(call, 1),
         .partials = call->workspace,
     };
     if (call->row_begin == 0)

@@ -80,6 +80,7 @@ static coh_status backward(const coh_call *call)
         .dy = dy,
         .dweight = call->parameter_grad[0].data,
         .adds = (call->parameter_grad_adds & 1u) != 0,
+        .f32_grads = coh_call_has_f32_grads(call, 0),
     };
     if (gradient.dweight != NULL)
         coh_kernel_position_backward(call->queue, &gradient);
@@ -99,6 +100,7 @@ const coh_op_kind coh_kind_position = {
     .parameter_count = 1,
     .can_add_grad = { .inputs = 1u, .parameters = 1u },
     .can_skip_grad = { .inputs = 1u, .parameters = 1u },
+    .can_widen_grad = 1u,
     .forward_in_place = { { 0, 0 } },
     .backward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 1 },

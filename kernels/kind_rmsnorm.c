@@ -65,6 +65,7 @@ static coh_status backward(const coh_call *call)
     norm.dweight = call->parameter_grad[0].data;
     norm.dx_adds = (call->input_grad_adds & 1u) != 0;
     norm.dweight_adds = (call->parameter_grad_adds & 1u) != 0;
+    norm.f32_grads = coh_call_has_f32_grads(call, 0);
     norm.partials = call->workspace;
     coh_kernel_norm_backward(call->queue, &norm);
     return COH_OK;
@@ -88,6 +89,7 @@ const coh_op_kind coh_kind_rmsnorm = {
     .forward = forward,
     .backward = backward,
     .workspace_cuda = workspace_cuda,
+    .can_widen_grad = 1u,
     .forward_cuda = forward,
     .backward_cuda = backward,
 };

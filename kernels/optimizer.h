@@ -72,7 +72,7 @@ void coh_kernel_feed(void *queue, const coh_feed *feed);
 
 /* partials[..] = sum of squares of each grain, in double. */
 typedef struct coh_square_sums {
-    coh_dtype dtype;
+    coh_dtype dtype; /* of grad */
     coh_chunk_grains grains;
     const void *grad; /* of the chunk */
     double *partials; /* of all parameters */
@@ -122,7 +122,8 @@ static inline double coh_losses_mean(const float *losses, int64_t stride, int64_
 /* AdamW (kernels.h) of each element of the chunk's grains, by update_rate, update_scale and bias
  * corrections of the cells. f32: `work` is the master and low NULL; bf16: its upper half. */
 typedef struct coh_update {
-    coh_dtype dtype; /* of work and grad */
+    coh_dtype dtype; /* of work and, without f32_grads, grad */
+    int32_t f32_grads;
     coh_chunk_grains grains;
     void *work;
     const void *grad;

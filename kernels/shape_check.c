@@ -119,3 +119,9 @@ void coh_call_rows(const coh_call *call, int64_t row_count, int64_t *out_begin, 
     *out_begin = call->row_count == 0 ? 0 : call->row_begin;
     *out_end = call->row_count == 0 ? row_count : call->row_end;
 }
+
+int coh_call_has_f32_grads(const coh_call *call, int port)
+{
+    const coh_view *grad = &call->parameter_grad[port];
+    return grad->data != NULL && grad->shape.dtype == COH_DTYPE_F32;
+}

@@ -37,6 +37,9 @@ int64_t coh_shape_rows(const coh_shape *shape);
 
 coh_shape coh_shape_make(coh_dtype dtype, int32_t rank, int64_t d0, int64_t d1, int64_t d2);
 
+/* Does it make the gradient of parameter `port` in f32, whatever that is? */
+int coh_call_has_f32_grads(const coh_call *call, int port);
+
 /* The call's range of rows; the whole table when nothing is split. */
 void coh_call_rows(const coh_call *call, int64_t row_count, int64_t *out_begin, int64_t *out_end);
 

@@ -30,9 +30,9 @@
       (queue, dtype, to, from, count, adds))                                                       \
     X(matmul, (void *queue, const coh_matmul *matmul), (queue, matmul))                            \
     X(column_sum,                                                                                  \
-      (void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows, int64_t columns,     \
-       int adds),                                                                                  \
-      (queue, dtype, sums, x, rows, columns, adds))                                                \
+      (void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype, const void *x,              \
+       int64_t rows, int64_t columns, int adds),                                                   \
+      (queue, dtype, sums, sums_dtype, x, rows, columns, adds))                                    \
     X(embedding, (void *queue, const coh_embedding *embedding, void *y, const void *weight),       \
       (queue, embedding, y, weight))                                                               \
     X(embedding_backward,                                                                          \

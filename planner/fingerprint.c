@@ -56,6 +56,8 @@ uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options 
     hash = fold_text(hash, options->kernel_path);
     if (options->sweep_order == COH_SWEEP_LAYER)
         hash = fold_text(hash, "layer by layer");
+    if (options->f32_gradients)
+        hash = fold_text(hash, "gradients f32");
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
     return fold_number(hash, graph->loss);

@@ -360,3 +360,12 @@ coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor)
     graph->tensors[tensor.index].is_output = 1;
     return COH_OK;
 }
+
+int coh_graph_trains_bf16(const coh_graph *graph)
+{
+    for (size_t i = 0; i < graph->parameter_count; i++)
+        if (!graph->parameters[i].frozen &&
+            graph->parameters[i].facts.shape.dtype == COH_DTYPE_BF16)
+            return 1;
+    return 0;
+}

@@ -129,12 +129,10 @@ static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_by
     return COH_OK;
 }
 
-/* The WORK or GRAD object of a group. */
-static coh_status add_parameter_object(builder *b, coh_stream stream, int32_t group_index,
-                                       int survives, int32_t *out_object)
+static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_object)
 {
     const coh_group_layout *group = &b->layout->groups[group_index];
-    COH_TRY(add_object(b, stream, group_index, survives, out_object));
+    COH_TRY(add_object(b, COH_STREAM_WORK, group_index, 1, out_object));
     uint64_t pending = 0, element_bytes = coh_dtype_bytes(group->dtype);
     uint64_t most = b->chunk_bytes / sizeof(float) * element_bytes; /* whole grains */
     for (uint32_t i = 0; i < group->parameter_count; i++) {
@@ -149,12 +147,14 @@ static coh_status add_parameter_object(builder *b, coh_stream stream, int32_t gr
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
 
-static coh_status add_state_object(builder *b, int32_t group_index, int32_t work,
-                                   int32_t *out_object)
+/* The GRAD or STATE object of a group: for each chunk of its work one of `factor` times the
+ * bytes. */
+static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
+                                     int32_t work, uint64_t factor, int survives,
+                                     int32_t *out_object)
 {
-    COH_TRY(add_object(b, COH_STREAM_STATE, group_index, 1, out_object));
+    COH_TRY(add_object(b, stream, group_index, survives, out_object));
     coh_object copy = b->layout->objects[work];
-    uint64_t factor = coh_state_factor(b->layout->groups[group_index].dtype);
     for (uint32_t i = 0; i < copy.chunk_count; i++)
         COH_TRY(add_chunk(b, factor * b->layout->chunks[copy.chunk_begin + i].bytes));
     return COH_OK;
@@ -205,7 +205,8 @@ static coh_status open_group(builder *b, coh_dtype dtype)
                             .grad = -1,
                             .state = -1,
                             .parameter_begin = layout->parameter_count,
-                            .dtype = dtype };
+                            .dtype = dtype,
+                            .f32_gradients = b->options->f32_gradients && dtype == COH_DTYPE_BF16 };
     return COH_OK;
 }
 
@@ -216,11 +217,13 @@ static coh_status close_group(builder *b)
     int32_t index = (int32_t)layout->group_count - 1;
     int trained = !layout->parameters[layout->groups[index].parameter_begin].frozen;
     int32_t work = -1, grad = -1, state = -1;
-    COH_TRY(add_parameter_object(b, COH_STREAM_WORK, index, 1, &work));
+    COH_TRY(add_work_object(b, index, &work));
     if (trained) {
-        COH_TRY(
-            add_parameter_object(b, COH_STREAM_GRAD, index, b->options->deferred_update, &grad));
-        COH_TRY(add_state_object(b, index, work, &state));
+        const coh_group_layout group = layout->groups[index];
+        COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, work, coh_group_grad_factor(&group),
+                                   b->options->deferred_update, &grad));
+        COH_TRY(add_partner_object(b, COH_STREAM_STATE, index, work, coh_state_factor(group.dtype),
+                                   1, &state));
     }
     layout->groups[index].work = work;
     layout->groups[index].grad = grad;
@@ -375,6 +378,11 @@ static coh_status add_kept_forward(builder *b, int32_t op_index, size_t copy)
     return add_copy(b, COH_STREAM_CACHE, op_index, facts->cache_bytes, copy, &b->map->cache[place]);
 }
 
+static const coh_group_layout *group_of(const builder *b, int32_t parameter)
+{
+    return &b->layout->groups[b->map->group_of_parameter[parameter]];
+}
+
 /* Where an operator's backward must write although nobody wants the result, or cannot add. */
 static coh_status add_scratch_gradients(builder *b, int32_t op_index)
 {
@@ -400,7 +408,9 @@ static coh_status add_scratch_gradients(builder *b, int32_t op_index)
         int skips = (op->kind.can_skip_grad.parameters >> port) & 1;
         int needs_adding =
             b->use_count[op->parameter[port]] > 1 || b->options->microbatch_count > 1;
-        if (frozen ? skips : (adds || !needs_adding))
+        int widens = !group_of(b, op->parameter[port])->f32_gradients ||
+                     (op->kind.can_widen_grad >> port) & 1;
+        if (frozen ? skips : widens && (adds || !needs_adding))
             continue;
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, op_index,
                           coh_shape_bytes(&op->facts.parameter[port].shape), 0,

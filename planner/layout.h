@@ -2,7 +2,7 @@
  *
  *   group (the parameters that one operator brought in)
  *     work   |weight..............|bias|         each parameter from a page on
- *     grad   |weight..............|bias|         same offsets
+ *     grad   |weight..............|bias|         same offsets; f32 beside bf16: twice them
  *     state  |m v|m v|m v|m v|m v |m v |         per chunk of work; bf16: |low m v|..., program.h
  *     chunks |----|----|----|----|-----|         ends at grain or parameter ends
  *

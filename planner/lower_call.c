@@ -160,6 +160,17 @@ static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, coh_r
                     row_bytes * (uint64_t)rows.end, out_begin, out_end);
 }
 
+/* How and where a parameter's gradient stands in its group's GRAD. */
+static void gradient_place(const coh_lower_writer *w, int32_t parameter, coh_shape *out_shape,
+                           uint64_t *out_offset)
+{
+    const coh_group_layout *group = &w->layout->groups[w->map->group_of_parameter[parameter]];
+    *out_shape = w->graph->parameters[parameter].facts.shape;
+    out_shape->dtype = coh_group_grad_dtype(group);
+    *out_offset = w->layout->parameters[w->map->layout_of_parameter[parameter]].offset *
+                  coh_group_grad_factor(group);
+}
+
 /* Need (once per group) and binding of one parameter's WORK or GRAD. */
 static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row_range rows,
                                  int access, int32_t object, coh_role role, int port)
@@ -175,6 +186,8 @@ static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row
     }
     coh_shape shape = w->graph->parameters[parameter].facts.shape;
     uint64_t offset = layout->offset;
+    if (role == COH_ROLE_PARAMETER_GRAD)
+        gradient_place(w, parameter, &shape, &offset);
     int is_split = rows.count > 0 && w->map->row_unit[parameter] > 0;
     if (is_split) {
         offset += coh_shape_bytes(&shape) / (uint64_t)shape.dim[0] * (uint64_t)rows.begin;
@@ -415,13 +428,14 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
 
 /* One ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole
  * object. */
-static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch, int32_t object,
-                           uint64_t offset, int access, int adds, const coh_shape *shape)
+static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch,
+                           const coh_shape *from, int32_t object, uint64_t offset, int access,
+                           int adds, const coh_shape *shape)
 {
     COH_TRY(coh_lower_line(w, COH_OP_ADD));
     COH_TRY(open_call(w, -1, microbatch, (coh_row_range){ 0 }));
     COH_TRY(coh_lower_need_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
-    COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, shape));
+    COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, from));
     COH_TRY(coh_lower_need_all(w, object, access, COH_ROLE_TO));
     COH_TRY(coh_lower_bind(w, COH_ROLE_TO, 0, offset, shape));
     w->sheet->calls[w->sheet->call_count - 1].input_grad_adds = (uint32_t)adds;
@@ -438,9 +452,9 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
         if (scratch < 0 || gradient < 0)
             continue;
         int adds = input_grad_adds(w, index, port);
-        COH_TRY(add_line(w, microbatch, scratch, gradient, 0,
-                         adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE, adds,
-                         &w->graph->tensors[op->input[port]].shape));
+        const coh_shape *shape = &w->graph->tensors[op->input[port]].shape;
+        COH_TRY(add_line(w, microbatch, scratch, shape, gradient, 0,
+                         adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE, adds, shape));
     }
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
         int32_t scratch = w->map->parameter_scratch[coh_port_index(index, port)];
@@ -448,13 +462,13 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
         if (scratch < 0 || parameter < 0 || w->graph->parameters[parameter].frozen)
             continue;
         int32_t object = w->layout->groups[w->map->group_of_parameter[parameter]].grad;
-        const coh_parameter_layout *layout =
-            &w->layout->parameters[w->map->layout_of_parameter[parameter]];
+        coh_shape shape;
+        uint64_t offset;
+        gradient_place(w, parameter, &shape, &offset);
         int touched = touch_gradient(w, object, 0, w->layout->objects[object].chunk_count);
-        COH_TRY(add_line(w, microbatch, scratch, object, layout->offset,
-                         touched ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
-                         contribution_adds(w, parameter, touched),
-                         &w->graph->parameters[parameter].facts.shape));
+        COH_TRY(add_line(w, microbatch, scratch, &w->graph->parameters[parameter].facts.shape,
+                         object, offset, touched ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
+                         contribution_adds(w, parameter, touched), &shape));
     }
     return COH_OK;
 }

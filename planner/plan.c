@@ -140,6 +140,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     plan->options = *options;
     if (options->microbatch_count == 1 || options->sweep_order == COH_SWEEP_AUTO)
         plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* with one, the same program */
+    plan->options.f32_gradients =
+        options->mode == COH_PLAN_TRAIN && options->f32_gradients && coh_graph_trains_bf16(graph);
     if (options->profile) {
         plan->profile = *options->profile; /* its lists stay the caller's */
         if (options->uncalibrated && plan->profile.uncalibrated_hash != 0)

@@ -56,11 +56,12 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
     COH_TRY(coh_text_add(text,
                          "  \"options\": {\"mode\": \"%s\", \"microbatch_count\": %d, "
                          "\"sweep_order\": \"%s\", "
-                         "\"deferred_update\": %d, \"emulate_host_bytes\": \"%" PRIu64
+                         "\"deferred_update\": %d, %s\"emulate_host_bytes\": \"%" PRIu64
                          "\", \"disk_bytes\": \"%" PRIu64 "\", \"link_bytes_per_s\": %.17g},\n",
                          o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
                          coh_sweep_order_name(o->sweep_order), o->deferred_update,
-                         o->emulate_host_bytes, o->disk_bytes, o->link_bytes_per_s));
+                         o->f32_gradients ? "\"f32_gradients\": 1, " : "", o->emulate_host_bytes,
+                         o->disk_bytes, o->link_bytes_per_s));
     COH_TRY(coh_text_add(
         text,
         "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
@@ -230,6 +231,7 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
                                          "link_bytes_per_s",
                                          "emulate_host_bytes",
                                          "deferred_update",
+                                         "f32_gradients",
                                          NULL };
     int32_t mode = 0, order = 0;
     COH_TRY(coh_json_only_known(object, "\"options\"", known));
@@ -239,6 +241,8 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
     o->sweep_order = order == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
     COH_TRY(coh_json_get_int(object, "microbatch_count", 65536, &o->microbatch_count));
     COH_TRY(coh_json_get_int(object, "deferred_update", 1, &o->deferred_update));
+    if (json_object_get(object, "f32_gradients") != NULL) /* else as their parameters are */
+        COH_TRY(coh_json_get_int(object, "f32_gradients", 1, &o->f32_gradients));
     COH_TRY(coh_json_get_quoted(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
     COH_TRY(coh_json_get_quoted(object, "disk_bytes", 10, &o->disk_bytes));
     return coh_json_get_real(object, "link_bytes_per_s", 0, 1e300, &o->link_bytes_per_s);
@@ -449,6 +453,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->line_count = file->line_count;
     out->chunk_bytes = file->decisions.chunk_bytes;
     out->sweep_order = file->options.sweep_order;
+    out->f32_gradients = file->options.f32_gradients;
     out->is_in_memory = file->decisions.in_memory;
     out->recomputes = coh_block_set_count(&file->decisions.recompute);
     out->host_updates = file->decisions.host_updates;

@@ -24,6 +24,9 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
                         "%s is for %s with %d micro-batches a step and clipping %s: give the same",
                         path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
                         made->microbatch_count, made->deferred_update ? "on" : "off");
+    if (options->f32_gradients != made->f32_gradients)
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give --gradients %s", path,
+                        made->f32_gradients ? "f32" : "bf16", made->f32_gradients ? "f32" : "bf16");
     if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
         options->microbatch_count > 1)
         return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
@@ -184,7 +187,8 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
 {
     coh_plan_options merged = *options;
     *out_plan = NULL;
-    COH_TRY(check_options_agree(path, file, options));
+    merged.f32_gradients = options->f32_gradients && coh_graph_trains_bf16(graph);
+    COH_TRY(check_options_agree(path, file, &merged));
     merged.emulate_host_bytes = file->options.emulate_host_bytes;
     merged.disk_bytes = file->options.disk_bytes;
     merged.link_bytes_per_s = file->options.link_bytes_per_s;

@@ -316,7 +316,9 @@ static int is_bf16(const coh_layout *layout, const coh_program *program,
         const coh_object *object = &layout->objects[program->operands[line->operand_begin].object];
         return (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||
                 object->stream == COH_STREAM_STATE) &&
-               layout->groups[object->owner].dtype == COH_DTYPE_BF16;
+               (object->stream == COH_STREAM_GRAD
+                    ? coh_group_grad_dtype(&layout->groups[object->owner])
+                    : layout->groups[object->owner].dtype) == COH_DTYPE_BF16;
     }
     const coh_line_call *call = &program->calls[line->call];
     for (uint32_t i = 0; i < call->binding_count; i++)

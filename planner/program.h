@@ -74,7 +74,8 @@ typedef struct coh_chunk {
     uint64_t file_offset; /* in the working store */
 } coh_chunk;
 
-/* A parameter in its group's objects: elements [0, elements) at byte `offset` of WORK and GRAD.
+/* A parameter in its group's objects: elements [0, elements) at byte `offset` of WORK, and at that
+ * times coh_group_grad_factor of GRAD.
  * Grain g of it, 16 Ki elements in either dtype, has norm partial `partial_begin + g`. */
 typedef struct coh_parameter_layout {
     int32_t parameter; /* of the graph */
@@ -90,13 +91,25 @@ typedef struct coh_parameter_layout {
 typedef struct coh_group_layout {
     int32_t work, grad, state; /* objects; grad and state -1 where frozen or not training */
     uint32_t parameter_begin, parameter_count; /* in parameters[] */
-    coh_dtype dtype;                           /* of WORK and GRAD: F32 or BF16 */
+    coh_dtype dtype;                           /* of WORK: F32 or BF16 */
+    int32_t f32_gradients;                     /* 1: GRAD is f32 beside it, else as it is */
 } coh_group_layout;
 
 /* Bytes of a STATE chunk for each byte of its WORK chunk. */
 static inline uint64_t coh_state_factor(coh_dtype dtype)
 {
     return dtype == COH_DTYPE_BF16 ? 5 : 2;
+}
+
+/* How a group's GRAD is stored, and its bytes for each byte of WORK: chunk for chunk, element for
+ * element. */
+static inline coh_dtype coh_group_grad_dtype(const coh_group_layout *group)
+{
+    return group->f32_gradients ? COH_DTYPE_F32 : group->dtype;
+}
+static inline uint64_t coh_group_grad_factor(const coh_group_layout *group)
+{
+    return group->f32_gradients && group->dtype == COH_DTYPE_BF16 ? 2 : 1;
 }
 
 /* What is resident, and where, at the begin AND at the end of every program that runs on these

@@ -428,9 +428,12 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
             last->object_offset + last->bytes - chunks[need->window_begin].object_offset;
         if (object->pinned || object->stream > COH_STREAM_STATE)
             continue;
-        coh_dtype dtype = b->layout->groups[object->owner].dtype;
+        const coh_group_layout *group = &b->layout->groups[object->owner];
+        coh_dtype dtype = group->dtype;
         uint64_t chunk = b->decisions->chunk_bytes / sizeof(float) * coh_dtype_bytes(dtype);
-        chunk *= object->stream == COH_STREAM_STATE ? coh_state_factor(dtype) : 1;
+        chunk *= object->stream == COH_STREAM_STATE  ? coh_state_factor(dtype)
+                 : object->stream == COH_STREAM_GRAD ? coh_group_grad_factor(group)
+                                                     : 1;
         if (object->stream != COH_STREAM_WORK)
             bytes += window < chunk ? window : chunk;
         else if (b->pins.on_device == NULL ||
@@ -512,6 +515,7 @@ coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *op
     for (int bf16 = 0; bf16 < 2; bf16++) {
         uint64_t work_bytes = bf16 ? chunk_bytes / 2 : chunk_bytes;
         uint64_t parts = 2 + coh_state_factor(bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        parts += bf16 && options->f32_gradients ? 1 : 0;
         most_visited = parts * work_bytes > most_visited ? parts * work_bytes : most_visited;
     }
     if (held_bytes + most_visited <= *out_bytes)

@@ -34,7 +34,9 @@ static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uin
     const coh_touch *touches = coh_operand_touches(v, operand);
     if (group->parameter_count > 1) {
         for (uint32_t i = 0; i < group->parameter_count; i++)
-            if (v->layout->parameters[group->parameter_begin + i].offset == binding->object_offset)
+            if (v->layout->parameters[group->parameter_begin + i].offset *
+                    coh_group_grad_factor(group) ==
+                binding->object_offset)
                 return check_region(v, line, touches[0].chunk,
                                     &regions->by_parameter[group->parameter_begin + i], 1, adds);
         return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, touches[0].chunk,

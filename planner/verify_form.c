@@ -328,6 +328,13 @@ static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_l
     return COH_OK;
 }
 
+/* Of a group's WORK or GRAD. */
+static coh_dtype stored_dtype(const coh_verifier *v, const coh_object *object)
+{
+    const coh_group_layout *group = &v->layout->groups[object->owner];
+    return object->stream == COH_STREAM_GRAD ? coh_group_grad_dtype(group) : group->dtype;
+}
+
 static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
                                 const coh_binding *binding)
 {
@@ -346,22 +353,33 @@ static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_
                                   binding->port, binding->role, binding->object_offset, bytes,
                                   operand->object_offset, operand->bytes, operand->role));
     const coh_object *object = &v->layout->objects[operand->object];
-    if (object->stream <= COH_STREAM_GRAD &&
-        v->layout->groups[object->owner].dtype != binding->shape.dtype)
+    if (object->stream <= COH_STREAM_GRAD && stored_dtype(v, object) != binding->shape.dtype)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
                                   "port %d of role %d has another dtype than its group",
                                   binding->port, binding->role));
     return check_adding(v, line_index, call, binding);
 }
 
-/* An ADD adds elements of one type. */
+/* What the scratch of an ADD holds: TO's elements; for a gradient its parameter's. */
+static coh_dtype added_dtype(const coh_verifier *v, uint32_t line_index)
+{
+    const coh_line_call *call = &v->program->calls[v->program->lines[line_index].call];
+    const coh_binding *to = &v->program->bindings[call->binding_begin + 1];
+    const coh_object *object =
+        &v->layout->objects[coh_line_operands(v, line_index)[to->operand].object];
+    return object->stream == COH_STREAM_GRAD ? v->layout->groups[object->owner].dtype
+                                             : to->shape.dtype;
+}
+
+/* An ADD adds elements of one type, or those of a parameter's type to its gradient in f32. */
 static coh_status check_add(coh_verifier *v, uint32_t line_index, const coh_line_call *call)
 {
     const coh_binding *bindings = &v->program->bindings[call->binding_begin];
     if (call->binding_count != 2 || bindings[0].role != COH_ROLE_FROM ||
-        bindings[1].role != COH_ROLE_TO || bindings[0].shape.dtype != bindings[1].shape.dtype)
+        bindings[1].role != COH_ROLE_TO || bindings[0].shape.dtype != added_dtype(v, line_index))
         return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
-                                 "an ADD has one port FROM and one TO, of one dtype");
+                                 "an ADD has one port FROM and one TO, of one dtype but for "
+                                 "f32 gradients of bf16 parameters");
     return COH_OK;
 }
 

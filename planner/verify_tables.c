@@ -94,12 +94,13 @@ static coh_status check_layout(coh_verifier *v)
         /* f32: m and v. bf16: the low 16 bits of the master, m and v in f32. */
         int is_half = group->dtype == COH_DTYPE_BF16;
         uint64_t factor = is_half ? 1 + 2 + 2 : 1 + 1;
+        uint64_t grad_factor = is_half && group->f32_gradients ? 2 : 1;
         if (!is_half && group->dtype != COH_DTYPE_F32)
             return bad(v, COH_NO_LINE, "a group that is neither f32 nor bf16");
         if (!object_exists(layout, group->work) ||
             layout->objects[group->work].stream != COH_STREAM_WORK ||
             layout->objects[group->work].owner != (int32_t)i ||
-            !is_partner(layout, group->grad, COH_STREAM_GRAD, group->work, 1) ||
+            !is_partner(layout, group->grad, COH_STREAM_GRAD, group->work, grad_factor) ||
             !is_partner(layout, group->state, COH_STREAM_STATE, group->work, factor) ||
             (group->grad < 0) != (group->state < 0))
             return bad(v, COH_NO_LINE, "a group whose work, grad and state do not match");

@@ -213,6 +213,11 @@ typedef struct coh_op_kind {
     /* Scratch of forward_cuda and backward_cuda, instead of infer's workspace_bytes; pure like
      * infer. NULL: as infer says. */
     size_t (*workspace_cuda)(const void *attributes, const coh_shape *inputs, coh_phase phase);
+    /* Bit i: backward writes, or adds to, the gradient of parameter i in f32 as well where the
+     * parameter is bf16: the dtype of parameter_grad[i]'s shape says in which. For the others a
+     * plan with f32_gradients gives a scratch tensor in the parameter's dtype, whole, and adds
+     * afterwards. */
+    uint32_t can_widen_grad;
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

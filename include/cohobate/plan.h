@@ -105,6 +105,10 @@ typedef struct coh_plan_options {
      * of another numeric plan is left out. Borrowed while the plan is made. */
     const struct coh_plan *const *earlier;
     int32_t earlier_count;
+    /* 1: gradients of bf16 parameters are f32, so that sums over micro-batches and over the uses of
+     * a tied parameter are not rounded on the way: 2 bytes a parameter more. 0: they are bf16. Of
+     * the numeric plan where a parameter is bf16 and trained, else nothing. */
+    int32_t f32_gradients;
 } coh_plan_options;
 
 /* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path
@@ -307,6 +311,7 @@ typedef struct coh_plan_file {
     int32_t recomputes;          /* blocks */
     int32_t host_updates;        /* so many of the last blocks are updated on the host lane */
     int32_t pin_count, operator_count;
+    int32_t f32_gradients; /* of bf16 parameters */
     /* How many operators stand where, or have theirs how: "12 device, 30 disk". */
     char parameters[96], states[96], activations[96];
 } coh_plan_file;

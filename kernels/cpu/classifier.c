@@ -147,13 +147,20 @@ static void spread_to_dx(void *queue, const logit_tile *tile)
     coh_cpu_matmul(queue, &product);
 }
 
+/* Is dweight summed over the chunks of tokens elsewhere, to be rounded once? */
+static int has_dweight_sums(const coh_classifier *c)
+{
+    return c->dweight_sum != NULL && !c->f32_grads;
+}
+
 static void spread_to_dweight(void *queue, const logit_tile *tile)
 {
     const coh_classifier *c = tile->c;
-    const int sums = c->dweight_sum != NULL;
+    const int sums = has_dweight_sums(c);
+    const coh_dtype dtype = coh_grad_dtype(c->dtype, sums || c->f32_grads);
     coh_matmul product = { .layout = COH_MATMUL_TN,
                            .dtype = c->dtype,
-                           .c_dtype = sums ? COH_DTYPE_F32 : c->dtype,
+                           .c_dtype = dtype,
                            .rows = tile->rows,
                            .columns = c->C,
                            .depth = tile->tokens,
@@ -162,7 +169,7 @@ static void spread_to_dweight(void *queue, const logit_tile *tile)
                            .a_stride = tile->rows,
                            .b_stride = c->C,
                            .c_stride = c->C,
-                           .c = coh_element(c->dtype, c->dweight, (tile->v0 - c->row_begin) * c->C),
+                           .c = coh_element(dtype, c->dweight, (tile->v0 - c->row_begin) * c->C),
                            .adds = tile->n0 > 0 || (!sums && c->dweight_adds) };
     if (sums)
         product.c = c->dweight_sum;
@@ -208,7 +215,7 @@ static void gradient_tile(void *queue, const logit_tile *tile)
         spread_to_dx(queue, tile);
     if (c->dweight != NULL)
         spread_to_dweight(queue, tile);
-    if (c->dweight != NULL && c->dweight_sum != NULL && tile->n0 + tile->tokens == c->N)
+    if (c->dweight != NULL && has_dweight_sums(c) && tile->n0 + tile->tokens == c->N)
         round_sums(queue, (rounding){ .c = c,
                                       .to = coh_element(c->dtype, c->dweight,
                                                         (tile->v0 - c->row_begin) * c->C),

@@ -10,7 +10,7 @@
 #define SUM_ROWS    64
 
 typedef struct column_sum {
-    coh_dtype dtype;
+    coh_dtype dtype, sums_dtype;
     void *sums;
     const void *x;
     int64_t rows, columns;
@@ -30,12 +30,13 @@ static void sum_columns(void *argument, int64_t index)
             row->gather(block, coh_element_const(job->dtype, job->x, i * job->columns + j), width);
         coh_rows_get()->add(total, block, width);
     }
-    row->put(coh_element(job->dtype, job->sums, j), total, width, job->adds);
+    coh_rows_for(job->sums_dtype)
+        ->put(coh_element(job->sums_dtype, job->sums, j), total, width, job->adds);
 }
 
-void coh_cpu_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
-                        int64_t columns, int adds)
+void coh_cpu_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype,
+                        const void *x, int64_t rows, int64_t columns, int adds)
 {
-    column_sum job = { dtype, sums, x, rows, columns, adds };
+    column_sum job = { dtype, sums_dtype, sums, x, rows, columns, adds };
     coh_parallel(queue, (columns + SUM_COLUMNS - 1) / SUM_COLUMNS, sum_columns, &job);
 }

@@ -242,7 +242,8 @@ static void fold_gradient(void *argument, int64_t index)
     float total[FOLD_COLUMNS] = { 0 };
     for (int64_t block = 0; block < parts(g->N, GRADIENT_ROWS); block++)
         coh_rows_get()->add(total, g->partials + block * g->O + column, width);
-    coh_rows_for(g->dtype)->put(coh_element(g->dtype, g->sums, column), total, width, g->sums_adds);
+    const coh_dtype dtype = coh_grad_dtype(g->dtype, g->f32_grads);
+    coh_rows_for(dtype)->put(coh_element(dtype, g->sums, column), total, width, g->sums_adds);
 }
 
 void coh_cpu_activation_gradient(void *queue, const coh_activation_gradient *gradient)

@@ -63,8 +63,9 @@ static void zero_rows(void *argument, int64_t index)
     const coh_embedding *e = job->e;
     const int64_t begin = index * ZERO_ROWS;
     const int64_t rows = smaller(ZERO_ROWS, e->row_end - e->row_begin - begin);
-    memset(coh_element(e->dtype, job->to, begin * e->C), 0,
-           (size_t)(rows * e->C) * coh_dtype_bytes(e->dtype));
+    const coh_dtype dtype = coh_grad_dtype(e->dtype, e->f32_grads);
+    memset(coh_element(dtype, job->to, begin * e->C), 0,
+           (size_t)(rows * e->C) * coh_dtype_bytes(dtype));
 }
 
 int64_t coh_kernel_embedding_order(int64_t N)
@@ -132,7 +133,9 @@ static int64_t sum_row(const spread_job *job, int64_t at, int64_t c, int64_t wid
     float total[STRIP_CHANNELS] = { 0 };
     for (; at < job->count && row_of(e, job->order[at]) == row; at++)
         rows->gather(total, coh_element_const(e->dtype, job->dy, job->order[at] * e->C + c), width);
-    rows->put(coh_element(e->dtype, job->dweight, row * e->C + c), total, width, job->adds);
+    const coh_dtype dtype = coh_grad_dtype(e->dtype, e->f32_grads);
+    coh_rows_for(dtype)->put(coh_element(dtype, job->dweight, row * e->C + c), total, width,
+                             job->adds);
     return at;
 }
 
@@ -193,7 +196,9 @@ static void position_strip(const coh_position_gradient *g, int64_t index, int64_
     float total[STRIP_CHANNELS] = { 0 };
     for (int64_t b = 0; b < g->B && t >= 0 && t < g->T; b++)
         row->gather(total, coh_element_const(g->dtype, g->dy, (b * g->T + t) * g->C + c), width);
-    row->put(coh_element(g->dtype, g->dweight, index * g->C + c), total, width, g->adds);
+    const coh_dtype dtype = coh_grad_dtype(g->dtype, g->f32_grads);
+    coh_rows_for(dtype)->put(coh_element(dtype, g->dweight, index * g->C + c), total, width,
+                             g->adds);
 }
 
 static void position_gradient(void *argument, int64_t index)

@@ -85,7 +85,8 @@ static void fold_one(const coh_norm *norm, void *to, int adds, int64_t offset, i
         return;
     for (int64_t block = 0; block < block_count(norm->N); block++)
         coh_rows_get()->add(total, norm->partials + block * 2 * norm->C + offset + begin, width);
-    coh_rows_for(norm->dtype)->put(coh_element(norm->dtype, to, begin), total, width, adds);
+    const coh_dtype dtype = coh_grad_dtype(norm->dtype, norm->f32_grads);
+    coh_rows_for(dtype)->put(coh_element(dtype, to, begin), total, width, adds);
 }
 
 static void fold_columns(void *argument, int64_t index)

@@ -129,11 +129,14 @@ static void update_grain(void *argument, int64_t index)
     const grain one = grain_at(&update->grains, index);
     const coh_adamw adamw = adamw_of(update, &one);
     void *work = coh_element(update->dtype, update->work, one.element);
-    const void *grad = coh_element_const(update->dtype, update->grad, one.element);
+    const coh_dtype grad_dtype = coh_grad_dtype(update->dtype, update->f32_grads);
+    const void *grad = coh_element_const(grad_dtype, update->grad, one.element);
     float *m = update->m + one.element, *v = update->v + one.element;
     if (update->partials != NULL)
-        update->partials[one.partial] = coh_kernel_square_sum(update->dtype, grad, one.count);
-    if (update->dtype == COH_DTYPE_BF16)
+        update->partials[one.partial] = coh_kernel_square_sum(grad_dtype, grad, one.count);
+    if (update->dtype == COH_DTYPE_BF16 && update->f32_grads)
+        coh_kernel_adamw_wide(&adamw, work, update->low + one.element, grad, m, v, one.count);
+    else if (update->dtype == COH_DTYPE_BF16)
         coh_kernel_adamw_split(&adamw, work, update->low + one.element, grad, m, v, one.count);
     else
         coh_kernel_adamw(&adamw, work, grad, m, v, one.count);

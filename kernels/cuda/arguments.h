@@ -94,6 +94,7 @@ typedef struct coh_cuda_column_sum_arguments {
     const void *x;
     void *sums;
     int32_t adds, packed;
+    int32_t f32_sums; /* else of the kernel's element type */
 } coh_cuda_column_sum_arguments;
 
 /* Rows whose sums an activation's gradient keeps in registers. */
@@ -142,10 +143,10 @@ typedef struct coh_cuda_embedding_arguments {
     int64_t padding; /* -1: none */
     const void *from;
     void *to;
-    uint64_t *keys;        /* [N] */
-    const uint64_t *spare; /* [N], what merging reads */
-    int64_t run;           /* merging: keys of a sorted run */
-    int32_t adds, packed;
+    uint64_t *keys;                  /* [N] */
+    const uint64_t *spare;           /* [N], what merging reads */
+    int64_t run;                     /* merging: keys of a sorted run */
+    int32_t adds, packed, f32_grads; /* backward: `to` is f32 */
 } coh_cuda_embedding_arguments;
 
 /* What is found outside its range first, of all checks of a queue: the lowest place. It carries
@@ -178,7 +179,7 @@ typedef struct coh_cuda_position_arguments {
     int64_t table;
     const int32_t *position;
     int64_t begin, count;
-    int32_t adds, packed;
+    int32_t adds, packed, f32_grads; /* backward: y is f32 */
 } coh_cuda_position_arguments;
 
 /* ---- rope.cu ---- */

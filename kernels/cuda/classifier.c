@@ -96,12 +96,13 @@ static void spread_to_dx(void *queue, const logit_tile *tile)
 static void spread_to_dweight(void *queue, const logit_tile *tile)
 {
     const coh_classifier *c = tile->c;
-    void *dweight = element(c->dtype, c->dweight, (tile->v0 - c->row_begin) * c->C);
-    const int sums = tile->dweight_sum != NULL;
+    const int sums = tile->dweight_sum != NULL && !c->f32_grads;
+    const coh_dtype dtype = coh_grad_dtype(c->dtype, c->f32_grads);
+    void *dweight = element(dtype, c->dweight, (tile->v0 - c->row_begin) * c->C);
     const coh_matmul product = {
         .layout = COH_MATMUL_TN,
         .dtype = c->dtype,
-        .c_dtype = sums ? COH_DTYPE_F32 : c->dtype,
+        .c_dtype = sums ? COH_DTYPE_F32 : dtype,
         .rows = tile->rows,
         .columns = c->C,
         .depth = tile->tokens,

@@ -55,10 +55,12 @@ void coh_cuda_embedding_backward(void *queue, const coh_embedding *embedding, vo
     const int64_t N = embedding->N, C = embedding->C, pack = coh_cuda_pack(embedding->dtype);
     const int64_t rows = embedding->row_end - embedding->row_begin;
     coh_cuda_embedding_arguments arguments = arguments_of(embedding, dy, dweight);
+    const coh_dtype dtype = coh_grad_dtype(embedding->dtype, embedding->f32_grads);
     if (embedding->has_padding)
         arguments.padding = embedding->padding;
+    arguments.f32_grads = embedding->f32_grads;
     if (!adds)
-        coh_cuda_copy(queue, dweight, NULL, rows * C * (int64_t)coh_dtype_bytes(embedding->dtype));
+        coh_cuda_copy(queue, dweight, NULL, rows * C * (int64_t)coh_dtype_bytes(dtype));
     if (N == 0)
         return;
     /* the rows are zero or what is added to, each is written once */
@@ -113,6 +115,7 @@ void coh_cuda_position_backward(void *queue, const coh_position_gradient *gradie
         .begin = gradient->offset * C,
         .count = gradient->rows * C,
         .adds = gradient->adds,
+        .f32_grads = gradient->f32_grads,
         .packed = COH_CUDA_PACKED(gradient->dy, gradient->dweight) && C % pack == 0,
     };
     const int64_t units = arguments.packed ? arguments.count / pack : arguments.count;

@@ -151,6 +151,21 @@ COH_DEVICE void add_token(const coh_cuda_embedding_arguments &a, coh_floats<coh_
         sum.x[i] += dy.x[i];
 }
 
+/* A row's sum, of the channels from `c` on, to its place. */
+template <typename T>
+COH_DEVICE void give_row(const coh_cuda_embedding_arguments &a, const coh_floats<coh_pack<T>> &sum,
+                         int64_t row, int64_t c)
+{
+    constexpr int W = coh_pack<T>;
+    const int64_t at = row * a.C + c;
+    if (!a.f32_grads)
+        coh_give_part<T, W>((T *)a.to + at, sum, a.C - c, a.packed, a.adds);
+    else if (!a.packed)
+        coh_give_part<float, W>((float *)a.to + at, sum, a.C - c, 0, a.adds);
+    else if (c < a.C)
+        coh_give_wide<W>((float *)a.to + at, sum, a.adds);
+}
+
 template <typename T> COH_DEVICE void embedding_rows(const coh_cuda_embedding_arguments &a)
 {
     constexpr int W = coh_pack<T>;
@@ -168,7 +183,7 @@ template <typename T> COH_DEVICE void embedding_rows(const coh_cuda_embedding_ar
             coh_floats<W> sum = {};
             for (int i = 0; i < count; i++)
                 add_token<T>(a, sum, __shfl_sync(COH_ALL_LANES, mine, i), c);
-            coh_give_part<T, W>((T *)a.to + row * a.C + c, sum, a.C - c, a.packed, a.adds);
+            give_row<T>(a, sum, row, c);
         }
     }
 }
@@ -211,7 +226,7 @@ template <typename T> COH_DEVICE void embedding_heavy(const coh_cuda_embedding_a
 #pragma unroll
         for (int i = 0; i < W; i++)
             sum.x[i] += sums[other][i][lane];
-    coh_give_part<T, W>((T *)a.to + row * a.C + c, sum, a.C - c, a.packed, a.adds);
+    give_row<T>(a, sum, row, c);
 }
 COH_KERNELS(embedding_heavy, coh_cuda_embedding_arguments, COH_CUDA_HEAVY_THREADS, 4)
 
@@ -258,7 +273,10 @@ template <typename T, int W> COH_DEVICE void position_sum(const coh_cuda_positio
             for (int i = 0; i < W; i++)
                 sum.x[i] += dy.x[i];
         }
-        coh_give<T, W>((T *)a.y + at, sum, a.adds);
+        if (a.f32_grads)
+            coh_give_wide<W>((float *)a.y + at, sum, a.adds);
+        else
+            coh_give<T, W>((T *)a.y + at, sum, a.adds);
     }
 }
 

@@ -81,6 +81,7 @@ void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
     coh_cuda_norm_arguments arguments = arguments_of(norm);
     const int64_t C = norm->C;
     const backward_cut cut = cut_of(C, coh_cuda_pack(norm->dtype));
+    const coh_dtype sums = coh_grad_dtype(norm->dtype, norm->f32_grads);
     const int has_sums = norm->dweight != NULL || norm->dbias != NULL;
     const int64_t block_rows = coh_cuda_norm_block_rows(norm->N);
     const int64_t blocks = coh_cuda_parts(norm->N, block_rows);
@@ -96,9 +97,9 @@ void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
         return;
     coh_cuda_launch(queue, coh_cuda_of(cut.f32, norm->dtype), &grid, &arguments);
     if (norm->dweight != NULL)
-        coh_cuda_fold(queue, norm->dtype, norm->dweight, norm->partials, blocks, C, 2 * C,
+        coh_cuda_fold(queue, sums, norm->dweight, norm->partials, blocks, C, 2 * C,
                       norm->dweight_adds);
     if (norm->dbias != NULL)
-        coh_cuda_fold(queue, norm->dtype, norm->dbias, norm->partials + C, blocks, C, 2 * C,
+        coh_cuda_fold(queue, sums, norm->dbias, norm->partials + C, blocks, C, 2 * C,
                       norm->dbias_adds);
 }

@@ -5,6 +5,7 @@
 #include "kernels/cuda/optimizer_arguments.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
+#include "kernels/kernels.h"
 #include "memory/cuda_queue.h"
 
 #define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* of a block */
@@ -72,6 +73,7 @@ void coh_cuda_update(void *queue, const coh_update *update)
         .beta2 = update->beta2,
         .epsilon = update->epsilon,
         .decay = update->decay,
+        .f32_grads = update->f32_grads,
         .packed = COH_CUDA_PACKED(update->work, update->grad, update->low, update->m, update->v),
     };
     const int64_t grains = take_grains(&arguments.grains, &update->grains);
@@ -84,10 +86,11 @@ void coh_cuda_update(void *queue, const coh_update *update)
         coh_cuda_queue_fail(
             queue, coh_fail(COH_ERR_INTERNAL, "an update with a predicate makes no partials"));
     if (update->partials != NULL)
-        coh_cuda_square_sums(queue, &(coh_square_sums){ .dtype = update->dtype,
-                                                        .grains = update->grains,
-                                                        .grad = update->grad,
-                                                        .partials = update->partials });
+        coh_cuda_square_sums(
+            queue, &(coh_square_sums){ .dtype = coh_grad_dtype(update->dtype, update->f32_grads),
+                                       .grains = update->grains,
+                                       .grad = update->grad,
+                                       .partials = update->partials });
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_UPDATE_F32, update->dtype), &grid, &arguments);
 }
 

@@ -4,9 +4,9 @@
  * and sums of squares are in the host's order. Only pow may differ, in the last place of a double
  * that is then rounded to a float.
  *
- * Bound by bytes: an update of a bf16 parameter moves 26 bytes (work, low, m, v both ways, grad),
- * of an f32 one 28, four elements a thread and load, so that what neighbours load stands together
- * for 2-byte and 4-byte elements alike. */
+ * Bound by bytes: an update of a bf16 parameter moves 26 bytes (work, low, m, v both ways, grad;
+ * by an f32 gradient 28), of an f32 one 28, four elements a thread and load, so that what
+ * neighbours load stands together for 2-byte and 4-byte elements alike. */
 #include "kernels/cuda/optimizer_arguments.h"
 #include "kernels/cuda/pack.cuh"
 
@@ -91,7 +91,8 @@ COH_DEVICE void adamw(const factors &s, float &work, float grad, float &m, float
 template <typename T, int W>
 COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const factors &s, int64_t at)
 {
-    const coh_floats<W> grad = coh_take<T, W>((const T *)a.grad + at);
+    const coh_floats<W> grad = a.f32_grads ? coh_take<float, W>((const float *)a.grad + at)
+                                           : coh_take<T, W>((const T *)a.grad + at);
     coh_floats<W> m = coh_take<float, W>(a.m + at), v = coh_take<float, W>(a.v + at), work;
     const coh_raw<T, W> high = coh_fetch<T, W>((const T *)a.work + at);
     if constexpr (sizeof(T) == 4) {

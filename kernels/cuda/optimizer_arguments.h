@@ -35,7 +35,7 @@ typedef struct coh_cuda_update_arguments {
     const coh_cells *cells;
     const int32_t *predicate; /* NULL, or 0 there: nothing is done */
     float beta1, beta2, epsilon, decay;
-    int32_t packed;
+    int32_t packed, f32_grads;
 } coh_cuda_update_arguments;
 
 typedef struct coh_cuda_feed_arguments {

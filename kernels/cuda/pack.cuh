@@ -136,6 +136,20 @@ template <typename T, int W> COH_DEVICE void coh_give(T *to, coh_floats<W> from,
     coh_put<T, W>(to, from);
 }
 
+/* The same to f32, whatever type W is a pack of. */
+template <int W> COH_DEVICE void coh_give_wide(float *to, const coh_floats<W> &from, int adds)
+{
+    constexpr int part = W < 4 ? W : 4;
+#pragma unroll
+    for (int i = 0; i < W; i += part) {
+        coh_floats<part> some;
+#pragma unroll
+        for (int k = 0; k < part; k++)
+            some.x[k] = from.x[i + k];
+        coh_give<float, part>(to + i, some, adds);
+    }
+}
+
 /* ---- parts of rows ----
  *
  * Sums over rows are of packs whatever the alignment, so that it changes no order: where a row does

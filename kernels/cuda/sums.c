@@ -25,8 +25,8 @@ static int32_t rows_packed(const void *x, int64_t columns, int64_t stride, coh_d
     return COH_CUDA_PACKED(x) && columns % pack == 0 && stride % pack == 0;
 }
 
-void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows,
-                         int64_t columns, int adds)
+void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype,
+                         const void *x, int64_t rows, int64_t columns, int adds)
 {
     const coh_cuda_column_sum_arguments sum = {
         .rows = rows,
@@ -35,6 +35,7 @@ void coh_cuda_column_sum(void *queue, coh_dtype dtype, void *sums, const void *x
         .x = x,
         .sums = sums,
         .adds = adds,
+        .f32_sums = sums_dtype == COH_DTYPE_F32,
         .packed = rows_packed(x, columns, columns, dtype),
     };
     launch_sum(queue, coh_cuda_of(COH_CUDA_COLUMN_SUM_F32, dtype), dtype, &sum);
@@ -83,6 +84,6 @@ void coh_cuda_activation_gradient(void *queue, const coh_activation_gradient *gr
                                 gradient->dtype),
                     &grid, &arguments);
     if (gradient->sums != NULL)
-        coh_cuda_fold(queue, gradient->dtype, gradient->sums, gradient->partials, blocks,
-                      gradient->O, gradient->O, gradient->sums_adds);
+        coh_cuda_fold(queue, coh_grad_dtype(gradient->dtype, gradient->f32_grads), gradient->sums,
+                      gradient->partials, blocks, gradient->O, gradient->O, gradient->sums_adds);
 }

@@ -47,7 +47,10 @@ COH_DEVICE void column_sum_of(const coh_cuda_column_sum_arguments &a)
         float total = 0.0f;
         for (int warp = 0; warp < SUM_WARPS; warp++)
             total += warps[warp][threadIdx.x];
-        coh_give<To, 1>((To *)a.sums + first + threadIdx.x, { { total } }, a.adds);
+        if (a.f32_sums)
+            coh_give<float, 1>((float *)a.sums + first + threadIdx.x, { { total } }, a.adds);
+        else
+            coh_give<To, 1>((To *)a.sums + first + threadIdx.x, { { total } }, a.adds);
     }
 }
 

@@ -478,6 +478,26 @@ class Train(ProgramTest):
         self.fails(2, "train", *TINY, "--micro-batch", 1, "--sweep-order", "micro-batch", "--data", self.corpus(), "--plan",
                    self.path("plan.json"), says="give --sweep-order layer")
 
+    def test_a_run_keeps_its_f32_gradients_and_says_others(self):
+        flags = ["--micro-batch", 1, "--dtype", "bf16", "--gradients", "f32"]
+        whole = self.train("--steps", 4, "--save", "none", *flags)
+        self.assertIn("gradients of weights in f32", whole.err)
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *flags)
+        self.succeeds("plan", *TINY, *flags, "-o", self.path("plan.json"))
+        self.assertIn("(gradients f32)", self.succeeds("inspect", self.path("plan.json")).out)
+        self.succeeds("simulate", self.path("plan.json"))
+        last = self.resumed(self.path("half"), "--steps", 4, "--plan", self.path("plan.json"))
+        self.assertNotIn("other rounding", last.err)
+        self.assertEqual(self.says_hash(last), self.says_hash(whole))
+        usual = self.train("--steps", 4, "--save", "none", *flags[:4])
+        self.assertNotEqual(self.says_hash(usual), self.says_hash(whole))
+        other = self.resumed(self.path("half"), "--steps", 5, "--gradients", "bf16")
+        self.assertIn("gradients f32 -> bf16: other rounding", other.err)
+        self.assertIn("(dtype, gradients, micro-batch", other.err)
+        self.fails(2, "train", *TINY, *flags[:4], "--data", self.corpus(), "--plan", self.path("plan.json"),
+                   says="give --gradients f32")
+        self.fails(2, "plan", *TINY, "--dtype", "f32", "--gradients", "bf16", says="add --dtype bf16")
+
     def test_a_sweep_order_that_is_chosen_is_said(self):
         small = ["gpt2-nano", "--sequence", "16", "--batch", "8", "--micro-batch", "1", "--device-memory", "12MiB",
                  "--disk", self.folder, "--recompute", "none"]

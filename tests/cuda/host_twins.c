@@ -107,7 +107,7 @@ TWIN_OF(classifier_backward, coh_classifier)
 /* ---- calls of several arguments ---- */
 
 typedef struct plain_call {
-    coh_dtype dtype;
+    coh_dtype dtype, to_dtype;
     void *to;
     const void *from, *of;
     int64_t rows, columns, more;
@@ -134,10 +134,11 @@ PLAIN(round, (void *queue, coh_dtype dtype, void *to, const float *from, int64_t
       MADE(.dtype = dtype, .to = to, .from = from, .rows = count, .adds = adds),
       coh_cpu_round(NULL, c->dtype, c->to, c->from, c->rows, c->adds))
 PLAIN(column_sum,
-      (void *queue, coh_dtype dtype, void *sums, const void *x, int64_t rows, int64_t columns,
-       int adds),
-      MADE(.dtype = dtype, .to = sums, .from = x, .rows = rows, .columns = columns, .adds = adds),
-      coh_cpu_column_sum(NULL, c->dtype, c->to, c->from, c->rows, c->columns, c->adds))
+      (void *queue, coh_dtype dtype, void *sums, coh_dtype sums_dtype, const void *x, int64_t rows,
+       int64_t columns, int adds),
+      MADE(.dtype = dtype, .to_dtype = sums_dtype, .to = sums, .from = x, .rows = rows,
+           .columns = columns, .adds = adds),
+      coh_cpu_column_sum(NULL, c->dtype, c->to, c->to_dtype, c->from, c->rows, c->columns, c->adds))
 PLAIN(gelu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),
       MADE(.dtype = dtype, .to = y, .from = x, .rows = count),
       coh_cpu_gelu(NULL, c->dtype, c->to, c->from, c->rows))

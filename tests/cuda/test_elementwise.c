@@ -299,7 +299,7 @@ static void dropout_has_the_hosts_words_and_bits(void **state)
 /* ---- sums over rows ---- */
 
 typedef struct column_sum {
-    coh_dtype dtype;
+    coh_dtype dtype, sums_dtype;
     void *sums;
     const void *x;
     int64_t rows, columns;
@@ -309,7 +309,8 @@ typedef struct column_sum {
 static void run_column_sum(void *queue, const void *call)
 {
     const column_sum *c = call;
-    coh_kernel_column_sum(queue, c->dtype, c->sums, c->x, c->rows, c->columns, c->adds);
+    coh_kernel_column_sum(queue, c->dtype, c->sums, c->sums_dtype, c->x, c->rows, c->columns,
+                          c->adds);
 }
 
 /* Of `rows` normal numbers: an error of (rows / 256 + 20) 2^-24 times the sum of their sizes. */
@@ -324,22 +325,25 @@ static void column_sums_are_the_hosts(void **state)
     static const int64_t shapes[][2] = {
         { 1, 1 }, { 3, 40 }, { 700, 16 }, { 259, 37 }, { 64, 96 }
     };
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++) /* the last: sums in f32 of bf16 */
         for (int s = 0; s < 5; s++)
             for (int adds = 0; adds < 2; adds++) {
                 const int64_t rows = shapes[s][0], columns = shapes[s][1];
-                column_sum call = { .dtype = dtypes[d],
-                                    .sums = coh_twins_random(dtypes[d], columns, 0, 1),
-                                    .x = coh_twins_random(dtypes[d], rows * columns, s == 3, 2),
+                const coh_dtype dtype = dtypes[d > 0], sums_dtype = dtypes[d % 2];
+                column_sum call = { .dtype = dtype,
+                                    .sums_dtype = sums_dtype,
+                                    .sums = coh_twins_random(sums_dtype, columns, 0, 1),
+                                    .x = coh_twins_random(dtype, rows * columns, s == 3, 2),
                                     .rows = rows,
                                     .columns = columns,
                                     .adds = adds };
-                coh_twins_check(&(coh_twins_case){ .name = "column sum",
-                                                   .run = run_column_sum,
-                                                   .call = &call,
-                                                   .outputs = { { dtypes[d], columns, call.sums } },
-                                                   .units = 2,
-                                                   .absolute = sum_error(rows) });
+                coh_twins_check(
+                    &(coh_twins_case){ .name = "column sum",
+                                       .run = run_column_sum,
+                                       .call = &call,
+                                       .outputs = { { sums_dtype, columns, call.sums } },
+                                       .units = 2,
+                                       .absolute = sum_error(rows) });
                 coh_twins_release();
             }
 }

@@ -44,6 +44,7 @@ typedef struct placement {
     uint64_t disk_bytes;
     int poison;
     int deferred;
+    int f32_gradients;
 } placement;
 
 static const placement placements[] = {
@@ -81,6 +82,7 @@ static coh_plan *make_plan(const coh_graph *graph, const coh_profile *profile, c
     coh_plan_options_init(&options);
     options.microbatch_count = MICROBATCHES;
     options.deferred_update = p->deferred;
+    options.f32_gradients = p->f32_gradients;
     options.profile = profile;
     options.chunk_bytes = (uint64_t)1 << 16;
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &whole), COH_OK);
@@ -217,6 +219,18 @@ static void bf16_has_the_bits_of_the_host(void **state)
     (void)state;
     for (int i = 0; i < PLACEMENT_COUNT; i++)
         (void)compare(COH_DTYPE_BF16, &placements[i], (uint64_t)i + 11, 1);
+}
+
+static void with_f32_gradients_as_well(void **state)
+{
+    uint64_t host_updates = 0;
+    (void)state;
+    for (int i = 1; i < PLACEMENT_COUNT; i++) {
+        placement p = placements[i];
+        p.f32_gradients = 1;
+        host_updates += compare(COH_DTYPE_BF16, &p, (uint64_t)i + 31, 1);
+    }
+    assert_true(host_updates > 0);
 }
 
 static void without_graphs_the_bits_are_the_same(void **state)
@@ -502,6 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_has_the_bits_of_the_host),
         cmocka_unit_test(bf16_has_the_bits_of_the_host),
+        cmocka_unit_test(with_f32_gradients_as_well),
         cmocka_unit_test(without_graphs_the_bits_are_the_same),
         cmocka_unit_test(a_scan_finds_what_it_finds_on_the_host),
         cmocka_unit_test(what_cannot_be_recorded_is_launched),

@@ -48,12 +48,15 @@ static size_t workspace_bytes(const coh_case *one, coh_phase phase)
                : one->facts.workspace_bytes[phase];
 }
 
-static void open_case(checked *c, int index)
+/* `widens`: gradients of bf16 parameters are f32. */
+static void open_case_as(checked *c, int index, int widens)
 {
     *c = (checked){ .why = shape_case_at(index)->why };
     coh_case *one = &c->one;
     shape_case_create(one, index, 8);
     coh_case_scale_loss(one, 0.125f);
+    if (widens)
+        coh_case_widen(one);
     coh_reference_create(&c->expected, one);
     coh_reference_forward(&c->expected);
     coh_reference_backward(&c->expected);
@@ -66,6 +69,11 @@ static void open_case(checked *c, int index)
     for (int i = 0; i < one->block_count; i++)
         coh_twins_share(one->blocks[i], one->block_bytes[i]);
     c->checks.note = c->checks.there = &c->note;
+}
+
+static void open_case(checked *c, int index)
+{
+    open_case_as(c, index, 0);
 }
 
 static void close_case(checked *c)
@@ -200,6 +208,30 @@ static void gradients_are_added_to_what_is_there(void **state)
     }
 }
 
+static void gradients_of_parameters_may_be_f32(void **state)
+{
+    (void)state;
+    for (int index = SHAPE_COUNT; index < SHAPE_CASES; index++) {
+        const coh_op_kind *kind = shape_case_at(index)->kind;
+        checked c;
+        double *before[GRADIENTS] = { 0 };
+        if (kind->can_widen_grad == 0 || is_for_the_host(index))
+            continue;
+        open_case_as(&c, index, 1);
+        (void)run_both(&c, 1, 0);
+        check_gradients(&c, NULL);
+        for (int i = INPUTS; i < GRADIENTS; i++)
+            before[i] = coh_doubles_of(gradient_at(&c, i));
+        c.one.call.parameter_grad_adds = kind->can_add_grad.parameters;
+        run(&c, COH_PHASE_FORWARD, 1, 0);
+        run(&c, COH_PHASE_BACKWARD, 1, 0);
+        check_gradients(&c, before);
+        for (int i = INPUTS; i < GRADIENTS; i++)
+            free(before[i]);
+        close_case(&c);
+    }
+}
+
 /* Of what slices columns a library multiplies, which may choose by the slice. */
 static void ranges_of_rows_change_no_bit(void **state)
 {
@@ -222,6 +254,7 @@ int coh_twins_kinds(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_the_naive_loops_twice_the_same),
         cmocka_unit_test(gradients_are_added_to_what_is_there),
+        cmocka_unit_test(gradients_of_parameters_may_be_f32),
         cmocka_unit_test(ranges_of_rows_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,14 +68,15 @@ static void updates_have_the_hosts_bits(void **state)
     static const coh_cells cells = {
         .update_rate = 1e-3f, .update_scale = 0.7f, .update_bias1 = 0.271f, .update_bias2 = 0.0297f
     };
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++) /* the last: bf16 by a gradient in f32 */
         for (int has_partials = 0; has_partials < 2; has_partials++) {
-            const coh_dtype dtype = dtypes[d];
+            const coh_dtype dtype = dtypes[d > 0], grad_dtype = dtypes[d % 2];
             double *partials = coh_twins_zeros(PARTIALS * sizeof(double));
             coh_update call = { .dtype = dtype,
+                                .f32_grads = d == 2,
                                 .grains = grains,
                                 .work = coh_twins_random(dtype, ELEMENTS, 0, 1),
-                                .grad = coh_twins_random(dtype, ELEMENTS, 0, 2),
+                                .grad = coh_twins_random(grad_dtype, ELEMENTS, 0, 2),
                                 .low = dtype == COH_DTYPE_BF16
                                            ? coh_twins_random(dtype, ELEMENTS, 0, 3)
                                            : NULL,

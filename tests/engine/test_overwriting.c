@@ -21,7 +21,8 @@ static void must(coh_status status, const char *what)
 }
 
 /* Trains three steps and gives the hash; `percent` of the in-memory bytes, beside a disk. */
-static uint64_t train(coh_dtype dtype, const coh_graph *graph, uint64_t percent, int deferred)
+static uint64_t train_as(coh_dtype dtype, const coh_graph *graph, uint64_t percent, int deferred,
+                         int f32_gradients)
 {
     coh_plan_options plan_options;
     coh_engine_options options;
@@ -32,6 +33,7 @@ static uint64_t train(coh_dtype dtype, const coh_graph *graph, uint64_t percent,
     plan_options.microbatch_count = SMALL_MICROBATCHES;
     plan_options.deferred_update = deferred;
     plan_options.chunk_bytes = 1 << 16;
+    plan_options.f32_gradients = f32_gradients;
     must(coh_plan_in_memory_bytes(graph, &plan_options, &whole), "in memory");
     if (percent < 100) {
         plan_options.device_memory_bytes = whole * percent / 100;
@@ -61,6 +63,11 @@ static uint64_t train(coh_dtype dtype, const coh_graph *graph, uint64_t percent,
     return hash;
 }
 
+static uint64_t train(coh_dtype dtype, const coh_graph *graph, uint64_t percent, int deferred)
+{
+    return train_as(dtype, graph, percent, deferred, 0);
+}
+
 static void kinds_that_overwrite_train_to_the_bits_of_kinds_that_add(void **state)
 {
     (void)state;
@@ -87,11 +94,30 @@ static void in_bf16_scratch_and_sums_do_not_depend_on_the_placement(void **state
     coh_graph_destroy(overwriting);
 }
 
+/* Kinds that know of no f32 gradients get scratch in bf16, whether they can add or not; sums over
+ * micro-batches are f32 all the same. */
+static void kinds_that_know_of_no_f32_gradients_train_with_them(void **state)
+{
+    (void)state;
+    coh_graph *adding = NULL, *overwriting = NULL;
+    must(small_model_create(COH_DTYPE_BF16, &adding), "graph");
+    must(small_model_create_overwriting(COH_DTYPE_BF16, &overwriting), "graph");
+    for (int deferred = 0; deferred < 2; deferred++) {
+        const uint64_t expected = train_as(COH_DTYPE_BF16, adding, 100, deferred, 1);
+        assert_int_equal(train_as(COH_DTYPE_BF16, overwriting, 100, deferred, 1), expected);
+        assert_int_equal(train_as(COH_DTYPE_BF16, adding, 60, deferred, 1), expected);
+        assert_int_not_equal(train_as(COH_DTYPE_BF16, adding, 100, deferred, 0), expected);
+    }
+    coh_graph_destroy(adding);
+    coh_graph_destroy(overwriting);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_that_overwrite_train_to_the_bits_of_kinds_that_add),
         cmocka_unit_test(in_bf16_scratch_and_sums_do_not_depend_on_the_placement),
+        cmocka_unit_test(kinds_that_know_of_no_f32_gradients_train_with_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

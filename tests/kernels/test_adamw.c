@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
 #include "tests/reference/float_bits.h"
 
@@ -133,6 +134,33 @@ static void a_split_update_is_the_update_of_the_joined_master(void **state)
     }
 }
 
+/* On every instruction set. `grad` is f32 as it is. */
+static void a_wide_update_is_the_update_of_the_joined_master(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = { 1, 7, 15, 16, 17, 33, 257, MOST };
+    static const char *const names[] = { "plain", "avx2", "avx512" };
+    static uint16_t high[MOST], low[MOST];
+    static float joined[MOST], m2[MOST], v2[MOST];
+    for (size_t n = 0; n < 3 * sizeof(counts) / sizeof(counts[0]); n++) {
+        const coh_rows *rows = coh_rows_of(names[n % 3], COH_DTYPE_F32);
+        if (rows == NULL)
+            continue;
+        fill_all();
+        coh_kernel_split(high, low, work, MOST);
+        memcpy(m2, m, sizeof(m));
+        memcpy(v2, v, sizeof(v));
+        for (int t = 0; t < 3; t++) {
+            coh_rows_of("plain", COH_DTYPE_F32)->adamw(&step, work, grad, m, v, counts[n / 3]);
+            rows->adamw_wide(&step, high, low, grad, m2, v2, counts[n / 3]);
+        }
+        coh_kernel_join(joined, high, low, MOST);
+        assert_memory_equal(joined, work, sizeof(work));
+        assert_memory_equal(m2, m, sizeof(m));
+        assert_memory_equal(v2, v, sizeof(v));
+    }
+}
+
 /* Updates far below a bf16's last place add up, for the lower half keeps them. */
 static void updates_below_the_upper_half_are_not_lost(void **state)
 {
@@ -154,6 +182,7 @@ int main(void)
         cmocka_unit_test(a_split_master_joins_to_the_same_bits),
         cmocka_unit_test(the_upper_half_is_the_nearest_bf16),
         cmocka_unit_test(a_split_update_is_the_update_of_the_joined_master),
+        cmocka_unit_test(a_wide_update_is_the_update_of_the_joined_master),
         cmocka_unit_test(updates_below_the_upper_half_are_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,44 @@ static void every_gradient_can_be_added_to(void **state)
     }
 }
 
+/* Written and added to without a rounding to bf16, in ranges of rows as well. */
+static void gradients_of_parameters_may_be_f32(void **state)
+{
+    (void)state;
+    int widened = 0;
+    for (int index = SHAPE_COUNT; index < SHAPE_CASES; index++) {
+        coh_case one;
+        coh_reference r;
+        double *before[GRADIENTS] = { 0 };
+        shape_case_create(&one, index, 6);
+        const int count = coh_case_widen(&one);
+        coh_reference_create(&r, &one);
+        coh_reference_backward(&r);
+        for (int in_ranges = 0; count > 0 && in_ranges < 2; in_ranges++) {
+            if (in_ranges && one.facts.parameter[0].row_block == 0)
+                continue;
+            one.call.parameter_grad_adds = 0;
+            for (int adds = 0; adds < 2; adds++) {
+                for (int i = INPUTS; adds && i < GRADIENTS; i++)
+                    before[i] = coh_doubles_of(gradient_at(&one, i));
+                if (adds)
+                    one.call.parameter_grad_adds = one.kind->can_add_grad.parameters;
+                assert_int_equal(coh_case_forward(&one, pool), COH_OK);
+                assert_int_equal(in_ranges ? coh_case_backward_ranges(&one, pool, 1)
+                                           : coh_case_backward(&one, pool),
+                                 COH_OK);
+                check_gradients(index, &one, &r, adds ? before : NULL);
+            }
+            for (int i = INPUTS; i < GRADIENTS; i++)
+                free(before[i]);
+        }
+        widened += count;
+        coh_reference_destroy(&r);
+        coh_case_destroy(&one);
+    }
+    assert_true(widened >= 30);
+}
+
 /* ---- bits ---- */
 
 static void hash_bytes(void *context, const char *name, const void *data, size_t count)
@@ -352,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_and_backward_agree_with_double_precision),
         cmocka_unit_test(every_gradient_can_be_added_to),
+        cmocka_unit_test(gradients_of_parameters_may_be_f32),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(ranges_of_rows_change_no_bit),
         cmocka_unit_test(a_cache_changes_no_bit),

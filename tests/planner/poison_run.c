@@ -527,11 +527,13 @@ static void check_line(machine *m, uint32_t index)
         const coh_operand *operand = &m->program->operands[line->operand_begin + binding->operand];
         uint64_t bytes = size_of(binding->shape.dtype);
         const coh_object *object = &m->layout->objects[operand->object];
-        if (object->stream <= COH_STREAM_GRAD &&
-            m->layout->groups[object->owner].dtype != binding->shape.dtype)
+        const coh_group_layout *group =
+            object->stream <= COH_STREAM_GRAD ? &m->layout->groups[object->owner] : NULL;
+        const int is_wide = object->stream == COH_STREAM_GRAD && group->f32_gradients;
+        if (group != NULL && binding->shape.dtype != (is_wide ? COH_DTYPE_F32 : group->dtype))
             fault(m, index, "port %u takes a group's elements for others", i);
-        if (line->opcode == COH_OP_ADD &&
-            binding->shape.dtype != binding[i == 0 ? 1 : -1].shape.dtype)
+        if (line->opcode == COH_OP_ADD && i == 1 &&
+            binding[-1].shape.dtype != (is_wide ? group->dtype : binding->shape.dtype))
             fault(m, index, "it adds unlike elements");
         for (int32_t d = 0; d < binding->shape.rank; d++)
             bytes *= (uint64_t)binding->shape.dim[d];

@@ -23,6 +23,7 @@ typedef struct setting {
     int caches;  /* this budget gives operators their caches */
     int updates; /* coh_decisions.host_updates; 0: as searched */
     int slices;  /* coh_decisions.slices; 0: as searched */
+    int f32;     /* coh_plan_options.f32_gradients */
     const char *pins[3];
 } setting;
 
@@ -86,6 +87,36 @@ static const setting settings[] = {
       0,
       COH_RECOMPUTE_ALL,
       60 },
+    { "disk, deferred, tied, bf16, gradients f32",
+      { .layers = 2,
+        .width = 64,
+        .vocabulary = 900,
+        .rows = 40,
+        .is_tied = 1,
+        .dtype = COH_DTYPE_BF16 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      55,
+      .f32 = 1 },
+    { "host, direct, bf16, gradients f32, kinds that cannot add",
+      { .layers = 2,
+        .width = 80,
+        .vocabulary = 300,
+        .rows = 30,
+        .overwrites = 1,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      2,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_ALL,
+      60,
+      .updates = 1,
+      .f32 = 1 },
     { "disk, deferred, frozen",
       { .layers = 3, .width = 96, .vocabulary = 300, .rows = 20, .freezes = 1 },
       1,
@@ -204,7 +235,8 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .thread_count = 2,
                                  .microbatch_count = what->microbatches,
                                  .deferred_update = what->deferred,
-                                 .recompute = what->recompute };
+                                 .recompute = what->recompute,
+                                 .f32_gradients = what->f32 };
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;

@@ -102,6 +102,7 @@ static const coh_op_kind embed_kind = { KIND_HEAD("toy.embed"),
                                         .parameter_count = 1,
                                         .backward_reads = { .inputs = 1 },
                                         .can_add_grad = { .parameters = 1 },
+                                        .can_widen_grad = 1,
                                         .row_split_parameters = 1,
                                         .infer = infer_embed };
 static const coh_op_kind mix_kind = { KIND_HEAD("toy.mix"),
@@ -110,6 +111,7 @@ static const coh_op_kind mix_kind = { KIND_HEAD("toy.mix"),
                                       .parameter_count = 2,
                                       .backward_reads = { .inputs = 1, .parameters = 1 },
                                       .can_add_grad = { .inputs = 1, .parameters = 3 },
+                                      .can_widen_grad = 3,
                                       .infer = infer_mix };
 static const coh_op_kind mix_sliced_kind = { KIND_HEAD("toy.mix_sliced"),
                                              .input_count = 1,
@@ -144,6 +146,7 @@ static const coh_op_kind loss_kind = { KIND_HEAD("toy.loss"),
                                        .is_loss = 1,
                                        .backward_reads = { .inputs = 3, .parameters = 1 },
                                        .can_add_grad = { .inputs = 1, .parameters = 1 },
+                                       .can_widen_grad = 1,
                                        .row_split_parameters = 1,
                                        .infer = infer_loss };
 

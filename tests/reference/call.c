@@ -156,6 +156,21 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
         one->cache = take(one, one->facts.cache_bytes);
 }
 
+int coh_case_widen(coh_case *one)
+{
+    int count = 0;
+    for (int i = 0; i < one->kind->parameter_count; i++) {
+        coh_shape shape = one->call.parameter_grad[i].shape;
+        if (one->call.parameter_grad[i].data == NULL || shape.dtype != COH_DTYPE_BF16 ||
+            (one->kind->can_widen_grad >> i & 1u) == 0)
+            continue;
+        shape.dtype = COH_DTYPE_F32;
+        one->call.parameter_grad[i] = take_view(one, &shape);
+        count++;
+    }
+    return count;
+}
+
 void coh_case_destroy(coh_case *one)
 {
     for (int i = 0; i < one->block_count; i++)

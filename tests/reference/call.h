@@ -30,6 +30,10 @@ void coh_case_create(coh_case *out_case, const coh_op_kind *kind, const void *at
                      const coh_shape *inputs, uint64_t seed);
 void coh_case_destroy(coh_case *one);
 
+/* Gradients of bf16 parameters become f32 where the kind can do so; returns how many. Before a
+ * reference is made of the case. */
+int coh_case_widen(coh_case *one);
+
 /* The gradient of a loss is multiplied by so much: at the begin by 1. */
 void coh_case_scale_loss(coh_case *one, float loss_scale);
 

@@ -125,8 +125,10 @@ static void run(coh_reference *r, int backward)
 }
 
 /* Results are rounded once where they are stored. */
-static void round_stored(const coh_reference *r, coh_array *array)
+static void round_stored(const coh_reference *r, const coh_view *view, coh_array *array)
 {
+    if (view->shape.dtype == COH_DTYPE_F32)
+        return;
     for (int64_t i = 0; i < array->count; i++)
         array->bound[i] += r->store * (fabs(array->value[i]) + array->bound[i]);
 }
@@ -142,7 +144,7 @@ void coh_reference_forward(coh_reference *reference)
     clear(&reference->output);
     run(reference, 0);
     if (!reference->of->kind->is_loss)
-        round_stored(reference, &reference->output);
+        round_stored(reference, &reference->of->call.output[0], &reference->output);
 }
 
 void coh_reference_backward(coh_reference *reference)
@@ -155,9 +157,10 @@ void coh_reference_backward(coh_reference *reference)
             clear(&reference->parameter_grad[i]);
     run(reference, 1);
     for (int i = 0; i < COH_REFERENCE_INPUTS; i++)
-        round_stored(reference, &reference->input_grad[i]);
+        round_stored(reference, &reference->of->call.input_grad[i], &reference->input_grad[i]);
     for (int i = 0; i < 2; i++)
-        round_stored(reference, &reference->parameter_grad[i]);
+        round_stored(reference, &reference->of->call.parameter_grad[i],
+                     &reference->parameter_grad[i]);
 }
 
 int coh_reference_agrees(const char *name, const coh_array *expected, const coh_view *view,

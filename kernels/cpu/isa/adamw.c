@@ -67,38 +67,55 @@ void ROW(adamw)(const coh_adamw *step, float *work, const float *grad, float *m,
     }
 }
 
+/* A parameter in halves whose gradient is bf16 or, `grad_is_f32`, f32: a constant in both callers,
+ * so that the branch is gone. */
 LANES_INLINE void update_split(const adamw_factors *s, uint16_t *work, uint16_t *low,
-                               const uint16_t *grad, float *m, float *v)
+                               const void *grad, int grad_is_f32, float *m, float *v)
 {
-    adamw_part p = { lanes_join(work, low), lanes_widen(grad), lanes_load(m), lanes_load(v) };
+    adamw_part p = { lanes_join(work, low), grad_is_f32 ? lanes_load(grad) : lanes_widen(grad),
+                     lanes_load(m), lanes_load(v) };
     update(s, &p);
     lanes_split(work, low, p.work);
     lanes_store(m, p.m);
     lanes_store(v, p.v);
 }
 
-void ROW(adamw_split)(const coh_adamw *step, uint16_t *work, uint16_t *low, const uint16_t *grad,
-                      float *m, float *v, int64_t count)
+LANES_INLINE void split_row(const coh_adamw *step, uint16_t *work, uint16_t *low, const void *grad,
+                            int grad_is_f32, float *m, float *v, int64_t count)
 {
     const adamw_factors factors = factors_of(step);
+    const int64_t grad_bytes = grad_is_f32 ? sizeof(float) : sizeof(uint16_t);
     int64_t i = 0;
     for (; i + COH_LANES <= count; i += COH_LANES)
-        update_split(&factors, work + i, low + i, grad + i, m + i, v + i);
+        update_split(&factors, work + i, low + i, (const char *)grad + i * grad_bytes, grad_is_f32,
+                     m + i, v + i);
     if (i < count) {
         const size_t half = (size_t)(count - i) * sizeof(uint16_t), whole = 2 * half;
-        uint16_t halves[3][COH_LANES] = { 0 };
-        float wholes[2][COH_LANES] = { 0 };
+        uint16_t halves[2][COH_LANES] = { 0 };
+        float wholes[3][COH_LANES] = { 0 };
         memcpy(halves[0], work + i, half);
         memcpy(halves[1], low + i, half);
-        memcpy(halves[2], grad + i, half);
         memcpy(wholes[0], m + i, whole);
         memcpy(wholes[1], v + i, whole);
-        update_split(&factors, halves[0], halves[1], halves[2], wholes[0], wholes[1]);
+        memcpy(wholes[2], (const char *)grad + i * grad_bytes, grad_is_f32 ? whole : half);
+        update_split(&factors, halves[0], halves[1], wholes[2], grad_is_f32, wholes[0], wholes[1]);
         memcpy(work + i, halves[0], half);
         memcpy(low + i, halves[1], half);
         memcpy(m + i, wholes[0], whole);
         memcpy(v + i, wholes[1], whole);
     }
+}
+
+void ROW(adamw_split)(const coh_adamw *step, uint16_t *work, uint16_t *low, const uint16_t *grad,
+                      float *m, float *v, int64_t count)
+{
+    split_row(step, work, low, grad, 0, m, v, count);
+}
+
+void ROW(adamw_wide)(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
+                     float *m, float *v, int64_t count)
+{
+    split_row(step, work, low, grad, 1, m, v, count);
 }
 
 LANES_INLINE lanes join_part(const uint16_t *high, const uint16_t *low)
