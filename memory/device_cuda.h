@@ -52,8 +52,9 @@
 #define COH_CUDA_RESERVE_BYTES ((uint64_t)768 << 20)
 /* Of these, what recordings (CUDA graphs) may take. */
 #define COH_CUDA_GRAPH_BYTES ((uint64_t)256 << 20)
-/* What a context takes before anything is allocated, with a margin. Both are subtracted from what the
- * driver lists wherever a GPU is planned for that nobody has opened, those of data/profiles too. */
+/* What a context takes before anything is allocated, with a margin. Both are subtracted from what
+ * the driver lists wherever a GPU is planned for that nobody has opened, those of data/profiles
+ * too. */
 #define COH_CUDA_CONTEXT_BYTES ((uint64_t)640 << 20)
 /* A piece of the host tier that is registered at once. A copy stays within one: the driver refuses
  * what spans two. */
