@@ -68,8 +68,8 @@ void coh_stub_fail_nth(coh_stub_call call, uint64_t n, CUresult result);
 /* Likewise, and from that call on the GPU is broken (coh_stub_break). */
 void coh_stub_break_nth(coh_stub_call call, uint64_t n, CUresult result);
 int coh_stub_fault_was_hit(void);
-/* The n-th wait from now (1: the next) of cuStreamWaitEvent or cuStreamWaitValue64 is none: the call
- * succeeds and enqueues nothing. 0: all are. */
+/* The n-th wait from now (1: the next) of cuStreamWaitEvent or cuStreamWaitValue64 is none: the
+ * call succeeds and enqueues nothing. 0: all are. */
 void coh_stub_skip_nth_wait(coh_stub_call call, uint64_t n);
 /* The GPU breaks: nothing executes any more, and every call returns `result`. */
 void coh_stub_break(CUresult result);
