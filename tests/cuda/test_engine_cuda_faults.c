@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cohobate/checkpoint.h"
+#include "engine/step_state.h"
 #include "tests/cuda/engine_trial.h"
 #include "tests/cuda/stub_driver.h"
 #include "tests/length.h"
@@ -84,18 +85,35 @@ static void check_sentence(coh_stub_call call)
         fail_msg("not what should be told of %s: %s", coh_stub_call_name(call), told);
 }
 
+/* All of a step is enqueued before any of it runs, so that it makes the same calls every time. */
+static coh_status train_enqueued(coh_engine *engine, uint64_t step, uint64_t seed)
+{
+    trial_ids ids;
+    coh_step_result result;
+    const coh_step_input input = trial_input(engine->plan, step, &ids);
+    coh_counter *counters = engine->step->counters;
+    coh_stub_stop();
+    coh_status status = coh_engine_submit(engine, &input);
+    if (status == COH_OK) /* or until a call failed */
+        (void)coh_counter_wait(&counters[COH_COUNTER_ISSUED],
+                               coh_counter_read(&counters[COH_COUNTER_SUBMITTED]));
+    coh_stub_start(seed);
+    if (status == COH_OK)
+        status = coh_engine_wait(engine, &result);
+    return status == COH_OK ? coh_step_quiet(engine->step) : status;
+}
+
 /* Returns whether a step makes that call n times. */
 static int fail_in_a_step(trial *t, coh_stub_call call, uint64_t n, int breaks)
 {
     make_engine(t, n);
     assert_int_equal(train(t->engine, 0), COH_OK);
+    assert_int_equal(coh_step_quiet(t->engine->step), COH_OK);
     if (breaks)
         coh_stub_break_nth(call, n, CUDA_ERROR_ILLEGAL_ADDRESS);
     else
         coh_stub_fail_nth(call, n, CUDA_ERROR_ILLEGAL_ADDRESS);
-    coh_status status = train(t->engine, 1);
-    if (status == COH_OK) /* what is behind the step's result */
-        status = coh_step_quiet(t->engine->step);
+    const coh_status status = train_enqueued(t->engine, 1, n);
     const int was_hit = coh_stub_fault_was_hit();
     assert_int_equal(status, was_hit ? COH_ERR_DEVICE : COH_OK);
     if (was_hit) {
@@ -123,12 +141,13 @@ static void fail_each(const trial_placement *p, coh_stub_call call)
 static void whatever_call_of_a_step_fails_it_is_told_and_nothing_is_left(void **state)
 {
     (void)state;
-    static const coh_stub_call calls[] = { COH_STUB_cuMemcpyAsync, COH_STUB_cuStreamWaitEvent,
-                                           COH_STUB_cuStreamWriteValue64, COH_STUB_cuEventRecord,
-                                           COH_STUB_cuGraphLaunch };
+    static const coh_stub_call calls[] = {
+        COH_STUB_cuMemcpyAsync,        COH_STUB_cuStreamWaitEvent, COH_STUB_cuStreamWaitValue64,
+        COH_STUB_cuStreamWriteValue64, COH_STUB_cuEventRecord,     COH_STUB_cuGraphLaunch
+    };
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         fail_each(&streamed, calls[i]);
-    fail_each(&disk, COH_STUB_cuStreamWaitValue64);
+    fail_each(&disk, COH_STUB_cuMemcpyAsync);
 }
 
 /* ---- checkpoints ---- */
