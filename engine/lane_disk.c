@@ -50,11 +50,8 @@ static coh_status name_request(const coh_lane_thread *lane, const coh_disk_reque
 {
     const coh_program *program;
     const coh_instruction *line = request_line(lane, request, &program);
-    const coh_object *object = &lane->step->layout->objects[arena_operand(program, line)->object];
-    return coh_fail_prefix(status == COH_ERR_CORRUPT ? COH_ERR_IO : status,
-                           "%s of a chunk of stream %s, owner %d",
-                           coh_opcode_name((coh_opcode)line->opcode),
-                           coh_stream_name((coh_stream)object->stream), object->owner);
+    return coh_step_name_chunk(lane->step, program, line,
+                               status == COH_ERR_CORRUPT ? COH_ERR_IO : status);
 }
 
 /* From the oldest on, as far as they are done. */

@@ -48,6 +48,18 @@ coh_status coh_step_failure(coh_step *step)
     return status;
 }
 
+/* Both operands of a mover name the same chunks. */
+coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
+                               const coh_instruction *line, coh_status status)
+{
+    const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
+    const coh_object *object = &step->layout->objects[from->object];
+    return coh_fail_prefix(status, "%s of chunk %u of stream %s, owner %d",
+                           coh_opcode_name((coh_opcode)line->opcode),
+                           program->touches[from->touch_begin].chunk,
+                           coh_stream_name((coh_stream)object->stream), object->owner);
+}
+
 /* ---- the step thread ---- */
 
 static void issue_waits(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)

@@ -201,22 +201,35 @@ static coh_status start_threads(coh_step *step)
 
 /* ---- the device ---- */
 
+/* Puts before the error text which line it was. */
+static void name_line(const coh_step *step, const coh_program *program, uint32_t index,
+                      coh_status status)
+{
+    const coh_instruction *line = &program->lines[index];
+    const char *opcode = coh_opcode_name((coh_opcode)line->opcode);
+    if (line->opcode == COH_OP_LOAD || line->opcode == COH_OP_STORE) {
+        (void)coh_step_name_chunk(step, program, line, status);
+        coh_fail_prefix(status, "line %u of program '%s'", index,
+                        coh_program_kind_name((coh_program_kind)program->kind));
+    } else if (line->call >= 0 && program->calls[line->call].operator_index >= 0) {
+        const coh_line_call *call = &program->calls[line->call];
+        coh_fail_prefix(status, "operator '%s', %s of micro-batch %d",
+                        step->plan->graph->ops[call->operator_index].name, opcode,
+                        call->microbatch);
+    } else {
+        coh_fail_prefix(status, "line %u of program '%s', %s", index,
+                        coh_program_kind_name((coh_program_kind)program->kind), opcode);
+    }
+}
+
 /* The device broke off at a line of ticket `number`, or at none that it could name. */
 static void device_failed(void *context, coh_status status, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     const coh_bound *bound = number > 0 ? coh_step_ticket(step, number)->bound : NULL;
     if (bound != NULL) {
-        const coh_program *program = bound->program;
-        const coh_instruction *line = &program->lines[index];
-        const char *opcode = coh_opcode_name((coh_opcode)line->opcode);
-        if (line->call >= 0 && program->calls[line->call].operator_index >= 0)
-            coh_fail_prefix(status, "operator '%s', %s of micro-batch %d",
-                            step->plan->graph->ops[program->calls[line->call].operator_index].name,
-                            opcode, program->calls[line->call].microbatch);
-        else
-            coh_fail_prefix(status, "line %u of program '%s', %s", index,
-                            coh_program_kind_name((coh_program_kind)program->kind), opcode);
+        const coh_instruction *line = &bound->program->lines[index];
+        name_line(step, bound->program, index, status);
         const coh_line_run *run = coh_line_recorded(coh_step_ticket(step, number), line);
         if (run != NULL && run->count > 1 && status == COH_ERR_DEVICE)
             coh_fail_prefix(status,

@@ -220,6 +220,10 @@ static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *
 void coh_step_fail(coh_step *step, coh_status status);
 /* Takes time and totals into the ticket's result: as CLIP ends. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
+/* Puts before this thread's error text which chunk a line moves: one of the lanes h2d, d2h, read,
+ * write. Returns `status`. */
+coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
+                               const coh_instruction *line, coh_status status);
 /* The thread coh-step. */
 void *coh_issue_main(void *step);
 

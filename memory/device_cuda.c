@@ -315,10 +315,12 @@ static coh_status device_share(coh_device *device, size_t bytes, void **out)
 
 static void device_unshare(coh_device *device, void *shared)
 {
-    if (shared == NULL || coh_cuda_enter(device) != COH_OK)
+    if (shared == NULL)
         return;
+    int is_inside = coh_cuda_enter(device) == COH_OK; /* a GPU that broke lets nobody in */
     (void)device->driver->cuMemFreeHost(shared);
-    coh_cuda_leave(device);
+    if (is_inside)
+        coh_cuda_leave(device);
 }
 
 /* ---- arenas ---- */

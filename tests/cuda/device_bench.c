@@ -9,9 +9,10 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-static uint32_t turn(uint32_t x)
+/* A number, of finite bits as a float. */
+static uint32_t draw(uint32_t seed)
 {
-    return x * 2654435761u + 12345u;
+    return (seed * 2654435761u + 12345u) & 0x3fffffffu;
 }
 
 /* ---- made and unmade ---- */
@@ -29,10 +30,17 @@ static void take_failure(void *context, coh_status status, uint64_t number, uint
         coh_counter_close(&b->counters[lane]);
 }
 
+/* Behind the bench's own bytes. */
+static uint64_t workspace_bytes(void)
+{
+    return bench_here.kernels != NULL ? bench_here.kernels->workspace_bytes : 0;
+}
+
 static coh_status open_arenas(bench *b)
 {
     void *device_base, *host_base;
-    COH_TRY(ops->arena_create(b->device, COH_TIER_DEVICE, BENCH_ARENA_BYTES, &device_base));
+    COH_TRY(ops->arena_create(b->device, COH_TIER_DEVICE, BENCH_ARENA_BYTES + workspace_bytes(),
+                              &device_base));
     COH_TRY(ops->arena_create(b->device, COH_TIER_HOST, BENCH_ARENA_BYTES, &host_base));
     b->slot = device_base;
     b->out_slot = b->slot + BENCH_NUMBERS;
@@ -45,7 +53,11 @@ coh_status bench_open(bench *b, const coh_device_config *config)
     *b = (bench){ .skipped_wait = -1 };
     if (config != NULL)
         b->config = *config;
-    b->config.driver = &coh_stub_driver;
+    b->config.driver = bench_here.driver;
+    if (bench_here.kernels != NULL) {
+        b->config.kernels = bench_here.kernels;
+        b->config.workspace_offset = BENCH_ARENA_BYTES;
+    }
     b->config.failed = take_failure;
     b->config.failed_context = b;
     if (b->config.thread_count == 0)
@@ -90,26 +102,9 @@ void bench_signal(bench *b, coh_lane lane)
     ops->signal(b->queues[lane], &b->counters[lane], ++b->signalled[lane]);
 }
 
-typedef struct turn_arguments {
-    uint32_t *to;
-    const uint32_t *from;
-    int count;
-} turn_arguments;
-
-static void turn_slot(const void *arguments)
-{
-    const turn_arguments *a = arguments;
-    for (int i = 0; i < a->count; i++)
-        a->to[i] = turn(a->from[i]);
-}
-
 static void enqueue_turn(const bench *b, int begin, int count)
 {
-    const turn_arguments arguments = { .to = b->out_slot + begin,
-                                       .from = b->slot + begin,
-                                       .count = count };
-    const coh_cuda_queue *queue = (const coh_cuda_queue *)(void *)b->queues[COH_LANE_COMPUTE];
-    coh_stub_enqueue(queue->stream, turn_slot, &arguments, sizeof(arguments));
+    bench_here.turn(b->queues[COH_LANE_COMPUTE], b->out_slot + begin, b->slot + begin, count);
 }
 
 /* Work of the compute lane: what a line of the engine does. */
@@ -144,7 +139,7 @@ void bench_enqueue(bench *b, int rounds, uint32_t seed)
     memset(b->host, 0, sizeof(*b->host));
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < BENCH_NUMBERS; i++)
-            b->host->in[r][i] = turn(seed + (uint32_t)(r * BENCH_NUMBERS + i));
+            b->host->in[r][i] = draw(seed + (uint32_t)(r * BENCH_NUMBERS + i));
     for (int r = 0; r < rounds; r++) {
         if (r > 0)
             bench_wait(b, COH_LANE_H2D, COH_LANE_COMPUTE, kernels);
@@ -173,7 +168,7 @@ coh_status bench_finish(bench *b, int rounds, int *out_is_right)
             return ops->failure(b->device);
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < BENCH_NUMBERS; i++)
-            if (b->host->out[r][i] != turn(b->host->in[r][i]))
+            if (b->host->out[r][i] != bench_here.turned(b->host->in[r][i]))
                 return COH_OK;
     *out_is_right = 1;
     return COH_OK;

@@ -1,4 +1,4 @@
-/* device_bench.h - a device over the stub driver, with three lanes, and a pipeline to run on it:
+/* device_bench.h - a GPU's device with three lanes, and a pipeline to run on it:
  *
  *   h2d      load r: in[r] -> slot            waits for kernel r - 1, which read the slot
  *   compute  kernel r: out slot = f(slot)     waits for load r, and store r - 1, its reader
@@ -11,7 +11,6 @@
 
 #include "memory/cuda_queue.h"
 #include "memory/device_cuda.h"
-#include "tests/cuda/stub_driver.h"
 
 enum { BENCH_LANES = 3, BENCH_NUMBERS = 64, BENCH_ROUNDS_MOST = 8 };
 #define BENCH_ARENA_BYTES ((uint64_t)1 << 16)
@@ -20,6 +19,16 @@ enum { BENCH_LANES = 3, BENCH_NUMBERS = 64, BENCH_ROUNDS_MOST = 8 };
 typedef struct bench_slots {
     uint32_t in[BENCH_ROUNDS_MOST][BENCH_NUMBERS], out[BENCH_ROUNDS_MOST][BENCH_NUMBERS];
 } bench_slots;
+
+/* What it runs on: the stub driver (device_bench_stub.c), or a GPU (gpu_check_device.c). */
+typedef struct bench_machine {
+    const struct coh_cuda_driver *driver; /* NULL: the machine's */
+    const coh_device_kernels *kernels;    /* NULL: those of a test's config */
+    /* Enqueues to[i] = turned(from[i]), all on the device. */
+    void (*turn)(coh_queue *queue, uint32_t *to, const uint32_t *from, int count);
+    uint32_t (*turned)(uint32_t x);
+} bench_machine;
+extern const bench_machine bench_here;
 
 typedef struct bench {
     coh_device_config config;

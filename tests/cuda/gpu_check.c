@@ -216,6 +216,8 @@ static const struct group {
     { "kinds", coh_twins_kinds, NONE },
     { "kinds-libraries", coh_twins_kinds, ALL },
     { "indices", gpu_check_indices, ALL },
+    { "device", gpu_check_device, ALL },
+    { "engine", gpu_check_engine, ALL },
 };
 enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
 

@@ -5,7 +5,8 @@
  *
  * Groups compute as a run does, by coh_cuda_device_kernels, on one queue, and compare with
  * references in double or with the host's kernels: random operands, results poisoned before (NaN),
- * run twice for the same bits. Most calls are rehearsed first (coh_device_ops.rehearse), so that
+ * run twice for the same bits; and see that the device itself and an engine on it do what the stub
+ * driver shows of them. Most calls are rehearsed first (coh_device_ops.rehearse), so that
  * what a rehearsal leaves behind shows. What a group took of memory is free when it ends. */
 #ifndef COH_TESTS_CUDA_GPU_CHECK_H
 #define COH_TESTS_CUDA_GPU_CHECK_H
@@ -64,5 +65,7 @@ int gpu_check_attention_library(void); /* by cuDNN, where it takes the shape */
 int gpu_check_matmul(void);
 int gpu_check_matmul_library(void); /* by cuBLASLt, but for what it refuses */
 int gpu_check_indices(void);
+int gpu_check_device(void); /* lanes, waits, graphs, pinning */
+int gpu_check_engine(void); /* training, by the cohobate library as a program runs it */
 
 #endif

@@ -50,6 +50,8 @@ CUresult coh_stub_begin(coh_stub_call call, int needs)
     coh_stub.call_counts[call]++;
     if (coh_stub.fail_in > 0 && call == coh_stub.fail_call && --coh_stub.fail_in == 0) {
         coh_stub.fault_was_hit = 1;
+        if (coh_stub.fault_breaks)
+            coh_stub.broken = coh_stub.fail_result;
         return coh_stub.fail_result;
     }
     if (needs && coh_stub_current() != &the_context)
@@ -364,6 +366,12 @@ static CUresult stub_cuEventRecord(CUevent event, CUstream stream)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
+/* 1: this wait is to be left out. */
+static int is_skipped(coh_stub_call call)
+{
+    return coh_stub.skip_in > 0 && call == coh_stub.skip_call && --coh_stub.skip_in == 0;
+}
+
 /* Waits for the record before this call; there was none: for nothing. */
 static CUresult stub_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
@@ -371,8 +379,10 @@ static CUresult stub_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned 
     STUB_BEGIN(cuStreamWaitEvent);
     if (coh_stub_ends_capture(stream))
         return coh_stub_end(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    coh_stub_push(stream, &(stub_command){
-                              .kind = STUB_WAIT_EVENT, .event = event, .value = event->recorded });
+    if (!is_skipped(COH_STUB_cuStreamWaitEvent))
+        coh_stub_push(
+            stream,
+            &(stub_command){ .kind = STUB_WAIT_EVENT, .event = event, .value = event->recorded });
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -385,7 +395,9 @@ static CUresult stub_cuStreamWaitValue64(CUstream stream, CUdeviceptr word, cuui
     const void *from = (const void *)(uintptr_t)word;
     if (flags != CU_STREAM_WAIT_VALUE_GEQ || word % 8 != 0 || !coh_stub_reaches(from, 8))
         return coh_stub_end(CUDA_ERROR_INVALID_VALUE);
-    coh_stub_push(stream, &(stub_command){ .kind = STUB_WAIT_VALUE, .from = from, .value = value });
+    if (!is_skipped(COH_STUB_cuStreamWaitValue64))
+        coh_stub_push(stream,
+                      &(stub_command){ .kind = STUB_WAIT_VALUE, .from = from, .value = value });
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -470,7 +482,7 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.broken = CUDA_SUCCESS;
     coh_stub.depth = coh_stub.most_pending = coh_stub.fetched_bytes = 0;
     coh_stub.full_count = coh_stub.held_count = 0;
-    coh_stub.fail_in = 0;
+    coh_stub.fail_in = coh_stub.skip_in = 0;
     coh_stub.fault_was_hit = 0;
     pthread_mutex_unlock(&coh_stub.mutex);
 }
@@ -508,13 +520,32 @@ uint64_t coh_stub_call_count(coh_stub_call call)
     return count;
 }
 
-void coh_stub_fail_nth(coh_stub_call call, uint64_t n, CUresult result)
+static void plan_fault(coh_stub_call call, uint64_t n, CUresult result, int breaks)
 {
     pthread_mutex_lock(&coh_stub.mutex);
     coh_stub.fail_call = call;
     coh_stub.fail_in = n;
     coh_stub.fail_result = result;
     coh_stub.fault_was_hit = 0;
+    coh_stub.fault_breaks = breaks;
+    pthread_mutex_unlock(&coh_stub.mutex);
+}
+
+void coh_stub_fail_nth(coh_stub_call call, uint64_t n, CUresult result)
+{
+    plan_fault(call, n, result, 0);
+}
+
+void coh_stub_break_nth(coh_stub_call call, uint64_t n, CUresult result)
+{
+    plan_fault(call, n, result, 1);
+}
+
+void coh_stub_skip_nth_wait(coh_stub_call call, uint64_t n)
+{
+    pthread_mutex_lock(&coh_stub.mutex);
+    coh_stub.skip_call = call;
+    coh_stub.skip_in = n;
     pthread_mutex_unlock(&coh_stub.mutex);
 }
 

@@ -65,7 +65,12 @@ const char *coh_stub_call_name(coh_stub_call call);
 uint64_t coh_stub_call_count(coh_stub_call call);
 /* The n-th call from now (1: the next) of that function returns `result`; 0: none. */
 void coh_stub_fail_nth(coh_stub_call call, uint64_t n, CUresult result);
+/* Likewise, and from that call on the GPU is broken (coh_stub_break). */
+void coh_stub_break_nth(coh_stub_call call, uint64_t n, CUresult result);
 int coh_stub_fault_was_hit(void);
+/* The n-th wait from now (1: the next) of cuStreamWaitEvent or cuStreamWaitValue64 is none: the
+ * call succeeds and enqueues nothing. 0: all are. */
+void coh_stub_skip_nth_wait(coh_stub_call call, uint64_t n);
 /* The GPU breaks: nothing executes any more, and every call returns `result`. */
 void coh_stub_break(CUresult result);
 
@@ -118,6 +123,8 @@ void coh_stub_enqueue(CUstream stream, coh_stub_work work, const void *arguments
 size_t coh_stub_pending_count(void);
 /* Streams (numbered as they were made) whose first command may run now; at most `most`. */
 size_t coh_stub_ready(int *out_streams, size_t most);
+/* 1: the first command of some stream waits for a word. */
+int coh_stub_awaits_word(void);
 /* Executes the first command of that stream, if it may run. */
 void coh_stub_run(int stream);
 

@@ -100,7 +100,9 @@ typedef struct stub_state {
     coh_stub_call fail_call;
     uint64_t fail_in; /* 0: none planned */
     CUresult fail_result;
-    int fault_was_hit;
+    int fault_was_hit, fault_breaks;
+    coh_stub_call skip_call;
+    uint64_t skip_in;   /* 0: no wait is left out */
     size_t graph_bytes; /* that an executable graph takes */
     CUevent destroyed;  /* streams may still wait for them, so they stay until a reset */
     CUstream streams[STUB_STREAMS_MOST];

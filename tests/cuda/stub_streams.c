@@ -251,6 +251,20 @@ size_t coh_stub_ready(int *out_streams, size_t most)
     return count;
 }
 
+int coh_stub_awaits_word(void)
+{
+    int awaits = 0;
+    lock();
+    for (int i = 0; i < coh_stub.stream_count; i++) {
+        const stub_commands *c =
+            coh_stub.streams[i] != NULL ? &coh_stub.streams[i]->commands : NULL;
+        if (c != NULL && c->begin < c->end && c->all[c->begin].kind == STUB_WAIT_VALUE)
+            awaits |= !coh_stub_head_is_ready(coh_stub.streams[i]);
+    }
+    unlock();
+    return awaits;
+}
+
 CUresult coh_stub_finish(CUstream stream)
 {
     while (stream->commands.begin < stream->commands.end && coh_stub.broken == CUDA_SUCCESS) {

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/cuda/device_bench.h"
+#include "tests/cuda/stub_driver.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 

@@ -12,6 +12,7 @@
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/launch.h"
 #include "tests/cuda/device_bench.h"
+#include "tests/cuda/stub_driver.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 

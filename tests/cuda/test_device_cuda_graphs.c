@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/cuda/device_bench.h"
+#include "tests/cuda/stub_driver.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 

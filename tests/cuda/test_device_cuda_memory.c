@@ -1,8 +1,10 @@
 /* What a GPU's memory holds beside the arena (memory/device_cuda.h), over the stub driver. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,12 +107,42 @@ static void with_one_memory_node_nobody_asks_which_is_near(void **state)
     assert_int_equal(facts.node_count, 1);
 }
 
+/* The host tier is pinned in pieces: what was pinned of it before one fails is told, and given
+ * back. */
+static void a_piece_that_cannot_be_pinned_leaves_none_pinned(void **state)
+{
+    (void)state;
+    const coh_device_config config = { .driver = &coh_stub_driver, .thread_count = 1 };
+    const uint64_t bytes = 2 * COH_CUDA_PIN_BYTES + 4096;
+    coh_device *device;
+    void *base;
+    for (uint64_t n = 1; n <= 3; n++) {
+        char expected[64];
+        coh_stub_reset(COH_CUDA_RESERVE_BYTES + (1 << 20));
+        assert_int_equal(ops->create(&config, &device), COH_OK);
+        const uint64_t live_before = coh_stub_live_count();
+        coh_stub_fail_nth(COH_STUB_cuMemHostRegister, n, CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(ops->arena_create(device, COH_TIER_HOST, bytes, &base), COH_ERR_MEMORY);
+        snprintf(expected, sizeof(expected), "%" PRIu64 " of %" PRIu64 " bytes are pinned",
+                 (n - 1) * COH_CUDA_PIN_BYTES, bytes);
+        assert_non_null(strstr(coh_last_error(), expected));
+        assert_non_null(strstr(coh_last_error(), "lower --host-memory"));
+        assert_null(base);
+        assert_int_equal(coh_stub_call_count(COH_STUB_cuMemHostRegister), n);
+        assert_int_equal(coh_stub_call_count(COH_STUB_cuMemHostUnregister), n - 1);
+        assert_int_equal(coh_stub_live_count(), live_before);
+        ops->destroy(device);
+        assert_int_equal(coh_stub_live_count(), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_context_and_modules_take_is_measured),
         cmocka_unit_test(the_host_tier_is_on_the_memory_node_by_the_gpu),
         cmocka_unit_test(with_one_memory_node_nobody_asks_which_is_near),
+        cmocka_unit_test(a_piece_that_cannot_be_pinned_leaves_none_pinned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

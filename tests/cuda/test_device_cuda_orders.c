@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "tests/cuda/device_bench.h"
+#include "tests/cuda/stub_driver.h"
 
 enum { DEPTH_MOST = 64, SEED_COUNT = 500, ROUNDS = 2, WAITS = 6 };
 

@@ -1,0 +1,318 @@
+#include "cli/job_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/budget.h"
+#include "cli/writes.h"
+
+void cli_job_drop_plan(cli_job *job)
+{
+    coh_plan_destroy(job->plan);
+    coh_graph_destroy(job->graph);
+    job->plan = NULL;
+    job->graph = NULL;
+}
+
+/* Can the profile price a disk? The built-in one can. */
+static int knows_drive(const cli_job *job, coh_profile_summary *facts)
+{
+    *facts = (coh_profile_summary){ 0 };
+    if (!job->profile)
+        return 1;
+    return coh_profile_summarize(job->profile, facts) == COH_OK && facts->read_bytes_per_s > 0 &&
+           facts->write_bytes_per_s > 0;
+}
+
+/* A GPU whose host memory is too small has a drive as well: 1 if there is one, not yet in use. */
+static int take_profile_disk(cli_job *job)
+{
+    coh_profile_summary facts;
+    if (!job->on_gpu || cli_budget_on_gpu(job->options) || job->plan_options.disk_bytes > 0 ||
+        job->options->plan_file || !knows_drive(job, &facts))
+        return 0;
+    job->plan_options.disk_bytes = facts.disk_bytes;
+    return facts.disk_bytes > 0;
+}
+
+/* That of the recipe; any, where the plan is to say which. */
+static coh_sweep_order order_of(const cli_job *job)
+{
+    int is_given = cli_given(job->options, CLI_FLAG_SWEEP_ORDER);
+    if (!job->is_order_chosen &&
+        (is_given ? job->options->sweep_order == COH_SWEEP_AUTO : job->options->plan_file != NULL))
+        return COH_SWEEP_AUTO;
+    return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+}
+
+/* Those of a plan with the recipe's micro-batch. */
+static void set_plan_options(cli_job *job)
+{
+    const cli_recipe *recipe = &job->recipe;
+    cli_budget_plan_options(job->options, job->profile, COH_PLAN_TRAIN, &job->plan_options);
+    job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
+    job->plan_options.sweep_order = order_of(job);
+    job->plan_options.f32_gradients = (int32_t)recipe->f32_gradients;
+    job->plan_options.uncalibrated = job->uncalibrated;
+    job->plan_options.deferred_update = recipe->clip > 0;
+    job->plan_options.wear_bytes = job->wear_bytes;
+    job->plan_options.pins = job->pins;
+    job->plan_options.pin_count = job->pin_count;
+    job->plan_options.earlier = job->earlier;
+    job->plan_options.earlier_count = job->earlier_count;
+}
+
+/* `any_disk`: as if --disk were given, without a limit. */
+static coh_status make_plan(cli_job *job, int any_disk)
+{
+    const cli_recipe *recipe = &job->recipe;
+    cli_job_drop_plan(job);
+    CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &job->graph));
+    set_plan_options(job);
+    if (any_disk)
+        job->plan_options.disk_bytes = UINT64_MAX;
+    coh_status status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
+    if (status == COH_ERR_FULL && take_profile_disk(job))
+        status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
+    CLI_TRY(status);
+    CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
+    job->plan_options.sweep_order = job->summary.sweep_order;
+    cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
+    return COH_OK;
+}
+
+/* The next divisor of the batch above or below; 0 if there is none. */
+static int64_t next_divisor(int64_t batch, int64_t from, int direction)
+{
+    for (int64_t next = from + direction; next >= 1 && next <= batch; next += direction)
+        if (batch % next == 0)
+            return next;
+    return 0;
+}
+
+/* A step that another micro-batch is taken for takes at most this part of the time. */
+#define SHORTER 0.97
+
+/* What plans with that micro-batch are hardly faster than, whatever drive there is. */
+static coh_status least_step(cli_job *job, int64_t micro_batch, uint64_t *out_ns)
+{
+    const coh_plan_options kept = job->plan_options;
+    const int64_t kept_micro_batch = job->recipe.micro_batch;
+    coh_graph *graph = NULL;
+    CLI_TRY(coh_model_train_graph(&job->model, micro_batch, job->recipe.sequence, &graph));
+    job->recipe.micro_batch = micro_batch;
+    set_plan_options(job);
+    (void)take_profile_disk(job); /* more room is never slower */
+    const coh_status status = coh_plan_least_ns(graph, &job->plan_options, out_ns);
+    job->recipe.micro_batch = kept_micro_batch;
+    job->plan_options = kept;
+    coh_graph_destroy(graph);
+    return status;
+}
+
+/* Goes over the divisors of the batch above the present one, or if the first of them is no faster
+ * below it, for as long as the predicted step gets shorter. Other bits for less than predictions
+ * are apart from what is measured are a bad bargain. */
+static coh_status plan_faster(cli_job *job)
+{
+    cli_recipe *recipe = &job->recipe;
+    const int64_t wanted = recipe->micro_batch;
+    const uint64_t wanted_ns = job->summary.step_ns;
+    int64_t best = wanted;
+    uint64_t best_ns = wanted_ns;
+    for (int direction = 1; direction >= -1 && best == wanted; direction -= 2) {
+        int64_t next;
+        while ((next = next_divisor(recipe->batch, best, direction)) > 0) {
+            uint64_t least_ns;
+            CLI_TRY(least_step(job, next, &least_ns));
+            if (least_ns >= best_ns)
+                break; /* not worth a plan */
+            recipe->micro_batch = next;
+            coh_status status = make_plan(job, 0);
+            if (status == COH_ERR_FULL)
+                break;
+            CLI_TRY(status);
+            if (job->summary.step_ns >= best_ns)
+                break;
+            best = next;
+            best_ns = job->summary.step_ns;
+        }
+    }
+    if ((double)best_ns > SHORTER * (double)wanted_ns)
+        best = wanted;
+    if (recipe->micro_batch == best)
+        return COH_OK;
+    recipe->micro_batch = best;
+    return make_plan(job, 0);
+}
+
+/* Goes down the divisors of the batch until one fits: COH_OK. COH_ERR_FULL: none does, and the
+ * sentence is that of the smallest. */
+static coh_status plan_smaller(cli_job *job, int any_disk)
+{
+    coh_status status = COH_ERR_FULL;
+    cli_recipe *recipe = &job->recipe;
+    while (status == COH_ERR_FULL && recipe->micro_batch > 1) {
+        recipe->micro_batch = next_divisor(recipe->batch, recipe->micro_batch, -1);
+        status = make_plan(job, any_disk);
+    }
+    return status;
+}
+
+/* No micro-batch that may be taken fits: the change that costs least is looked for and named. */
+static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
+{
+    char why[1024], bytes[32];
+    coh_profile_summary facts;
+    const cli_options *options = job->options;
+    coh_status status = COH_ERR_FULL;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    if (!may_lower && wanted > 1) {
+        status = plan_smaller(job, 0);
+        if (status == COH_OK)
+            return cli_fail(COH_ERR_FULL, "%s; or give --micro-batch %" PRId64 ": other rounding",
+                            why, job->recipe.micro_batch);
+    } else if (wanted > 1) {
+        snprintf(why, sizeof(why), "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s",
+                 wanted, coh_last_error());
+    }
+    if (status != COH_ERR_FULL)
+        return status;
+    if (job->on_gpu) {
+        CLI_TRY(coh_profile_summarize(job->profile, &facts));
+        return cli_fail(COH_ERR_FULL,
+                        "%s (of --profile %s, whose entries device-memory,"
+                        " host-memory and disk can be replaced)",
+                        why, options->profile ? options->profile : facts.name);
+    }
+    if (options->disk_folder[0] || options->emulate_host_bytes)
+        return cli_fail(COH_ERR_FULL, "%s", why);
+    if (!knows_drive(job, &facts))
+        return cli_fail(COH_ERR_FULL,
+                        "%s; a disk may help, and --profile %s knows no drive: cohobate profile"
+                        " --disk DIR -o FILE adds it",
+                        why, options->profile);
+    job->recipe.micro_batch = wanted;
+    status = make_plan(job, 1);
+    if (status == COH_ERR_FULL && may_lower)
+        status = plan_smaller(job, 1);
+    if (status == COH_ERR_FULL) { /* the sentence is copied: cli_fail writes where it stands */
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
+    }
+    CLI_TRY(status);
+    return cli_fail(
+        COH_ERR_FULL, "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
+        why, cli_size_whole(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
+}
+
+/* A plan that was written for less than the default, since nothing larger fitted its budget, is
+ * taken as it is. */
+static coh_status use_planned_micro_batch(cli_job *job)
+{
+    cli_recipe *recipe = &job->recipe;
+    coh_plan_file file;
+    CLI_TRY(coh_plan_file_read(job->options->plan_file, &file));
+    const int64_t count = file.microbatch_count;
+    if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
+        return COH_OK; /* where it is for another batch, reading it says so */
+    cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
+             recipe->micro_batch, recipe->batch / count);
+    recipe->micro_batch = recipe->batch / count;
+    return COH_OK;
+}
+
+/* The micro-batch is part of the numeric plan, so neither a budget nor a price changes it, unless
+ * --micro-batch auto says that they may. */
+static coh_status choose_plan(cli_job *job)
+{
+    int64_t wanted = job->recipe.micro_batch;
+    const int may_change = cli_micro_batch_is_auto(job->options);
+    cli_budget_plan_options(job->options, job->profile, COH_PLAN_TRAIN, &job->plan_options);
+    CLI_TRY(coh_plan_check_budgets(&job->plan_options)); /* no smaller micro-batch helps */
+    if (job->options->plan_file && !job->resumed && job->options->micro_batch == 0)
+        CLI_TRY(use_planned_micro_batch(job));
+    coh_status status = make_plan(job, 0);
+    if (job->options->plan_file)
+        return status;
+    const int fits = status == COH_OK;
+    const uint64_t wanted_ns = fits ? job->summary.step_ns : 0;
+    if (fits && may_change)
+        status = plan_faster(job);
+    else if (status == COH_ERR_FULL && may_change && wanted > 1)
+        status = plan_smaller(job, 0);
+    if (status == COH_ERR_FULL)
+        return refuse(job, wanted, may_change);
+    CLI_TRY(status);
+    if (fits && job->recipe.micro_batch != wanted)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; the step is predicted to take %.2f of its time",
+                 wanted, job->recipe.micro_batch, (double)job->summary.step_ns / (double)wanted_ns);
+    else if (job->recipe.micro_batch != wanted)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; nothing larger fits this budget",
+                 wanted, job->recipe.micro_batch);
+    return COH_OK;
+}
+
+/* ---- what the drive is written ---- */
+
+/* No plan writes so little. The limit that would do is of the step by which bound_writes would hold
+ * a plan to it, `step_ns`; it is named where it does. */
+static coh_status refuse_writes(cli_job *job, double before, double step_ns)
+{
+    CLI_TRY(coh_plan_least_written(job->graph, &job->plan_options, &job->wear_bytes));
+    const double least = (double)job->wear_bytes * CLI_DAY_NS / step_ns;
+    if (least == 0 || least >= before)
+        return cli_writes_refuse(job->options, before, before);
+    const coh_status status = make_plan(job, 0);
+    if (status != COH_OK && status != COH_ERR_FULL)
+        return status;
+    return cli_writes_refuse(job->options, before, status == COH_OK ? least : 0);
+}
+
+/* --disk-write-limit is of a day, the planner's limit of a step: how many steps a day has, the plan
+ * says. A plan that writes less may be faster, so it is asked again. */
+static coh_status bound_writes(cli_job *job)
+{
+    enum { TRIES = 4 };
+    const cli_options *options = job->options;
+    const double limit = (double)options->disk_write_limit;
+    char allowed[32];
+    if (!cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
+        return COH_OK;
+    for (int i = 0; i < TRIES && cli_writes_per_day(job) > limit; i++) {
+        const double before = cli_writes_per_day(job), step_ns = (double)job->summary.step_ns;
+        job->wear_bytes = (uint64_t)(limit * step_ns / CLI_DAY_NS);
+        if (options->plan_file)
+            return cli_writes_refuse(options, before, 0);
+        coh_status status = job->wear_bytes > 0 ? make_plan(job, 0) : COH_ERR_FULL;
+        if (status == COH_ERR_FULL)
+            return refuse_writes(job, before, step_ns);
+        CLI_TRY(status);
+    }
+    if (cli_writes_per_day(job) <= limit)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "no plan was found that writes at most %s to the drive a day"
+                    " (--disk-write-limit): raise it, or give more --device-memory",
+                    coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
+}
+
+/* What bits depend on is chosen as if no run had found anything; the plan with that is then made by
+ * what runs found. */
+coh_status cli_job_plan(cli_job *job)
+{
+    const cli_options *options = job->options;
+    const int by_time = cli_micro_batch_is_auto(options) || order_of(job) == COH_SWEEP_AUTO;
+    job->uncalibrated = job->calibration.runs > 0 && by_time && !options->plan_file;
+    CLI_TRY(choose_plan(job));
+    CLI_TRY(bound_writes(job));
+    if (!job->uncalibrated)
+        return COH_OK;
+    job->uncalibrated = 0;
+    job->is_order_chosen = 1;
+    job->wear_bytes = 0;
+    CLI_TRY(make_plan(job, 0));
+    return bound_writes(job);
+}

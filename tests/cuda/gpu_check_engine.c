@@ -1,0 +1,152 @@
+/* An engine on a GPU: a tiny GPT-2 trained where all of it fits and where it is streamed, by the
+ * library's own calls. The two have the same bits, and the host device's losses within the bound
+ * that every architecture keeps (tests/cli/test_device_cuda.py). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "cohobate/engine.h"
+#include "cohobate/models.h"
+#include "cohobate/profile.h"
+#include "memory/library_workspace.h"
+#include "tests/cuda/gpu_check.h"
+
+enum { STEPS = 2, SEQUENCES = 2, TOKENS = 16, MICROBATCHES = 2, VOCABULARY = 65 };
+enum { IDS = MICROBATCHES * SEQUENCES * TOKENS, STREAMED_PERCENT = 45 };
+
+typedef struct outcome {
+    double losses[STEPS];
+    uint64_t link_bytes; /* to and from the GPU in all steps */
+    uint64_t hash;
+} outcome;
+
+static coh_graph *make_graph(coh_dtype dtype)
+{
+    const coh_gpt2_config config = { .layers = 2,
+                                     .heads = 2,
+                                     .channels = 32,
+                                     .positions = TOKENS,
+                                     .vocabulary = VOCABULARY,
+                                     .layernorm_epsilon = 1e-5f,
+                                     .dtype = dtype };
+    coh_graph *graph;
+    assert_int_equal(coh_gpt2_train_graph(&config, SEQUENCES, TOKENS, &graph), COH_OK);
+    return graph;
+}
+
+/* `profile` NULL: for the host. `percent`: of what it takes in memory, beside the libraries'. */
+static coh_plan *make_plan(const coh_graph *graph, const coh_profile *profile, uint64_t percent)
+{
+    coh_plan_options options;
+    coh_plan *plan;
+    uint64_t whole;
+    coh_plan_options_init(&options);
+    options.microbatch_count = MICROBATCHES;
+    options.deferred_update = 1;
+    options.profile = profile;
+    options.chunk_bytes = (uint64_t)1 << 16;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &whole), COH_OK);
+    if (profile != NULL) {
+        const uint64_t model = whole - COH_CUDA_LIBRARY_BYTES;
+        options.device_memory_bytes = COH_CUDA_LIBRARY_BYTES + model / 100 * percent;
+        options.emulate_host_bytes = (uint64_t)64 << 20;
+    }
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("no plan: %s", coh_last_error());
+    return plan;
+}
+
+static void train(coh_engine *engine, outcome *out)
+{
+    int32_t tokens[IDS], targets[IDS];
+    coh_step_result result;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        for (uint64_t i = 0; i < IDS; i++) {
+            tokens[i] = (int32_t)coh_rng_below(7, step, 2 * i, VOCABULARY);
+            targets[i] = (int32_t)coh_rng_below(7, step, 2 * i + 1, VOCABULARY);
+        }
+        const coh_step_input input = { .step = step,
+                                       .seed = 9,
+                                       .learning_rate = 1e-2f,
+                                       .clip = 0.5f,
+                                       .inputs = { tokens, targets } };
+        if (coh_engine_step(engine, &input, &result) != COH_OK)
+            fail_msg("step %d: %s", (int)step, coh_last_error());
+        out->losses[step] = result.loss;
+        for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+            out->link_bytes += result.link_bytes[lane];
+    }
+}
+
+static outcome run(const coh_plan *plan, const char *device)
+{
+    coh_engine_options options;
+    coh_engine *engine;
+    outcome found = { 0 };
+    coh_engine_options_init(&options);
+    options.device = device;
+    if (coh_engine_create(plan, &options, &engine) != COH_OK)
+        fail_msg("no engine: %s", coh_last_error());
+    assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+    train(engine, &found);
+    if (coh_engine_hash(engine, &found.hash) != COH_OK)
+        fail_msg("no hash: %s", coh_last_error());
+    coh_engine_destroy(engine);
+    return found;
+}
+
+static outcome plan_and_run(coh_dtype dtype, const char *device, uint64_t percent)
+{
+    coh_graph *graph = make_graph(dtype);
+    coh_profile *profile = NULL;
+    if (device != NULL)
+        assert_int_equal(coh_profile_read("h200", &profile), COH_OK);
+    coh_plan *plan = make_plan(graph, profile, percent);
+    const outcome found = run(plan, device);
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+    return found;
+}
+
+static void compare(coh_dtype dtype, double bound)
+{
+    const outcome host = plan_and_run(dtype, NULL, 0);
+    const outcome whole = plan_and_run(dtype, "cuda:0", 110);
+    const outcome streamed = plan_and_run(dtype, "cuda:0", STREAMED_PERCENT);
+    assert_int_equal(whole.link_bytes, 0);
+    assert_true(streamed.link_bytes > 0);
+    for (int step = 0; step < STEPS; step++) {
+        const double off = whole.losses[step] - host.losses[step];
+        if (!((off < 0 ? -off : off) <= bound * host.losses[step]))
+            fail_msg("step %d: loss %.9g, on the host %.9g", step, whole.losses[step],
+                     host.losses[step]);
+        assert_true(streamed.losses[step] == whole.losses[step]);
+    }
+    assert_int_equal(streamed.hash, whole.hash);
+}
+
+static void streamed_training_in_f32_has_the_bits_of_training_in_memory(void **state)
+{
+    (void)state;
+    compare(COH_DTYPE_F32, 2e-5);
+}
+
+static void streamed_training_in_bf16_has_the_bits_of_training_in_memory(void **state)
+{
+    (void)state;
+    compare(COH_DTYPE_BF16, 2e-2);
+}
+
+int gpu_check_engine(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streamed_training_in_f32_has_the_bits_of_training_in_memory),
+        cmocka_unit_test(streamed_training_in_bf16_has_the_bits_of_training_in_memory),
+    };
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}
