@@ -244,7 +244,7 @@ uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes)
 /* The largest chunk that the planner takes. */
 #define CHUNK_MOST_BYTES ((uint64_t)256 << 20)
 
-/* The host tier beside a GPU that there is room for now. */
+/* The host tier beside a GPU that fits in what is free. */
 static uint64_t host_room(const cli_options *options)
 {
     const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : CHUNK_MOST_BYTES;

@@ -107,8 +107,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_HOST_MEMORY] = { "host-memory", "SIZE|none", CLI_VALUE_ROOM, AT(host_memory_bytes), 0,
                                0, "--host-memory 64GiB", BUDGET | REPLAY, 0, 0,
                                "pinned memory beside a GPU (none: the GPU alone computes and "
-                               "updates); "
-                               "refused on the host device" },
+                               "updates); refused on the host device" },
     [CLI_FLAG_LINK_RATE] = { "link-rate", "RATE", CLI_VALUE_RATE, AT(link_bytes_per_s), 0, 0,
                              "--link-rate 16GB/s", BUDGET, 0, 0,
                              "throttle of the emulated far tier" },

@@ -59,9 +59,9 @@ coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_o
 /* Operators of one block follow one another. The number of blocks before the one of operator `op`,
  * and of all blocks; operators outside blocks do not count. */
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);
+int32_t coh_graph_block_count(const coh_graph *graph);
 
 /* Is there a bf16 parameter that is not frozen? */
 int coh_graph_trains_bf16(const coh_graph *graph);
-int32_t coh_graph_block_count(const coh_graph *graph);
 
 #endif

@@ -211,6 +211,15 @@ static void check_that_it_loads(const trial *t, const saved *s)
     coh_plan_destroy(plan);
 }
 
+/* A streamed engine with its older checkpoint, in a folder of its own. */
+static void open_saved(trial *t, saved *s, uint64_t seed)
+{
+    make_folder(s);
+    open_trial(t, &streamed);
+    make_engine(t, seed);
+    train_and_save(t, s);
+}
+
 static void a_gpu_that_breaks_leaves_the_checkpoint_before_it(void **state)
 {
     (void)state;
@@ -218,10 +227,7 @@ static void a_gpu_that_breaks_leaves_the_checkpoint_before_it(void **state)
     for (uint64_t n = 1; n < 40; n += test_is_short() ? 17 : 1) {
         trial t;
         saved s;
-        make_folder(&s);
-        open_trial(&t, &streamed);
-        make_engine(&t, n);
-        train_and_save(&t, &s);
+        open_saved(&t, &s, n);
         coh_stub_break_nth(COH_STUB_cuEventRecord, n, CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_int_equal(train(t.engine, 2), COH_ERR_DEVICE);
         assert_int_equal(coh_engine_save(t.engine, s.newer, &note), COH_ERR_DEVICE);
@@ -238,10 +244,7 @@ static int break_in_a_save(coh_stub_call call, uint64_t n)
     const coh_checkpoint_note note = { .step = 3, .json = "{}" };
     trial t;
     saved s;
-    make_folder(&s);
-    open_trial(&t, &streamed);
-    make_engine(&t, n);
-    train_and_save(&t, &s);
+    open_saved(&t, &s, n);
     assert_int_equal(train(t.engine, 2), COH_OK);
     assert_int_equal(coh_step_quiet(t.engine->step), COH_OK);
     coh_stub_break_nth(call, n, CUDA_ERROR_ILLEGAL_ADDRESS);
