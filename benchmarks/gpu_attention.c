@@ -5,7 +5,8 @@
  * heads share keys. Half of the square counts as work, and is also told as a part of the roof of
  * products (gpu_bare.h), where cuBLASLt is.
  *
- *     gpu_attention [DIVISOR]    of tokens and sequences, 1 unless told; 77: there is no GPU, or no cuDNN */
+ *     gpu_attention [DIVISOR]    of tokens and sequences, 1 unless told; 77: there is no GPU, or no
+ *                                cuDNN */
 #include <stdio.h>
 
 #include "benchmarks/gpu_bare.h"

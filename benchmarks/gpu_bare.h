@@ -26,8 +26,10 @@ typedef struct gpu_bare {
 
 /* What a product ends with. */
 typedef enum gpu_bare_ending {
-    GPU_BARE_PLAIN,     /* neither bias nor activation, whatever the coh_matmul asks for */
-    GPU_BARE_BIAS_GELU, /* c gets the sums with bias, `activated` gelu of them: what training keeps */
+    /* neither bias nor activation, whatever the coh_matmul asks for */
+    GPU_BARE_PLAIN,
+    /* c gets the sums with bias, `activated` gelu of them: training keeps both */
+    GPU_BARE_BIAS_GELU,
 } gpu_bare_ending;
 
 /* All but the first are gpu_bare_describe's to set. */
@@ -59,8 +61,8 @@ void gpu_bare_enqueue(void *product, uint64_t number, uint32_t index);
 coh_status gpu_bare_failure(const gpu_bare_product *product);
 
 /* FLOP/s of the fastest of some large cubes, of random numbers, each by the fastest of the
- * heuristic's candidates; a row of benchmark `name` says so. They stand in the turns' arena from its
- * begin on, as many as fit; what was there is gone.
+ * heuristic's candidates; a row of benchmark `name` says so. They stand in the turns' arena from
+ * its begin on, as many as fit; what was there is gone.
  * Fails: as gpu_bare_describe; COH_ERR_DEVICE where none fits or runs. */
 coh_status gpu_bare_roof(gpu_bare *bare, const char *name, coh_dtype dtype, int64_t divisor,
                          double *out_flops_per_s);

@@ -18,6 +18,18 @@ PRODUCTS = {  # rows, columns, depth, undivided
 }
 EPILOGUES = ("124M up", "7B up")
 HEADS = {"124M": (1024, 12, 64), "XL": (1024, 25, 64), "7B": (2048, 32, 128), "8B grouped": (2048, 32, 128)}  # T, H, D
+ROW_ELEMENTS, ROW_C = 1024, 128  # of gpu_rows: one tensor; it is one sequence
+# Bytes of an element that a pass moves, in f32 and (alone) in bf16; of positions' table as much as of a tensor.
+OF_TYPE = {"norm": 2, "norm backward": 3, "norm backward 1024": 3, "rms norm": 2, "rms norm backward": 3, "gelu": 2,
+           "gelu backward": 3, "gelu gradient": 3, "gelu of rows": 2, "relu": 2, "relu backward": 3, "relu gradient": 3,
+           "swiglu": 3, "swiglu backward": 5, "scale": 2, "copy": 2, "add": 3, "dropout": 3, "rope": 2, "position": 3,
+           "position backward": 2, "embedding": 2, "embedding backward": 2, "classifier loss": 1, "classifier gradient": 2,
+           "attention decode": 2, "column sum": 1, "square sums": 1}
+PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items() for dtype, bytes_ in (("f32", 4), ("bf16", 2))},
+          "round f32": 4 + 4, "round bf16": 4 + 2,
+          "update f32": 4 * (2 + 1 + 2 + 2),  # work and both moments both ways, the gradient one
+          "update bf16": 2 * (2 + 1) + 2 * 2 + 4 * (2 + 2),  # and a master's lower half
+          "stochastic round bf16": 4 + 2, "quantise bf16": 4 + 1, "dequantise bf16": 1 + 4}
 
 
 def run(name, *arguments, libraries=LIBRARIES):
@@ -32,7 +44,7 @@ def divided(size):
     return -(-(size // DIVISOR) // 16) * 16
 
 
-class Figures(unittest.TestCase):
+class Figures:
     def near(self, found, wanted, what, decimals=None):
         """As printed: of four digits, or of so many behind the point."""
         bound = 0.51 * 10**-decimals if decimals else 1e-3 * abs(wanted)
@@ -62,6 +74,8 @@ class Figures(unittest.TestCase):
         self.assertEqual(len(rows), len(found))
         return found
 
+
+class Products(Figures, unittest.TestCase):
     def test_products_are_parts_of_the_roof_and_of_the_bare_call(self):
         code, rows, said = run("gpu_products", DIVISOR)
         self.assertEqual(code, 0, said)
@@ -83,6 +97,15 @@ class Figures(unittest.TestCase):
             rows, columns, depth = map(divided, PRODUCTS[name.partition(" gelu")[0]])
             self.row_is_right(found[name], 2e-9 * rows * columns * depth)
 
+    def test_what_is_not_here_is_said(self):
+        for name, library in (("gpu_products", "cuBLASLt"), ("gpu_attention", "cuDNN")):
+            self.assertEqual(run(name, DIVISOR, libraries="none"),
+                             (77, [], f"{name}: {library} is not on this machine\n"))
+
+
+class OwnKernels(Figures, unittest.TestCase):
+    """They are emulated, which takes a minute."""
+
     def test_attention_is_a_part_of_the_roof_and_of_all_of_cudnn(self):
         code, rows, said = run("gpu_attention", DIVISOR)
         self.assertEqual(code, 0, said)
@@ -101,10 +124,16 @@ class Figures(unittest.TestCase):
             self.assertEqual((coh["goal"], "goal" in own), (1, False))
             self.assertEqual(coh["ceiling_turns_s"], own["ceiling_turns_s"])
 
-    def test_what_is_not_here_is_said(self):
-        for name, library in (("gpu_products", "cuBLASLt"), ("gpu_attention", "cuDNN")):
-            self.assertEqual(run(name, DIVISOR, libraries="none"),
-                             (77, [], f"{name}: {library} is not on this machine\n"))
+    def test_passes_are_parts_of_a_copy_of_what_they_must_move(self):
+        code, rows, said = run("gpu_rows", ROW_C, ROW_ELEMENTS, libraries="none")
+        self.assertEqual(code, 0, said)
+        found = self.rows_by_shape(rows, PASSES)
+        for name, bytes_ in PASSES.items():
+            self.row_is_right(found[name], 1e-9 * ROW_ELEMENTS * bytes_)
+            self.assertEqual(found[name]["goal"], 0.9)
+        left_out = [line for line in said.splitlines() if line.startswith("gpu_rows: ")]
+        self.assertEqual(left_out, [f"gpu_rows: norm backward {columns} {dtype}: a row is longer than {ROW_ELEMENTS} elements"
+                                    for dtype in ("f32", "bf16") for columns in (8192, 16384)])
 
 
 if __name__ == "__main__":
