@@ -18,7 +18,7 @@ ROOT = os.path.dirname(TESTS)
 BUILD = os.path.abspath(os.path.join(GPU, "..", "..", ".."))
 NAME = "NVIDIA H200"
 CHECKED = ("indices", "quantise", "attention-cudnn", "matmul-cublaslt")  # others take minutes there
-BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention")  # gpu_rows takes minutes there
+BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention", "gpu_rows")
 PHASES = ("doctor", "check", "profile", "facts", "memory", "offload", "kernels", "pytorch")
 
 
@@ -71,16 +71,25 @@ class DevicePlayed(ProgramTest):
         self.assertEqual(code, 0, said)
         self.assertEqual(phases["check"]["groups"], {
             "indices": "right", "quantise": "right", "attention-cudnn": "skipped", "matmul-cublaslt": "skipped"})
-        for one in (*(f"check: {group}: " for group in CHECKED[2:]), "gpu_rows: it is not built", "gpu_attention: ",
+        for one in (*(f"check: {group}: " for group in CHECKED[2:]), "gpu_rows: ", "gpu_attention: ",
                     "gpt2-nano by PyTorch: "):
             self.assertTrue(any(skipped.startswith(one) for skipped in found["skipped"]), (one, found["skipped"]))
         self.assertEqual([one for one in found["skipped"] if one.startswith(("memory", "offload", "profile"))], [])
         end = said[said.index("things were skipped"):]
         for one in found["skipped"]:
             self.assertIn(one, end)
+        self.goals_are_told(phases["kernels"], end)
         self.rows_are_right(phases, found["datasheet"]["bf16_flops_per_s"])
         self.claims_can_be_judged(path)
         self.profile_can_be_taken_out(path)
+
+    def goals_are_told(self, kernels, said):
+        """Here every pass is below the copy that it is held against, if any was measured."""
+        rows = [row for row in kernels["rows"].get("gpu_rows", []) if row["is_below_goal"]]
+        self.assertEqual(len(kernels["below_goals"]), len(rows))
+        for row, one in zip(rows, kernels["below_goals"]):
+            self.assertTrue(one.startswith(f"gpu_rows {row['shape']}: ") and "BELOW its goal" in one, one)
+            self.assertIn(one, said)
 
     def rows_are_right(self, phases, peak):
         alone, default = (phases["memory"][kind]["gpt2-nano"] for kind in ("rows", "by_default"))

@@ -116,14 +116,17 @@ expect("groups skipped", sorted(played.skipped),
 with tempfile.TemporaryDirectory() as build:
     os.mkdir(os.path.join(build, "benchmarks"))
     ROW = {"shape": "XL", "median": 1.0, "unit": "GFLOP", "ceiling": 2.0}
+    GOOD, BAD = ({**ROW, "ratio": ratio, "of_roof": 0.25, "goal": 0.9, "is_below_goal": ratio < 0.9} for ratio in (0.95, 0.5))
     said = {}
-    for name, done in (("gpu_rows", (0, json.dumps(ROW) + "\n", "gpu_rows   XL  1.0 GFLOP/s\n")),
+    for name, done in (("gpu_rows", (0, "".join(json.dumps(row) + "\n" for row in (ROW, GOOD, BAD)),
+                                     "gpu_rows   XL  1.0 GFLOP/s\n")),
                        ("gpu_attention", (0, "", "gpu_attention: cuDNN has no plan for XL\n"))):
         said[os.path.join(build, "benchmarks", "bench_" + name)] = done
         open(os.path.join(build, "benchmarks", "bench_" + name), "w").close()
     played = Played(said, build)
     expect("benches", quietly(DEVICE.benches, played, dict.fromkeys(("gpu_rows", "gpu_attention", "gpu_products"), [])),
-           {"rows": {"gpu_rows": [ROW], "gpu_attention": []}})
+           {"rows": {"gpu_rows": [ROW, GOOD, BAD], "gpu_attention": []},
+            "below_goals": ["gpu_rows XL: 1 GFLOP, ceiling 2, 0.500 of it, 0.250 of the roof, BELOW its goal of 0.9"]})
     expect("benches skipped", [one.partition(": it")[0] for one in played.skipped],
            ["gpu_attention: cuDNN has no plan for XL", "gpu_products"])
 
