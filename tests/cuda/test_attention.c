@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/attention_cudnn.h"
@@ -207,6 +208,35 @@ static void what_atomics_cannot_do_own_kernels_do(void **state)
     attention_check_added(&atomic_bench, &shared);
 }
 
+static void keep_sentence(void *context, const char *sentence)
+{
+    snprintf(context, 320, "%s", sentence);
+}
+
+static void a_shape_refused_by_atomics_is_said_and_the_own_kernels(void **state)
+{
+    (void)state;
+    static const attention_shape shape = { "refused", COH_DTYPE_BF16, 1, 40, 4, 2, 16, 0 };
+    char sentence[320] = "";
+    const coh_attention_plans_config config = { .call = &fake_cudnn,
+                                                .workspace = workspace,
+                                                .workspace_bytes = sizeof(workspace),
+                                                .log = keep_sentence,
+                                                .log_context = sentence };
+    coh_attention_plans *const usual = libraries.attention;
+    fake_cudnn_reset();
+    fake_dnn.finalize_with[1] = CUDNN_STATUS_NOT_SUPPORTED;
+    assert_int_equal(coh_attention_plans_create(&config, &libraries.attention), COH_OK);
+    attention_check_shape(&atomic_bench, &shape);
+    assert_int_equal(fake_dnn.executed, 2); /* forward, twice */
+    assert_string_equal(sentence,
+                        "cuDNN does not take attention backward by atomics of 1 x 4 heads (2 of "
+                        "keys) by 40 tokens by 16: a fake failure; kernels of our own compute it");
+    coh_attention_plans_destroy(libraries.attention);
+    libraries.attention = usual;
+    fake_cudnn_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +250,7 @@ int main(void)
         cmocka_unit_test(large_scratch_is_cut),
         cmocka_unit_test(by_atomics_nothing_is_cut),
         cmocka_unit_test(what_atomics_cannot_do_own_kernels_do),
+        cmocka_unit_test(a_shape_refused_by_atomics_is_said_and_the_own_kernels),
     };
     return cmocka_run_group_tests(tests, add_cudnn, remove_cudnn);
 }
