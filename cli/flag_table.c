@@ -82,6 +82,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                              "with --dtype bf16: numbers in which the gradients of weights are "
                              "summed over micro-batches (default bf16; f32: 2 bytes a parameter "
                              "more)" },
+    [CLI_FLAG_ATOMICS] = { "atomics", "off|on", CLI_VALUE_CHOICE, AT(atomics), 0, 0, "--atomics on",
+                           RUNS | PROFILE, 0, 0,
+                           "on: attention's backward in bf16 on a GPU adds by atomics where cuDNN "
+                           "takes it: one pass in place of parts, no squares of weights in memory, "
+                           "and other bits each time from the same seed (default off)" },
     [CLI_FLAG_EXPORT_DTYPE] = { "dtype", "f32|bf16|f16", CLI_VALUE_CHOICE, AT(export_dtype), 0, 0,
                                 "--dtype bf16", EXPORT, 0, 0,
                                 "numbers of the tensors (default: as the run's folder had them; of "

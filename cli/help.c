@@ -50,7 +50,7 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "--resume,\n"
         "model, data and schedule come from the checkpoint and that run goes on bit for bit, under "
         "any\n"
-        "budget.\n"
+        "budget (with --atomics on it goes on, and no two runs have the same bits).\n"
         "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
         "Where\n"
         "nothing was kept (--save none, or no checkpoint yet) the exit code is 1. Before the first "

@@ -144,6 +144,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     CLI_TRY(cli_calibration_open(&replay->options, &job->profile, &job->calibration));
     job->on_gpu = cli_budget_is_gpu(job->profile);
     CLI_TRY(set_budgets(replay, said, is_other_profile, &job->plan_options));
+    job->model.atomics = replay->file.atomics;
     CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));
     CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));

@@ -87,6 +87,10 @@ static void add_model(const cli_job *job, cli_line *line)
                            line);
     if (job->plan_options.f32_gradients && size.dtype == COH_DTYPE_BF16)
         cli_line_add(line, "        gradients of weights in f32\n");
+    if (job->model.atomics)
+        cli_line_add(line,
+                     "        attention backward by atomics where cuDNN takes it: the same seed "
+                     "ends with other bits each time\n");
 }
 
 /* A replay's room may be that of another profile or flag than the plan's. */

@@ -31,6 +31,8 @@ static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_o
     hash = fold_text(hash, op->kind.name);
     hash = fold_number(hash, op->kind.revision);
     hash = fold_bytes(hash, op->attributes, op->attribute_bytes);
+    if (op->kind.atomics)
+        hash = fold_text(hash, "atomics");
     for (int32_t i = 0; i < op->kind.input_count; i++) {
         hash = fold_number(hash, op->input[i]);
         hash = fold_shape(hash, &graph->tensors[op->input[i]].shape);

@@ -70,6 +70,23 @@ class Profile(ProgramTest):
         self.fails(2, "train", *TINY, "--dtype", "bf16", "--data", self.corpus(), "--device-memory", "40MiB",
                    "--plan", plan, says="for a GPU")
 
+    def test_atomics_are_of_plans_for_a_gpu_and_said(self):
+        on, off = self.path("on.json"), self.path("off.json")
+        made, usual = self.plan("h100", "--atomics", "on", "-o", on), self.plan("h100", "-o", off)
+        self.assertNotEqual(made["numeric_fingerprint"], usual["numeric_fingerprint"])
+        self.assertEqual(self.plan("h100", "--atomics", "off")["program_hash"], usual["program_hash"])
+        self.assertEqual(self.plan("h100", "--atomics", "on", "--plan", on)["program_hash"], made["program_hash"])
+        for path, says in ((on, self.assertIn), (off, self.assertNotIn)):
+            says("in bf16 (atomics), ", self.succeeds("inspect", path).out)
+            says("attention backward by atomics", self.succeeds("simulate", path).out)
+            with open(path, encoding="utf-8") as file:
+                says('"atomics": 1', file.read())
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--plan", on, says="give --atomics on")
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--atomics", "on", "--plan", off, says="give --atomics off")
+        for flags, of in (([], "a GPU"), (["--profile", "h100", "--dtype", "f32"], "weights in bf16"),
+                          (["--profile", "h100", "--dropout", "0.1"], "attention without dropout")):
+            self.fails(2, "plan", *TINY, "--atomics", "on", *flags, says=f"--atomics on is of {of}: leave it out")
+
     def test_train_takes_a_profile_of_a_host_device_and_no_other(self):
         data, host = self.corpus(), datasheet("h100")
         host["device"] = "host"
