@@ -1,9 +1,10 @@
 /* Causal attention in bf16 on a GPU, three ways in turns: by our kernels, which serve where cuDNN
  * is not or has no plan, by coh_attention as a run has it, which cuts cuDNN's backward pass
  * (kernels/cuda/attention_scratch.h), and by cuDNN itself, of the whole shape at once with all the
- * workspace it wants. All are without atomics. Heads of GPT-2, of a 7B model, and of one whose
- * heads share keys. Half of the square counts as work, and is also told as a part of the roof of
- * products (gpu_bare.h), where cuBLASLt is.
+ * workspace it wants. All are without atomics; backward there is a fourth side, what `--atomics on`
+ * would have instead of the cut. Heads of GPT-2, of a 7B model, and of one whose heads share keys.
+ * Half of the square counts as work, and is also told as a part of the roof of products
+ * (gpu_bare.h), where cuBLASLt is.
  *
  *     gpu_attention [DIVISOR]    of tokens and sequences, 1 unless told; 77: there is no GPU, or no
  *                                cuDNN */
@@ -107,21 +108,37 @@ static void print(const attention *a, const char *name, const char *side,
                        &result, &aims);
 }
 
+/* Does its scratch fit? Forward adds nothing up. */
+static int is_atomic_measured(const attention *a)
+{
+    const coh_attention *c = &a->call;
+    return a->is_backward &&
+           coh_cuda_attention_atomic_bytes(c->dtype, c->B, c->T, c->H, c->G, c->D) <= SCRATCH_BYTES;
+}
+
 /* Where cuDNN cannot be given the whole shape, its cut is the ceiling of our kernels alone. */
 static coh_status measure_sides_of(attention *a, const char *name, gpu_whole *whole)
 {
-    double seconds[3][MEASURE_PAIRS];
-    gpu_side sides[] = { { .work = enqueue, .context = a },
-                         { .work = enqueue, .context = a, .is_alone = 1 },
-                         { .work = gpu_whole_enqueue, .context = whole } };
-    const int is_whole = whole->plan != NULL;
-    COH_TRY(gpu_turns_take(a->turns, sides, is_whole ? 3 : 2, seconds));
-    if (is_whole) {
-        print(a, name, "", seconds[0], seconds[2], GOAL);
-        print(a, name, ", own kernels", seconds[1], seconds[2], 0.0);
+    enum { OURS, ALONE, OTHERS };
+    double seconds[GPU_SIDES_MOST][MEASURE_PAIRS];
+    gpu_side sides[GPU_SIDES_MOST] = { [OURS] = { .work = enqueue, .context = a },
+                                       [ALONE] = { .work = enqueue, .context = a, .is_alone = 1 } };
+    int count = OTHERS, whole_at = 0, atomic_at = 0;
+    attention atomic = *a;
+    atomic.call.atomics = 1;
+    if (whole->plan != NULL)
+        sides[whole_at = count++] = (gpu_side){ .work = gpu_whole_enqueue, .context = whole };
+    if (is_atomic_measured(a))
+        sides[atomic_at = count++] = (gpu_side){ .work = enqueue, .context = &atomic };
+    COH_TRY(gpu_turns_take(a->turns, sides, count, seconds));
+    if (whole_at > 0) {
+        print(a, name, "", seconds[OURS], seconds[whole_at], GOAL);
+        print(a, name, ", own kernels", seconds[ALONE], seconds[whole_at], 0.0);
     } else {
-        print(a, name, ", own kernels against the cut", seconds[1], seconds[0], 0.0);
+        print(a, name, ", own kernels against the cut", seconds[ALONE], seconds[OURS], 0.0);
     }
+    if (atomic_at > 0)
+        print(a, name, ", by atomics against the cut", seconds[atomic_at], seconds[OURS], 0.0);
     return COH_OK;
 }
 

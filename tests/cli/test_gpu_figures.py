@@ -109,7 +109,8 @@ class OwnKernels(Figures, unittest.TestCase):
         code, rows, said = run("gpu_attention", DIVISOR)
         self.assertEqual(code, 0, said)
         names = [f"{heads} {way}" for heads in HEADS for way in ("forward", "backward")]
-        found = self.rows_by_shape(rows, [*names, *(name + ", own kernels" for name in names), "roof bf16"])
+        by_atomics = [name + ", by atomics against the cut" for name in names if name.endswith("backward")]
+        found = self.rows_by_shape(rows, [*names, *(name + ", own kernels" for name in names), *by_atomics, "roof bf16"])
         roof = self.roof_is_right(found["roof bf16"], (4096, 8192, 16384))
         for name in names:
             heads, _, way = name.rpartition(" ")
@@ -117,11 +118,14 @@ class OwnKernels(Figures, unittest.TestCase):
             tokens //= DIVISOR  # of one sequence: half of the square, of two products or five
             giga = 1e-9 * (2 if way == "forward" else 5) * 2 * count * width * tokens**2 / 2
             coh, own = found[name], found[name + ", own kernels"]
-            for row in (coh, own):
+            atomic = [found[one] for one in by_atomics if one.startswith(name + ",")]
+            for row in (coh, own, *atomic):
                 self.row_is_right(row, giga)
                 self.assertEqual(row["roof"], roof)
             self.assertEqual((coh["goal"], "goal" in own), (1, False))
             self.assertEqual(coh["ceiling_turns_s"], own["ceiling_turns_s"])
+            for row in atomic:  # against what a run has without them
+                self.assertEqual(row["ceiling_turns_s"], coh["ours_turns_s"])
 
     def test_passes_are_parts_of_a_copy_of_what_they_must_move(self):
         code, rows, said = run("gpu_rows", ROW_C, ROW_ELEMENTS, libraries="none")
