@@ -187,6 +187,8 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     measuring.quick = options->quick != 0;
     measuring.again = options->again != 0;
     measuring.device = options->device;
+    if (cli_given(options, CLI_FLAG_MEASURE_MEMORY))
+        measuring.device_bytes = options->device_memory_bytes;
     measuring.kernel_table = options->tune;
     measuring.progress = show;
     measuring.log = hear;
@@ -207,20 +209,30 @@ static coh_status tell(const cli_options *options, const coh_profile *profile, d
     return COH_OK;
 }
 
+/* What is of a GPU alone, where none is measured. */
+static coh_status check_flags(const cli_options *options)
+{
+    CLI_TRY(cli_output_check(options));
+    if (options->tune && !cli_budget_on_gpu(options))
+        return cli_fail(
+            COH_ERR_ARGUMENT,
+            "--tune %s is of a GPU's products: add --device cuda:0, or write a table of "
+            "the processor's with cohobate tune",
+            options->tune);
+    if (cli_given(options, CLI_FLAG_MEASURE_MEMORY) && !cli_budget_on_gpu(options))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--device-memory of a profile is what measuring may take of a GPU: add "
+                        "--device cuda:0, or leave it out");
+    return COH_OK;
+}
+
 coh_status cli_profile(const cli_options *options)
 {
     subjects s = { 0 };
     coh_profile *known = NULL, *profile = NULL;
     coh_status status = COH_OK;
     const double begin = cli_seconds_now();
-    CLI_TRY_GOTO(status, cli_output_check(options), done);
-    if (options->tune && !cli_budget_on_gpu(options))
-        CLI_TRY_GOTO(status,
-                     cli_fail(COH_ERR_ARGUMENT,
-                              "--tune %s is of a GPU's products: add --device cuda:0, or write a "
-                              "table of the processor's with cohobate tune",
-                              options->tune),
-                     done);
+    CLI_TRY_GOTO(status, check_flags(options), done);
     if (!options->output)
         cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
     CLI_TRY_GOTO(status, read_known(options, &known), done);

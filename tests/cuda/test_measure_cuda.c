@@ -315,6 +315,34 @@ static void passes_are_long_where_there_is_memory(void **state)
         }
 }
 
+/* Of a GPU that would have room for more, by the least that is worth it. */
+static void no_more_is_taken_than_may_be(void **state)
+{
+    (void)state;
+    enum { LEAST = 624 << 20 }; /* two passes, copies, what is cold, and what is kept beside */
+    coh_cuda_driver noting = coh_stub_driver;
+    noting.cuMemAlloc = note_memory;
+    const coh_engine_device noted = { .ops = &coh_device_cuda,
+                                      .kernels = &host_twins,
+                                      .driver = &noting };
+    coh_measure_options options = options_for(NULL, 0);
+    coh_stub_reset((size_t)8 << 30);
+    coh_stub_start(7);
+    most_asked = 0;
+    options.device_bytes = (uint64_t)1 << 30;
+    refuse(&options, &noted, NULL, COH_ERR_MEMORY, "");
+    assert_true(most_asked > (size_t)64 << 20 && most_asked < (size_t)1 << 30);
+    most_asked = 0;
+    options.device_bytes = LEAST - 1;
+    refuse(&options, &noted, NULL, COH_ERR_FULL, "raise --device-memory to 654311424B");
+    assert_int_equal(most_asked, 0);
+    coh_stub_stop();
+    options.device_bytes = LEAST;
+    coh_profile *profile = measure(&options, begin_with());
+    assert_int_equal(profile->memory_bytes[COH_TIER_DEVICE], GPU_BYTES - COH_CUDA_RESERVE_BYTES);
+    coh_profile_destroy(profile);
+}
+
 /* ---- algorithms of products ---- */
 
 static int64_t rows_found;        /* of the product whose algorithm was measured */
@@ -567,6 +595,7 @@ int main(void)
         cmocka_unit_test(what_was_measured_is_written_read_and_added_to),
         cmocka_unit_test(what_does_not_fit_is_refused_in_a_sentence),
         cmocka_unit_test(passes_are_long_where_there_is_memory),
+        cmocka_unit_test(no_more_is_taken_than_may_be),
         cmocka_unit_test(algorithms_that_were_found_are_a_kernel_table),
         cmocka_unit_test(what_was_timed_is_kept_though_the_measurement_fails),
         cmocka_unit_test(a_table_that_is_full_is_told),
