@@ -233,12 +233,12 @@ coh_status cli_profile(const cli_options *options)
     coh_status status = COH_OK;
     const double begin = cli_seconds_now();
     CLI_TRY_GOTO(status, check_flags(options), done);
-    if (!options->output)
-        cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
     CLI_TRY_GOTO(status, read_known(options, &known), done);
     CLI_TRY_GOTO(status, add_models(options, &s), done);
     if (options->kernels)
         CLI_TRY_GOTO(status, cli_budget_use_kernels(options->kernels, 0, COH_DTYPE_F32), done);
+    if (!options->output)
+        cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
     status = measure(options, &s, known, &profile);
     if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
         status = cli_blame(status, "-o %s", options->output);

@@ -116,6 +116,11 @@ class Profile(ProgramTest):
         path = self.write("host.json", json.dumps(host))
         self.fails(2, "plan", *TINY, "--profile", path, "--emulate-host", "1GiB", says="pcie=")
 
+    def test_a_gpu_that_is_not_here_is_refused_in_one_sentence(self):
+        for model in ([], ["gpt2-nano"]):
+            said = self.fails(2, "profile", *model, "--quick", "--device", "cuda:99", says="--device cuda:99: ").err
+            self.assertEqual(said.count("\n"), 1, said)
+
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
         self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
