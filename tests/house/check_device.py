@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -110,6 +111,8 @@ expect("groups that fail", checked["failed"], "wrong or cut off: optimizer, indi
 expect("groups skipped", sorted(played.skipped),
        ["check: attention-cudnn: skipped: cuDNN is not on this machine", "check: matmul: skipped: no CUDA driver",
         "check: optimizer: cut off: its phase was over"])
+with open(os.path.join(os.path.dirname(__file__), "..", "cuda", "gpu_check.c"), encoding="utf-8") as source:
+    expect("groups that are checked", sorted(DEVICE.CHECKS), sorted(re.findall(r'^    { "([\w-]+)", ', source.read(), re.M)))
 
 # ---- benchmarks ----
 with tempfile.TemporaryDirectory() as build:
