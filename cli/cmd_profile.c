@@ -17,6 +17,7 @@ enum { GRAPHS_MOST = 32 };
 typedef struct subjects {
     coh_graph *graphs[GRAPHS_MOST];
     uint32_t count;
+    int f32_gradients, accumulates; /* of all */
 } subjects;
 
 static void drop(subjects *s)
@@ -40,6 +41,8 @@ static coh_status add_model(const cli_options *options, subjects *s)
     cli_job job;
     CLI_TRY(cli_job_open_unplanned(options, &job));
     const int64_t own = job.recipe.micro_batch;
+    s->f32_gradients = job.recipe.f32_gradients != 0;
+    s->accumulates = job.recipe.batch > own;
     coh_status status = COH_OK;
     for (int64_t n = 1; status == COH_OK && n < own && s->count + 1 < GRAPHS_MOST; n *= 2)
         if (n == 1 || !options->quick)
@@ -181,6 +184,8 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     coh_measure_options_init(&measuring);
     measuring.graphs = (const coh_graph *const *)s->graphs;
     measuring.graph_count = s->count;
+    measuring.f32_gradients = s->f32_gradients;
+    measuring.accumulates = s->accumulates;
     measuring.thread_count = cli_budget_thread_count(options);
     measuring.disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
     measuring.disk_bytes = options->disk_bytes;

@@ -78,7 +78,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                          "numbers of weights and activations (default: bf16 where the CPU "
                          "multiplies it in hardware; of a checkpoint: as trained)" },
     [CLI_FLAG_GRADIENTS] = { "gradients", "f32|bf16", CLI_VALUE_CHOICE, AT(gradients), 0, 0,
-                             "--gradients f32", RUNS, 0, 0,
+                             "--gradients f32", RUNS | PROFILE, 0, 0,
                              "with --dtype bf16: numbers in which the gradients of weights are "
                              "summed over micro-batches (default bf16; f32: 2 bytes a parameter "
                              "more)" },

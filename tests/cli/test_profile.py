@@ -103,6 +103,14 @@ class Profile(ProgramTest):
         self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + TINY[:-2] + train[len(TINY) + 1 :]), *alone).err)
         self.assertNotIn("measured for", self.succeeds(*train).err)
 
+    def test_gradients_of_another_kind_are_added_to_a_profile(self):
+        measure = ["profile", "gpt2-nano", "--quick", "--dtype", "bf16", "--sequence", "16", "--micro-batch", "2", "--threads", "2",
+                   "--json", "-o", self.path("here.json")]
+        counts = [self.succeeds(*measure, *flags).json["operators"] for flags in (
+            ["--batch", "2"], ["--batch", "4"], ["--batch", "4", "--gradients", "f32"], ["--batch", "2", "--gradients", "f32"])]
+        self.assertTrue(counts[0] < counts[1] < counts[2] == counts[3], counts)
+        self.fails(2, "profile", "gpt2-nano", "--dtype", "f32", "--gradients", "bf16", says="leave it out, or add --dtype bf16")
+
     def test_a_disk_is_not_priced_by_a_profile_without_a_drive(self):
         host = {**datasheet("h100"), "device": "host"}
         del host["links"]["write"]
