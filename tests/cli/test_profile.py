@@ -134,6 +134,7 @@ class Profile(ProgramTest):
         self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
         self.fails(2, "plan", *TINY, "--profile", "h100,pcie=fast", says="pcie=16GB/s")
         self.fails(2, "plan", *TINY, "--profile", "h100", "--emulate-host", "1GiB", says="--host-memory SIZE")
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--device", "host", says="--device host is none: leave --device out")
         self.fails(2, "plan", *TINY, "--host-memory", "1GiB", says="--device-memory")
         self.fails(4, "plan", *TINY, "--profile", self.write("p.json", "{}"), says="not a profile")
         for key, value in (("source", "measured"), ("threads", 0), ("origins", [])):
