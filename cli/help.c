@@ -115,7 +115,10 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "the fastest to the kernel table FILE; operators are measured with them. A run takes the "
         "table\n"
         "by --kernels, which changes its bits; without it the library's own first choice "
-        "multiplies.\n",
+        "multiplies.\n"
+        "There --device-memory bounds what measuring takes of the GPU's memory: an operator that "
+        "does\n"
+        "not fit is left out and named, and the profile says what the GPU has, not the bound.\n",
     [CLI_SIMULATE] =
         "PLAN is a plan.json of cohobate plan -o, or that of a run's folder. The program is built "
         "anew,\n"

@@ -74,8 +74,10 @@ static void print_room(const inspection *of)
 
 static void print_decisions(const coh_plan_file *file)
 {
-    printf("  decided  chunks of %" PRIu64 " KiB, %d block%s recomputed, %s, %d pin%s\n",
-           file->chunk_bytes / 1024, file->recomputes, file->recomputes == 1 ? "" : "s",
+    char chunk[32];
+    printf("  decided  chunks of %s, %d block%s recomputed, %s, %d pin%s\n",
+           coh_size_format(file->chunk_bytes, chunk, sizeof(chunk)), file->recomputes,
+           file->recomputes == 1 ? "" : "s",
            file->is_in_memory       ? "nothing leaves the device"
            : file->host_updates > 0 ? "updates on the host lane too"
                                     : "updates on the device",

@@ -48,6 +48,7 @@ typedef enum cli_flag {
     CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: f16 as well */
     CLI_FLAG_DEVICE,
     CLI_FLAG_DEVICE_MEMORY,
+    CLI_FLAG_MEASURE_MEMORY, /* --device-memory of a profile */
     CLI_FLAG_DISK,
     CLI_FLAG_DISK_WRITE_LIMIT,
     CLI_FLAG_EMULATE_HOST,

@@ -42,9 +42,8 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
 
 static coh_status corrupt(const cli_options *options, const char *what)
 {
-    (void)cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
-                   options->operand, what);
-    return COH_ERR_CORRUPT;
+    return cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
+                    options->operand, what);
 }
 
 /* Digits and nothing else. */
@@ -76,6 +75,7 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
         return corrupt(options, "has a number out of its range");
     *out = (cli_plan_note){ .batch = batch,
                             .micro_batch = micro,
+                            .microbatch_count = (int32_t)(batch / micro),
                             .sequence = sequence,
                             .steps = steps,
                             .threads = threads,
@@ -95,12 +95,10 @@ coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file 
                                 cli_plan_note *out, coh_model *out_model)
 {
     json_error_t error;
-    if (!file->note[0]) {
-        (void)cli_fail(COH_ERR_CORRUPT,
-                       "%s does not say which model it is for: write one with cohobate plan -o",
-                       options->operand);
-        return COH_ERR_CORRUPT;
-    }
+    if (!file->note[0])
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s does not say which model it is for: write one with cohobate plan -o",
+                        options->operand);
     json_t *root = json_loads(file->note, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return corrupt(options, error.text);
@@ -129,7 +127,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->thread_count = (int32_t)said->threads;
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
-    plan_options->microbatch_count = (int32_t)(said->batch / said->micro_batch);
+    plan_options->microbatch_count = said->microbatch_count;
     plan_options->deferred_update = said->clip > 0;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file's */
     plan_options->f32_gradients = replay->file.f32_gradients;

@@ -222,11 +222,13 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
 
 static void add_program(const cli_job *job, cli_line *line)
 {
-    cli_line_add(line,
-                 "plan:   %u lines in the step, chunks of %" PRIu64
-                 " KiB, %d blocks recomputed; numbers %016" PRIx64 ", program %016" PRIx64 "\n",
-                 job->summary.line_count, job->summary.chunk_bytes / 1024, job->summary.recomputes,
-                 job->summary.numeric_fingerprint, job->summary.program_hash);
+    char chunk[32];
+    cli_line_add(
+        line,
+        "plan:   %u lines in the step, chunks of %s, %d blocks recomputed; numbers %016" PRIx64
+        ", program %016" PRIx64 "\n",
+        job->summary.line_count, coh_size_format(job->summary.chunk_bytes, chunk, sizeof(chunk)),
+        job->summary.recomputes, job->summary.numeric_fingerprint, job->summary.program_hash);
 }
 
 /* ---- tables ---- */

@@ -162,6 +162,12 @@ class DeviceCuda(ProgramTest):
     def test_algorithms_are_timed_of_a_gpu_alone(self):
         self.fails(2, "profile", "gpt2-nano", "--quick", "--tune", self.path("kernels.json"), says="add --device cuda:0")
 
+    def test_what_measuring_may_take_is_bounded_of_a_gpu_alone(self):
+        profile = ["profile", "gpt2-nano", "--quick", "--device-memory"]
+        self.fails(2, *profile, "1GB", says="add --device cuda:0")
+        self.fails(3, *profile, "600MiB", "--device", "cuda:0", **self.gpu(),
+                   says="takes 624.00 MiB of its memory at least, and 600.00 MiB may be taken: raise --device-memory to 654311424B")
+
     def as_measured(self):
         """h200's figures in a profile that was measured here, of the program that runs from now on."""
         self.addCleanup(setattr, program, "COHOBATE", program.COHOBATE)

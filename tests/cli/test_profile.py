@@ -120,6 +120,14 @@ class Profile(ProgramTest):
         self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + TINY[:-2] + train[len(TINY) + 1 :]), *alone).err)
         self.assertNotIn("measured for", self.succeeds(*train).err)
 
+    def test_gradients_of_another_kind_are_added_to_a_profile(self):
+        measure = ["profile", "gpt2-nano", "--quick", "--dtype", "bf16", "--sequence", "16", "--micro-batch", "2", "--threads", "2",
+                   "--json", "-o", self.path("here.json")]
+        counts = [self.succeeds(*measure, *flags).json["operators"] for flags in (
+            ["--batch", "2"], ["--batch", "4"], ["--batch", "4", "--gradients", "f32"], ["--batch", "2", "--gradients", "f32"])]
+        self.assertTrue(counts[0] < counts[1] < counts[2] == counts[3], counts)
+        self.fails(2, "profile", "gpt2-nano", "--dtype", "f32", "--gradients", "bf16", says="leave it out, or add --dtype bf16")
+
     def test_a_disk_is_not_priced_by_a_profile_without_a_drive(self):
         host = {**datasheet("h100"), "device": "host"}
         del host["links"]["write"]
@@ -133,11 +141,17 @@ class Profile(ProgramTest):
         path = self.write("host.json", json.dumps(host))
         self.fails(2, "plan", *TINY, "--profile", path, "--emulate-host", "1GiB", says="pcie=")
 
+    def test_a_gpu_that_is_not_here_is_refused_in_one_sentence(self):
+        for model in ([], ["gpt2-nano"]):
+            said = self.fails(2, "profile", *model, "--quick", "--device", "cuda:99", says="--device cuda:99: ").err
+            self.assertEqual(said.count("\n"), 1, said)
+
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
         self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
         self.fails(2, "plan", *TINY, "--profile", "h100,pcie=fast", says="pcie=16GB/s")
         self.fails(2, "plan", *TINY, "--profile", "h100", "--emulate-host", "1GiB", says="--host-memory SIZE")
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--device", "host", says="--device host is none: leave --device out")
         self.fails(2, "plan", *TINY, "--host-memory", "1GiB", says="--device-memory")
         self.fails(4, "plan", *TINY, "--profile", self.write("p.json", "{}"), says="not a profile")
         for key, value in (("source", "measured"), ("threads", 0), ("origins", [])):

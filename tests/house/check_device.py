@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -98,19 +99,20 @@ def quietly(run, *arguments):
 
 # ---- groups of gpu-check ----
 LAST = "rows             right\n"
-played = Played({"attention-cudnn": (0, "attention-cudnn  skipped: its library is not on this machine\n", ""),
+NOT_HERE = "skipped: cuDNN is not on this machine"
+played = Played({"attention-cudnn": (0, f"attention-cudnn  {NOT_HERE}\n", ""),
                  "matmul": (77, "skipped: no CUDA driver\n", ""), "rows": (0, LAST, ""), "optimizer": (None, "", ""),
-                 "indices": (1, "indices          WRONG, 1 of its tests\n", "")}, lacks=["cuDNN: not here: slower; install it"])
+                 "indices": (1, "indices          WRONG, 1 of its tests\n", "")})
 checked = quietly(DEVICE.check, played)
-expect("groups", {name: checked["groups"][name] for name in ("attention-cudnn", "matmul", "rows", "optimizer", "indices",
-                                                             "kinds-libraries", "matmul-cublaslt")},
-       {"attention-cudnn": "skipped", "matmul": "skipped", "rows": "right", "optimizer": "cut off", "indices": "WRONG",
-        "kinds-libraries": "right without cuDNN", "matmul-cublaslt": "right"})
+expect("groups", {name: checked["groups"][name] for name in ("attention-cudnn", "matmul", "rows", "optimizer",
+                                                             "indices")},
+       {"attention-cudnn": "skipped", "matmul": "skipped", "rows": "right", "optimizer": "cut off", "indices": "WRONG"})
 expect("groups that fail", checked["failed"], "wrong or cut off: optimizer, indices")
 expect("groups skipped", sorted(played.skipped),
-       ["check: attention-cudnn: skipped: its library is not on this machine",
-        "check: kinds-libraries: right without cuDNN: not here", "check: matmul: skipped: no CUDA driver",
+       ["check: attention-cudnn: skipped: cuDNN is not on this machine", "check: matmul: skipped: no CUDA driver",
         "check: optimizer: cut off: its phase was over"])
+with open(os.path.join(os.path.dirname(__file__), "..", "cuda", "gpu_check.c"), encoding="utf-8") as source:
+    expect("groups that are checked", sorted(DEVICE.CHECKS), sorted(re.findall(r'^    { "([\w-]+)", ', source.read(), re.M)))
 
 # ---- benchmarks ----
 with tempfile.TemporaryDirectory() as build:
