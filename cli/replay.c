@@ -32,6 +32,10 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
     if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
         cli_line_add(out_note, ", \"disk_write_limit\": \"%" PRIu64 "\"",
                      job->options->disk_write_limit);
+    if (job->model.dropout > 0) {
+        cli_line_add(out_note, ", \"dropout\": ");
+        cli_line_add_json_number(out_note, job->model.dropout);
+    }
     cli_line_add(out_note, ", \"model\": %s}", model);
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");
@@ -61,17 +65,20 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
     const char *device = NULL, *profile = NULL, *limit = "0";
     json_t *model = NULL;
     json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
-    if (json_unpack_ex(
-            root, &error, JSON_STRICT, "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s:o}",
-            "version", &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
-            "steps", &steps, "clip", &out->clip, "threads", &threads, "device_memory_bytes",
-            &device, "profile", &profile, "disk_write_limit", &limit, "model", &model) != 0)
+    double dropout = 0;
+    if (json_unpack_ex(root, &error, JSON_STRICT,
+                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s:o}", "version",
+                       &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
+                       "steps", &steps, "clip", &out->clip, "threads", &threads,
+                       "device_memory_bytes", &device, "profile", &profile, "disk_write_limit",
+                       &limit, "dropout", &dropout, "model", &model) != 0)
         return corrupt(options, error.text);
     if (version != NOTE_VERSION)
         return corrupt(options, "is of another version");
     if (!read_bytes(device, &out->device_bytes) || !read_bytes(limit, &out->disk_write_limit) ||
         batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
-        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024)
+        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024 ||
+        !(dropout >= 0 && dropout < 1))
         return corrupt(options, "has a number out of its range");
     *out = (cli_plan_note){ .batch = batch,
                             .micro_batch = micro,
@@ -88,6 +95,7 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
         return cli_fail(COH_ERR_MEMORY, "no memory to read %s", options->operand);
     coh_status status = coh_model_from_json(text, out_model);
     free(text);
+    out_model->dropout = dropout;
     return status == COH_OK ? COH_OK : cli_blame(status, "%s", options->operand);
 }
 
@@ -192,7 +200,8 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                                 .micro_batch = said.micro_batch,
                                 .sequence = said.sequence,
                                 .steps = (uint64_t)said.steps,
-                                .clip = said.clip };
+                                .clip = said.clip,
+                                .dropout = job->model.dropout };
     job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;
     name_profile(&said, out_replay);
