@@ -94,7 +94,8 @@ enum { PLACES = 1 + COH_GRAD_FORMS };
 /* The curve of the nearest form there is. */
 static coh_curve_range find_backward(const coh_pricer *p, coh_operator_times wanted, unsigned form)
 {
-    const unsigned nearest[] = { form, form & COH_GRADS_WIDE, form & COH_GRADS_ADD, 0 };
+    const unsigned nearest[] = { form, form ^ COH_GRADS_ADD, form ^ COH_GRADS_WIDE,
+                                 form ^ (COH_GRADS_ADD | COH_GRADS_WIDE) };
     const uint64_t signature = wanted.signature;
     coh_curve_range range = { 0 };
     for (size_t i = 0; i < sizeof(nearest) / sizeof(nearest[0]); i++) {

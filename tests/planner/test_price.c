@@ -371,8 +371,9 @@ static void a_backward_is_priced_by_the_nearest_form_of_its_gradients(void **sta
     } cases[] = {
         { 15, { 100, 200, 300, 400 } }, /* each its own */
         { 7, { 100, 200, 300, 300 } },  /* how wide they are counts more than whether they add */
-        { 3, { 100, 200, 100, 200 } },
-        { 1, { 100, 100, 100, 100 } },
+        { 3, { 100, 200, 100, 200 } },  { 1, { 100, 100, 100, 100 } },
+        { 4, { 300, 300, 300, 300 } }, /* there was no plain one */
+        { 12, { 300, 400, 300, 400 } },
     };
     coh_graph *graph = toy(32, 8, COH_DTYPE_BF16, 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
