@@ -108,12 +108,22 @@ static void print(const attention *a, const char *name, const char *side,
                        &result, &aims);
 }
 
-/* Does its scratch fit? Forward adds nothing up. */
-static int is_atomic_measured(const attention *a)
+/* Backward, has cuDNN a plan by atomics, and its scratch room? Without one our own kernels would be
+ * what is measured. */
+static coh_status find_atomic(attention *atomic, const char *name, int *out_has)
 {
-    const coh_attention *c = &a->call;
-    return a->is_backward &&
-           coh_cuda_attention_atomic_bytes(c->dtype, c->B, c->T, c->H, c->G, c->D) <= SCRATCH_BYTES;
+    const coh_attention *c = &atomic->call;
+    const coh_attention_plans *plans = atomic->turns->libraries->attention;
+    const int64_t known = coh_attention_plans_count(plans);
+    *out_has = 0;
+    if (!atomic->is_backward)
+        return COH_OK;
+    if (coh_cuda_attention_atomic_bytes(c->dtype, c->B, c->T, c->H, c->G, c->D) <= SCRATCH_BYTES)
+        COH_TRY(gpu_turns_once(atomic->turns, enqueue, atomic));
+    *out_has = coh_attention_plans_count(plans) > known;
+    if (!*out_has)
+        fprintf(stderr, "gpu_attention: cuDNN has no plan by atomics for %s\n", name);
+    return COH_OK;
 }
 
 /* Where cuDNN cannot be given the whole shape, its cut is the ceiling of our kernels alone. */
@@ -123,12 +133,13 @@ static coh_status measure_sides_of(attention *a, const char *name, gpu_whole *wh
     double seconds[GPU_SIDES_MOST][MEASURE_PAIRS];
     gpu_side sides[GPU_SIDES_MOST] = { [OURS] = { .work = enqueue, .context = a },
                                        [ALONE] = { .work = enqueue, .context = a, .is_alone = 1 } };
-    int count = OTHERS, whole_at = 0, atomic_at = 0;
+    int count = OTHERS, whole_at = 0, atomic_at = 0, has_atomic;
     attention atomic = *a;
     atomic.call.atomics = 1;
+    COH_TRY(find_atomic(&atomic, name, &has_atomic));
     if (whole->plan != NULL)
         sides[whole_at = count++] = (gpu_side){ .work = gpu_whole_enqueue, .context = whole };
-    if (is_atomic_measured(a))
+    if (has_atomic)
         sides[atomic_at = count++] = (gpu_side){ .work = enqueue, .context = &atomic };
     COH_TRY(gpu_turns_take(a->turns, sides, count, seconds));
     if (whole_at > 0) {

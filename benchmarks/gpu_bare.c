@@ -253,8 +253,11 @@ coh_status gpu_bare_roof(gpu_bare *bare, const char *name, coh_dtype dtype, int6
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const int64_t size = gpu_turns_divided(sizes[i], divisor);
         const coh_matmul cube = cube_of(bare->turns, dtype, size);
-        if (3 * cube_bytes(dtype, size) > bare->turns->arena_bytes)
+        if (3 * cube_bytes(dtype, size) > bare->turns->arena_bytes) {
+            fprintf(stderr, "%-10s no cube of %lld in %s: there is no room for it\n", name,
+                    (long long)size, dtype == COH_DTYPE_F32 ? "f32" : "bf16");
             break;
+        }
         COH_TRY(gpu_turns_fill(bare->turns, dtype, 2 * cube_bytes(dtype, size)));
         COH_TRY(measure_cube(bare, &cube, &best));
     }

@@ -126,7 +126,7 @@ static void copy(gpu_rows *t)
 /* To what copies of the ceiling's turns begin anew. */
 static void add(gpu_rows *t)
 {
-    coh_kernel_pass(t->turns->queue, t->dtype, t->of[GPU_ROWS_TENSORS - 2], t->of[0], elements(t),
+    coh_kernel_pass(t->turns->queue, t->dtype, t->of[GPU_ROWS_TENSORS - 1], t->of[0], elements(t),
                     1);
 }
 
@@ -251,6 +251,13 @@ static void embedding(gpu_rows *t)
 static void embedding_backward(gpu_rows *t)
 {
     const coh_embedding e = embedding_of(t);
+    coh_kernel_embedding_backward(t->turns->queue, &e, t->of[1], t->of[2], 0);
+}
+
+static void embedding_backward_common(gpu_rows *t)
+{
+    coh_embedding e = embedding_of(t);
+    e.tokens = t->common;
     coh_kernel_embedding_backward(t->turns->queue, &e, t->of[1], t->of[2], 0);
 }
 
@@ -399,7 +406,9 @@ const gpu_pass gpu_passes[] = {
     { "position backward", position_backward, "position_backward", .of_type = 1, .of_sequence = 1 },
     { "embedding", embedding, "embedding", .of_type = 2 },
     { "embedding backward", embedding_backward,
-      "embedding_sort embedding_merge embedding_rows embedding_heavy copy", .of_type = 2 },
+      "embedding_sort embedding_merge embedding_rows copy", .of_type = 2 },
+    { "embedding backward of common tokens", embedding_backward_common,
+      "embedding_sort embedding_merge embedding_heavy copy", .of_type = 2 },
     { "classifier loss", classifier_take, "classifier_take", .of_type = 1,
       .columns = COH_CUDA_LOGIT_ROWS },
     { "classifier gradient", classifier_gradient, "classifier_gradient", .of_type = 2,

@@ -12,6 +12,9 @@
 /* GPU_ROWS_SQUARES: what AdamW takes as v, of no sign. */
 enum { GPU_ROWS_TENSORS = 8, GPU_ROWS_SQUARES = 5, GPU_ROWS_WIDEST = 16384 };
 
+/* More often than a warp of one kernel adds. */
+enum { GPU_ROWS_COMMON = 128 };
+
 typedef struct gpu_rows {
     gpu_turns *turns;
     coh_dtype dtype;
@@ -21,8 +24,9 @@ typedef struct gpu_rows {
     char *weight, *dweight, *dbias; /* [C] */
     float *mean, *rstd, *target;    /* [N] */
     float *partials, *scratch;
-    int32_t *tokens, *targets, *order;
-    int32_t *last; /* T - 1 */
+    int32_t *tokens, *targets, *order; /* each token once */
+    int32_t *common;                   /* tokens, of which each stands here GPU_ROWS_COMMON times */
+    int32_t *last;                     /* T - 1 */
     coh_cells *cells;
     double *squares;
 } gpu_rows;

@@ -164,6 +164,7 @@ static coh_status fill_small(const gpu_rows *t, int64_t rows)
     };
     const int32_t last = (int32_t)(t->T - 1);
     COH_TRY(fill_ids(t, t->tokens, t->N, t->N));
+    COH_TRY(fill_ids(t, t->common, t->N, (t->N + GPU_ROWS_COMMON - 1) / GPU_ROWS_COMMON));
     COH_TRY(fill_ids(t, t->targets, rows, LEAST_COLUMNS));
     COH_TRY(ops->put(t->turns->device, t->last, &last, sizeof(last)));
     COH_TRY(ops->put(t->turns->device, t->cells, &cells, sizeof(cells)));
@@ -200,6 +201,7 @@ static coh_status make(gpu_rows *t)
     t->target = take(&arena, (size_t)rows * sizeof(float));
     t->targets = take(&arena, (size_t)rows * sizeof(int32_t));
     t->tokens = take(&arena, (size_t)t->N * sizeof(int32_t));
+    t->common = take(&arena, (size_t)t->N * sizeof(int32_t));
     t->order = take(&arena, (size_t)coh_cuda_embedding_order(t->N) * sizeof(int32_t));
     t->partials =
         take(&arena, (partials[0] > partials[1] ? partials[0] : partials[1]) * sizeof(float));

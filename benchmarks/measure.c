@@ -58,8 +58,10 @@ static double turn(const measure_side *side)
 void measure_sides(const measure_side sides[], int count, double out_s[][MEASURE_PAIRS])
 {
     for (int i = 0; i < MEASURE_PAIRS; i++)
-        for (int side = 0; side < count; side++)
+        for (int k = 0; k < count; k++) {
+            const int at = (i / 2 + k) % count, side = i % 2 == 0 ? at : count - 1 - at;
             out_s[side][i] = turn(&sides[side]);
+        }
 }
 
 void measure_compare(const double ours_s[MEASURE_PAIRS], const double ceiling_s[MEASURE_PAIRS],

@@ -22,7 +22,8 @@ ROW_ELEMENTS, ROW_C = 1024, 128  # of gpu_rows: one tensor; it is one sequence
 OF_TYPE = {"norm": 2, "norm backward": 3, "norm backward 1024": 3, "rms norm": 2, "rms norm backward": 3, "gelu": 2,
            "gelu backward": 3, "gelu gradient": 3, "gelu of rows": 2, "relu": 2, "relu backward": 3, "relu gradient": 3,
            "swiglu": 3, "swiglu backward": 5, "scale": 2, "copy": 2, "add": 3, "dropout": 3, "rope": 2, "position": 3,
-           "position backward": 2, "embedding": 2, "embedding backward": 2, "classifier loss": 1, "classifier gradient": 2,
+           "position backward": 2, "embedding": 2, "embedding backward": 2,
+           "embedding backward of common tokens": 2, "classifier loss": 1, "classifier gradient": 2,
            "attention decode": 2, "column sum": 1, "square sums": 1}
 PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items() for dtype, bytes_ in (("f32", 4), ("bf16", 2))},
           "round f32": 4 + 4, "round bf16": 4 + 2,
