@@ -242,7 +242,7 @@ static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64
     char least[32], there[32];
     coh_size_format(least_bytes, least, sizeof(least));
     coh_size_format(room, there, sizeof(there));
-    if (room < m->bed->facts.memory_bytes)
+    if (room < m->bed->facts.memory_bytes && least_bytes <= m->bed->facts.memory_bytes)
         return coh_fail(COH_ERR_FULL,
                         "measuring %s takes %s of its memory at least, and %s may be taken: raise "
                         "--device-memory to %" PRIu64 "B",
@@ -250,7 +250,21 @@ static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64
     return coh_fail(COH_ERR_MEMORY,
                     "measuring %s takes %s of its memory at least, and %s are free: end what else "
                     "runs on it",
-                    name, least, there);
+                    name, least, coh_size_format(m->bed->facts.memory_bytes, there, sizeof(there)));
+}
+
+/* A GPU whose caches hold a pass is measured as if its memory were as fast. */
+static void say_small_passes(const coh_measure *m)
+{
+    char taken[32], wanted[32];
+    if (m->effort.pass_bytes < GPU_PASS_BYTES)
+        coh_measure_say(
+            m,
+            "passes over memory are of %s, for want of room, not %s: of a GPU with large "
+            "caches its memory and products are told too fast or too slow; with more "
+            "--device-memory, measure into a new file",
+            coh_size_format(m->effort.pass_bytes, taken, sizeof(taken)),
+            coh_size_format(GPU_PASS_BYTES, wanted, sizeof(wanted)));
 }
 
 /* Of a GPU: all that any part will measure in. Operators and chunks take what is left. */
@@ -265,6 +279,7 @@ static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
     const uint64_t wanted = operators > chunks ? operators : chunks;
     if (room < least)
         return refuse_room(m, least, room);
+    say_small_passes(m);
     const uint64_t left = room - fixed - BESIDE_BYTES;
     return coh_bed_take(m->bed, fixed + (wanted < left ? wanted : left));
 }
