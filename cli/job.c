@@ -182,6 +182,14 @@ static coh_status check_gradients(const cli_job *job)
                                       " leave it out, or add --dtype bf16");
 }
 
+/* Wide as cuDNN's attention takes them (kernels/cuda/attention_scratch.h). */
+static int has_heads_of_cudnn(const coh_model *model)
+{
+    const coh_model_size size = coh_model_size_get(model);
+    const int64_t width = size.heads > 0 ? size.channels / size.heads : 0;
+    return width > 0 && width % 8 == 0 && width <= 256;
+}
+
 /* Where no kind of a run may add by atomics they are refused; a resumed run goes on without. */
 static coh_status settle_atomics(cli_job *job)
 {
@@ -192,6 +200,8 @@ static coh_status settle_atomics(cli_job *job)
         of = "weights in bf16";
     else if (job->recipe.dropout > 0)
         of = "attention without dropout";
+    else if (!has_heads_of_cudnn(&job->model))
+        of = "heads of a multiple of 8 channels, 256 at most";
     if (job->recipe.atomics && of != NULL) {
         if (cli_given(job->options, CLI_FLAG_ATOMICS))
             return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
