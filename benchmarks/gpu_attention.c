@@ -1,40 +1,44 @@
-/* Causal attention in bf16 on a GPU: our kernels, which serve where cuDNN is not or has no plan,
- * against cuDNN's plans, both as coh_attention asks for them and both without atomics: heads of
- * GPT-2, of a 7B model, and of one whose heads share keys. Half of the square counts as work. What
- * the products of attention could reach is gpu_products' 8192 cubed.
+/* Causal attention in bf16 on a GPU, three ways in turns: by our kernels, which serve where cuDNN
+ * is not or has no plan, by coh_attention as a run has it, which cuts cuDNN's backward pass
+ * (kernels/cuda/attention_scratch.h), and by cuDNN itself, of the whole shape at once with all the
+ * workspace it wants. All are without atomics; backward there is a fourth side, what `--atomics on`
+ * would have instead of the cut. Heads of GPT-2, of a 7B model, and of one whose heads share keys.
+ * Half of the square counts as work, and is also told as a part of the roof of products
+ * (gpu_bare.h), where cuBLASLt is.
  *
- *     gpu_attention [DIVISOR]    of the tokens, 1 unless told; 77: there is no GPU, or no cuDNN */
+ *     gpu_attention [DIVISOR]    of tokens and sequences, 1 unless told; 77: there is no GPU, or no
+ *                                cuDNN */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/half.h"
-#include "base/rng.h"
+#include "benchmarks/gpu_bare.h"
 #include "benchmarks/gpu_turns.h"
+#include "benchmarks/gpu_whole.h"
 #include "benchmarks/measure.h"
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_scratch.h"
 #include "kernels/kernels.h"
 
-enum { TENSORS = 8, DIVISOR_MOST = 256 };
+enum { TENSORS = 8 };
 #define TENSOR_ELEMENTS ((int64_t)1 << 25) /* of the largest shape */
-#define TENSOR_BYTES    ((size_t)TENSOR_ELEMENTS * sizeof(uint16_t))
 #define LSE_BYTES       ((size_t)4 << 20)
-#define SCRATCH_BYTES   ((size_t)512 << 20)
-#define ARENA_BYTES     (TENSORS * TENSOR_BYTES + LSE_BYTES + SCRATCH_BYTES)
-
-static const coh_device_ops *const ops = &coh_device_cuda;
+/* Backward of 7B's heads, uncut: their squares are 1 GiB, shared keys' gradients 128 MiB. */
+#define SCRATCH_BYTES ((size_t)1280 << 20)
+#define GOAL          1.0 /* of cuDNN's own */
 
 typedef struct attention {
-    gpu_turns turns;
+    gpu_turns *turns;
     int64_t divisor;
+    double roof; /* GFLOP/s; 0: not known */
     int is_backward;
     coh_attention call;
 } attention;
 
-static const struct shape {
+typedef struct shape {
     const char *name;
     int64_t B, T, H, G, D;
-} shapes[] = {
+} shape;
+
+static const shape shapes[] = {
     { "124M", 8, 1024, 12, 12, 64 },
     { "XL", 8, 1024, 25, 25, 64 },
     { "7B", 4, 2048, 32, 32, 128 },
@@ -47,20 +51,30 @@ static void enqueue(void *context, uint64_t number, uint32_t index)
     (void)number;
     (void)index;
     if (a->is_backward)
-        coh_kernel_attention_backward(a->turns.queue, &a->call);
+        coh_kernel_attention_backward(a->turns->queue, &a->call);
     else
-        coh_kernel_attention(a->turns.queue, &a->call);
+        coh_kernel_attention(a->turns->queue, &a->call);
+}
+
+static size_t tensor_bytes(int64_t divisor)
+{
+    return (size_t)(TENSOR_ELEMENTS / divisor) * sizeof(uint16_t) / 256 * 256;
+}
+
+static uint64_t arena_bytes(int64_t divisor)
+{
+    return TENSORS * tensor_bytes(divisor) + LSE_BYTES + SCRATCH_BYTES;
 }
 
 static char *tensor(const attention *a, int index)
 {
-    return a->turns.arena + (size_t)index * TENSOR_BYTES;
+    return a->turns->arena + (size_t)index * tensor_bytes(a->divisor);
 }
 
-static void set_call(attention *a, const struct shape *s, int64_t T)
+static void set_call(attention *a, const shape *s)
 {
-    a->call = (coh_attention){ .B = s->B,
-                               .T = T,
+    a->call = (coh_attention){ .B = s->B > a->divisor ? s->B / a->divisor : 1,
+                               .T = s->T / a->divisor,
                                .H = s->H,
                                .G = s->G,
                                .D = s->D,
@@ -79,70 +93,137 @@ static void set_call(attention *a, const struct shape *s, int64_t T)
                                .scratch = (float *)(void *)(tensor(a, TENSORS) + LSE_BYTES) };
 }
 
-static coh_status measure_shape(attention *a, const struct shape *s)
+static void print(const attention *a, const char *name, const char *side,
+                  double ours_s[MEASURE_PAIRS], double ceiling_s[MEASURE_PAIRS], double goal)
 {
-    static const char *const passes[] = { "forward", "backward" };
-    static const double products[] = { 2, 5 };
-    const int64_t T = s->T / a->divisor,
-                  known = coh_attention_plans_count(a->turns.libraries->attention);
+    char row[128];
     measure_result result;
-    set_call(a, s, T);
-    if (coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, s->B, T, s->H, s->G, s->D) > SCRATCH_BYTES)
-        return coh_fail(COH_ERR_FULL, "attention of %s needs more scratch than %zu bytes", s->name,
-                        SCRATCH_BYTES);
-    for (a->is_backward = 0; a->is_backward < 2; a->is_backward++) {
-        char name[64];
-        /* The forward pass leaves what the backward one reads, and plans are made. */
-        gpu_turns_libraries(&a->turns);
-        COH_TRY(ops->failure(a->turns.device));
-        snprintf(name, sizeof(name), "%s %s", s->name, passes[a->is_backward]);
-        if (coh_attention_plans_count(a->turns.libraries->attention) <= known + a->is_backward) {
-            fprintf(stderr, "gpu_attention: cuDNN has no plan for %s\n", name);
-            continue;
-        }
-        measure_pairs(gpu_turns_ours, gpu_turns_libraries, &a->turns, &result);
-        measure_print("gpu_attention", name,
-                      1e-9 * GPU_TURNS_CALLS * products[a->is_backward] *
-                          (double)(s->B * s->H * T * T * s->D),
-                      "GFLOP", &result);
-        COH_TRY(ops->failure(a->turns.device));
-    }
+    const double products = a->is_backward ? 5 : 2;
+    const coh_attention *c = &a->call;
+    const measure_aims aims = { .goal = goal, .roof = a->roof };
+    measure_compare(ours_s, ceiling_s, &result);
+    snprintf(row, sizeof(row), "%s%s", name, side);
+    measure_print_aims("gpu_attention", row,
+                       1e-9 * products * (double)(c->B * c->H * c->T * c->T * c->D), "GFLOP",
+                       &result, &aims);
+}
+
+/* Backward, has cuDNN a plan by atomics, and its scratch room? Without one our own kernels would be
+ * what is measured. */
+static coh_status find_atomic(attention *atomic, const char *name, int *out_has)
+{
+    const coh_attention *c = &atomic->call;
+    const coh_attention_plans *plans = atomic->turns->libraries->attention;
+    const int64_t known = coh_attention_plans_count(plans);
+    *out_has = 0;
+    if (!atomic->is_backward)
+        return COH_OK;
+    if (coh_cuda_attention_atomic_bytes(c->dtype, c->B, c->T, c->H, c->G, c->D) <= SCRATCH_BYTES)
+        COH_TRY(gpu_turns_once(atomic->turns, enqueue, atomic));
+    *out_has = coh_attention_plans_count(plans) > known;
+    if (!*out_has)
+        fprintf(stderr, "gpu_attention: cuDNN has no plan by atomics for %s\n", name);
     return COH_OK;
 }
 
-/* Normal numbers, one piece again and again. */
-static coh_status fill(const attention *a)
+/* Where cuDNN cannot be given the whole shape, its cut is the ceiling of our kernels alone. */
+static coh_status measure_sides_of(attention *a, const char *name, gpu_whole *whole)
 {
-    enum { PIECE = 1 << 20 };
-    static uint16_t piece[PIECE];
-    for (int i = 0; i < PIECE; i++)
-        piece[i] = coh_bf16_of_f32((float)coh_rng_normal(1, 2, (uint64_t)i));
-    for (size_t at = 0; at < TENSORS * TENSOR_BYTES; at += sizeof(piece))
-        COH_TRY(ops->put(a->turns.device, a->turns.arena + at, piece, sizeof(piece)));
+    enum { OURS, ALONE, OTHERS };
+    double seconds[GPU_SIDES_MOST][MEASURE_PAIRS];
+    gpu_side sides[GPU_SIDES_MOST] = { [OURS] = { .work = enqueue, .context = a },
+                                       [ALONE] = { .work = enqueue, .context = a, .is_alone = 1 } };
+    int count = OTHERS, whole_at = 0, atomic_at = 0, has_atomic;
+    attention atomic = *a;
+    atomic.call.atomics = 1;
+    COH_TRY(find_atomic(&atomic, name, &has_atomic));
+    if (whole->plan != NULL)
+        sides[whole_at = count++] = (gpu_side){ .work = gpu_whole_enqueue, .context = whole };
+    if (has_atomic)
+        sides[atomic_at = count++] = (gpu_side){ .work = enqueue, .context = &atomic };
+    COH_TRY(gpu_turns_take(a->turns, sides, count, seconds));
+    if (whole_at > 0) {
+        print(a, name, "", seconds[OURS], seconds[whole_at], GOAL);
+        print(a, name, ", own kernels", seconds[ALONE], seconds[whole_at], 0.0);
+    } else {
+        print(a, name, ", own kernels against the cut", seconds[ALONE], seconds[OURS], 0.0);
+    }
+    if (atomic_at > 0)
+        print(a, name, ", by atomics against the cut", seconds[atomic_at], seconds[OURS], 0.0);
     return COH_OK;
+}
+
+static coh_status measure_pass(attention *a, const shape *s)
+{
+    char name[64];
+    gpu_whole whole;
+    snprintf(name, sizeof(name), "%s %s", s->name, a->is_backward ? "backward" : "forward");
+    const int64_t known = coh_attention_plans_count(a->turns->libraries->attention);
+    /* The forward pass leaves what the backward one reads, and plans are made. */
+    COH_TRY(gpu_turns_once(a->turns, enqueue, a));
+    if (coh_attention_plans_count(a->turns->libraries->attention) == known) {
+        fprintf(stderr, "gpu_attention: cuDNN has no plan for %s\n", name);
+        return COH_OK;
+    }
+    coh_status status = gpu_whole_open(a->turns, &a->call, a->is_backward, SCRATCH_BYTES, &whole);
+    if (whole.refusal[0] != '\0')
+        fprintf(stderr, "gpu_attention: %s uncut is not measured: %s\n", name, whole.refusal);
+    if (status == COH_OK)
+        status = measure_sides_of(a, name, &whole);
+    gpu_whole_close(&whole);
+    return status;
+}
+
+static coh_status measure_shape(attention *a, const shape *s)
+{
+    set_call(a, s);
+    if (coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, a->call.B, a->call.T, s->H, s->G, s->D) >
+        SCRATCH_BYTES)
+        return coh_fail(COH_ERR_FULL, "attention of %s needs more scratch than %zu bytes", s->name,
+                        SCRATCH_BYTES);
+    for (a->is_backward = 0; a->is_backward < 2; a->is_backward++)
+        COH_TRY(measure_pass(a, s));
+    return COH_OK;
+}
+
+/* Before the tensors are filled, for it takes their place. */
+static coh_status measure_roof(attention *a)
+{
+    double flops_per_s = 0.0;
+    gpu_bare bare = { 0 };
+    if (a->turns->libraries->products == NULL) {
+        fprintf(stderr, "gpu_attention: the roof of products: cuBLASLt is not on this machine\n");
+        return COH_OK;
+    }
+    coh_status status = gpu_bare_open(a->turns, &bare);
+    if (status == COH_OK)
+        status = gpu_bare_roof(&bare, "gpu_attention", COH_DTYPE_BF16, a->divisor, &flops_per_s);
+    gpu_bare_close(&bare);
+    a->roof = 1e-9 * flops_per_s;
+    return status;
+}
+
+static coh_status measure(gpu_turns *turns, int64_t divisor)
+{
+    attention a = { .turns = turns, .divisor = divisor };
+    COH_TRY(measure_roof(&a));
+    COH_TRY(gpu_turns_fill(turns, COH_DTYPE_BF16, TENSORS * tensor_bytes(divisor)));
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+        COH_TRY(measure_shape(&a, &shapes[i]));
+    return COH_OK;
+}
+
+static const char *missing(const coh_cuda_libraries *libraries)
+{
+    return libraries->attention == NULL ? "cuDNN" : NULL;
 }
 
 int main(int argc, char **argv)
 {
-    attention a = { .divisor = argc > 1 ? atoll(argv[1]) : 1 };
-    a.turns.work = enqueue;
-    a.turns.context = &a;
-    if (a.divisor < 1 || a.divisor > DIVISOR_MOST) {
-        fprintf(stderr, "gpu_attention: tokens are divided by 1 to %d\n", DIVISOR_MOST);
-        return 2;
-    }
-    coh_status status = gpu_turns_open(&a.turns, ARENA_BYTES);
-    int is_absent = status != COH_OK && a.turns.device == NULL;
-    if (status == COH_OK && a.turns.libraries->attention == NULL) {
-        fprintf(stderr, "gpu_attention: cuDNN is not on this machine\n");
-        is_absent = 1;
-    } else if (status == COH_OK) {
-        status = fill(&a);
-        for (size_t i = 0; status == COH_OK && i < sizeof(shapes) / sizeof(shapes[0]); i++)
-            status = measure_shape(&a, &shapes[i]);
-    }
-    if (status != COH_OK)
-        fprintf(stderr, "gpu_attention: %s\n", coh_last_error());
-    gpu_turns_close(&a.turns);
-    return is_absent ? MEASURE_ABSENT : status != COH_OK;
+    static const gpu_program program = { .name = "gpu_attention",
+                                         .divided = "tokens and sequences",
+                                         .arena_bytes = arena_bytes,
+                                         .missing = missing,
+                                         .measure = measure };
+    return gpu_turns_main(&program, argc, argv);
 }

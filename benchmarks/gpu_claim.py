@@ -135,7 +135,7 @@ def finish(words, missed, unmeasured):
 def bits(case, minutes=8, **options):
     """case: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device)."""
     model, vocabulary, sequence, batch, micro, steps, part = case
-    device, opened = session([(model, vocabulary, sequence, micro)], minutes, **options)
+    device, opened = session([(model, vocabulary, sequence, batch, micro)], minutes, **options)
     try:
         whole = device.train(opened, model, vocabulary, sequence, batch, micro, steps, *device.IN_MEMORY)
         budget = budget_of(device, opened, model, vocabulary, sequence, batch, micro, part=part)
@@ -186,7 +186,7 @@ def kernels(groups=(), build=BUILD, sanitizer=None):
     sanitizer = sanitizer or next((path for path in map(shutil.which, SANITIZER) if path), None)
     if sanitizer is None:
         return words + ["compute-sanitizer is not here"], missed, unmeasured
-    parts = sanitized(check, groups, sanitizer)
+    parts = sanitized(check, [group for group in groups if group not in skipped], sanitizer)
     return words + parts[0], missed + parts[1], unmeasured + parts[2]
 
 
@@ -304,7 +304,7 @@ def trained(device, opened, case):
 def prediction(calibrating, cases, minutes=20, **options):
     """cases as trained() has them. The profile is measured of those that calibrate, and they run first; of the others, which
     are scored, nothing is known then, and each is predicted by what was known before the first of them."""
-    device, opened = session(sorted({case[:3] + case[4:5] for case in calibrating}), minutes, **options)
+    device, opened = session(sorted({case[:5] for case in calibrating}), minutes, **options)
     errors, wrong, unmeasured = [], [], []
     for case in calibrating:
         try:

@@ -1,36 +1,43 @@
-/* Matrix products on a GPU: our kernel (product.cu, which serves where cuBLASLt is missing) against
- * cuBLASLt's choice for the same form, both as coh_matmul asks for them: the products of GPT-2 124M
- * and of a 7B model's layers, of a classifier's tile, and one of 8192 cubed, which is as fast as
- * this GPU multiplies. Operands are random: of zeros a GPU multiplies faster.
+/* Matrix products on a GPU, three ways in turns: by our kernel (product.cu, which serves where
+ * cuBLASLt is missing), by coh_kernel_matmul as a run has it, and by bare cublasLtMatmul with the
+ * heuristic's first algorithm. The products of GPT-2 124M and of a 7B model's layers, of a
+ * classifier's tile, and a cube; of each a row for coh_kernel_matmul and one for our kernel, both
+ * beside the bare call and as a part of the roof: the fastest cube of gpu_bare_roof in the same
+ * type. Operands are random: of zeros a GPU multiplies faster.
+ *
+ * Then what an epilogue would save: product, bias and gelu by cuBLASLt at once, as the ceiling of
+ * what coh_kernel_matmul makes of them: the bias in cuBLASLt's epilogue, then our gelu of the
+ * values that c holds. Where the ratio is below 1, fusing wins by that much.
  *
  *     gpu_products [DIVISOR]    of all sizes, 1 unless told; 77: there is no GPU, or no cuBLASLt */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/half.h"
-#include "base/rng.h"
+#include "benchmarks/gpu_bare.h"
 #include "benchmarks/gpu_turns.h"
 #include "benchmarks/measure.h"
 #include "kernels/kernels.h"
 
-enum { OPERANDS = 3, DIVISOR_MOST = 256 }; /* of the least size, 768 */
-#define OPERAND_ELEMENTS ((int64_t)1 << 27)
-#define OPERAND_BYTES    ((size_t)OPERAND_ELEMENTS * sizeof(float))
-
-static const coh_device_ops *const ops = &coh_device_cuda;
+enum { OPERANDS = 3 };
+#define OPERAND_ELEMENTS ((int64_t)1 << 27) /* of the largest shape; a cube of 16384 in bf16 */
+#define BIAS_BYTES       ((uint64_t)64 << 10)
+#define GOAL             0.95 /* of the bare call */
 
 typedef struct products {
-    gpu_turns turns;
+    gpu_turns *turns;
+    gpu_bare bare;
     int64_t divisor;
-    coh_matmul matmul;
+    coh_dtype dtype;
+    double roof; /* GFLOP/s */
 } products;
 
-static const struct shape {
+typedef struct shape {
     const char *name;
     coh_matmul_layout layout;
     int64_t rows, columns, depth;
     int adds;
-} shapes[] = {
+} shape;
+
+static const shape shapes[] = {
     { "124M up", COH_MATMUL_NT, 8192, 3072, 768, 0 },
     { "124M up dx", COH_MATMUL_NN, 8192, 768, 3072, 0 },
     { "124M up dw", COH_MATMUL_TN, 3072, 768, 8192, 1 },
@@ -42,91 +49,158 @@ static const struct shape {
     { "8192 cubed", COH_MATMUL_NN, 8192, 8192, 8192, 0 },
 };
 
+/* Two outputs of training: c and gelu of it. */
+static const shape fused[] = {
+    { "124M up gelu", COH_MATMUL_NT, 8192, 3072, 768, 0 },
+    { "7B up gelu", COH_MATMUL_NT, 8192, 11008, 4096, 0 },
+};
+
+/* For coh_kernel_matmul. */
+typedef struct call {
+    const gpu_turns *turns;
+    coh_matmul matmul;
+} call;
+
 static void enqueue(void *context, uint64_t number, uint32_t index)
 {
-    products *p = context;
+    const call *c = context;
     (void)number;
     (void)index;
-    coh_kernel_matmul(p->turns.queue, &p->matmul);
+    coh_kernel_matmul(c->turns->queue, &c->matmul);
 }
 
-static void measure_shape(products *p, const struct shape *s, coh_dtype dtype)
+/* Bytes of an operand, whose halves begin on 256: sizes are divided, and there are two of them. */
+static uint64_t operand_bytes(int64_t divisor)
+{
+    return (uint64_t)(OPERAND_ELEMENTS / divisor) * sizeof(float) / 512 * 512;
+}
+
+static uint64_t arena_bytes(int64_t divisor)
+{
+    return OPERANDS * operand_bytes(divisor) + BIAS_BYTES;
+}
+
+static coh_matmul matmul_of(const products *p, const shape *s)
+{
+    const int a_down = s->layout == COH_MATMUL_TN, b_down = s->layout != COH_MATMUL_NT;
+    const int64_t rows = gpu_turns_divided(s->rows, p->divisor),
+                  columns = gpu_turns_divided(s->columns, p->divisor),
+                  depth = gpu_turns_divided(s->depth, p->divisor);
+    return (coh_matmul){ .layout = s->layout,
+                         .dtype = p->dtype,
+                         .c_dtype = p->dtype,
+                         .rows = rows,
+                         .columns = columns,
+                         .depth = depth,
+                         .a = p->turns->arena,
+                         .b = p->turns->arena + operand_bytes(p->divisor),
+                         .c = p->turns->arena + 2 * operand_bytes(p->divisor),
+                         .a_stride = a_down ? rows : depth,
+                         .b_stride = b_down ? columns : depth,
+                         .c_stride = columns,
+                         .adds = s->adds };
+}
+
+static void print(const products *p, const shape *s, const char *side, const coh_matmul *m,
+                  double ours_s[MEASURE_PAIRS], double ceiling_s[MEASURE_PAIRS], double goal)
 {
     char name[64];
     measure_result result;
-    const int a_down = s->layout == COH_MATMUL_TN, b_down = s->layout != COH_MATMUL_NT;
-    const int64_t rows = s->rows / p->divisor, columns = s->columns / p->divisor,
-                  depth = s->depth / p->divisor;
-    p->matmul = (coh_matmul){ .layout = s->layout,
-                              .dtype = dtype,
-                              .c_dtype = dtype,
-                              .rows = rows,
-                              .columns = columns,
-                              .depth = depth,
-                              .a = p->turns.arena,
-                              .b = p->turns.arena + OPERAND_BYTES,
-                              .c = p->turns.arena + 2 * OPERAND_BYTES,
-                              .a_stride = a_down ? rows : depth,
-                              .b_stride = b_down ? columns : depth,
-                              .c_stride = columns,
-                              .adds = s->adds };
-    measure_pairs(gpu_turns_ours, gpu_turns_libraries, &p->turns, &result);
-    snprintf(name, sizeof(name), "%s %s", s->name, dtype == COH_DTYPE_F32 ? "f32" : "bf16");
-    measure_print("gpu_products", name,
-                  2e-9 * GPU_TURNS_CALLS * (double)rows * (double)columns * (double)depth, "GFLOP",
-                  &result);
+    const double work = 2e-9 * (double)m->rows * (double)m->columns * (double)m->depth;
+    const measure_aims aims = { .goal = goal, .roof = p->roof };
+    measure_compare(ours_s, ceiling_s, &result);
+    snprintf(name, sizeof(name), "%s %s%s", s->name, p->dtype == COH_DTYPE_F32 ? "f32" : "bf16",
+             side);
+    measure_print_aims("gpu_products", name, work, "GFLOP", &result, &aims);
 }
 
-/* Normal numbers, one piece again and again. */
-static coh_status fill(const products *p, coh_dtype dtype)
+static coh_status measure_sides_of(products *p, const shape *s, gpu_bare_product *bare)
 {
-    enum { PIECE = 1 << 20 };
-    static float piece[PIECE];
-    const size_t piece_bytes = (size_t)PIECE * coh_dtype_bytes(dtype);
-    for (int i = 0; i < PIECE; i++) {
-        const float value = (float)coh_rng_normal(1, 2, (uint64_t)i);
-        if (dtype == COH_DTYPE_BF16)
-            ((uint16_t *)(void *)piece)[i] = coh_bf16_of_f32(value);
-        else
-            piece[i] = value;
+    call c = { p->turns, matmul_of(p, s) };
+    double seconds[3][MEASURE_PAIRS];
+    gpu_side sides[] = { { .work = enqueue, .context = &c },
+                         { .work = enqueue, .context = &c, .is_alone = 1 },
+                         { .work = gpu_bare_enqueue, .context = bare } };
+    COH_TRY(gpu_bare_describe(&p->bare, &c.matmul, GPU_BARE_PLAIN, bare));
+    if (bare->count == 0) {
+        fprintf(stderr, "gpu_products: cuBLASLt has no algorithm for %s\n", s->name);
+        return COH_OK;
     }
-    for (size_t at = 0; at < OPERANDS * OPERAND_BYTES; at += piece_bytes)
-        COH_TRY(ops->put(p->turns.device, p->turns.arena + at, piece, piece_bytes));
+    COH_TRY(gpu_turns_take(p->turns, sides, 3, seconds));
+    COH_TRY(gpu_bare_failure(bare));
+    print(p, s, "", &c.matmul, seconds[0], seconds[2], GOAL);
+    print(p, s, ", own kernel", &c.matmul, seconds[1], seconds[2], 0.0);
     return COH_OK;
 }
 
-static coh_status measure_all(products *p, coh_dtype dtype)
+static coh_status measure_fused(products *p, const shape *s, gpu_bare_product *bare)
 {
-    COH_TRY(fill(p, dtype));
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        measure_shape(p, &shapes[i], dtype);
-        COH_TRY(ops->failure(p->turns.device));
+    call c = { p->turns, matmul_of(p, s) };
+    double seconds[2][MEASURE_PAIRS];
+    gpu_side sides[] = { { .work = enqueue, .context = &c },
+                         { .work = gpu_bare_enqueue, .context = bare } };
+    c.matmul.bias = p->turns->arena + OPERANDS * operand_bytes(p->divisor);
+    c.matmul.activation = COH_ACTIVATION_GELU;
+    c.matmul.activated = (char *)c.matmul.c + operand_bytes(p->divisor) / 2;
+    COH_TRY(gpu_bare_describe(&p->bare, &c.matmul, GPU_BARE_BIAS_GELU, bare));
+    if (bare->count == 0) {
+        fprintf(stderr, "gpu_products: cuBLASLt has no epilogue for %s\n", s->name);
+        return COH_OK;
     }
+    COH_TRY(gpu_turns_take(p->turns, sides, 2, seconds));
+    COH_TRY(gpu_bare_failure(bare));
+    print(p, s, " against its epilogue", &c.matmul, seconds[0], seconds[1], 0.0);
     return COH_OK;
+}
+
+static coh_status measure_each(products *p, const shape list[], size_t count,
+                               coh_status (*measure)(products *, const shape *, gpu_bare_product *))
+{
+    coh_status status = COH_OK;
+    for (size_t i = 0; i < count && status == COH_OK; i++) {
+        gpu_bare_product bare = { .bare = &p->bare };
+        status = measure(p, &list[i], &bare);
+        gpu_bare_forget(&bare);
+    }
+    return status;
+}
+
+static coh_status measure_type(products *p, coh_dtype dtype)
+{
+    double flops_per_s;
+    p->dtype = dtype;
+    COH_TRY(gpu_bare_roof(&p->bare, "gpu_products", dtype, p->divisor, &flops_per_s));
+    COH_TRY(gpu_turns_fill(p->turns, dtype, p->turns->arena_bytes));
+    p->roof = 1e-9 * flops_per_s;
+    COH_TRY(measure_each(p, shapes, sizeof(shapes) / sizeof(shapes[0]), measure_sides_of));
+    if (dtype == COH_DTYPE_BF16) /* what models are trained in */
+        COH_TRY(measure_each(p, fused, sizeof(fused) / sizeof(fused[0]), measure_fused));
+    return COH_OK;
+}
+
+static coh_status measure(gpu_turns *turns, int64_t divisor)
+{
+    products p = { .turns = turns, .divisor = divisor };
+    coh_status status = gpu_bare_open(turns, &p.bare);
+    if (status == COH_OK)
+        status = measure_type(&p, COH_DTYPE_BF16);
+    if (status == COH_OK)
+        status = measure_type(&p, COH_DTYPE_F32);
+    gpu_bare_close(&p.bare);
+    return status;
+}
+
+static const char *missing(const coh_cuda_libraries *libraries)
+{
+    return libraries->products == NULL ? "cuBLASLt" : NULL;
 }
 
 int main(int argc, char **argv)
 {
-    products p = { .divisor = argc > 1 ? atoll(argv[1]) : 1 };
-    p.turns.work = enqueue;
-    p.turns.context = &p;
-    if (p.divisor < 1 || p.divisor > DIVISOR_MOST) {
-        fprintf(stderr, "gpu_products: sizes are divided by 1 to %d\n", DIVISOR_MOST);
-        return 2;
-    }
-    coh_status status = gpu_turns_open(&p.turns, OPERANDS * OPERAND_BYTES);
-    int is_absent = status != COH_OK && p.turns.device == NULL;
-    if (status == COH_OK && p.turns.libraries->products == NULL) {
-        fprintf(stderr, "gpu_products: cuBLASLt is not on this machine\n");
-        is_absent = 1;
-    } else {
-        if (status == COH_OK)
-            status = measure_all(&p, COH_DTYPE_BF16);
-        if (status == COH_OK)
-            status = measure_all(&p, COH_DTYPE_F32);
-        if (status != COH_OK)
-            fprintf(stderr, "gpu_products: %s\n", coh_last_error());
-    }
-    gpu_turns_close(&p.turns);
-    return is_absent ? MEASURE_ABSENT : status != COH_OK;
+    static const gpu_program program = { .name = "gpu_products",
+                                         .divided = "sizes",
+                                         .arena_bytes = arena_bytes,
+                                         .missing = missing,
+                                         .measure = measure };
+    return gpu_turns_main(&program, argc, argv);
 }

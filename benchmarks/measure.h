@@ -32,10 +32,35 @@ typedef struct measure_result {
 void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument,
                    measure_result *out_result);
 
+/* The same of any sides. A turn is calls that are not timed (0 s: none), then calls that are, of at
+ * least so many seconds each. */
+typedef struct measure_side {
+    void (*run)(void *);
+    void *argument;
+    double untimed_s, timed_s;
+} measure_side;
+
+/* Runs `count` sides in turns, MEASURE_PAIRS times; seconds of one call, of every turn. Nothing is
+ * called before, so what a first call makes should be there. */
+void measure_sides(const measure_side sides[], int count, double out_s[][MEASURE_PAIRS]);
+
+/* What two of them make: of one call's work, which must be as much for both. */
+void measure_compare(const double ours_s[MEASURE_PAIRS], const double ceiling_s[MEASURE_PAIRS],
+                     measure_result *out_result);
+
 /* One line for people, one JSON object for machines, with the seconds of every turn. `work` per run
  * in `unit` (GFLOP, GB). */
 void measure_print(const char *name, const char *shape, double work, const char *unit,
                    const measure_result *result);
+
+/* What a row is held against besides; 0: nothing. */
+typedef struct measure_aims {
+    double
+        goal; /* of the ratio; the row says where it is below it: all pairs are but one at most */
+    double roof; /* work a second, in the row's unit: the row says its part of it */
+} measure_aims;
+void measure_print_aims(const char *name, const char *shape, double work, const char *unit,
+                        const measure_result *result, const measure_aims *aims);
 
 /* The least time of `count` runs after an unmeasured one, in seconds: for a ceiling. */
 double measure_best(int count, void (*run)(void *), void *argument);

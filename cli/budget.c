@@ -95,6 +95,11 @@ static coh_status check_profile(const cli_options *options, const char *name,
                         "--profile %s is of a GPU, and train computes on the host device: add"
                         " --device cuda:0, leave it out, or ask cohobate plan",
                         name);
+    if (cli_given(options, CLI_FLAG_DEVICE) && !cli_budget_on_gpu(options))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--profile %s is of a GPU, and --device host is none: leave --device out,"
+                        " or name a profile of a host",
+                        name);
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--emulate-host is a test-bed on the host device, and --profile %s is of a"

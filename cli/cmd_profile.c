@@ -17,6 +17,7 @@ enum { GRAPHS_MOST = 32 };
 typedef struct subjects {
     coh_graph *graphs[GRAPHS_MOST];
     uint32_t count;
+    int f32_gradients, accumulates; /* of all */
 } subjects;
 
 static void drop(subjects *s)
@@ -40,6 +41,8 @@ static coh_status add_model(const cli_options *options, subjects *s)
     cli_job job;
     CLI_TRY(cli_job_open_unplanned(options, &job));
     const int64_t own = job.recipe.micro_batch;
+    s->f32_gradients = job.recipe.f32_gradients != 0;
+    s->accumulates = job.recipe.batch > own;
     coh_status status = COH_OK;
     for (int64_t n = 1; status == COH_OK && n < own && s->count + 1 < GRAPHS_MOST; n *= 2)
         if (n == 1 || !options->quick)
@@ -181,12 +184,16 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     coh_measure_options_init(&measuring);
     measuring.graphs = (const coh_graph *const *)s->graphs;
     measuring.graph_count = s->count;
+    measuring.f32_gradients = s->f32_gradients;
+    measuring.accumulates = s->accumulates;
     measuring.thread_count = cli_budget_thread_count(options);
     measuring.disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
     measuring.disk_bytes = options->disk_bytes;
     measuring.quick = options->quick != 0;
     measuring.again = options->again != 0;
     measuring.device = options->device;
+    if (cli_given(options, CLI_FLAG_MEASURE_MEMORY))
+        measuring.device_bytes = options->device_memory_bytes;
     measuring.kernel_table = options->tune;
     measuring.progress = show;
     measuring.log = hear;
@@ -207,26 +214,36 @@ static coh_status tell(const cli_options *options, const coh_profile *profile, d
     return COH_OK;
 }
 
+/* What is of a GPU alone, where none is measured. */
+static coh_status check_flags(const cli_options *options)
+{
+    CLI_TRY(cli_output_check(options));
+    if (options->tune && !cli_budget_on_gpu(options))
+        return cli_fail(
+            COH_ERR_ARGUMENT,
+            "--tune %s is of a GPU's products: add --device cuda:0, or write a table of "
+            "the processor's with cohobate tune",
+            options->tune);
+    if (cli_given(options, CLI_FLAG_MEASURE_MEMORY) && !cli_budget_on_gpu(options))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--device-memory of a profile is what measuring may take of a GPU: add "
+                        "--device cuda:0, or leave it out");
+    return COH_OK;
+}
+
 coh_status cli_profile(const cli_options *options)
 {
     subjects s = { 0 };
     coh_profile *known = NULL, *profile = NULL;
     coh_status status = COH_OK;
     const double begin = cli_seconds_now();
-    CLI_TRY_GOTO(status, cli_output_check(options), done);
-    if (options->tune && !cli_budget_on_gpu(options))
-        CLI_TRY_GOTO(status,
-                     cli_fail(COH_ERR_ARGUMENT,
-                              "--tune %s is of a GPU's products: add --device cuda:0, or write a "
-                              "table of the processor's with cohobate tune",
-                              options->tune),
-                     done);
-    if (!options->output)
-        cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
+    CLI_TRY_GOTO(status, check_flags(options), done);
     CLI_TRY_GOTO(status, read_known(options, &known), done);
     CLI_TRY_GOTO(status, add_models(options, &s), done);
     if (options->kernels)
         CLI_TRY_GOTO(status, cli_budget_use_kernels(options->kernels, 0, COH_DTYPE_F32), done);
+    if (!options->output)
+        cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
     status = measure(options, &s, known, &profile);
     if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
         status = cli_blame(status, "-o %s", options->output);

@@ -78,10 +78,15 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                          "numbers of weights and activations (default: bf16 where the CPU "
                          "multiplies it in hardware; of a checkpoint: as trained)" },
     [CLI_FLAG_GRADIENTS] = { "gradients", "f32|bf16", CLI_VALUE_CHOICE, AT(gradients), 0, 0,
-                             "--gradients f32", RUNS, 0, 0,
+                             "--gradients f32", RUNS | PROFILE, 0, 0,
                              "with --dtype bf16: numbers in which the gradients of weights are "
                              "summed over micro-batches (default bf16; f32: 2 bytes a parameter "
                              "more)" },
+    [CLI_FLAG_ATOMICS] = { "atomics", "off|on", CLI_VALUE_CHOICE, AT(atomics), 0, 0, "--atomics on",
+                           RUNS | PROFILE, 0, 0,
+                           "on: attention's backward in bf16 on a GPU adds by atomics where cuDNN "
+                           "takes it: one pass in place of parts, no squares of weights in memory, "
+                           "and other bits each time from the same seed (default off)" },
     [CLI_FLAG_EXPORT_DTYPE] = { "dtype", "f32|bf16|f16", CLI_VALUE_CHOICE, AT(export_dtype), 0, 0,
                                 "--dtype bf16", EXPORT, 0, 0,
                                 "numbers of the tensors (default: as the run's folder had them; of "
@@ -93,6 +98,10 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                  0, 0, "--device-memory 64MiB", BUDGET | REPLAY, 0, 0,
                                  "memory of the device: RAM, or with --device or a GPU's profile "
                                  "the GPU's (default: what is free, less a reserve)" },
+    [CLI_FLAG_MEASURE_MEMORY] = { "device-memory", "SIZE", CLI_VALUE_SIZE, AT(device_memory_bytes),
+                                  0, 0, "--device-memory 40GB", PROFILE, 0, 0,
+                                  "most of a GPU's memory that measuring takes (default: what is "
+                                  "free, less a reserve); the profile says what the GPU has" },
     [CLI_FLAG_DISK] = { "disk", "DIR[:SIZE]", CLI_VALUE_DISK, AT(disk_folder), 0, 0,
                         "--disk /var/tmp:40GB", BUDGET | PROFILE, 0, 0,
                         "far tier: a scratch file in DIR of at most SIZE" },

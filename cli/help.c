@@ -50,7 +50,7 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "--resume,\n"
         "model, data and schedule come from the checkpoint and that run goes on bit for bit, under "
         "any\n"
-        "budget.\n"
+        "budget (with --atomics on it goes on, and no two runs have the same bits).\n"
         "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
         "Where\n"
         "nothing was kept (--save none, or no checkpoint yet) the exit code is 1. Before the first "
@@ -115,7 +115,10 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "the fastest to the kernel table FILE; operators are measured with them. A run takes the "
         "table\n"
         "by --kernels, which changes its bits; without it the library's own first choice "
-        "multiplies.\n",
+        "multiplies.\n"
+        "There --device-memory bounds what measuring takes of the GPU's memory: an operator that "
+        "does\n"
+        "not fit is left out and named, and the profile says what the GPU has, not the bound.\n",
     [CLI_SIMULATE] =
         "PLAN is a plan.json of cohobate plan -o, or that of a run's folder. The program is built "
         "anew,\n"

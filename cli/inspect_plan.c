@@ -30,10 +30,10 @@ static void print_what(const inspection *of)
         printf("  of       a model that it does not name\n");
         return;
     }
-    printf("  of       %s in %s%s, %.2f M parameters trained (%" PRId64 " layers, %" PRId64
+    printf("  of       %s in %s%s%s, %.2f M parameters trained (%" PRId64 " layers, %" PRId64
            " heads, %" PRId64 " wide, vocabulary %" PRId64 ")\n",
            of->model.name, cli_dtype_name(size.dtype),
-           of->file.f32_gradients ? " (gradients f32)" : "",
+           of->file.f32_gradients ? " (gradients f32)" : "", of->file.atomics ? " (atomics)" : "",
            (double)coh_model_trained_count(&of->model) * 1e-6, size.layers, size.heads,
            size.channels, size.vocabulary);
     printf("  batch    %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once, by %s; %" PRId64
@@ -74,8 +74,10 @@ static void print_room(const inspection *of)
 
 static void print_decisions(const coh_plan_file *file)
 {
-    printf("  decided  chunks of %" PRIu64 " KiB, %d block%s recomputed, %s, %d pin%s\n",
-           file->chunk_bytes / 1024, file->recomputes, file->recomputes == 1 ? "" : "s",
+    char chunk[32];
+    printf("  decided  chunks of %s, %d block%s recomputed, %s, %d pin%s\n",
+           coh_size_format(file->chunk_bytes, chunk, sizeof(chunk)), file->recomputes,
+           file->recomputes == 1 ? "" : "s",
            file->is_in_memory       ? "nothing leaves the device"
            : file->host_updates > 0 ? "updates on the host lane too"
                                     : "updates on the device",

@@ -182,6 +182,36 @@ static coh_status check_gradients(const cli_job *job)
                                       " leave it out, or add --dtype bf16");
 }
 
+/* Wide as cuDNN's attention takes them (kernels/cuda/attention_scratch.h). */
+static int has_heads_of_cudnn(const coh_model *model)
+{
+    const coh_model_size size = coh_model_size_get(model);
+    const int64_t width = size.heads > 0 ? size.channels / size.heads : 0;
+    return width > 0 && width % 8 == 0 && width <= 256;
+}
+
+/* Where no kind of a run may add by atomics they are refused; a resumed run goes on without. */
+static coh_status settle_atomics(cli_job *job)
+{
+    const char *of = NULL;
+    if (!job->on_gpu)
+        of = "a GPU";
+    else if (coh_model_size_get(&job->model).dtype != COH_DTYPE_BF16)
+        of = "weights in bf16";
+    else if (job->recipe.dropout > 0)
+        of = "attention without dropout";
+    else if (!has_heads_of_cudnn(&job->model))
+        of = "heads of a multiple of 8 channels, 256 at most";
+    if (job->recipe.atomics && of != NULL) {
+        if (cli_given(job->options, CLI_FLAG_ATOMICS))
+            return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
+        cli_note("atomics on -> off: they are of %s", of);
+        job->recipe.atomics = 0;
+    }
+    job->model.atomics = (int32_t)job->recipe.atomics;
+    return COH_OK;
+}
+
 static coh_status check_sequence(const cli_job *job)
 {
     const int64_t positions = coh_model_size_get(&job->model).positions;
@@ -206,6 +236,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     CLI_TRY_GOTO(status, check_gradients(out_job), fail);
+    CLI_TRY_GOTO(status, settle_atomics(out_job), fail);
     if (options->command == CLI_PLAN)
         CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     out_job->model.dropout = out_job->recipe.dropout;

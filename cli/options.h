@@ -44,9 +44,11 @@ typedef enum cli_flag {
     CLI_FLAG_VOCABULARY,
     CLI_FLAG_DTYPE,
     CLI_FLAG_GRADIENTS,
+    CLI_FLAG_ATOMICS,
     CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: f16 as well */
     CLI_FLAG_DEVICE,
     CLI_FLAG_DEVICE_MEMORY,
+    CLI_FLAG_MEASURE_MEMORY, /* --device-memory of a profile */
     CLI_FLAG_DISK,
     CLI_FLAG_DISK_WRITE_LIMIT,
     CLI_FLAG_EMULATE_HOST,
@@ -136,7 +138,7 @@ typedef struct cli_options {
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
     uint64_t disk_write_limit; /* bytes a day */
-    int64_t threads, recompute, dtype, gradients, export_dtype;
+    int64_t threads, recompute, dtype, gradients, atomics, export_dtype;
     int64_t steps, epochs, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;

@@ -188,6 +188,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     recipe->by_layers =
         cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
     recipe->f32_gradients = asks_for_f32_gradients(options);
+    recipe->atomics = (uint64_t)options->atomics;
 
     if (!cli_given(options, CLI_FLAG_EPOCHS)) /* the data says how many steps those are */
         CLI_TRY(cli_recipe_set_steps(recipe, options, (uint64_t)options->steps));
@@ -245,6 +246,7 @@ static const note_row note_rows[] = {
     LATER("kernels", NOTE_PATH, kernels),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("f32_gradients", NOTE_AMOUNT, f32_gradients),
+    LATER("atomics", NOTE_AMOUNT, atomics),
     LATER("field", NOTE_PATH, form.field),
     LATER("chat", NOTE_AMOUNT, form.chat),
     LATER("chat_form", NOTE_AMOUNT, form.chat_form),
@@ -388,6 +390,14 @@ static void set_gradients(cli_recipe *recipe, uint64_t in_f32)
     recipe->f32_gradients = in_f32;
 }
 
+static void set_atomics(cli_recipe *recipe, uint64_t are_on)
+{
+    if (recipe->atomics != are_on)
+        cli_note("atomics %s -> %s: other rounding, the run will not continue bit for bit",
+                 recipe->atomics ? "on" : "off", are_on ? "on" : "off");
+    recipe->atomics = are_on;
+}
+
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
 {
     static const cli_flag fixed[] = {
@@ -444,6 +454,8 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
     if (cli_given(options, CLI_FLAG_GRADIENTS))
         set_gradients(recipe, asks_for_f32_gradients(options));
+    if (cli_given(options, CLI_FLAG_ATOMICS))
+        set_atomics(recipe, (uint64_t)options->atomics);
     return check_micro_batch(recipe);
 }
 

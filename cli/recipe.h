@@ -18,6 +18,7 @@ typedef struct cli_recipe {
     int64_t batch, micro_batch, sequence;
     uint64_t by_layers;     /* 1: sweeps by layers; see coh_sweep_order */
     uint64_t f32_gradients; /* 1: of bf16 weights; see coh_plan_options */
+    uint64_t atomics;       /* 1: attention's backward may add by them; see coh_model */
     double beta1, beta2, weight_decay, clip, dropout;
     uint64_t seed;
     char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file */
@@ -56,8 +57,8 @@ void cli_recipe_keep_path(const char *path, char *out_path);
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
 /* The flags that may change a resumed run (--steps, --micro-batch, --sweep-order, --gradients,
- * --kernels); all others that are part of the recipe are refused. Says on standard error what
- * changes numbers. */
+ * --atomics, --kernels); all others that are part of the recipe are refused. Says on standard error
+ * what changes numbers. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 
 /* The order that steps of several micro-batches sweep in; says so where it was another. */

@@ -32,6 +32,10 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
     if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
         cli_line_add(out_note, ", \"disk_write_limit\": \"%" PRIu64 "\"",
                      job->options->disk_write_limit);
+    if (job->model.dropout > 0) {
+        cli_line_add(out_note, ", \"dropout\": ");
+        cli_line_add_json_number(out_note, job->model.dropout);
+    }
     cli_line_add(out_note, ", \"model\": %s}", model);
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");
@@ -42,9 +46,8 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
 
 static coh_status corrupt(const cli_options *options, const char *what)
 {
-    (void)cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
-                   options->operand, what);
-    return COH_ERR_CORRUPT;
+    return cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
+                    options->operand, what);
 }
 
 /* Digits and nothing else. */
@@ -62,20 +65,24 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
     const char *device = NULL, *profile = NULL, *limit = "0";
     json_t *model = NULL;
     json_int_t version = 0, batch = 0, micro = 0, sequence = 0, steps = 0, threads = 0;
-    if (json_unpack_ex(
-            root, &error, JSON_STRICT, "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s:o}",
-            "version", &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
-            "steps", &steps, "clip", &out->clip, "threads", &threads, "device_memory_bytes",
-            &device, "profile", &profile, "disk_write_limit", &limit, "model", &model) != 0)
+    double dropout = 0;
+    if (json_unpack_ex(root, &error, JSON_STRICT,
+                       "{s:I, s:I, s:I, s:I, s:I, s:F, s:I, s:s, s:s, s?s, s?F, s:o}", "version",
+                       &version, "batch", &batch, "micro_batch", &micro, "sequence", &sequence,
+                       "steps", &steps, "clip", &out->clip, "threads", &threads,
+                       "device_memory_bytes", &device, "profile", &profile, "disk_write_limit",
+                       &limit, "dropout", &dropout, "model", &model) != 0)
         return corrupt(options, error.text);
     if (version != NOTE_VERSION)
         return corrupt(options, "is of another version");
     if (!read_bytes(device, &out->device_bytes) || !read_bytes(limit, &out->disk_write_limit) ||
         batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
-        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024)
+        sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024 ||
+        !(dropout >= 0 && dropout < 1))
         return corrupt(options, "has a number out of its range");
     *out = (cli_plan_note){ .batch = batch,
                             .micro_batch = micro,
+                            .microbatch_count = (int32_t)(batch / micro),
                             .sequence = sequence,
                             .steps = steps,
                             .threads = threads,
@@ -88,6 +95,7 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
         return cli_fail(COH_ERR_MEMORY, "no memory to read %s", options->operand);
     coh_status status = coh_model_from_json(text, out_model);
     free(text);
+    out_model->dropout = dropout;
     return status == COH_OK ? COH_OK : cli_blame(status, "%s", options->operand);
 }
 
@@ -95,12 +103,10 @@ coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file 
                                 cli_plan_note *out, coh_model *out_model)
 {
     json_error_t error;
-    if (!file->note[0]) {
-        (void)cli_fail(COH_ERR_CORRUPT,
-                       "%s does not say which model it is for: write one with cohobate plan -o",
-                       options->operand);
-        return COH_ERR_CORRUPT;
-    }
+    if (!file->note[0])
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s does not say which model it is for: write one with cohobate plan -o",
+                        options->operand);
     json_t *root = json_loads(file->note, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return corrupt(options, error.text);
@@ -129,7 +135,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->thread_count = (int32_t)said->threads;
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
-    plan_options->microbatch_count = (int32_t)(said->batch / said->micro_batch);
+    plan_options->microbatch_count = said->microbatch_count;
     plan_options->deferred_update = said->clip > 0;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file's */
     plan_options->f32_gradients = replay->file.f32_gradients;
@@ -144,6 +150,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     CLI_TRY(cli_calibration_open(&replay->options, &job->profile, &job->calibration));
     job->on_gpu = cli_budget_is_gpu(job->profile);
     CLI_TRY(set_budgets(replay, said, is_other_profile, &job->plan_options));
+    job->model.atomics = replay->file.atomics;
     CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));
     CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
@@ -193,7 +200,8 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                                 .micro_batch = said.micro_batch,
                                 .sequence = said.sequence,
                                 .steps = (uint64_t)said.steps,
-                                .clip = said.clip };
+                                .clip = said.clip,
+                                .dropout = job->model.dropout };
     job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;
     name_profile(&said, out_replay);

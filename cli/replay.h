@@ -15,6 +15,7 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note);
 
 typedef struct cli_plan_note {
     int64_t batch, micro_batch, sequence, steps, threads;
+    int32_t microbatch_count; /* of a step */
     double clip;
     uint64_t device_bytes, disk_write_limit; /* a day; 0: none */
     char profile[CLI_PATH_BYTES];            /* as it was given; "": none was */

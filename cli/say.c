@@ -159,7 +159,7 @@ const char *cli_size_whole(uint64_t bytes, char *text)
 
 const char *cli_duration(double seconds, char *text)
 {
-    enum { TEXT_BYTES = 32 };
+    enum { TEXT_BYTES = 32, DAY_S = 86400, YEAR_S = 365 * DAY_S };
     if (!(seconds >= 0))
         seconds = 0;
     if (seconds < 1)
@@ -168,11 +168,13 @@ const char *cli_duration(double seconds, char *text)
         snprintf(text, TEXT_BYTES, "%.1f s", seconds);
     else if (seconds < 3600)
         snprintf(text, TEXT_BYTES, "%d min %02d s", (int)(seconds / 60), (int)seconds % 60);
-    else if (seconds < 1e7)
+    else if (seconds < 2 * DAY_S)
         snprintf(text, TEXT_BYTES, "%d h %02d min", (int)(seconds / 3600),
                  (int)(seconds / 60) % 60);
+    else if (seconds < 2 * YEAR_S)
+        snprintf(text, TEXT_BYTES, "%.1f days", seconds / DAY_S);
     else
-        snprintf(text, TEXT_BYTES, "%.1f days", seconds / 86400);
+        snprintf(text, TEXT_BYTES, "%.1f years", seconds / YEAR_S);
     return text;
 }
 

@@ -60,7 +60,8 @@ coh_status cli_blame(coh_status status, const char *format, ...)
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* "12.4 s", "3 min 20 s", "5 h 12 min". Returns `text` (at least 32 bytes). */
+/* "12.4 s", "3 min 20 s", "5 h 12 min", from two on "3.5 days", "2.1 years". Returns `text` (at
+ * least 32 bytes). */
 const char *cli_duration(double seconds, char *text);
 
 /* "512MiB", "3GB": all of it, in the largest unit that it is a whole number of. Returns `text` (at

@@ -87,6 +87,10 @@ static void add_model(const cli_job *job, cli_line *line)
                            line);
     if (job->plan_options.f32_gradients && size.dtype == COH_DTYPE_BF16)
         cli_line_add(line, "        gradients of weights in f32\n");
+    if (job->model.atomics)
+        cli_line_add(line,
+                     "        attention backward by atomics where cuDNN takes it: the same seed "
+                     "ends with other bits each time\n");
 }
 
 /* A replay's room may be that of another profile or flag than the plan's. */
@@ -218,11 +222,13 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
 
 static void add_program(const cli_job *job, cli_line *line)
 {
-    cli_line_add(line,
-                 "plan:   %u lines in the step, chunks of %" PRIu64
-                 " KiB, %d blocks recomputed; numbers %016" PRIx64 ", program %016" PRIx64 "\n",
-                 job->summary.line_count, job->summary.chunk_bytes / 1024, job->summary.recomputes,
-                 job->summary.numeric_fingerprint, job->summary.program_hash);
+    char chunk[32];
+    cli_line_add(
+        line,
+        "plan:   %u lines in the step, chunks of %s, %d blocks recomputed; numbers %016" PRIx64
+        ", program %016" PRIx64 "\n",
+        job->summary.line_count, coh_size_format(job->summary.chunk_bytes, chunk, sizeof(chunk)),
+        job->summary.recomputes, job->summary.numeric_fingerprint, job->summary.program_hash);
 }
 
 /* ---- tables ---- */

@@ -4,6 +4,7 @@
  *                                      ^ the host, beside a GPU */
 #include "engine/measure.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ void coh_measure_options_init(coh_measure_options *out_options)
 {
     *out_options = (coh_measure_options){ .struct_bytes = sizeof(*out_options),
                                           .thread_count = 1,
-                                          .disk_bytes = UINT64_MAX };
+                                          .disk_bytes = UINT64_MAX,
+                                          .device_bytes = UINT64_MAX };
 }
 
 void coh_measure_begin(coh_measure *m, const char *format, ...)
@@ -227,30 +229,57 @@ done:
  * that are wide enough for it must fit into two such passes. Where it has the memory. */
 #define GPU_PASS_BYTES ((uint64_t)512 << 20)
 
-static uint64_t gpu_pass_bytes(const coh_measure *m)
+static uint64_t gpu_pass_bytes(const coh_measure *m, uint64_t room)
 {
     const uint64_t others = m->effort.link_bytes + m->effort.cold_bytes + BESIDE_BYTES;
-    return m->bed->facts.memory_bytes >= 2 * GPU_PASS_BYTES + others ? GPU_PASS_BYTES
-                                                                     : m->effort.pass_bytes;
+    return room >= 2 * GPU_PASS_BYTES + others ? GPU_PASS_BYTES : m->effort.pass_bytes;
+}
+
+/* `room`: what is free, or the budget. */
+static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64_t room)
+{
+    const char *name = m->bed->facts.name;
+    char least[32], there[32];
+    coh_size_format(least_bytes, least, sizeof(least));
+    coh_size_format(room, there, sizeof(there));
+    if (room < m->bed->facts.memory_bytes && least_bytes <= m->bed->facts.memory_bytes)
+        return coh_fail(COH_ERR_FULL,
+                        "measuring %s takes %s of its memory at least, and %s may be taken: raise "
+                        "--device-memory to %" PRIu64 "B",
+                        name, least, there, least_bytes);
+    return coh_fail(COH_ERR_MEMORY,
+                    "measuring %s takes %s of its memory at least, and %s are free: end what else "
+                    "runs on it",
+                    name, least, coh_size_format(m->bed->facts.memory_bytes, there, sizeof(there)));
+}
+
+/* A GPU whose caches hold a pass is measured as if its memory were as fast. */
+static void say_small_passes(const coh_measure *m)
+{
+    char taken[32], wanted[32];
+    if (m->effort.pass_bytes < GPU_PASS_BYTES)
+        coh_measure_say(
+            m,
+            "passes over memory are of %s, for want of room, not %s: of a GPU with large "
+            "caches its memory and products are told too fast or too slow; with more "
+            "--device-memory, measure into a new file",
+            coh_size_format(m->effort.pass_bytes, taken, sizeof(taken)),
+            coh_size_format(GPU_PASS_BYTES, wanted, sizeof(wanted)));
 }
 
 /* Of a GPU: all that any part will measure in. Operators and chunks take what is left. */
 static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
 {
-    m->effort.pass_bytes = gpu_pass_bytes(m);
+    const uint64_t free_bytes = m->bed->facts.memory_bytes, most = m->options->device_bytes;
+    const uint64_t room = most < free_bytes ? most : free_bytes;
+    m->effort.pass_bytes = gpu_pass_bytes(m, room);
     const uint64_t fixed = 2 * m->effort.pass_bytes + m->effort.link_bytes;
+    const uint64_t least = fixed + m->effort.cold_bytes + BESIDE_BYTES;
     const uint64_t operators = coh_operators_bytes(m, list), chunks = coh_chunks_bytes(m);
     const uint64_t wanted = operators > chunks ? operators : chunks;
-    const uint64_t room = m->bed->facts.memory_bytes;
-    char least[32], there[32];
-    if (room < fixed + m->effort.cold_bytes + BESIDE_BYTES)
-        return coh_fail(
-            COH_ERR_MEMORY,
-            "measuring %s takes %s of its memory at least, and %s are free: end what "
-            "else runs on it",
-            m->bed->facts.name,
-            coh_size_format(fixed + m->effort.cold_bytes + BESIDE_BYTES, least, sizeof(least)),
-            coh_size_format(room, there, sizeof(there)));
+    if (room < least)
+        return refuse_room(m, least, room);
+    say_small_passes(m);
     const uint64_t left = room - fixed - BESIDE_BYTES;
     return coh_bed_take(m->bed, fixed + (wanted < left ? wanted : left));
 }

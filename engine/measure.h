@@ -143,17 +143,19 @@ coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
 
 /* ---- measure_sheet.c: what the lines of the graphs are, and memory for them ---- */
 
-/* The lines of a body in memory. */
+/* The lines of a body in memory; the last micro-batch's are those that are measured. */
 typedef struct coh_measure_sheet {
     const coh_graph *graph;
+    int32_t microbatch_count;
     coh_layout layout;
     coh_object_map map;
     coh_sheet sheet;
 } coh_measure_sheet;
 
-/* As a plan by `profile` has them: workspaces are those of its kind of device. */
-coh_status coh_measure_sheet_init(const coh_graph *graph, const coh_profile *profile,
-                                  uint64_t chunk_bytes, int with_cache,
+/* As a plan by the profile that is measured has them: workspaces are those of its kind of device,
+ * gradients those of the options. */
+coh_status coh_measure_sheet_init(const coh_measure *m, const coh_graph *graph,
+                                  uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
                                   coh_measure_sheet *out_sheet);
 void coh_measure_sheet_fini(coh_measure_sheet *sheet); /* accepts a zeroed one */
 

@@ -33,6 +33,7 @@ typedef struct bench {
     uint32_t window_count;
 } bench;
 
+/* Where the bytes of a role are; the place is that of the chunk's work. */
 static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place *out_place)
 {
     const coh_need *need = coh_sheet_need(&b->sheet->sheet, b->line, role);
@@ -42,10 +43,13 @@ static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place 
         return NULL;
     const coh_chunk *chunk =
         &layout->chunks[layout->objects[need->object].chunk_begin + need->touch_begin];
+    const int32_t group = layout->objects[need->object].owner;
+    const uint64_t factor =
+        role == COH_ROLE_GRAD ? coh_group_grad_factor(&layout->groups[group]) : 1;
     *out_place = (coh_chunk_place){ .layout = layout,
-                                    .group = layout->objects[need->object].owner,
-                                    .object_offset = chunk->object_offset,
-                                    .bytes = chunk->bytes };
+                                    .group = group,
+                                    .object_offset = chunk->object_offset / factor,
+                                    .bytes = chunk->bytes / factor };
     return base + coh_window_place(&b->window, need->object, chunk->object_offset);
 }
 
@@ -77,7 +81,8 @@ static void run_norm(const bench *b, char *base)
     coh_chunk_place place, ignored;
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];
     const void *grad = data_of(b, COH_ROLE_GRAD, base, &place);
-    const coh_square_sums sums = { .dtype = place.layout->groups[place.group].dtype,
+    const coh_square_sums sums = { .dtype =
+                                       coh_group_grad_dtype(&place.layout->groups[place.group]),
                                    .grains = grains_of(&place, runs),
                                    .grad = grad,
                                    .partials = data_of(b, COH_ROLE_PARTIALS, base, &ignored) };
@@ -115,8 +120,11 @@ static coh_status run(void *context, uint64_t index)
 static coh_dtype dtype_of(const coh_measure_sheet *sheet, const coh_sheet_line *line)
 {
     const coh_need *grad = coh_sheet_need(&sheet->sheet, line, COH_ROLE_GRAD);
-    if (grad != NULL)
-        return sheet->layout.groups[sheet->layout.objects[grad->object].owner].dtype;
+    if (grad != NULL) {
+        const coh_group_layout *group =
+            &sheet->layout.groups[sheet->layout.objects[grad->object].owner];
+        return line->opcode == COH_OP_NORM ? coh_group_grad_dtype(group) : group->dtype;
+    }
     const coh_line_call *call = &sheet->sheet.calls[line->call];
     return sheet->sheet.bindings[call->binding_begin].shape.dtype;
 }
@@ -201,7 +209,7 @@ static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t ch
     coh_status status = COH_OK;
     for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
         coh_measure_sheet sheet;
-        COH_TRY(coh_measure_sheet_init(m->options->graphs[i], m->profile, chunk_bytes, 1, &sheet));
+        COH_TRY(coh_measure_sheet_init(m, m->options->graphs[i], chunk_bytes, 1, 1, &sheet));
         status = measure_sheet(m, memory, &sheet);
         coh_measure_sheet_fini(&sheet);
     }

@@ -29,7 +29,7 @@ typedef struct point {
     uint32_t sheet;
     int32_t op;
     int32_t line[COH_PHASE_COUNT]; /* of the sheet; -1: none */
-    coh_operator_times what;       /* phase: of neither */
+    coh_operator_times what;       /* of the operator: times_of says it of a phase */
     coh_window window;
     coh_figure seconds[COH_PHASE_COUNT]; /* of all turns; no samples: not measured */
 } point;
@@ -154,6 +154,7 @@ static void lines_of(const coh_measure_sheet *sheet, int32_t op, int32_t line[CO
     for (size_t i = 0; i < sheet->sheet.line_count; i++) {
         const coh_sheet_line *candidate = &sheet->sheet.lines[i];
         if (candidate->call < 0 || sheet->sheet.calls[candidate->call].operator_index != op ||
+            sheet->sheet.calls[candidate->call].microbatch != sheet->microbatch_count - 1 ||
             (candidate->opcode != COH_OP_FORWARD && candidate->opcode != COH_OP_BACKWARD))
             continue;
         int phase = candidate->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
@@ -167,19 +168,32 @@ static const coh_sheet_line *line_of(const coh_operator_list *list, const point 
     return p->line[phase] < 0 ? NULL : &list->sheets[p->sheet].sheet.lines[p->line[phase]];
 }
 
+/* Under what the times of a phase stand. */
+static coh_operator_times times_of(const coh_operator_list *list, const point *p, int phase)
+{
+    const coh_sheet_line *line = line_of(list, p, phase);
+    const coh_sheet *sheet = &list->sheets[p->sheet].sheet;
+    coh_operator_times what = p->what;
+    what.phase = (uint8_t)phase;
+    if (phase == COH_PHASE_BACKWARD && line != NULL)
+        what.signature = coh_backward_signature(
+            what.signature, coh_grad_form(&sheet->calls[line->call], sheet->bindings));
+    return what;
+}
+
 /* Is the phase measured already, or will it be by another point? */
 static int is_covered(const coh_measure *m, const coh_operator_list *list, const point *p,
                       int phase)
 {
     const coh_sheet_line *line = line_of(list, p, phase);
-    coh_operator_times what = p->what;
-    what.phase = (uint8_t)phase;
+    const coh_operator_times what = times_of(list, p, phase);
     if (line == NULL || coh_measure_knows(m, &what, line->flops, (double)line->bytes))
         return 1;
     for (uint32_t i = 0; i < list->point_count; i++) {
         const coh_sheet_line *other = line_of(list, &list->points[i], phase);
-        if (other != NULL && is_same(&list->points[i].what, &p->what) &&
-            other->flops == line->flops && other->bytes == line->bytes)
+        const coh_operator_times others = times_of(list, &list->points[i], phase);
+        if (other != NULL && is_same(&others, &what) && other->flops == line->flops &&
+            other->bytes == line->bytes)
             return 1;
     }
     return 0;
@@ -214,13 +228,23 @@ static coh_status find_points(coh_measure *m, coh_operator_list *list, int with_
 }
 
 static coh_status add_sheet(coh_measure *m, coh_operator_list *list, const coh_graph *graph,
-                            int with_cache)
+                            int with_cache, int32_t microbatch_count)
 {
     COH_TRY(COH_GROW(&list->sheets, &list->sheet_capacity, list->sheet_count + 1));
-    COH_TRY(coh_measure_sheet_init(graph, m->profile, CHUNK_BYTES, with_cache,
+    COH_TRY(coh_measure_sheet_init(m, graph, CHUNK_BYTES, with_cache, microbatch_count,
                                    &list->sheets[list->sheet_count]));
     list->sheet_count++;
     return find_points(m, list, with_cache);
+}
+
+/* With the cache and without; and where gradients are there already. */
+static coh_status add_sheets(coh_measure *m, coh_operator_list *list, const coh_graph *graph)
+{
+    const int32_t most = m->options->accumulates && graph->loss >= 0 ? 2 : 1;
+    for (int32_t microbatch_count = 1; microbatch_count <= most; microbatch_count++)
+        for (int with_cache = 1; with_cache >= 0; with_cache--)
+            COH_TRY(add_sheet(m, list, graph, with_cache, microbatch_count));
+    return COH_OK;
 }
 
 coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint32_t *out_count)
@@ -230,11 +254,8 @@ coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint
     *out_list = NULL;
     *out_count = 0;
     COH_TRY(COH_ALLOC(1, &list));
-    for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
-        status = add_sheet(m, list, m->options->graphs[i], 1);
-        if (status == COH_OK)
-            status = add_sheet(m, list, m->options->graphs[i], 0);
-    }
+    for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++)
+        status = add_sheets(m, list, m->options->graphs[i]);
     if (status != COH_OK) {
         coh_operators_free(list);
         return status;
@@ -506,8 +527,7 @@ static coh_status add_point(coh_measure *m, const coh_operator_list *list, const
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
         const coh_sheet_line *line = line_of(list, p, phase);
-        coh_operator_times what = p->what;
-        what.phase = (uint8_t)phase;
+        const coh_operator_times what = times_of(list, p, phase);
         if (p->seconds[phase].samples == 0 ||
             coh_measure_knows(m, &what, line->flops, (double)line->bytes))
             continue;

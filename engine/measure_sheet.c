@@ -3,15 +3,17 @@
 
 /* ---- lines ---- */
 
-coh_status coh_measure_sheet_init(const coh_graph *graph, const coh_profile *profile,
-                                  uint64_t chunk_bytes, int with_cache,
+coh_status coh_measure_sheet_init(const coh_measure *m, const coh_graph *graph,
+                                  uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
                                   coh_measure_sheet *out_sheet)
 {
     coh_plan_options options;
     const coh_block_set none = { 0 }; /* is recomputed */
-    *out_sheet = (coh_measure_sheet){ .graph = graph };
+    *out_sheet = (coh_measure_sheet){ .graph = graph, .microbatch_count = microbatch_count };
     coh_plan_options_init(&options);
-    options.profile = profile;
+    options.profile = m->profile;
+    options.f32_gradients = m->options->f32_gradients;
+    options.microbatch_count = microbatch_count;
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
     coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache, 1,
                                          &out_sheet->layout, &out_sheet->map);

@@ -296,6 +296,8 @@ typedef struct coh_attention {
     float *scratch; /* coh_kernel_attention_scratch elements */
     coh_drop drop;  /* threshold 0 (all zero will do): nothing is dropped */
     int64_t first_head;
+    int atomics; /* 1: on CUDA dq may be added up by atomics, other bits each time; scratch is then
+                  * as kernels/cuda/attention_scratch.h has it for them */
 } coh_attention;
 void coh_kernel_attention(void *queue, const coh_attention *attention);
 void coh_kernel_attention_backward(void *queue, const coh_attention *attention);

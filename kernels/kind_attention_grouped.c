@@ -146,6 +146,49 @@ const coh_op_kind coh_kind_attention_grouped = {
     .backward_cuda = backward,
 };
 
+/* ---- by atomics where a GPU has them ---- */
+
+static size_t workspace_atomic(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    const coh_attention_grouped_attributes *a = attributes;
+    const int64_t *dim = inputs[0].dim, C = dim[2];
+    if (phase == COH_PHASE_FORWARD)
+        return 0;
+    return coh_cuda_attention_atomic_bytes(inputs[0].dtype, dim[0], dim[1], a->heads, a->kv_heads,
+                                           C / a->heads);
+}
+
+static coh_status backward_atomic(const coh_call *call)
+{
+    coh_attention attention = attention_of(call);
+    attention.atomics = 1;
+    run_backward(call, attention);
+    return COH_OK;
+}
+
+/* dq never takes dy's place: cuDNN would want a copy of dy then. */
+const coh_op_kind coh_kind_attention_grouped_atomic = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "cohobate.attention_grouped_atomic",
+    .revision = 1,
+    .input_count = 3,
+    .output_count = 1,
+    .backward_reads = { .inputs = 7u, .outputs = 1u },
+    .can_add_grad = { .inputs = 7u },
+    .can_skip_grad = { .inputs = 7u },
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
+    .split_axes = 1u,
+    .infer = infer,
+    .forward = forward,
+    .backward = backward_atomic,
+    .workspace_cuda = workspace_atomic,
+    .forward_cuda = forward,
+    .backward_cuda = backward_atomic,
+    .atomics = 1,
+};
+
 /* ---- with dropout: its attributes begin with those of the plain one ---- */
 
 static coh_status infer_dropout(const void *attributes, const coh_shape *inputs,

@@ -139,8 +139,9 @@ coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads
         return coh_builder_op(b, &coh_kind_attention_grouped_dropout, name, &dropped,
                               sizeof(dropped), inputs, out_y);
     }
-    return coh_builder_op(b, &coh_kind_attention_grouped, name, &attributes, sizeof(attributes),
-                          inputs, out_y);
+    return coh_builder_op(
+        b, b->atomics ? &coh_kind_attention_grouped_atomic : &coh_kind_attention_grouped, name,
+        &attributes, sizeof(attributes), inputs, out_y);
 }
 
 coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,
@@ -179,7 +180,11 @@ coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int6
         return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
                         sequences);
     coh_builder b = {
-        .tokens = tokens, .block = -1, .adapters = &model->adapters, .dropout = model->dropout
+        .tokens = tokens,
+        .block = -1,
+        .adapters = &model->adapters,
+        .dropout = model->dropout,
+        .atomics = model->atomics,
     };
     coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, tokens } };
     coh_tensor ids, targets, loss;

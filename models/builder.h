@@ -24,6 +24,7 @@ typedef struct coh_builder {
     int32_t block;       /* of the operators that are added: the layer's number, -1 outside */
     const coh_adapters *adapters; /* what is frozen, and which linears get one; NULL: none */
     double dropout;               /* wherever the family has it; 0: no operator knows of it */
+    int32_t atomics;              /* coh_model's */
 } coh_builder;
 
 /* From ids to *out_last: logits where b->decode, else the loss. */

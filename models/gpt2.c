@@ -107,8 +107,8 @@ static coh_status add_attention(coh_builder *b, const coh_gpt2_config *config, c
         return coh_builder_op(b, &coh_kind_attention_dropout, name, &dropped, sizeof(dropped), &qkv,
                               out_y);
     }
-    return coh_builder_op(b, &coh_kind_attention, name, &attributes, sizeof(attributes), &qkv,
-                          out_y);
+    return coh_builder_op(b, b->atomics ? &coh_kind_attention_atomic : &coh_kind_attention, name,
+                          &attributes, sizeof(attributes), &qkv, out_y);
 }
 
 static coh_status add_layer(coh_builder *b, const coh_gpt2_config *config, coh_tensor x,

@@ -31,6 +31,8 @@ static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_o
     hash = fold_text(hash, op->kind.name);
     hash = fold_number(hash, op->kind.revision);
     hash = fold_bytes(hash, op->attributes, op->attribute_bytes);
+    if (op->kind.atomics)
+        hash = fold_text(hash, "atomics");
     for (int32_t i = 0; i < op->kind.input_count; i++) {
         hash = fold_number(hash, op->input[i]);
         hash = fold_shape(hash, &graph->tensors[op->input[i]].shape);
@@ -98,4 +100,23 @@ uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
     }
     hash = fold_number(hash, (int64_t)coh_operator_dtype(graph, op));
     return hash ? hash : 1; /* 0 stands for no operator */
+}
+
+unsigned coh_grad_form(const coh_line_call *call, const coh_binding *bindings)
+{
+    int f32_grads = 0, some_bf16 = 0;
+    for (uint32_t i = 0; i < call->binding_count; i++) {
+        const coh_binding *binding = &bindings[call->binding_begin + i];
+        f32_grads |=
+            binding->role == COH_ROLE_PARAMETER_GRAD && binding->shape.dtype == COH_DTYPE_F32;
+        some_bf16 |= binding->shape.dtype == COH_DTYPE_BF16;
+    }
+    return (call->parameter_grad_adds != 0 ? COH_GRADS_ADD : 0u) |
+           (f32_grads && some_bf16 ? COH_GRADS_WIDE : 0u);
+}
+
+uint64_t coh_backward_signature(uint64_t signature, unsigned form)
+{
+    const uint64_t hash = form == 0 ? signature : fold_number(signature, form);
+    return hash ? hash : 1;
 }

@@ -369,3 +369,11 @@ int coh_graph_trains_bf16(const coh_graph *graph)
             return 1;
     return 0;
 }
+
+int coh_graph_has_atomics(const coh_graph *graph)
+{
+    for (size_t i = 0; i < graph->op_count; i++)
+        if (graph->ops[i].kind.atomics)
+            return 1;
+    return 0;
+}

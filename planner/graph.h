@@ -64,4 +64,7 @@ int32_t coh_graph_block_count(const coh_graph *graph);
 /* Is there a bf16 parameter that is not frozen? */
 int coh_graph_trains_bf16(const coh_graph *graph);
 
+/* Is there an operator whose kind may add by atomics on a GPU? */
+int coh_graph_has_atomics(const coh_graph *graph);
+
 #endif

@@ -56,12 +56,13 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
     COH_TRY(coh_text_add(text,
                          "  \"options\": {\"mode\": \"%s\", \"microbatch_count\": %d, "
                          "\"sweep_order\": \"%s\", "
-                         "\"deferred_update\": %d, %s\"emulate_host_bytes\": \"%" PRIu64
+                         "\"deferred_update\": %d, %s%s\"emulate_host_bytes\": \"%" PRIu64
                          "\", \"disk_bytes\": \"%" PRIu64 "\", \"link_bytes_per_s\": %.17g},\n",
                          o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
                          coh_sweep_order_name(o->sweep_order), o->deferred_update,
-                         o->f32_gradients ? "\"f32_gradients\": 1, " : "", o->emulate_host_bytes,
-                         o->disk_bytes, o->link_bytes_per_s));
+                         o->f32_gradients ? "\"f32_gradients\": 1, " : "",
+                         coh_graph_has_atomics(plan->graph) ? "\"atomics\": 1, " : "",
+                         o->emulate_host_bytes, o->disk_bytes, o->link_bytes_per_s));
     COH_TRY(coh_text_add(
         text,
         "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
@@ -220,8 +221,9 @@ static coh_status parse_profile(const json_t *object, coh_plan_text *out)
     return coh_json_get_quoted(object, "hash", 16, &out->profile_hash);
 }
 
-static coh_status parse_options(const json_t *object, coh_plan_options *o)
+static coh_status parse_options(const json_t *object, coh_plan_text *out)
 {
+    coh_plan_options *o = &out->options;
     static const char *const modes[] = { "train", "infer", NULL };
     static const char *const orders[] = { "micro-batch", "layer", NULL };
     static const char *const known[] = { "mode",
@@ -232,6 +234,7 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
                                          "emulate_host_bytes",
                                          "deferred_update",
                                          "f32_gradients",
+                                         "atomics",
                                          NULL };
     int32_t mode = 0, order = 0;
     COH_TRY(coh_json_only_known(object, "\"options\"", known));
@@ -243,6 +246,8 @@ static coh_status parse_options(const json_t *object, coh_plan_options *o)
     COH_TRY(coh_json_get_int(object, "deferred_update", 1, &o->deferred_update));
     if (json_object_get(object, "f32_gradients") != NULL) /* else as their parameters are */
         COH_TRY(coh_json_get_int(object, "f32_gradients", 1, &o->f32_gradients));
+    if (json_object_get(object, "atomics") != NULL)
+        COH_TRY(coh_json_get_int(object, "atomics", 1, &out->atomics));
     COH_TRY(coh_json_get_quoted(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
     COH_TRY(coh_json_get_quoted(object, "disk_bytes", 10, &o->disk_bytes));
     return coh_json_get_real(object, "link_bytes_per_s", 0, 1e300, &o->link_bytes_per_s);
@@ -366,7 +371,7 @@ static coh_status parse(const json_t *root, coh_plan_text *out)
     out->builder = (int)builder;
     COH_TRY(coh_json_get_quoted(root, "numeric_fingerprint", 16, &out->numeric_fingerprint));
     COH_TRY(coh_json_get_quoted(root, "program_hash", 16, &out->program_hash));
-    COH_TRY(parse_options(json_object_get(root, "options"), &out->options));
+    COH_TRY(parse_options(json_object_get(root, "options"), out));
     COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
     COH_TRY(parse_pins(json_object_get(root, "pins"), out));
     COH_TRY(parse_profile(json_object_get(root, "profile"), out));
@@ -454,6 +459,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->chunk_bytes = file->decisions.chunk_bytes;
     out->sweep_order = file->options.sweep_order;
     out->f32_gradients = file->options.f32_gradients;
+    out->atomics = file->atomics;
     out->is_in_memory = file->decisions.in_memory;
     out->recomputes = coh_block_set_count(&file->decisions.recompute);
     out->host_updates = file->decisions.host_updates;

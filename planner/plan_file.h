@@ -22,6 +22,7 @@ typedef struct coh_plan_text {
     char note[COH_PLAN_NOTE_BYTES];
     char profile_name[64];
     int32_t device_kind;
+    int32_t atomics; /* 1: some kind may add by atomics on a GPU */
     int builder;
     int names_kernels; /* options.kernel_path is that of the file; one of before has none */
     coh_pin *pins;     /* what options.pins points to */

@@ -9,9 +9,9 @@
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
 
-/* Is it for a run with these options? */
+/* Is it for a run of such a graph with these options? */
 static coh_status check_options_agree(const char *path, const coh_plan_text *file,
-                                      const coh_plan_options *options)
+                                      const coh_graph *graph, const coh_plan_options *options)
 {
     const coh_plan_options *made = &file->options;
     if (file->builder != COH_PLAN_BUILDER_VERSION)
@@ -27,6 +27,9 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
     if (options->f32_gradients != made->f32_gradients)
         return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give --gradients %s", path,
                         made->f32_gradients ? "f32" : "bf16", made->f32_gradients ? "f32" : "bf16");
+    if (coh_graph_has_atomics(graph) != file->atomics)
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for attention %s atomics: give --atomics %s", path,
+                        file->atomics ? "by" : "without", file->atomics ? "on" : "off");
     if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
         options->microbatch_count > 1)
         return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
@@ -188,7 +191,7 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
     coh_plan_options merged = *options;
     *out_plan = NULL;
     merged.f32_gradients = options->f32_gradients && coh_graph_trains_bf16(graph);
-    COH_TRY(check_options_agree(path, file, &merged));
+    COH_TRY(check_options_agree(path, file, graph, &merged));
     merged.emulate_host_bytes = file->options.emulate_host_bytes;
     merged.disk_bytes = file->options.disk_bytes;
     merged.link_bytes_per_s = file->options.link_bytes_per_s;

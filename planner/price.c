@@ -88,17 +88,38 @@ static void name_set(coh_operator_times *times, const char *name)
     times->kind[bytes] = '\0';
 }
 
+/* Of one operator: forward, and backward in each form. */
+enum { PLACES = 1 + COH_GRAD_FORMS };
+
+/* The curve of the nearest form there is. */
+static coh_curve_range find_backward(const coh_pricer *p, coh_operator_times wanted, unsigned form)
+{
+    const unsigned nearest[] = { form, form ^ COH_GRADS_ADD, form ^ COH_GRADS_WIDE,
+                                 form ^ (COH_GRADS_ADD | COH_GRADS_WIDE) };
+    const uint64_t signature = wanted.signature;
+    coh_curve_range range = { 0 };
+    for (size_t i = 0; i < sizeof(nearest) / sizeof(nearest[0]); i++) {
+        wanted.signature = coh_backward_signature(signature, nearest[i]);
+        range = find_curves(p, &wanted);
+        if (range.end > range.begin && p->curves[range.begin].times->signature == wanted.signature)
+            return (coh_curve_range){ range.begin, range.begin + 1 };
+    }
+    return range; /* all of the kind */
+}
+
 static void find_operators(coh_pricer *p, const coh_graph *graph)
 {
     for (size_t i = 0; i < p->op_count; i++) {
         coh_operator_times wanted = { .lane = COH_LANE_COMPUTE,
+                                      .phase = COH_PHASE_FORWARD,
                                       .dtype = coh_operator_dtype(graph, i),
                                       .signature = coh_operator_signature(graph, i) };
+        coh_curve_range *found = &p->operators[i * PLACES];
         name_set(&wanted, graph->ops[i].kind.name);
-        for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
-            wanted.phase = (uint8_t)phase;
-            p->operators[i * COH_PHASE_COUNT + (size_t)phase] = find_curves(p, &wanted);
-        }
+        found[0] = find_curves(p, &wanted);
+        wanted.phase = COH_PHASE_BACKWARD;
+        for (unsigned form = 0; form < COH_GRAD_FORMS; form++)
+            found[1 + form] = find_backward(p, wanted, form);
     }
 }
 
@@ -123,7 +144,7 @@ coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
     if (profile->operator_count == 0)
         return COH_OK;
     COH_TRY(make_curves(out_pricer));
-    COH_TRY(COH_ALLOC(out_pricer->op_count * COH_PHASE_COUNT, &out_pricer->operators));
+    COH_TRY(COH_ALLOC(out_pricer->op_count * PLACES, &out_pricer->operators));
     if (graph)
         find_operators(out_pricer, graph);
     find_opcodes(out_pricer);
@@ -329,13 +350,15 @@ static int is_bf16(const coh_layout *layout, const coh_program *program,
 static coh_curve_range line_curves(const coh_pricer *p, const coh_program *program,
                                    const coh_instruction *line, int on_bf16)
 {
-    int32_t op = line->call < 0 ? -1 : program->calls[line->call].operator_index;
+    const coh_line_call *call = line->call < 0 ? NULL : &program->calls[line->call];
+    const int32_t op = call == NULL ? -1 : call->operator_index;
     if (p->curve_count == 0)
         return (coh_curve_range){ 0 };
     if (op < 0)
         return p->opcodes[line->opcode][on_bf16][line->lane == COH_LANE_HOST];
-    int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-    return p->operators[(size_t)op * COH_PHASE_COUNT + (size_t)phase];
+    const coh_curve_range *found = &p->operators[(size_t)op * PLACES];
+    return line->opcode == COH_OP_BACKWARD ? found[1 + coh_grad_form(call, program->bindings)]
+                                           : found[0];
 }
 
 coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,

@@ -1,8 +1,9 @@
 /* price.h - how long each line of a program lasts alone, by a profile.
  *
  *     bytes over a link      bytes / its rate                    (latency is the simulator's)
- *     operators              samples of the same signature, else the mean of all samples of its
- *                            kind, dtype and phase, else the roofline
+ *     operators              samples of the same signature (of a backward in the same form, or the
+ *                            nearest to it: coh_backward_signature), else the mean of all samples
+ *                            of its kind, dtype and phase, else the roofline
  *     update, norm, add, ... samples of that name and dtype, else the roofline
  *
  * The roofline: max(flops / rate, bytes / memory rate). Samples and rates are of kernels alone, so
@@ -51,7 +52,7 @@ typedef struct coh_pricer {
     coh_price_curve *curves; /* by kind, phase, lane, dtype */
     uint32_t curve_count;
     double *work;                                /* of all curves */
-    coh_curve_range *operators;                  /* by operator and phase */
+    coh_curve_range *operators;                  /* by operator: forward, backward by its form */
     coh_curve_range opcodes[COH_OP_COUNT][2][2]; /* by is bf16, is on the host lane */
 } coh_pricer;
 

@@ -58,12 +58,14 @@ typedef struct coh_operator_sample {
  * besides. Seconds are piecewise affine in work, from none for no work through the samples; above
  * the last the rate stays. */
 typedef struct coh_operator_times {
-    char kind[48];      /* "linear"; of lines that run no kind: "update", "norm", "add", ... */
-    coh_dtype dtype;    /* BF16: some of its tensors are */
-    uint8_t phase;      /* coh_phase */
-    uint8_t lane;       /* COH_LANE_COMPUTE or COH_LANE_HOST */
-    uint64_t signature; /* coh_operator_signature; 0: of no graph's operator (update, norm) */
-    char shape[96];     /* for people: "[.,256,768] [3072,768]" */
+    char kind[48];   /* "linear"; of lines that run no kind: "update", "norm", "add", ... */
+    coh_dtype dtype; /* BF16: some of its tensors are */
+    uint8_t phase;   /* coh_phase */
+    uint8_t lane;    /* COH_LANE_COMPUTE or COH_LANE_HOST */
+    /* coh_operator_signature, of a backward in a form of its own coh_backward_signature; 0: of no
+     * graph's operator (update, norm) */
+    uint64_t signature;
+    char shape[96]; /* for people: "[.,256,768] [3072,768]" */
     coh_operator_sample *samples;
     uint32_t sample_count; /* by rising work, at least one */
 } coh_operator_times;

@@ -166,7 +166,13 @@ typedef struct coh_attention_grouped_attributes {
 } coh_attention_grouped_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped;
 
-/* The two of them with dropout of the weights after the softmax, in training: y = (m * softmax) v,
+/* The two of them, backward on a GPU in one pass over all rows where cuDNN takes them: that adds up
+ * dq by atomics, in another order and so to other bits each time (coh_op_kind.atomics). Scratch is
+ * 8 bytes for each element of q, 12 where heads share keys. The host's bits are those of the plain
+ * kinds. */
+extern COH_API const coh_op_kind coh_kind_attention_atomic, coh_kind_attention_grouped_atomic;
+
+/* The plain two with dropout of the weights after the softmax, in training: y = (m * softmax) v,
  * m being 0 for a share `probability` of all pairs of a query and a key, 1 / (1 - probability) for
  * the others. Which pair has which word of the call: kernels/kernels.h. B H ceil(T / 4) is below
  * 2^32. With the attributes of the plain kind in front. */

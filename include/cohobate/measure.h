@@ -30,7 +30,11 @@ typedef struct coh_measure_options {
     int32_t thread_count;    /* >= 1 */
     const char *disk_folder; /* NULL: the drive is not measured */
     uint64_t disk_bytes;     /* most the scratch file there may take; UINT64_MAX: as it likes */
-    int32_t quick;           /* 1: seconds instead of minutes, and a drive's fresh writes only */
+    /* As plans of these graphs will have them: 1: gradients of bf16 parameters are f32
+     * (coh_plan_options); 1: a step has several micro-batches, so that backwards that add to
+     * gradients which are there are measured, too. */
+    int32_t f32_gradients, accumulates;
+    int32_t quick; /* 1: seconds instead of minutes, and a drive's fresh writes only */
     /* 1: the operators and chunks of these graphs are measured though `known` has them, and figures
      * are of all measurements: of a machine that others use, too, one says little. */
     int32_t again;
@@ -43,13 +47,17 @@ typedef struct coh_measure_options {
     /* NULL or "host"; "cuda:0", "cuda:1", ...: what is measured is that GPU, with this host beside
      * it. It should do nothing else, and have 3 GiB of its memory free. */
     const char *device;
+    /* Of a GPU: most bytes of its memory that measuring takes; UINT64_MAX: what is worth it. The
+     * profile's capacity is the GPU's all the same: a profile says what a machine is. */
+    uint64_t device_bytes;
     /* Of a GPU: the kernel table (cohobate/kernels.h) whose algorithms multiply meanwhile. Those of
      * products that it does not name are timed and added; it is written when all is measured. NULL:
      * none is timed. */
     const char *kernel_table;
 } coh_measure_options;
 
-/* Defaults: no graph, one thread, no drive, not quick, no kernel table. */
+/* Defaults: no graph, gradients as parameters are, one thread, no drive, not quick, any of a GPU's
+ * memory, no kernel table. */
 COH_API void coh_measure_options_init(coh_measure_options *out_options);
 
 /* Measures what `known` (NULL: nothing is known) does not say and gives both together; `known`
@@ -58,7 +66,8 @@ COH_API void coh_measure_options_init(coh_measure_options *out_options);
  * that has no name, so that nothing of it stays.
  * Fails: COH_ERR_ARGUMENT (no such folder or device; `known` was measured on another machine or
  * device, by another build or for other threads, or has entries replaced), COH_ERR_FULL (no room
- * for the scratch file), COH_ERR_MEMORY, COH_ERR_DEVICE, COH_ERR_IO. */
+ * for the scratch file, or device_bytes is too little to measure in), COH_ERR_MEMORY,
+ * COH_ERR_DEVICE, COH_ERR_IO. */
 COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                        coh_profile **out_profile);
 

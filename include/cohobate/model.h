@@ -189,7 +189,7 @@ typedef struct coh_op_kind {
      * sentence (coh_kind_fail). */
     coh_status (*infer)(const void *attributes, const coh_shape *inputs, coh_op_facts *out_facts);
     /* Allocate nothing, wait for nothing. The same bits for the same bytes, whatever the number of
-     * threads. */
+     * threads (but see atomics). */
     coh_status (*forward)(const coh_call *call);
     coh_status (*backward)(const coh_call *call);
     /* The same on a GPU: they enqueue on call->queue and return. What the pointers of a call name
@@ -218,6 +218,9 @@ typedef struct coh_op_kind {
      * plan with f32_gradients gives a scratch tensor in the parameter's dtype, whole, and adds
      * afterwards. */
     uint32_t can_widen_grad;
+    /* 1: backward_cuda may add by atomics, in another order and so to other bits each time it runs.
+     * Plans of graphs with such a kind say so (coh_plan_file). */
+    int32_t atomics;
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are

@@ -127,6 +127,9 @@ typedef struct coh_model {
     /* Share of activations that training graphs drop wherever the family does (docs/models.md), 0
      * to below 1; 0, as models are read: none. No note of a model has it: it is a run's. */
     double dropout;
+    /* 1: training graphs have attention's kinds of other bits each time on a GPU (kinds.h), but for
+     * those with dropout, which have none. 0, as models are read; a run's, as dropout is. */
+    int32_t atomics;
 } coh_model;
 
 /* A model by a name: gpt2-nano (6 layers, 6 heads, 384 wide), and those that were published: gpt2,

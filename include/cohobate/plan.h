@@ -4,7 +4,8 @@
  *
  * A plan has two halves. The *numeric plan* is what may change bits: micro-batch, accumulation,
  * kinds, shapes, dtypes, kernel path. The *placement plan* is the rest: budgets, chunk size, tiers,
- * recomputation, threads. Same numeric plan, same bits, whatever the placement plan. */
+ * recomputation, threads. Same numeric plan, same bits, whatever the placement plan; but for kinds
+ * that add by atomics on a GPU (coh_op_kind), which only a caller who asks for them has. */
 #ifndef COHOBATE_PLAN_H
 #define COHOBATE_PLAN_H
 
@@ -312,6 +313,7 @@ typedef struct coh_plan_file {
     int32_t host_updates;        /* so many of the last blocks are updated on the host lane */
     int32_t pin_count, operator_count;
     int32_t f32_gradients; /* of bf16 parameters */
+    int32_t atomics;       /* 1: a kind may add by atomics on a GPU: other bits each time */
     /* How many operators stand where, or have theirs how: "12 device, 30 disk". */
     char parameters[96], states[96], activations[96];
 } coh_plan_file;

@@ -55,8 +55,11 @@ static void tell_refusal(const coh_attention_plans *plans, const coh_cudnn_shape
     snprintf(sentence, sizeof(sentence),
              "cuDNN does not take attention %s of %lld x %lld heads (%lld of keys) by %lld tokens "
              "by %lld: %s; kernels of our own compute it",
-             s->is_backward ? "backward" : "forward", (long long)s->B, (long long)s->H,
-             (long long)s->G, (long long)s->T, (long long)s->D, why);
+             s->atomics       ? "backward by atomics"
+             : s->is_backward ? "backward"
+                              : "forward",
+             (long long)s->B, (long long)s->H, (long long)s->G, (long long)s->T, (long long)s->D,
+             why);
     plans->config.log(plans->config.log_context, sentence);
 }
 
@@ -100,7 +103,8 @@ static int takes(const coh_attention *a)
 static int takes_backward(const coh_attention *a)
 {
     return takes(a) && a->dq != NULL && a->dk != NULL && a->dv != NULL && !a->dq_adds &&
-           !a->dk_adds && !a->dv_adds && coh_cudnn_cut_of(a->B, a->T, a->H, a->G, a->D).B > 0;
+           !a->dk_adds && !a->dv_adds &&
+           (a->atomics ? a->dq != a->dy : coh_cudnn_cut_of(a->B, a->T, a->H, a->G, a->D).B > 0);
 }
 
 static coh_cudnn_shape shape_of(const coh_attention *a, int64_t B, int64_t G, int is_backward)
@@ -113,7 +117,8 @@ static coh_cudnn_shape shape_of(const coh_attention *a, int64_t B, int64_t G, in
                               .q_stride = a->q_stride,
                               .kv_stride = a->kv_stride,
                               .y_stride = a->H * a->D,
-                              .is_backward = is_backward };
+                              .is_backward = is_backward,
+                              .atomics = is_backward && a->atomics };
 }
 
 static coh_status find_forward(coh_attention_plans *plans, const coh_attention *a,
@@ -126,10 +131,12 @@ static coh_status find_forward(coh_attention_plans *plans, const coh_attention *
 static coh_status find_backward(coh_attention_plans *plans, const coh_attention *a,
                                 coh_cudnn_plan **out_plan)
 {
-    const coh_cudnn_cut cut = coh_cudnn_cut_of(a->B, a->T, a->H, a->G, a->D);
+    const coh_cudnn_cut whole = { a->B, a->G },
+                        cut = a->atomics ? whole : coh_cudnn_cut_of(a->B, a->T, a->H, a->G, a->D);
     const coh_cudnn_shape shape = shape_of(a, cut.B, cut.G, 1);
-    return find_plan(plans, &shape, (size_t)coh_cudnn_plan_bytes(cut.B, a->T, shape.H, cut.G, a->D),
-                     out_plan);
+    const int64_t bytes = a->atomics ? coh_cudnn_atomic_plan_bytes(a->B, a->T, a->H, a->G, a->D)
+                                     : coh_cudnn_plan_bytes(cut.B, a->T, shape.H, cut.G, a->D);
+    return find_plan(plans, &shape, (size_t)bytes, out_plan);
 }
 
 /* ---- passes ---- */
@@ -140,8 +147,9 @@ static coh_attention_plans *plans_of(void *queue)
     return libraries != NULL ? libraries->attention : NULL;
 }
 
-/* What a plan enqueues at most, as far as known: backward, sums of gradients that are shared. */
-enum { PLAN_COMMANDS = 6 };
+/* What a plan enqueues at most, as far as known: backward, sums of gradients that are shared; where
+ * atomics add, the sums of dq cleared and rounded as well. */
+enum { PLAN_COMMANDS = 8 };
 
 /* In a rehearsal: makes ready for that, and runs a plan that never ran. */
 static coh_status execute(coh_cuda_queue *queue, const coh_attention_plans *plans,
@@ -235,6 +243,17 @@ static coh_status backward(coh_cuda_queue *queue, const coh_attention_plans *pla
     return COH_OK;
 }
 
+static coh_status backward_by_atomics(coh_cuda_queue *queue, const coh_attention_plans *plans,
+                                      coh_cudnn_plan *plan, const coh_attention *a)
+{
+    const int64_t rows = a->B * a->H * a->T;
+    coh_cudnn_tensors tensors = tensors_of(a, a->dy, 0, 0);
+    char *sum = (char *)a->scratch + coh_attention_scratch_part(4 * rows);
+    tensors.dq_sum = (float *)(void *)sum;
+    tensors.workspace = sum + coh_attention_scratch_part(4 * rows * a->D);
+    return execute(queue, plans, plan, &tensors);
+}
+
 int coh_cudnn_attention_backward(void *queue, const coh_attention *a)
 {
     coh_cuda_queue *q = queue;
@@ -246,7 +265,7 @@ int coh_cudnn_attention_backward(void *queue, const coh_attention *a)
     if (status == COH_OK && plan == NULL)
         return 0;
     if (status == COH_OK)
-        status = backward(q, plans, plan, a);
+        status = (a->atomics ? backward_by_atomics : backward)(q, plans, plan, a);
     coh_cuda_queue_fail(q, status);
     return 1;
 }

@@ -3,8 +3,9 @@
  * gradients are wanted and none adds. The rest is the own kernels' (attention.c). A shape that
  * cuDNN has no engine for is theirs too, and said; whatever else it fails with is an error.
  *
- * Its fastest backward adds up dq by atomics, in another order each time. It is not used: a run
- * makes the same bits each time. The one without them is cut as attention_scratch.h says.
+ * Its fastest backward adds up dq by atomics, in another order each time. It is used where
+ * coh_attention's `atomics` says so and dq does not stand in dy's place; else a run makes the same
+ * bits each time, by the one without them, which is cut as attention_scratch.h says.
  *
  * Threads: the one that enqueues. A shape that is new is planned, which allocates: make all of them
  * at start, by a rehearsal (memory/cuda_queue.h). */

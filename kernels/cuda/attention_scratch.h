@@ -10,7 +10,11 @@
  * the heads that share one head of keys do not stay below that (sharing heads by fours, from 5,700
  * tokens on, single ones from 11,500), or what does cannot be cut where cuDNN wants its boundaries
  * (an odd number of heads by an odd number of tokens), rows are left to the own kernels, whose
- * scratch is delta. */
+ * scratch is delta.
+ *
+ * With atomics (coh_attention's `atomics`) it is given all at once, whatever the rows:
+ *
+ *     [ delta | where cuDNN may work: sums of dq [B,H,T,D], floats | its own ] */
 #ifndef COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 #define COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 
@@ -92,6 +96,30 @@ static inline size_t coh_cuda_attention_scratch_bytes(coh_dtype dtype, int64_t B
         const int64_t heads = cut.G * (H / G);
         bytes += coh_attention_scratch_part(2 * cut.B * T * H * D);
         bytes += coh_attention_scratch_part(coh_cudnn_plan_bytes(cut.B, T, heads, cut.G, D));
+    }
+    return bytes;
+}
+
+/* ---- by atomics ---- */
+
+/* Of a plan's own scratch: before sm_90 it adds up in sums of its own, of rows by eights; where
+ * heads share keys there are the dk and dv of each head. tests/cuda/test_cudnn_graphs.c asks cuDNN
+ * itself. */
+static inline int64_t coh_cudnn_atomic_plan_bytes(int64_t B, int64_t T, int64_t H, int64_t G,
+                                                  int64_t D)
+{
+    const int64_t rows = (T + 7) / 8 * 8;
+    return 4 * B * H * rows * D + (H > G ? 4 * B * H * T * D : 0) + COH_CUDNN_SCRATCH_REST;
+}
+
+/* coh_cuda_attention_scratch_bytes with atomics. */
+static inline size_t coh_cuda_attention_atomic_bytes(coh_dtype dtype, int64_t B, int64_t T,
+                                                     int64_t H, int64_t G, int64_t D)
+{
+    size_t bytes = coh_attention_scratch_part(4 * B * H * T);
+    if (coh_cudnn_takes_heads(dtype, T, D)) {
+        bytes += coh_attention_scratch_part(4 * B * H * T * D);
+        bytes += coh_attention_scratch_part(coh_cudnn_atomic_plan_bytes(B, T, H, G, D));
     }
     return bytes;
 }

@@ -52,7 +52,9 @@ void coh_cudnn_close(coh_cudnn *library); /* accepts NULL; no handle of it is le
  * strides; y and dy rows are y_stride elements apart). */
 typedef struct coh_cudnn_shape {
     int64_t B, T, H, G, D, q_stride, kv_stride, y_stride;
-    int64_t is_backward; /* as wide as the rest: shapes are compared as bytes */
+    /* as wide as the rest: shapes are compared as bytes */
+    int64_t is_backward;
+    int64_t atomics; /* 1: backward adds up dq by atomics: other bits each time */
 } coh_cudnn_shape;
 
 /* Who a plan is made for: a handle of the device that it will run on, or a description of a device
@@ -69,6 +71,7 @@ typedef struct coh_cudnn_tensors {
     void *y, *dq, *dk, *dv;
     float *statistics; /* [B,H,T] log-sum-exp */
     float *delta;      /* [B,H,T] scratch */
+    float *dq_sum;     /* [B,H,T,D] scratch where atomics add, which cuDNN clears; else NULL */
     void *workspace;
 } coh_cudnn_tensors;
 

@@ -27,11 +27,15 @@ enum {
     TENSOR_DQ,
     TENSOR_DK,
     TENSOR_DV,
+    TENSOR_DQ_SUM,
     TENSOR_SCALE,
     TENSOR_MINUS_INFINITY,
     TENSOR_ONE,
     TENSOR_INSIDE,
 };
+
+/* How many of them a plan has: those of forward, and with what the others add. */
+enum { FORWARD_TENSORS = 7, BACKWARD_TENSORS = 13, ATOMIC_TENSORS = 14 };
 
 /* Addresses as cuDNN wants them: an object that cannot be changed once it is finalized. A program's
  * calls have the same addresses in every step, in the same order, so each is made once and kept. */
@@ -47,7 +51,7 @@ struct coh_cudnn_plan {
     cudnnBackendDescriptor_t made[DESCRIPTORS_MOST];
     int made_count;
     float scale, minus_infinity, one; /* cuDNN reads them when the plan runs */
-    int64_t is_backward;
+    int64_t tensor_count;             /* that have an address */
     int has_run;
     size_t workspace_bytes;
     variant_pack *packs;
@@ -294,6 +298,12 @@ static void shared_gradient(graph *g, node weights, node rows, int64_t name)
     reduce(g, CUDNN_REDUCE_TENSOR_ADD, matmul(g, weights, rows, all), to);
 }
 
+static node dq_sum(graph *g)
+{
+    return tensor(g, TENSOR_DQ_SUM, CUDNN_DATA_FLOAT, IN_MEMORY,
+                  layout_of(g, g->shape.H, g->shape.T, g->shape.D));
+}
+
 static void build_backward(graph *g)
 {
     const coh_cudnn_shape *s = &g->shape;
@@ -324,8 +334,13 @@ static void build_backward(graph *g)
     slope = binary(g, CUDNN_POINTWISE_MUL, slope, weight, scores(g));
     slope = binary(g, CUDNN_POINTWISE_MUL, slope, scale, scores(g));
     shared_gradient(g, reshape(g, slope, inside(g, bf16, across)), q, TENSOR_DK);
-    /* dq where it belongs, not by way of an f32 sum: that is what keeps atomics out. */
-    matmul(g, slope, reshape(g, k, inside(g, bf16, keys)), dq);
+    /* Straight to dq no engine adds by atomics, by way of a sum in memory all do: this is the
+     * choice. */
+    node key = reshape(g, k, inside(g, bf16, keys));
+    if (s->atomics)
+        unary(g, CUDNN_POINTWISE_IDENTITY, matmul(g, slope, key, dq_sum(g)), dq);
+    else
+        matmul(g, slope, key, dq);
 }
 
 /* ---- plans ---- */
@@ -406,9 +421,13 @@ static coh_status explain(const graph *g, const char **out_refusal)
     }
     return coh_fail(is_memory ? COH_ERR_MEMORY : COH_ERR_DEVICE,
                     "cuDNN cannot plan attention %s of %lld heads by %lld tokens: %s; "
-                    "COH_CUDA_LIBRARIES=none does without it",
-                    shape->is_backward ? "backward" : "forward", (long long)shape->H,
-                    (long long)shape->T, word);
+                    "%s",
+                    shape->atomics       ? "backward by atomics"
+                    : shape->is_backward ? "backward"
+                                         : "forward",
+                    (long long)shape->H, (long long)shape->T, word,
+                    shape->atomics ? "--atomics off does without it"
+                                   : "COH_CUDA_LIBRARIES=none does without it");
 }
 
 coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn_shape *shape,
@@ -423,7 +442,9 @@ coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn
                               .scale = (float)(1.0 / sqrt((double)shape->D)),
                               .minus_infinity = -INFINITY,
                               .one = 1.0f,
-                              .is_backward = shape->is_backward };
+                              .tensor_count = shape->atomics       ? ATOMIC_TENSORS
+                                              : shape->is_backward ? BACKWARD_TENSORS
+                                                                   : FORWARD_TENSORS };
     node candidates[CANDIDATES_MOST];
     shape->is_backward ? build_backward(&g) : build_forward(&g);
     const int count = ask(&g, operation_graph(&g), candidates);
@@ -471,12 +492,13 @@ static cudnnStatus_t fill(const coh_cudnn_plan *plan, cudnnBackendDescriptor_t p
                               TENSOR_Y,          TENSOR_SCALE, TENSOR_MINUS_INFINITY,
                               TENSOR_STATISTICS, TENSOR_DY,    TENSOR_DELTA,
                               TENSOR_DQ,         TENSOR_DK,    TENSOR_DV,
-                              TENSOR_ONE };
-    const void *addresses[] = {
-        t->q,     t->k,  t->v,  t->y,  &plan->scale, &plan->minus_infinity, t->statistics, t->dy,
-        t->delta, t->dq, t->dk, t->dv, &plan->one
-    };
-    const int64_t count = plan->is_backward ? 13 : 7; /* the first seven are those of forward */
+                              TENSOR_ONE,        TENSOR_DQ_SUM };
+    const void *addresses[] = { t->q,          t->k,         t->v,
+                                t->y,          &plan->scale, &plan->minus_infinity,
+                                t->statistics, t->dy,        t->delta,
+                                t->dq,         t->dk,        t->dv,
+                                &plan->one,    t->dq_sum };
+    const int64_t count = plan->tensor_count;
     const coh_cudnn_functions *call = plan->target.call;
     cudnnStatus_t status = call->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
                                                           CUDNN_TYPE_INT64, count, names);

@@ -97,3 +97,16 @@ class ProgramTest(unittest.TestCase):
         found = re.search(r"^hash: +([0-9a-f]{16})$", done.out, re.M)
         self.assertTrue(found, done.out)
         return found[1]
+
+
+class TrainTest(ProgramTest):
+    """Runs of TINY on a corpus."""
+
+    def train(self, *more, model=TINY, **keywords):
+        return self.succeeds("train", *model, "--data", self.corpus(), *more, **keywords)
+
+    def resumed(self, folder, *more):
+        return self.succeeds("train", "--resume", folder, "--threads", 2, *more)
+
+    def hash_of(self, path):
+        return self.succeeds("inspect", path, "--hash").out.strip()

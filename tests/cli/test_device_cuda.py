@@ -65,6 +65,26 @@ class DeviceCuda(ProgramTest):
                 self.assertEqual((found["hash"], found["loss"]), (in_memory["hash"], in_memory["loss"]))
                 self.assertEqual(found["peak_bytes"], found["predicted_peak_bytes"])
 
+    def test_a_run_keeps_its_atomics_and_says_others(self):
+        run, where = self.path("run"), ["--device", "cuda:0", "--profile", "h200"]
+
+        def goes_on(steps, *flags):
+            return self.succeeds("train", "--resume", run, "--steps", steps, "--threads", 2, *flags, **self.gpu()).err
+
+        first = self.succeeds("train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--steps", 1,
+                              "--validation", "none", "--dtype", "bf16", "--save", run, *where, "--atomics", "on", **self.gpu())
+        self.assertIn("attention backward by atomics", first.err)
+        kept = goes_on(2, *where)
+        self.assertIn("attention backward by atomics", kept)
+        self.assertNotIn("other rounding", kept)
+        other = goes_on(3, *where, "--atomics", "off")
+        self.assertIn("atomics on -> off: other rounding, the run will not continue bit for bit", other)
+        self.assertIn("kinds or kernel path): other rounding", other)
+        self.assertNotIn("attention backward by atomics", goes_on(4, *where))
+        self.assertIn("atomics off -> on: other rounding", goes_on(5, *where, "--atomics", "on"))
+        self.assertIn("atomics on -> off: they are of a GPU", goes_on(6))
+        self.fails(2, "train", "--resume", run, "--steps", 7, "--atomics", "on", says="--atomics on is of a GPU")
+
     def test_what_no_arena_gets_is_measured_and_said(self):
         context, module = 300 * 2**20, 3 * 2**20  # what the played GPU's take
         model = self.model("gpt2")
@@ -141,6 +161,12 @@ class DeviceCuda(ProgramTest):
 
     def test_algorithms_are_timed_of_a_gpu_alone(self):
         self.fails(2, "profile", "gpt2-nano", "--quick", "--tune", self.path("kernels.json"), says="add --device cuda:0")
+
+    def test_what_measuring_may_take_is_bounded_of_a_gpu_alone(self):
+        profile = ["profile", "gpt2-nano", "--quick", "--device-memory"]
+        self.fails(2, *profile, "1GB", says="add --device cuda:0")
+        self.fails(3, *profile, "600MiB", "--device", "cuda:0", **self.gpu(),
+                   says="takes 624.00 MiB of its memory at least, and 600.00 MiB may be taken: raise --device-memory to 654311424B")
 
     def as_measured(self):
         """h200's figures in a profile that was measured here, of the program that runs from now on."""

@@ -17,8 +17,9 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TESTS)
 BUILD = os.path.abspath(os.path.join(GPU, "..", "..", ".."))
 NAME = "NVIDIA H200"
-CHECKED = ("indices", "quantise", "attention-cudnn", "matmul-cublaslt")  # others take minutes there
-BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention")  # gpu_rows takes minutes there
+LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups that are about NVIDIA's
+CHECKED = ("indices", "quantise", *LIBRARIES)  # others take minutes there
+BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention", "gpu_rows")
 PHASES = ("doctor", "check", "profile", "facts", "memory", "offload", "kernels", "pytorch")
 
 
@@ -70,17 +71,26 @@ class DevicePlayed(ProgramTest):
         self.assertEqual([name for name, phase in phases.items() if "failed" in phase], [], said)
         self.assertEqual(code, 0, said)
         self.assertEqual(phases["check"]["groups"], {
-            "indices": "right", "quantise": "right", "attention-cudnn": "skipped", "matmul-cublaslt": "skipped"})
-        for one in (*(f"check: {group}: " for group in CHECKED[2:]), "gpu_rows: it is not built", "gpu_attention: ",
+            "indices": "right", "quantise": "right", **dict.fromkeys(LIBRARIES, "skipped")})
+        for one in (*(f"check: {group}: skipped: " for group in LIBRARIES), "gpu_rows: ", "gpu_attention: ",
                     "gpt2-nano by PyTorch: "):
             self.assertTrue(any(skipped.startswith(one) for skipped in found["skipped"]), (one, found["skipped"]))
         self.assertEqual([one for one in found["skipped"] if one.startswith(("memory", "offload", "profile"))], [])
         end = said[said.index("things were skipped"):]
         for one in found["skipped"]:
             self.assertIn(one, end)
+        self.goals_are_told(phases["kernels"], end)
         self.rows_are_right(phases, found["datasheet"]["bf16_flops_per_s"])
         self.claims_can_be_judged(path)
         self.profile_can_be_taken_out(path)
+
+    def goals_are_told(self, kernels, said):
+        """Here every pass is below the copy that it is held against, if any was measured."""
+        rows = [row for row in kernels["rows"].get("gpu_rows", []) if row["is_below_goal"]]
+        self.assertEqual(len(kernels["below_goals"]), len(rows))
+        for row, one in zip(rows, kernels["below_goals"]):
+            self.assertTrue(one.startswith(f"gpu_rows {row['shape']}: ") and "BELOW its goal" in one, one)
+            self.assertIn(one, said)
 
     def rows_are_right(self, phases, peak):
         alone, default = (phases["memory"][kind]["gpt2-nano"] for kind in ("rows", "by_default"))
@@ -105,6 +115,16 @@ class DevicePlayed(ProgramTest):
         without = [] if os.path.isfile(self.path("benchmarks", "bench_probe")) else [
             "the host's memory by threads", "kernels that copy"]
         self.assertEqual((facts[1:]), [[], without])
+
+    def test_groups_of_libraries_that_are_not_here_are_not_right(self):
+        done = subprocess.run([self.path("tests/cuda/gpu-check"), *LIBRARIES], capture_output=True, text=True, env=self.where,
+                              check=True)
+        for group, missing in zip(LIBRARIES, ("cuDNN is", "cuBLASLt is", "cuBLASLt and cuDNN are")):
+            self.assertIn(f"{group:16} skipped: {missing} not on this machine\n", done.stdout)
+        done = self.python(f"print(json.dumps(gpu_claim.kernels(('indices', *{LIBRARIES!r}), {self.folder!r}, 'true')))")
+        words, missed, unmeasured = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual((words[0], missed), ("1 of 4 groups right", []))
+        self.assertEqual([one.split()[0] for one in unmeasured], list(LIBRARIES))
 
     def test_claims_that_run_by_themselves_find_bits_and_peaks(self):
         case = ("gpt2-nano", 257, 16, 2, 2, 6, 0.5)

@@ -45,6 +45,9 @@ class Plan(ProgramTest):
         rate = float(re.search(r"speed:  ([\d.]+) tokens/s", said)[1])
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
         self.assertIn(f"limit:  {planned['binding']}: ", said)
+        self.assertEqual(planned["chunk_bytes"], 2**18)
+        self.assertIn("chunks of 256.00 KiB, ", said)
+        self.assertIn("chunks of 1.00 MiB, ", self.succeeds("plan", *TINY, "--chunk", "1MiB").out)
         self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
         self.assertIn(f"({planned['smallest_device_bytes']} bytes", said.replace("\n        ", " "))
 
@@ -214,6 +217,10 @@ class Plan(ProgramTest):
         self.assertEqual(planned["drive_endurance_bytes"], 600e12)
         self.assertAlmostEqual(planned["drive_life_days"], 600e12 / planned["disk_bytes_written_per_day"], places=3)
         self.assertIsNone(self.plan()["drive_life_days"])
+        for days, says in ((0.5, "12 h 00 min"), (1.99, "47 h 45 min"), (25.5, "25.5 days"), (1095, "3.0 years")):
+            endurance = round(days * planned["disk_bytes_written_per_day"]) + 10**6
+            said = self.succeeds("plan", *TINY, "--profile", f"rtx-4090,host-memory=60MiB,endurance={endurance}B", *flags).out
+            self.assertIn(f"; it lasts {says} of that", said.replace("\n        ", " "))
 
     def test_train_asks_before_it_writes_more_than_a_terabyte_in_a_day(self):
         train = ["train", *TINY, "--data", self.corpus(), "--save", "none", *self.disk()]

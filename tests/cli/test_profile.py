@@ -70,6 +70,23 @@ class Profile(ProgramTest):
         self.fails(2, "train", *TINY, "--dtype", "bf16", "--data", self.corpus(), "--device-memory", "40MiB",
                    "--plan", plan, says="for a GPU")
 
+    def test_atomics_are_of_plans_for_a_gpu_and_said(self):
+        on, off = self.path("on.json"), self.path("off.json")
+        made, usual = self.plan("h100", "--atomics", "on", "-o", on), self.plan("h100", "-o", off)
+        self.assertNotEqual(made["numeric_fingerprint"], usual["numeric_fingerprint"])
+        self.assertEqual(self.plan("h100", "--atomics", "off")["program_hash"], usual["program_hash"])
+        self.assertEqual(self.plan("h100", "--atomics", "on", "--plan", on)["program_hash"], made["program_hash"])
+        for path, says in ((on, self.assertIn), (off, self.assertNotIn)):
+            says("in bf16 (atomics), ", self.succeeds("inspect", path).out)
+            says("attention backward by atomics", self.succeeds("simulate", path).out)
+            with open(path, encoding="utf-8") as file:
+                says('"atomics": 1', file.read())
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--plan", on, says="give --atomics on")
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--atomics", "on", "--plan", off, says="give --atomics off")
+        for flags, of in (([], "a GPU"), (["--profile", "h100", "--dtype", "f32"], "weights in bf16"),
+                          (["--profile", "h100", "--dropout", "0.1"], "attention without dropout")):
+            self.fails(2, "plan", *TINY, "--atomics", "on", *flags, says=f"--atomics on is of {of}: leave it out")
+
     def test_train_takes_a_profile_of_a_host_device_and_no_other(self):
         data, host = self.corpus(), datasheet("h100")
         host["device"] = "host"
@@ -103,6 +120,14 @@ class Profile(ProgramTest):
         self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + TINY[:-2] + train[len(TINY) + 1 :]), *alone).err)
         self.assertNotIn("measured for", self.succeeds(*train).err)
 
+    def test_gradients_of_another_kind_are_added_to_a_profile(self):
+        measure = ["profile", "gpt2-nano", "--quick", "--dtype", "bf16", "--sequence", "16", "--micro-batch", "2", "--threads", "2",
+                   "--json", "-o", self.path("here.json")]
+        counts = [self.succeeds(*measure, *flags).json["operators"] for flags in (
+            ["--batch", "2"], ["--batch", "4"], ["--batch", "4", "--gradients", "f32"], ["--batch", "2", "--gradients", "f32"])]
+        self.assertTrue(counts[0] < counts[1] < counts[2] == counts[3], counts)
+        self.fails(2, "profile", "gpt2-nano", "--dtype", "f32", "--gradients", "bf16", says="leave it out, or add --dtype bf16")
+
     def test_a_disk_is_not_priced_by_a_profile_without_a_drive(self):
         host = {**datasheet("h100"), "device": "host"}
         del host["links"]["write"]
@@ -116,11 +141,17 @@ class Profile(ProgramTest):
         path = self.write("host.json", json.dumps(host))
         self.fails(2, "plan", *TINY, "--profile", path, "--emulate-host", "1GiB", says="pcie=")
 
+    def test_a_gpu_that_is_not_here_is_refused_in_one_sentence(self):
+        for model in ([], ["gpt2-nano"]):
+            said = self.fails(2, "profile", *model, "--quick", "--device", "cuda:99", says="--device cuda:99: ").err
+            self.assertEqual(said.count("\n"), 1, said)
+
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
         self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
         self.fails(2, "plan", *TINY, "--profile", "h100,pcie=fast", says="pcie=16GB/s")
         self.fails(2, "plan", *TINY, "--profile", "h100", "--emulate-host", "1GiB", says="--host-memory SIZE")
+        self.fails(2, "plan", *TINY, "--profile", "h100", "--device", "host", says="--device host is none: leave --device out")
         self.fails(2, "plan", *TINY, "--host-memory", "1GiB", says="--device-memory")
         self.fails(4, "plan", *TINY, "--profile", self.write("p.json", "{}"), says="not a profile")
         for key, value in (("source", "measured"), ("threads", 0), ("origins", [])):

@@ -35,6 +35,7 @@ REFUSED = [
     ("--link-rate", ["64", "x/s"], "--link-rate 16GB/s"),
     ("--disk", [".:64", ":1GiB", ""], "--disk /var/tmp:40GB"),
     ("--dtype", ["f16", "bf", ""], "--dtype f32"),
+    ("--atomics", ["yes", "1", ""], "--atomics on"),
     ("--recompute", ["some", "", "al"], "--recompute auto"),
     ("--pin", ["", "blocks.0", "blocks.0=cpu", "=device", "blocks.2-1=keep"], "blocks.0-3=device"),
     ("--device", ["cuda:x", "tpu", ""], "--device cuda:0"),

@@ -215,6 +215,15 @@ class Replays(ProgramTest):
         self.assertRegex(said, rf"^made:   program {made['program_hash']}, ")
         self.assertLessEqual(len(said.split("\n")), 42)
 
+    def test_what_a_run_makes_of_a_model_is_in_its_plan(self):
+        for flags in (["--dropout", "0.125"], ["--freeze", "wte,wpe"], ["--lora", "4"], ["--gradients", "f32", "--dtype", "bf16"]):
+            path, made = self.made(*flags)
+            again = self.succeeds("simulate", path, "--json").json
+            self.assertEqual((again["program_hash"], again["numeric_fingerprint"]),
+                             (made["program_hash"], made["numeric_fingerprint"]), flags)
+        path, _ = self.made("--dropout", "0.125")
+        self.assertIn("dropout: 0.125 in training", self.succeeds("simulate", path).out)
+
     def test_what_runs_found_prices_a_replay_as_it_priced_the_plan(self):
         found = {"env": environment(COH_CALIBRATION=self.path("found.json"))}
         self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", "6", "--save", "none", **found)

@@ -49,9 +49,14 @@ static inline coh_shape attention_rows(const attention_shape *s, int64_t columns
     return (coh_shape){ .dtype = s->dtype, .rank = 3, .dim = { s->B, s->T, columns } };
 }
 
-static inline void attention_case_create(coh_case *one, const attention_shape *s,
+/* atomics: of a kind that may add by them, where one drops nothing. */
+static inline void attention_case_create(coh_case *one, const attention_shape *s, int atomics,
                                          attention_attributes *attributes)
 {
+    const coh_op_kind *const kinds[2][2] = {
+        { &coh_kind_attention, &coh_kind_attention_grouped },
+        { &coh_kind_attention_atomic, &coh_kind_attention_grouped_atomic },
+    };
     const int drops = s->dropped > 0;
     if (s->G == s->H) {
         const coh_shape qkv = attention_rows(s, 3 * s->H * s->D);
@@ -59,7 +64,7 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
             attributes->dropout = (coh_attention_dropout_attributes){ { s->H }, s->dropped };
         else
             attributes->plain = (coh_attention_attributes){ s->H };
-        coh_case_create(one, drops ? &coh_kind_attention_dropout : &coh_kind_attention, attributes,
+        coh_case_create(one, drops ? &coh_kind_attention_dropout : kinds[atomics][0], attributes,
                         &qkv, 11);
         return;
     }
@@ -70,7 +75,7 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
             (coh_attention_grouped_dropout_attributes){ { s->H, s->G }, s->dropped };
     else
         attributes->grouped = (coh_attention_grouped_attributes){ s->H, s->G };
-    coh_case_create(one, drops ? &coh_kind_attention_grouped_dropout : &coh_kind_attention_grouped,
+    coh_case_create(one, drops ? &coh_kind_attention_grouped_dropout : kinds[atomics][1],
                     attributes, shapes, 11);
 }
 

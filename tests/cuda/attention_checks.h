@@ -9,6 +9,7 @@
 typedef struct attention_bench {
     /* both make the same bits: other orders of threads, or the same once more */
     void *queues[2];
+    int atomics; /* 1: kinds that may add by them, whose bits need not be the same */
     void (*finish)(void *queue); /* waits for a queue's kernels; NULL: they are done at once */
     /* Memory that the queues' kernels are to see, whole pages, and before it is freed; NULL: they
      * see all. */
@@ -21,10 +22,12 @@ struct attention_shape;
 /* One shape (attention_cases.h), forward and backward, on both queues; then every one. */
 void attention_check_shape(const attention_bench *bench, const struct attention_shape *shape);
 void attention_check_shapes(const attention_bench *bench);
-/* Gradients are added to what is there. */
+/* Gradients are added to what is there: of one shape, of every one. */
+void attention_check_added(const attention_bench *bench, const struct attention_shape *shape);
 void attention_check_adding(const attention_bench *bench);
 /* y may stand where q did, and dq where dy did; each gradient may be left out. Compared with
- * itself within bounds of the naive loop. */
+ * itself within bounds of the naive loop. Of one shape whose heads are shared, of every one. */
+void attention_check_place(const attention_bench *bench, const struct attention_shape *shape);
 void attention_check_places(const attention_bench *bench);
 /* Row i of whole sequences is what a decoder's step i makes, and it keeps its keys and values. */
 void attention_check_decoder(const attention_bench *bench);

@@ -1,5 +1,6 @@
 #include "tests/cuda/fake_cublaslt.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,8 @@ typedef struct operation {
     int32_t transposed_a, transposed_b;
     uint32_t epilogue;
     const void *bias;
+    void *aux; /* what gelu is made of, for whoever keeps it */
+    int64_t aux_leading;
 } operation;
 
 typedef struct layout {
@@ -139,6 +142,10 @@ static cublasStatus_t operation_set(cublasLtMatmulDesc_t object,
         return TAKE(o->epilogue);
     if (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
         return TAKE(o->bias);
+    if (name == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
+        return TAKE(o->aux);
+    if (name == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
+        return TAKE(o->aux_leading);
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -288,12 +295,16 @@ static double element(const layout *x, const void *data, int transposed, int64_t
                         transposed ? row * x->leading + column : column * x->leading + row);
 }
 
-static float finish(const operation *o, const layout *d, double sum, int64_t row)
+static float finish(const operation *o, const layout *d, double sum, int64_t row, int64_t column)
 {
     if (o->epilogue & CUBLASLT_EPILOGUE_BIAS)
         sum += (double)load(d->type, o->bias, row); /* of D's type unless told otherwise */
     if ((o->epilogue & CUBLASLT_EPILOGUE_RELU) && sum < 0.0)
         sum = 0.0;
+    if ((o->epilogue & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX)
+        store(d->type, o->aux, column * o->aux_leading + row, (float)sum);
+    if (o->epilogue & CUBLASLT_EPILOGUE_GELU) /* by tanh */
+        sum *= 0.5 * (1.0 + tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
     return (float)sum;
 }
 
@@ -347,7 +358,7 @@ static cublasStatus_t product(cublasLtHandle_t handle, cublasLtMatmulDesc_t obje
             sum *= scale;
             if (keep != 0.0)
                 sum += keep * element(lc, c, 0, i, j);
-            store(ld->type, d, j * ld->leading + i, finish(o, ld, sum, i));
+            store(ld->type, d, j * ld->leading + i, finish(o, ld, sum, i, j));
         }
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -17,7 +17,7 @@ static cudnnStatus_t count_call(void)
 }
 
 /* Names of tensors: those of cudnn_graph.c. */
-enum { Q = 1, K, V, Y, STATISTICS, DY, DELTA, DQ, DK, DV, SCALE, NAMES };
+enum { Q = 1, K, V, Y, STATISTICS, DY, DELTA, DQ, DK, DV, DQ_SUM, SCALE, NAMES };
 
 typedef struct tensor {
     int64_t dim[4], stride[4];
@@ -116,6 +116,8 @@ static shape shape_of(const descriptor *plan)
 static int64_t workspace_of(const descriptor *plan)
 {
     const shape s = shape_of(plan);
+    if (plan->tensors[DQ_SUM].dim[0] != 0)
+        return coh_cudnn_atomic_plan_bytes(s.B, s.T, s.H, s.G, s.D);
     return plan->tensors[DQ].dim[0] != 0 ? coh_cudnn_plan_bytes(s.B, s.T, s.H, s.G, s.D) : 256;
 }
 
@@ -197,6 +199,13 @@ static void forward(const one_head *one, double *p)
     }
 }
 
+/* Where dq's element is added up; NULL: it is put at once. */
+static float *dq_sum(const one_head *one, int64_t row, int64_t column)
+{
+    float *sums = one->pack->address[DQ_SUM];
+    return sums == NULL ? NULL : sums + at(one, DQ_SUM, row, column);
+}
+
 /* dq is put first and dy read after, as cuDNN may. Sums of dk and dv: [T][D], of all heads that
  * share them so far. */
 static void backward(const one_head *one, double *dk, double *dv, double *p)
@@ -213,9 +222,13 @@ static void backward(const one_head *one, double *dk, double *dv, double *p)
         }
         for (int64_t d = 0; d < one->s.D; d++) {
             double dq = 0.0;
+            float *sum = dq_sum(one, i, d);
             for (int64_t j = 0; j <= i; j++)
                 dq += ds[j] * get(one, K, j, d);
-            put(one, DQ, i, d, dq);
+            if (sum != NULL)
+                *sum = (float)dq;
+            else
+                put(one, DQ, i, d, dq);
         }
         for (int64_t j = 0; j <= i; j++)
             for (int64_t d = 0; d < one->s.D; d++) {
@@ -223,6 +236,16 @@ static void backward(const one_head *one, double *dk, double *dv, double *p)
                 dv[j * one->s.D + d] += p[j] * get(one, DY, i, d);
             }
     }
+}
+
+/* dq of all its sums, when all have been made. */
+static void round_sums(one_head *one)
+{
+    for (one->b = 0; one->b < one->s.B; one->b++)
+        for (one->h = 0; one->h < one->s.H; one->h++)
+            for (int64_t i = 0; i < one->s.T * one->s.D; i++)
+                put(one, DQ, i / one->s.D, i % one->s.D,
+                    (double)*dq_sum(one, i / one->s.D, i % one->s.D));
 }
 
 /* What tensors are described to stand on. */
@@ -265,6 +288,9 @@ static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
                 put(&one, DV, i / s.D, i % s.D, dv[i]);
             }
         }
+    memset(one.pack->workspace, 0xff, (size_t)workspace_of(plan)); /* no sums stand there */
+    if (one.pack->address[DQ_SUM] != NULL)
+        round_sums(&one);
     free(sums);
     return CUDNN_STATUS_SUCCESS;
 }

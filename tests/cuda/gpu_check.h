@@ -1,6 +1,7 @@
 /* gpu_check.h - gpu-check: one program that holds every test that needs a GPU.
  *
- *     gpu-check [GROUP...]     all groups, or those named; a line for each
+ *     gpu-check [GROUP...]     all groups, or those named; a line for each: right, WRONG, or
+ *                              skipped, where a library that it is about is not on this machine
  *     exit 0 all right, 1 something is wrong, 2 no such group, 77 there is no GPU that can be used
  *
  * Groups compute as a run does, by coh_cuda_device_kernels, on one queue, and compare with

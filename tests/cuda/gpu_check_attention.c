@@ -41,6 +41,20 @@ static void results_may_stand_where_operands_did_or_be_left_out(void **state)
     attention_check_places(&bench);
 }
 
+/* Forward plans are there by now: what is new is backward. Without one our own kernels would be
+ * what is checked. */
+static void by_atomics_they_are_the_naive_loop(void **state)
+{
+    (void)state;
+    attention_bench atomic = bench;
+    const coh_attention_plans *plans = coh_cuda_queue_libraries(gpu.queue)->attention;
+    const int64_t known = coh_attention_plans_count(plans);
+    atomic.atomics = 1;
+    attention_check_shapes(&atomic);
+    attention_check_places(&atomic);
+    assert_true(coh_attention_plans_count(plans) > known);
+}
+
 static void a_decoder_goes_row_by_row(void **state)
 {
     (void)state;
@@ -64,6 +78,7 @@ int gpu_check_attention_library(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_are_the_naive_loop),
         cmocka_unit_test(results_may_stand_where_operands_did_or_be_left_out),
+        cmocka_unit_test(by_atomics_they_are_the_naive_loop),
     };
     bench.queues[0] = bench.queues[1] = gpu.queue;
     const int failed = cmocka_run_group_tests_name("attention-cudnn", tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/attention_cudnn.h"
@@ -113,6 +114,9 @@ static coh_cuda_libraries libraries;
 static emulated_queue with_cudnn = { { .head = { &table }, .driver = &driver }, 0 };
 static const attention_bench cudnn_bench = { .queues = { &with_cudnn, &with_cudnn } };
 
+static const attention_bench atomic_bench = { .queues = { &with_cudnn, &with_cudnn },
+                                              .atomics = 1 };
+
 static int add_cudnn(void **state)
 {
     const coh_attention_plans_config config = { .call = &fake_cudnn,
@@ -173,6 +177,66 @@ static void large_scratch_is_cut(void **state)
     }
 }
 
+/* In one call, whatever the rows: the third has no cut that is small enough. */
+static void by_atomics_nothing_is_cut(void **state)
+{
+    (void)state;
+    static const attention_shape whole[] = {
+        { "shared by threes, odd rows", COH_DTYPE_BF16, 2, 191, 3, 1, 64, 0 },
+        { "96 wide", COH_DTYPE_BF16, 2, 70, 2, 2, 96, 0 },
+        { "six sequences of odd rows and heads", COH_DTYPE_BF16, 6, 23, 1023, 1023, 8, 0 },
+    };
+    for (int i = 0; i < 3; i++) {
+        fake_dnn.executed = 0;
+        attention_check_shape(&atomic_bench, &whole[i]);
+        assert_int_equal(fake_dnn.executed, 2 * (1 + 1));
+    }
+}
+
+/* Where dq stands in dy's place, it adds, or one token has no backward there, the own kernels come;
+ * so they do where the library is missing. */
+static void what_atomics_cannot_do_own_kernels_do(void **state)
+{
+    (void)state;
+    static const attention_shape shared = { "shared", COH_DTYPE_BF16, 1, 40, 4, 2, 16, 0 };
+    static const attention_shape token = { "a token", COH_DTYPE_BF16, 1, 1, 4, 2, 16, 0 };
+    attention_bench missing = bench;
+    missing.atomics = 1;
+    attention_check_shape(&missing, &shared);
+    attention_check_shape(&atomic_bench, &token);
+    attention_check_place(&atomic_bench, &shared);
+    attention_check_added(&atomic_bench, &shared);
+}
+
+static void keep_sentence(void *context, const char *sentence)
+{
+    snprintf(context, 320, "%s", sentence);
+}
+
+static void a_shape_refused_by_atomics_is_said_and_the_own_kernels(void **state)
+{
+    (void)state;
+    static const attention_shape shape = { "refused", COH_DTYPE_BF16, 1, 40, 4, 2, 16, 0 };
+    char sentence[320] = "";
+    const coh_attention_plans_config config = { .call = &fake_cudnn,
+                                                .workspace = workspace,
+                                                .workspace_bytes = sizeof(workspace),
+                                                .log = keep_sentence,
+                                                .log_context = sentence };
+    coh_attention_plans *const usual = libraries.attention;
+    fake_cudnn_reset();
+    fake_dnn.finalize_with[1] = CUDNN_STATUS_NOT_SUPPORTED;
+    assert_int_equal(coh_attention_plans_create(&config, &libraries.attention), COH_OK);
+    attention_check_shape(&atomic_bench, &shape);
+    assert_int_equal(fake_dnn.executed, 2); /* forward, twice */
+    assert_string_equal(sentence,
+                        "cuDNN does not take attention backward by atomics of 1 x 4 heads (2 of "
+                        "keys) by 40 tokens by 16: a fake failure; kernels of our own compute it");
+    coh_attention_plans_destroy(libraries.attention);
+    libraries.attention = usual;
+    fake_cudnn_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +248,9 @@ int main(void)
         cmocka_unit_test(one_token_is_not_asked_of_cudnn),
         cmocka_unit_test(plans_take_dq_in_the_place_of_dy),
         cmocka_unit_test(large_scratch_is_cut),
+        cmocka_unit_test(by_atomics_nothing_is_cut),
+        cmocka_unit_test(what_atomics_cannot_do_own_kernels_do),
+        cmocka_unit_test(a_shape_refused_by_atomics_is_said_and_the_own_kernels),
     };
     return cmocka_run_group_tests(tests, add_cudnn, remove_cudnn);
 }

@@ -134,6 +134,38 @@ static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
     }
 }
 
+/* Before sm_90 it adds in sums of its own, from then on in those that it is given: the planner, who
+ * knows shapes alone, is told both. */
+static void by_atomics_they_take_all_rows_and_what_the_planner_is_told(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < sizeof(devices) / sizeof(devices[0]); d++) {
+        const coh_cudnn_target target = { .call = &cudnn->call, .device = describe(&devices[d]) };
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+            const head_shape *s = &shapes[i];
+            const int64_t elements = s->B * s->H * s->D;
+            const int64_t sums = devices[d].version < 900 ? 4 * elements * ((s->T + 7) / 8 * 8) : 0;
+            const int64_t shared = s->H > s->G ? 4 * elements * s->T : 0;
+            const int64_t told = coh_cudnn_atomic_plan_bytes(s->B, s->T, s->H, s->G, s->D);
+            coh_cudnn_shape shape = shape_of(s, i % 2 == 1, 1);
+            shape.atomics = 1;
+            if (devices[d].version < s->backward_from) {
+                check_refusal(&target, &shape);
+                continue;
+            }
+            const int64_t bytes = (int64_t)planned_workspace(&target, &shape);
+            if (bytes > told || bytes < sums + shared ||
+                bytes > sums + shared + COH_CUDNN_SCRATCH_REST)
+                fail_msg("%s, %s: it wants %lld bytes, the planner is told %lld", devices[d].name,
+                         s->why, (long long)bytes, (long long)told);
+            assert_true(
+                coh_cuda_attention_atomic_bytes(COH_DTYPE_BF16, s->B, s->T, s->H, s->G, s->D) >=
+                (size_t)(4 * s->B * s->H * s->T + 4 * elements * s->T + told));
+        }
+        cudnn->call.cudnnBackendDestroyDescriptor(target.device);
+    }
+}
+
 static void a_shape_that_no_engine_takes_is_refused(void **state)
 {
     (void)state;
@@ -230,6 +262,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cuts_are_whole_and_keep_to_their_bounds),
         cmocka_unit_test(cuts_of_models_fill_a_gpu),
         cmocka_unit_test(every_shape_has_plans_within_what_the_planner_is_told),
+        cmocka_unit_test(by_atomics_they_take_all_rows_and_what_the_planner_is_told),
         cmocka_unit_test(a_shape_that_no_engine_takes_is_refused),
     };
     /* By its name it is then the libcuda.so.1 that cuDNN finds. */

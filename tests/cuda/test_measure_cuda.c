@@ -161,14 +161,17 @@ static const coh_operator_sample *find_sample(const coh_profile *profile, uint64
     return NULL;
 }
 
-/* Every call of a plan in memory finds a sample of its very work. */
-static void check_plan(const coh_profile *profile, const coh_graph *graph)
+/* Every call of a plan in memory finds a sample of its very work. `gradients` 1: they are f32, and
+ * of two micro-batches. */
+static void check_plan(const coh_profile *profile, const coh_graph *graph, int gradients)
 {
     coh_plan_options options;
     coh_plan *plan;
     int count = 0;
     coh_plan_options_init(&options);
     options.profile = profile;
+    options.f32_gradients = gradients;
+    options.microbatch_count = 1 + gradients;
     options.device_memory_bytes = profile->memory_bytes[COH_TIER_DEVICE];
     options.emulate_host_bytes = (uint64_t)256 << 20;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
@@ -179,9 +182,11 @@ static void check_plan(const coh_profile *profile, const coh_graph *graph)
         if (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_BACKWARD)
             continue;
         const int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-        const size_t op = (size_t)body->calls[line->call].operator_index;
-        const coh_operator_sample *sample =
-            find_sample(profile, coh_operator_signature(graph, op), phase, line);
+        const coh_line_call *call = &body->calls[line->call];
+        const uint64_t signature = coh_operator_signature(graph, (size_t)call->operator_index);
+        const coh_operator_sample *sample = find_sample(
+            profile, coh_backward_signature(signature, coh_grad_form(call, body->bindings)), phase,
+            line);
         assert_non_null(sample);
         check_figure(&sample->seconds);
         count++;
@@ -214,7 +219,7 @@ static void a_gpu_has_a_profile_that_plans_for_it(void **state)
     assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE));
     assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_HOST));
     assert_true(has_kind(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE));
-    check_plan(profile, graph);
+    check_plan(profile, graph, 0);
     coh_profile_destroy(profile);
     coh_graph_destroy(graph);
 }
@@ -229,12 +234,12 @@ static void what_was_measured_is_written_read_and_added_to(void **state)
     if (coh_profile_read("measured-gpu.json", &again) != COH_OK)
         fail_msg("%s", coh_last_error());
     (void)unlink("measured-gpu.json");
-    assert_int_equal(again->device_kind, 1);
-    assert_true(coh_profile_is_of_here(again));
+    assert_true(again->device_kind == 1 && coh_profile_is_of_here(again));
     options.graph_count = 2;
+    options.f32_gradients = options.accumulates = 1;
     coh_profile *both = measure(&options, again);
-    check_plan(both, graphs[0]);
-    check_plan(both, graphs[1]);
+    check_plan(both, graphs[0], 1);
+    check_plan(both, graphs[1], 1);
     assert_memory_equal(both->flops_per_s, again->flops_per_s, sizeof(both->flops_per_s));
     assert_memory_equal(both->link, again->link, sizeof(both->link));
     assert_memory_equal(both->contention, again->contention, sizeof(both->contention));
@@ -260,7 +265,7 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
 {
     (void)state;
     static const coh_engine_device host = { .ops = &coh_device_host };
-    const coh_measure_options options = options_for(NULL, 0);
+    coh_measure_options options = options_for(NULL, 0);
     coh_profile *known = measure(&options, begin_with()), *profile;
     coh_stub_reset((size_t)GPU_BYTES);
     coh_stub_start(4);
@@ -271,13 +276,8 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
     known->fingerprint = coh_machine_fingerprint_of(known);
     refuse(&options, &gpu, known, COH_ERR_ARGUMENT, "it was measured on slab");
     coh_stub_stop();
-    coh_stub_reset(COH_CUDA_RESERVE_BYTES + ((size_t)512 << 20));
-    coh_stub_start(4);
-    refuse(&options, &gpu, NULL, COH_ERR_MEMORY, "512.00 MiB are free");
-    coh_stub_stop();
-    coh_measure_options named = options;
-    named.device = "tpu:0";
-    assert_int_equal(coh_profile_measure(&named, NULL, &profile), COH_ERR_ARGUMENT);
+    options.device = "tpu:0";
+    assert_int_equal(coh_profile_measure(&options, NULL, &profile), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "tpu:0"));
     coh_profile_destroy(known);
 }
@@ -294,25 +294,50 @@ static CUresult note_memory(CUdeviceptr *memory, size_t bytes)
                                     : coh_stub_driver.cuMemAlloc(memory, bytes);
 }
 
+static void refuse_noting(const coh_measure_options *options, size_t gpu_bytes, coh_status status,
+                          const char *says)
+{
+    coh_cuda_driver noting = coh_stub_driver;
+    noting.cuMemAlloc = note_memory;
+    coh_engine_device noted = gpu;
+    noted.driver = &noting;
+    coh_stub_reset(gpu_bytes);
+    coh_stub_start(7);
+    most_asked = 0;
+    refuse(options, &noted, NULL, status, says);
+    coh_stub_stop();
+}
+
 /* A pass of 96 MiB would be over before it is measured, and its products too narrow. */
 static void passes_are_long_where_there_is_memory(void **state)
 {
     (void)state;
-    coh_cuda_driver noting = coh_stub_driver;
-    noting.cuMemAlloc = note_memory;
-    const coh_engine_device noted = { .ops = &coh_device_cuda,
-                                      .kernels = &host_twins,
-                                      .driver = &noting };
     coh_measure_options options = options_for(NULL, 0);
     for (options.quick = 0; options.quick < 2; options.quick++)
         for (size_t gib = 2; gib <= 8; gib *= 4) {
-            coh_stub_reset(gib << 30);
-            coh_stub_start(7);
-            most_asked = 0;
-            refuse(&options, &noted, NULL, COH_ERR_MEMORY, "");
-            coh_stub_stop();
+            refuse_noting(&options, gib << 30, COH_ERR_MEMORY, "");
             assert_int_equal(most_asked > (size_t)1 << 30, gib == 8);
         }
+}
+
+/* Of a GPU that would have room for more, by the least that is worth it. */
+static void no_more_is_taken_than_may_be(void **state)
+{
+    (void)state;
+    enum { LEAST = 624 << 20 }; /* two passes, copies, what is cold, and what is kept beside */
+    coh_measure_options options = options_for(NULL, 0);
+    refuse_noting(&options, COH_CUDA_RESERVE_BYTES + ((size_t)512 << 20), COH_ERR_MEMORY,
+                  "512.00 MiB are free");
+    options.device_bytes = (uint64_t)1 << 30;
+    refuse_noting(&options, (size_t)8 << 30, COH_ERR_MEMORY, "");
+    assert_true(most_asked > (size_t)64 << 20 && most_asked < (size_t)1 << 30);
+    options.device_bytes = LEAST - 1;
+    refuse_noting(&options, (size_t)8 << 30, COH_ERR_FULL, "raise --device-memory to 654311424B");
+    assert_int_equal(most_asked, 0);
+    options.device_bytes = LEAST;
+    coh_profile *profile = measure(&options, begin_with());
+    assert_int_equal(profile->memory_bytes[COH_TIER_DEVICE], GPU_BYTES - COH_CUDA_RESERVE_BYTES);
+    coh_profile_destroy(profile);
 }
 
 /* ---- algorithms of products ---- */
@@ -370,9 +395,8 @@ static void algorithms_that_were_found_are_a_kernel_table(void **state)
     static const coh_engine_device host = { .ops = &coh_device_host };
     coh_device_kernels kernels = host_twins;
     kernels.open = open_and_find;
-    const coh_engine_device finding = { .ops = &coh_device_cuda,
-                                        .kernels = &kernels,
-                                        .driver = &coh_stub_driver };
+    coh_engine_device finding = gpu;
+    finding.kernels = &kernels;
     coh_measure_options options = options_for(NULL, 0);
     coh_profile *profile;
     options.kernel_table = path;
@@ -407,9 +431,8 @@ static heard fail_late(const char *path, int queues)
     heard h = { 0 };
     coh_device_kernels kernels = host_twins;
     kernels.open = open_and_find;
-    const coh_engine_device finding = { .ops = &coh_device_cuda,
-                                        .kernels = &kernels,
-                                        .driver = &coh_stub_driver };
+    coh_engine_device finding = gpu;
+    finding.kernels = &kernels;
     coh_measure_options options = options_for(NULL, 0);
     coh_profile *profile;
     options.kernel_table = path;
@@ -567,6 +590,7 @@ int main(void)
         cmocka_unit_test(what_was_measured_is_written_read_and_added_to),
         cmocka_unit_test(what_does_not_fit_is_refused_in_a_sentence),
         cmocka_unit_test(passes_are_long_where_there_is_memory),
+        cmocka_unit_test(no_more_is_taken_than_may_be),
         cmocka_unit_test(algorithms_that_were_found_are_a_kernel_table),
         cmocka_unit_test(what_was_timed_is_kept_though_the_measurement_fails),
         cmocka_unit_test(a_table_that_is_full_is_told),

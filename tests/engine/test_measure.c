@@ -186,30 +186,50 @@ static const coh_operator_sample *find_sample(const coh_profile *profile, uint64
     return NULL;
 }
 
-/* Every call of a plan in memory finds a sample of its very work: of that signature and phase. */
-static void check_plan_is_covered(const coh_profile *profile, const coh_graph *graph)
+/* The calls of a plan in memory, by the form of their gradients, that find no sample of their very
+ * work: of that signature and phase. */
+static void count_uncovered(const coh_profile *profile, const coh_graph *graph,
+                            const coh_plan_options *options, int out_counts[COH_GRAD_FORMS])
 {
-    coh_plan_options options;
     coh_plan *plan;
-    coh_plan_options_init(&options);
-    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+    assert_int_equal(coh_plan_create(graph, options, &plan), COH_OK);
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int count = 0;
+    memset(out_counts, 0, COH_GRAD_FORMS * sizeof(*out_counts));
     for (uint32_t i = 0; i < body->line_count; i++) {
         const coh_instruction *line = &body->lines[i];
         if (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_BACKWARD)
             continue;
-        const int32_t op = body->calls[line->call].operator_index;
+        const coh_line_call *call = &body->calls[line->call];
         const int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        const unsigned form = coh_grad_form(call, body->bindings);
+        const uint64_t signature = coh_operator_signature(graph, (size_t)call->operator_index);
         const coh_operator_sample *sample =
-            find_sample(profile, coh_operator_signature(graph, (size_t)op), phase, line->flops,
+            find_sample(profile, coh_backward_signature(signature, form), phase, line->flops,
                         (double)line->bytes);
-        assert_non_null(sample);
-        check_figure(&sample->seconds);
+        out_counts[form] += sample == NULL;
+        if (sample != NULL)
+            check_figure(&sample->seconds);
         count++;
     }
     assert_true(count > 0);
     coh_plan_destroy(plan);
+}
+
+static void check_covered(const coh_profile *profile, const coh_graph *graph,
+                          const coh_plan_options *options)
+{
+    static const int none[COH_GRAD_FORMS];
+    int counts[COH_GRAD_FORMS];
+    count_uncovered(profile, graph, options, counts);
+    assert_memory_equal(counts, none, sizeof(none));
+}
+
+static void check_plan_is_covered(const coh_profile *profile, const coh_graph *graph)
+{
+    coh_plan_options options;
+    coh_plan_options_init(&options);
+    check_covered(profile, graph, &options);
 }
 
 static void every_call_of_a_plan_in_memory_has_a_sample_of_its_work(void **state)
@@ -229,13 +249,43 @@ static void every_call_of_a_plan_in_memory_has_a_sample_of_its_work(void **state
     }
 }
 
-static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtype, coh_lane lane)
+static uint32_t samples_of(const coh_profile *profile, const char *kind, coh_dtype dtype,
+                           coh_lane lane)
 {
     for (uint32_t i = 0; i < profile->operator_count; i++)
         if (strcmp(profile->operators[i].kind, kind) == 0 && profile->operators[i].dtype == dtype &&
-            profile->operators[i].lane == lane)
-            return profile->operators[i].signature == 0;
+            profile->operators[i].lane == lane && profile->operators[i].signature == 0)
+            return profile->operators[i].sample_count;
     return 0;
+}
+
+/* What a measurement without them lacks is added to it, and what it has stays. */
+static void backwards_that_add_or_widen_have_samples_of_their_own(void **state)
+{
+    (void)state;
+    coh_graph *graph = model_graph(1, COH_DTYPE_BF16);
+    coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
+    coh_plan_options planning;
+    coh_profile *first, *all;
+    int counts[COH_GRAD_FORMS];
+    coh_plan_options_init(&planning);
+    planning.f32_gradients = 1;
+    planning.microbatch_count = 2;
+    assert_int_equal(coh_profile_measure(&options, begin_with(), &first), COH_OK);
+    count_uncovered(first, graph, &planning, counts);
+    assert_true(counts[0] == 0 && counts[COH_GRADS_WIDE] > 0 &&
+                counts[COH_GRADS_WIDE | COH_GRADS_ADD] > counts[COH_GRADS_WIDE]);
+    assert_true(samples_of(first, "norm", COH_DTYPE_BF16, COH_LANE_COMPUTE) > 0);
+    options.f32_gradients = options.accumulates = 1;
+    assert_int_equal(coh_profile_measure(&options, first, &all), COH_OK);
+    check_covered(all, graph, &planning);
+    check_plan_is_covered(all, graph);
+    assert_true(samples_of(all, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
+    assert_true(samples_of(all, "update", COH_DTYPE_BF16, COH_LANE_HOST) >
+                samples_of(first, "update", COH_DTYPE_BF16, COH_LANE_HOST));
+    coh_profile_destroy(all);
+    coh_profile_destroy(first);
+    coh_graph_destroy(graph);
 }
 
 /* Where all cores compute, copies, hashes and requests take something from those who do; parts of
@@ -282,9 +332,9 @@ static void roofs_links_updates_and_limits_are_there(void **state)
         assert_true(profile->link[lane].depth >= 1);
     }
     check_steals(profile);
-    assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE));
-    assert_true(has_kind(profile, "update", COH_DTYPE_F32, COH_LANE_HOST));
-    assert_true(has_kind(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE));
+    assert_true(samples_of(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
+    assert_true(samples_of(profile, "update", COH_DTYPE_F32, COH_LANE_HOST) > 0);
+    assert_true(samples_of(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
     assert_true(profile->memory_bytes[COH_TIER_DEVICE] > 0);
     assert_true(profile->memory_bytes[COH_TIER_DISK] > 0);
     assert_true(coh_profile_is_of_drive(profile, "."));
@@ -536,6 +586,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_of_a_plan_in_memory_has_a_sample_of_its_work),
+        cmocka_unit_test(backwards_that_add_or_widen_have_samples_of_their_own),
         cmocka_unit_test(roofs_links_updates_and_limits_are_there),
         cmocka_unit_test(calls_are_what_the_executor_makes_of_them),
         cmocka_unit_test(what_is_known_stays_and_only_what_is_missing_is_measured),

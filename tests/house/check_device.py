@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -98,32 +99,36 @@ def quietly(run, *arguments):
 
 # ---- groups of gpu-check ----
 LAST = "rows             right\n"
-played = Played({"attention-cudnn": (0, "attention-cudnn  skipped: its library is not on this machine\n", ""),
+NOT_HERE = "skipped: cuDNN is not on this machine"
+played = Played({"attention-cudnn": (0, f"attention-cudnn  {NOT_HERE}\n", ""),
                  "matmul": (77, "skipped: no CUDA driver\n", ""), "rows": (0, LAST, ""), "optimizer": (None, "", ""),
-                 "indices": (1, "indices          WRONG, 1 of its tests\n", "")}, lacks=["cuDNN: not here: slower; install it"])
+                 "indices": (1, "indices          WRONG, 1 of its tests\n", "")})
 checked = quietly(DEVICE.check, played)
-expect("groups", {name: checked["groups"][name] for name in ("attention-cudnn", "matmul", "rows", "optimizer", "indices",
-                                                             "kinds-libraries", "matmul-cublaslt")},
-       {"attention-cudnn": "skipped", "matmul": "skipped", "rows": "right", "optimizer": "cut off", "indices": "WRONG",
-        "kinds-libraries": "right without cuDNN", "matmul-cublaslt": "right"})
+expect("groups", {name: checked["groups"][name] for name in ("attention-cudnn", "matmul", "rows", "optimizer",
+                                                             "indices")},
+       {"attention-cudnn": "skipped", "matmul": "skipped", "rows": "right", "optimizer": "cut off", "indices": "WRONG"})
 expect("groups that fail", checked["failed"], "wrong or cut off: optimizer, indices")
 expect("groups skipped", sorted(played.skipped),
-       ["check: attention-cudnn: skipped: its library is not on this machine",
-        "check: kinds-libraries: right without cuDNN: not here", "check: matmul: skipped: no CUDA driver",
+       ["check: attention-cudnn: skipped: cuDNN is not on this machine", "check: matmul: skipped: no CUDA driver",
         "check: optimizer: cut off: its phase was over"])
+with open(os.path.join(os.path.dirname(__file__), "..", "cuda", "gpu_check.c"), encoding="utf-8") as source:
+    expect("groups that are checked", sorted(DEVICE.CHECKS), sorted(re.findall(r'^    { "([\w-]+)", ', source.read(), re.M)))
 
 # ---- benchmarks ----
 with tempfile.TemporaryDirectory() as build:
     os.mkdir(os.path.join(build, "benchmarks"))
     ROW = {"shape": "XL", "median": 1.0, "unit": "GFLOP", "ceiling": 2.0}
+    GOOD, BAD = ({**ROW, "ratio": ratio, "of_roof": 0.25, "goal": 0.9, "is_below_goal": ratio < 0.9} for ratio in (0.95, 0.5))
     said = {}
-    for name, done in (("gpu_rows", (0, json.dumps(ROW) + "\n", "gpu_rows   XL  1.0 GFLOP/s\n")),
+    for name, done in (("gpu_rows", (0, "".join(json.dumps(row) + "\n" for row in (ROW, GOOD, BAD)),
+                                     "gpu_rows   XL  1.0 GFLOP/s\n")),
                        ("gpu_attention", (0, "", "gpu_attention: cuDNN has no plan for XL\n"))):
         said[os.path.join(build, "benchmarks", "bench_" + name)] = done
         open(os.path.join(build, "benchmarks", "bench_" + name), "w").close()
     played = Played(said, build)
     expect("benches", quietly(DEVICE.benches, played, dict.fromkeys(("gpu_rows", "gpu_attention", "gpu_products"), [])),
-           {"rows": {"gpu_rows": [ROW], "gpu_attention": []}})
+           {"rows": {"gpu_rows": [ROW, GOOD, BAD], "gpu_attention": []},
+            "below_goals": ["gpu_rows XL: 1 GFLOP, ceiling 2, 0.500 of it, 0.250 of the roof, BELOW its goal of 0.9"]})
     expect("benches skipped", [one.partition(": it")[0] for one in played.skipped],
            ["gpu_attention: cuDNN has no plan for XL", "gpu_products"])
 

@@ -134,7 +134,7 @@ with tempfile.TemporaryDirectory() as folder:
     gpu_claim.session = session
     words, missed, unmeasured = gpu_claim.prediction([("a", 1, 2, 4, 2, 3, None), ("b", 1, 2, 4, 2, 3, 0.5)],
                                                      [("c", 1, 2, 4, 2, 3, None), ("d", 1, 2, 4, 2, 3, 0.5)])
-    check(f"measured: {device.profiled}", device.profiled == [("a", 1, 2, 2), ("b", 1, 2, 2)])
+    check(f"measured: {device.profiled}", device.profiled == [("a", 1, 2, 4, 2), ("b", 1, 2, 4, 2)])
     alone, small = ("--host-memory", "none"), ("--device-memory", "4096B")
     check(f"known: {device.known}", device.known == [("a", 0, alone), ("b", 1, small), ("c", 2, alone), ("d", 2, small)])
     check(f"{words}, {missed}", not missed and not unmeasured and "off by 3.8%" in words[0])

@@ -21,6 +21,36 @@ static coh_graph *build(const coh_model *model, int decode, coh_tensor *out_logi
     return graph;
 }
 
+/* Operators whose kind may add by atomics on a GPU. */
+static int count_atomics(const coh_model *model, int decode)
+{
+    int count = 0;
+    coh_tensor logits;
+    coh_graph *graph = build(model, decode, &logits);
+    for (size_t i = 0; i < graph->op_count; i++)
+        count += graph->ops[i].kind.atomics != 0;
+    coh_graph_destroy(graph);
+    return count;
+}
+
+static void check_atomics(const json_t *one, const coh_model *model)
+{
+    coh_model other = *model;
+    (void)one;
+    assert_int_equal(count_atomics(&other, 0), 0);
+    other.atomics = 1;
+    assert_int_equal(count_atomics(&other, 0), coh_model_size_get(model).layers);
+    assert_int_equal(count_atomics(&other, 1), 0);
+    other.dropout = 0.1;
+    assert_int_equal(count_atomics(&other, 0), 0);
+}
+
+static void attention_adds_by_atomics_where_the_model_says_so(void **state)
+{
+    (void)state;
+    recorded_each(check_atomics);
+}
+
 /* ---- tensors ---- */
 
 static void assert_tensors_of(const coh_graph *graph, const coh_model *model)
@@ -539,6 +569,7 @@ int main(void)
         cmocka_unit_test(training_graphs_end_in_a_loss_and_keep_their_dtype),
         cmocka_unit_test(decoders_keep_keys_and_values_and_give_logits),
         cmocka_unit_test(heads_use_the_table_where_no_other_is_published),
+        cmocka_unit_test(attention_adds_by_atomics_where_the_model_says_so),
         cmocka_unit_test(sequences_beyond_the_positions_are_refused),
         cmocka_unit_test(norms_of_opt_stand_before_the_branches_or_after_the_sums),
         cmocka_unit_test(queries_and_keys_of_llama_are_turned_and_values_are_not),

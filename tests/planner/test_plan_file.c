@@ -23,12 +23,13 @@ typedef struct written_plan {
     coh_plan_options options;
 } written_plan;
 
+static const toy_options toy = {
+    .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1
+};
+
 static int set_up(void **state)
 {
     static written_plan w;
-    const toy_options toy = {
-        .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1
-    };
     coh_plan *plan = NULL;
     uint64_t memory = 0;
     size_t bytes = 0;
@@ -175,6 +176,42 @@ static void without_its_kernels_it_is_of_the_present_ones(void **state)
     coh_free(text);
 }
 
+/* A graph of the same kinds that add in order reads a file that says so, and the other way round;
+ * what a file says of itself is what its graph does. */
+static void atomics_are_said_and_held_to(void **state)
+{
+    written_plan w = **(written_plan **)state;
+    toy_options by_atomics = toy;
+    coh_plan_file facts;
+    coh_plan *plan = NULL;
+    coh_graph *graph = NULL;
+    size_t bytes = 0;
+    by_atomics.atomics = 1;
+    assert_int_equal(toy_graph_make(&by_atomics, &graph), COH_OK);
+    assert_int_equal(coh_plan_file_read(w.path, &facts), COH_OK);
+    assert_int_equal(facts.atomics, 0);
+    assert_int_equal(coh_plan_read(graph, &w.options, w.path, &plan), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "give --atomics off"));
+
+    assert_int_equal(coh_plan_create(graph, &w.options, &plan), COH_OK);
+    assert_int_equal(coh_plan_write(plan, w.path), COH_OK);
+    coh_plan_destroy(plan);
+    assert_int_equal(coh_plan_file_read(w.path, &facts), COH_OK);
+    assert_int_equal(facts.atomics, 1);
+    assert_int_equal(coh_plan_read(w.graph, &w.options, w.path, &plan), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "give --atomics on"));
+    assert_int_equal(coh_file_read_whole(w.path, 1 << 20, &w.text, &bytes), COH_OK);
+    *strstr(w.text, "  \"file_hash\"") = '\0';
+    assert_int_equal(read_with(&w, "atomics", "2"), COH_ERR_CORRUPT);
+    assert_int_equal(read_with(&w, "atomics", "1"), COH_ERR_ARGUMENT);
+    assert_int_equal(read_with(&w, "atomics", "0"), COH_ERR_CORRUPT); /* other numbers */
+    w.graph = graph;
+    assert_int_equal(read_with(&w, "atomics", "1"), COH_OK);
+    assert_int_equal(read_with(&w, "atomics", "0"), COH_ERR_ARGUMENT);
+    coh_free(w.text);
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +221,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_kernels_read_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_its_kernels_it_is_of_the_present_ones, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(atomics_are_said_and_held_to, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

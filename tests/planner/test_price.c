@@ -319,6 +319,68 @@ static void a_signature_knows_the_operator_but_not_the_batch(void **state)
     coh_graph_destroy(frozen);
 }
 
+/* A curve of each form that `forms` names, each with a time of its own, and a backward of each
+ * form: the nearest that there is serves. */
+static void check_forms(const coh_graph *graph, unsigned forms, const double wanted[COH_GRAD_FORMS])
+{
+    const size_t mix = find_op(graph, "toy.mix", 0);
+    coh_operator_sample samples[COH_GRAD_FORMS];
+    coh_operator_times times[COH_GRAD_FORMS];
+    coh_profile profile = unit_profile();
+    coh_pricer pricer;
+    profile.operators = times;
+    for (unsigned form = 0; form < COH_GRAD_FORMS; form++) {
+        if (!(forms >> form & 1u))
+            continue;
+        const uint32_t at = profile.operator_count++;
+        samples[at] =
+            (coh_operator_sample){ .flops = 1000, .seconds = coh_figure_of((form + 1) * 100e-9) };
+        times[at] = (coh_operator_times){ .kind = "toy.mix",
+                                          .dtype = COH_DTYPE_BF16,
+                                          .lane = COH_LANE_COMPUTE,
+                                          .phase = COH_PHASE_BACKWARD,
+                                          .signature = coh_backward_signature(
+                                              coh_operator_signature(graph, mix), form),
+                                          .samples = &samples[at],
+                                          .sample_count = 1 };
+    }
+    assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
+    for (unsigned form = 0; form < COH_GRAD_FORMS; form++) {
+        coh_binding bindings[] = { { .role = COH_ROLE_PARAMETER, .shape.dtype = COH_DTYPE_BF16 },
+                                   { .role = COH_ROLE_PARAMETER_GRAD,
+                                     .shape.dtype =
+                                         form & COH_GRADS_WIDE ? COH_DTYPE_F32 : COH_DTYPE_BF16 } };
+        coh_line_call call = { .operator_index = (int32_t)mix,
+                               .parameter_grad_adds = form & COH_GRADS_ADD ? 2 : 0,
+                               .binding_count = 2 };
+        const coh_program program = { .calls = &call, .bindings = bindings };
+        coh_instruction line = line_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 1000, 0);
+        line.call = 0;
+        assert_true(
+            close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, wanted[form]));
+    }
+    coh_pricer_fini(&pricer);
+}
+
+static void a_backward_is_priced_by_the_nearest_form_of_its_gradients(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned forms;
+        double ns[COH_GRAD_FORMS]; /* plain, adds, wide, both */
+    } cases[] = {
+        { 15, { 100, 200, 300, 400 } }, /* each its own */
+        { 7, { 100, 200, 300, 300 } },  /* how wide they are counts more than whether they add */
+        { 3, { 100, 200, 100, 200 } },  { 1, { 100, 100, 100, 100 } },
+        { 4, { 300, 300, 300, 300 } }, /* there was no plain one */
+        { 12, { 300, 400, 300, 400 } },
+    };
+    coh_graph *graph = toy(32, 8, COH_DTYPE_BF16, 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        check_forms(graph, cases[i].forms, cases[i].ns);
+    coh_graph_destroy(graph);
+}
+
 /* One sample for each of four curves: what a line costs tells which served it. */
 static void the_nearest_samples_serve(void **state)
 {
@@ -418,6 +480,7 @@ int main(void)
         cmocka_unit_test(between_and_beyond_samples_prices_are_affine),
         cmocka_unit_test(a_signature_knows_the_operator_but_not_the_batch),
         cmocka_unit_test(the_nearest_samples_serve),
+        cmocka_unit_test(a_backward_is_priced_by_the_nearest_form_of_its_gradients),
         cmocka_unit_test(whole_nanoseconds_are_rounded_and_end_at_what_a_clock_holds),
         cmocka_unit_test(failing_allocations_are_reported),
     };

@@ -166,10 +166,11 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options,
     args.attributes = attributes;
     args.attribute_bytes = sizeof(*attributes);
     args.frozen_parameters = options->freezes && layer == 0 ? 1 : 0;
-    const coh_op_kind *kind = options->overwrites ? &mix_overwriting_kind
-                              : options->slices   ? &mix_sliced_kind
-                                                  : &mix_kind;
-    status = coh_graph_op(graph, kind, &args, &mixed, NULL);
+    coh_op_kind kind = options->overwrites ? mix_overwriting_kind
+                       : options->slices   ? mix_sliced_kind
+                                           : mix_kind;
+    kind.atomics = options->atomics;
+    status = coh_graph_op(graph, &kind, &args, &mixed, NULL);
     if (status != COH_OK)
         return status;
     snprintf(name, sizeof(name), "join%d", layer);

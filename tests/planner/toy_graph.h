@@ -15,6 +15,7 @@ typedef struct toy_options {
     int caches;      /* 1: the loss, and each mix, has a cache */
     coh_dtype dtype; /* of activations and parameters */
     int slices;      /* 1: the mixes may come in slices of 64 columns */
+    int atomics;     /* 1: the mixes may add by them on a GPU */
     int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 

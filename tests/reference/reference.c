@@ -113,6 +113,8 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_rope, coh_reference_rope },
         { &coh_kind_attention, coh_reference_attention },
         { &coh_kind_attention_grouped, coh_reference_attention_grouped },
+        { &coh_kind_attention_atomic, coh_reference_attention },
+        { &coh_kind_attention_grouped_atomic, coh_reference_attention_grouped },
         { &coh_kind_attention_dropout, coh_reference_attention_dropout },
         { &coh_kind_attention_grouped_dropout, coh_reference_attention_grouped_dropout },
         { &coh_kind_dropout, coh_reference_dropout },

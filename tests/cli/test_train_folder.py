@@ -1,0 +1,332 @@
+"""A run's folder from the outside: which checkpoints it keeps, room that is held for them, how a run stops."""
+
+import glob
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import time
+import unittest
+
+import model_folder
+from program import TINY, TrainTest, environment, run, start
+
+
+class TrainFolder(TrainTest):
+    def test_only_the_newest_checkpoints_are_kept_and_all_are_whole(self):
+        self.train("--steps", 5, "--save-every", 1, "--keep", 2, "--save", self.path("run"))
+        self.assertEqual(sorted(n for n in os.listdir(self.path("run")) if n.startswith("step")), ["step-4", "step-5"])
+        for name in ("step-4", "step-5", "."):
+            self.succeeds("check", self.path("run", name))
+        self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("run", "step-5")))
+
+    def test_the_log_has_one_object_a_step_and_goes_on_after_resume(self):
+        log = self.path("run.jsonl")
+        self.train("--steps", 2, "--schedule-steps", 4, "--warmup", 2, "--lr", "1e-3", "--save", self.path("run"),
+                   "--log", log)
+        self.resumed(self.path("run"), "--steps", 4, "--log", log)
+        with open(log, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual([line["step"] for line in lines], [1, 2, 3, 4])
+        for line in lines:
+            self.assertEqual(line["tokens"], 32)
+            self.assertGreater(line["loss"], 0)
+            self.assertGreater(line["grad_norm"], 0)
+            self.assertGreater(line["peak_bytes"]["device"], 0)
+            self.assertIn("exposed_seconds", line)
+            self.assertIn("link_bytes", line)
+        # warm-up by hand: 1/2, 2/2; then half a cosine from 1e-3 down to 1e-4 in two steps
+        for line, rate in zip(lines, [0.5e-3, 1e-3, 0.55e-3, 1e-4]):
+            self.assertAlmostEqual(line["lr"], rate, places=12)
+
+    def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
+        whole = self.train("--steps", 8, "--save", "none")
+        odd = "a run's $HOME"  # what is printed is pasted into a shell
+        os.mkdir(self.path("a disk"))
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path(odd),
+                        "--test-delay-seed", 3, "--device-memory", "1000MiB", "--disk", self.path("a disk") + ":1GB")
+        for line in process.stderr:
+            if line.startswith(b"step "):
+                break
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+        if process.returncode == 0:
+            self.skipTest("the run was over before the signal")
+        self.assertEqual(process.returncode, 75, err)
+        sentence = err.decode().strip().split("\n")[-1]
+        self.assertIn("go on with: cohobate train --resume", sentence)
+        arguments = shlex.split(sentence.split("go on with: cohobate ")[1])
+        self.assertEqual(arguments, ["train", "--resume", self.path(odd), "--device-memory", "1000MiB", "--disk",
+                                     self.path("a disk") + ":1GB", "--threads", "2"])
+        self.assertTrue(sentence.endswith(":1GB --threads 2"), sentence)
+        self.succeeds("check", self.path(odd))
+        self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
+
+    def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
+                        self.path("run"))
+        # A folder of that name is a whole checkpoint: it is renamed into place.
+        while not os.path.isdir(self.path("run", "step-2")) and process.poll() is None:
+            time.sleep(0.01)
+        # Whatever it is doing, the first asks for an end and the second makes one.
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertTrue(err.endswith(b"\ncohobate train: stopped at once; the last checkpoint stands\n"), err)
+        self.succeeds("check", self.path("run"))
+
+    def stopped(self, *flags, signals):
+        """A run of many steps that got so many signals once it had a step behind it."""
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, *flags)
+        for line in process.stderr:
+            if line.startswith(b"step 1/"):
+                break
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.002)  # two at once would be one
+        _, err = process.communicate(timeout=120)
+        return process.returncode, err.decode().strip().split("\n")[-1]
+
+    def test_a_stop_that_keeps_nothing_exits_1_and_says_so(self):
+        code, sentence = self.stopped("--save", "none", signals=1)
+        self.assertEqual(code, 1, sentence)
+        self.assertIn("nothing was kept", sentence)
+        # every step late, so that the second signal comes before the first is heard
+        code, sentence = self.stopped("--save", self.path("run"), "--test-delay-seed", 3, signals=2)
+        self.assertEqual((code, sentence), (1, "cohobate train: stopped at once; nothing was saved yet"))
+
+    def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
+        whole = self.train("--steps", 6, "--save", "none")
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save-every", 1, "--save",
+                        self.path("run"))
+        for line in process.stderr:
+            if line.startswith(b"step 3/"):
+                break
+        process.kill()
+        process.communicate(timeout=120)
+        more = run("train", "--resume", self.path("run"), "--threads", 2)
+        if more.code == 2 and "already" in more.err:
+            self.skipTest("the run was over before it was killed")
+        self.assertEqual(self.says_hash(more), self.says_hash(whole))
+        self.assertEqual([n for n in os.listdir(self.path("run")) if n.endswith(".partial")], [])
+
+    def test_tokens_that_a_killed_run_left_half_written_go_with_the_next_run(self):
+        os.mkdir(self.path("run"))
+        for name in ("data.tokens.partial-12", "validation-8.tokens.partial-12", "mine.tokens.partial-1", "data.tokens.partial-x"):
+            self.write("run/" + name, "half")
+        self.train("--steps", 1, "--save", self.path("run"))
+        self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "data.tokens.partial-x", "lock",
+                                                                "mine.tokens.partial-1", "plan.json", "step-1"])
+
+    def test_a_save_on_the_way_that_fails_costs_one_checkpoint_and_not_the_run(self):
+        whole = self.train("--steps", 3, "--save", "none")
+        for fault in ("9:28", "16:5"):  # a full disk as space is reserved, an I/O error at a write
+            run_folder = self.path("run-" + fault)
+            done = self.train("--steps", 3, "--save-every", 1, "--save", run_folder,
+                              env=environment(COH_TEST_FAIL_AT=fault))
+            warnings = [line for line in done.err.split("\n") if line.startswith("warning: nothing was saved")]
+            self.assertEqual(len(warnings), 1, done.err)
+            self.assertIn("after step 1", warnings[0])
+            self.assertEqual(sorted(os.listdir(run_folder)), ["data.tokens", "lock", "plan.json", "step-2", "step-3"])
+            self.succeeds("check", run_folder)
+            self.assertEqual(self.says_hash(done), self.says_hash(whole))
+
+    def held_bytes(self, process):
+        """What the run holds for checkpoints to come: the blocks of an open file without a name."""
+        folder = f"/proc/{process.pid}/fd"
+        for name in os.listdir(folder):
+            try:
+                if os.readlink(os.path.join(folder, name)).endswith("/reserve.partial (deleted)"):
+                    return os.stat(os.path.join(folder, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+        return 0
+
+    def test_room_for_the_checkpoints_is_held_before_the_first_step_and_given_to_them(self):
+        one = 12 * 11.14e6  # parameters and two states
+        for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 2)):
+            process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save",
+                            self.path(f"run-{len(flags)}"), *flags)
+            for line in process.stderr:
+                if line.startswith(b"step 1/"):
+                    break
+            held = self.held_bytes(process)
+            process.kill()
+            process.communicate(timeout=120)
+            if held == 0:
+                self.skipTest("this file system cannot reserve")
+            self.assertGreater(held, least * one, flags)
+            self.assertLess(held, least * one + (least << 20), flags)
+            self.assertEqual([n for n in os.listdir(self.path(f"run-{len(flags)}")) if "reserve" in n], [])
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save-every", 2, "--keep", 2,
+                        "--save", self.path("run"))
+        while not os.path.isdir(self.path("run", "step-6")) and process.poll() is None:
+            time.sleep(0.01)
+        held = self.held_bytes(process)
+        process.kill()
+        process.communicate(timeout=120)
+        self.assertEqual(held, 0)
+
+    def test_a_resumed_run_holds_room_only_for_what_is_not_there(self):
+        self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
+        process = start("train", "--resume", self.path("run"), "--threads", 2, "--steps", 5000, "--save-every", 1000)
+        for line in process.stderr:
+            if line.startswith(b"step 3/"):
+                break
+        held = self.held_bytes(process)
+        process.kill()
+        process.communicate(timeout=120)
+        self.assertLess(held, 12 * 11.14e6 + (1 << 20))
+
+    def test_room_that_cannot_be_had_is_refused_before_the_first_step(self):
+        # Well beyond what is free: other programs give room back meanwhile, and what fits is then held.
+        most = shutil.disk_usage(self.folder).free * 5 // 4 // int(12 * 11.14e6) + 2
+        if most > 1000:
+            self.skipTest("the disk has room for a thousand checkpoints")
+        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
+                          "--save", self.path("run"), says=f"{most + 1} checkpoints")
+        self.assertNotIn("step 1/", done.err)
+        self.assertIn("free", done.err)
+        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
+                          "--save", self.path("run"), "--disk", self.folder, "--device-memory", "64MiB",
+                          says=f"{most + 1} checkpoints")
+        self.assertIn("the working store", done.err)
+
+    def test_held_room_is_asked_of_the_file_system(self):
+        def few_blocks():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 20, 200 << 20))
+        # Python ignores the signal of a file too large, and the program inherits that.
+        self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                   says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
+
+    def test_a_refused_run_leaves_no_folder_that_it_made_and_each_that_was_there(self):
+        def few_blocks():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))
+        bad = self.write("bad.jsonl", "no object\n")
+        os.mkdir(self.path("there"))
+        for folder in ("made", "there/made/deep", "there/made//"):
+            self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="bad.jsonl:1:")
+            # room is asked for before the text is read
+            self.fails(3, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="cannot hold",
+                       preexec_fn=few_blocks, restore_signals=False)
+            self.assertFalse(os.path.exists(self.path("made")))
+            self.assertEqual(os.listdir(self.path("there")), [])
+        self.fails(4, "train", *TINY, "--data", self.write("short.txt", "abc"), "--save", self.path("made"), says="needs 17")
+        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, cwd=self.folder)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["bad.jsonl", "short.txt", "there"])
+        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path("there"))
+        self.assertTrue(os.path.isdir(self.path("there")))
+
+    def test_a_run_that_is_stopped_while_it_tokenizes_leaves_nothing(self):
+        """A large text; the process stands still when it is signalled, so that it has surely not come further."""
+        tokenizer = self.path("tokenizer")
+        model_folder.make(tokenizer, "gpt2")
+        text = self.write("large.txt", "".join(f"{i * 7919 % 10007} of the many words, and {i}\n" for i in range(200000)))
+        os.mkdir(self.path("temporary"))
+        before = sorted(os.listdir(self.folder))
+        cases = (("train", *TINY, "--data", text, "--tokenizer", tokenizer, "--steps", 1, "--save", self.path("run")),
+                 ("train", *TINY, "--data", text, "--tokenizer", tokenizer, "--steps", 1, "--save", "none"),
+                 ("eval", tokenizer, "--data", text, "--threads", 1),
+                 ("tokenize", text, "--tokenizer", tokenizer, "-o", self.path("out")))
+        for case in cases:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with self.subTest(command=case[0], save=case[-1], number=number):
+                    process = start(*case, env=environment(TMPDIR=self.path("temporary")))
+                    partial = None
+                    while not partial and process.poll() is None:
+                        partial = glob.glob(self.path("**", "*.partial-*"), recursive=True)
+                        time.sleep(0.001)
+                    process.send_signal(signal.SIGSTOP)
+                    self.assertTrue(glob.glob(self.path("**", "*.partial-*"), recursive=True), "not caught tokenizing")
+                    process.send_signal(number)
+                    process.send_signal(signal.SIGCONT)
+                    _, err = process.communicate(timeout=120)
+                    self.assertEqual(process.returncode, 1, err)
+                    self.assertIn(b": stopped on request while text was tokenized: ", err)
+                    self.assertEqual(sorted(os.listdir(self.folder)), before)
+                    self.assertEqual(os.listdir(self.path("temporary")), [])
+
+    def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
+        for fault, says in (("16:5", "Input/output error"), ("9:28", "No space left on device")):
+            done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                              env=environment(COH_TEST_FAIL_AT=fault), says=says)
+            self.assertNotIn("warning: nothing was saved", done.err)
+            self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json"])
+
+    def test_the_save_of_a_stop_that_fails_ends_the_run_with_its_reason(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"),
+                        env=environment(COH_TEST_FAIL_AT="16:5"))
+        for line in process.stderr:
+            if line.startswith(b"step 1/"):
+                break
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 5, err)
+        self.assertNotIn(b"warning: nothing was saved", err)
+
+    def test_a_log_that_is_full_ends_and_the_run_goes_on(self):
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
+        log, flags = self.path("log"), ["--steps", 5, "--save", "none"]
+        whole = self.train(*flags)
+        tokens = self.path("corpus.tokens")
+        self.succeeds("tokenize", self.corpus(), "-o", tokens)
+        # Python ignores the signal of a file too large, and the program inherits that.
+        done = self.succeeds("train", *TINY, "--data", tokens, *flags, "--log", log, preexec_fn=little,
+                             restore_signals=False)
+        self.assertEqual(done.err.count("warning: --log ends here"), 1, done.err)
+        self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        with open(log, encoding="utf-8") as file:
+            steps = [json.loads(line)["step"] for line in file]
+        self.assertEqual(steps, list(range(1, len(steps) + 1)))
+        self.assertLess(len(steps), 5)
+
+    def test_files_that_no_run_wrote_are_not_replaced_in_its_folder(self):
+        for name in ("data.tokens", "plan.json"):
+            folder = self.path("mine-" + name)
+            os.mkdir(folder)
+            path = self.write(f"mine-{name}/{name}", "mine\n")
+            for _ in range(2):
+                self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", folder, says=name)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "mine\n")
+            self.assertEqual(os.listdir(folder), [name])
+        # a token file in the folder may be what the run reads
+        os.mkdir(self.path("own"))
+        self.succeeds("tokenize", self.corpus(), "-o", self.path("own", "data.tokens"))
+        self.succeeds("train", *TINY, "--data", self.path("own", "data.tokens"), "--steps", 1, "--save",
+                      self.path("own"))
+
+    def test_two_runs_never_share_a_folder(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"))
+        for line in process.stderr:
+            if line.startswith(b"step "):
+                break
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"),
+                   says=f"in use by process {process.pid}")
+        # which has no checkpoint yet, but that is not the reason
+        self.fails(2, "train", "--resume", self.path("run"), says=f"in use by process {process.pid}")
+        process.kill()
+        process.communicate(timeout=120)
+
+    def test_a_folder_with_later_checkpoints_is_not_written_over(self):
+        self.train("--steps", 2, "--save", self.path("run"))
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+                   says="--resume")
+
+    def test_a_later_checkpoint_is_set_aside_only_if_it_is_damaged(self):
+        self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
+        first, manifest = self.path("run", "step-1"), self.path("run", "step-2", "manifest.json")
+        self.write("run/step-2/manifest.json", '{"format": "cohobate checkpoint", "version": 2}')
+        for resumed in (first, self.path("run")):
+            self.fails(4, "train", "--resume", resumed, "--steps", 3, "--threads", 2, says="use a newer release")
+        self.assertTrue(os.path.exists(manifest))
+        os.remove(manifest)
+        self.assertIn("step-2.broken", self.resumed(first, "--steps", 2).err)
+
+
+if __name__ == "__main__":
+    unittest.main()
