@@ -62,8 +62,12 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
         coh_profile_calibrate(*profile, out_calibration->path, &out_calibration->runs);
     if (status == COH_ERR_MEMORY)
         return status;
+    if (status != COH_OK && options->calibration)
+        return cli_blame(status,
+                         "--calibration takes what train wrote, or a file that is not there "
+                         "yet");
     if (status != COH_OK)
-        cli_note("note: the calibration is left out, and written anew by the next run: %s",
+        cli_note("note: the calibration is left out, and train writes it anew: %s",
                  coh_last_error());
     return COH_OK;
 }

@@ -61,11 +61,19 @@ class Calibration(ProgramTest):
 
     def test_a_damaged_file_is_left_out_said_and_written_anew(self):
         path = self.write("calibration.json", "{\"format\": \"cohobate calibration\", \"version\": 1}\n")
-        done = self.succeeds("plan", *TINY, "--calibration", path)
+        usual = environment(COH_CALIBRATION=path)
+        done = self.succeeds("plan", *TINY, env=usual)
         self.assertIn("the calibration is left out", done.err)
         self.assertNotIn("calibrated by", done.out)
-        self.train("--calibration", path)
+        self.train(env=usual)
         self.assertEqual(self.read(path)["runs"], 1)
+
+    def test_a_file_of_another_kind_that_is_named_is_refused_and_kept(self):
+        path = self.write("precious.txt", "what nobody has twice\n")
+        for command in (["plan", *TINY], ["train", *TINY, "--data", self.corpus(), "--steps", "2", "--save", "none"]):
+            self.fails(4, *command, "--calibration", path, says="--calibration takes what train wrote")
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "what nobody has twice\n")
 
     def made(self, profile, passes, others):
         """A calibration that three runs could have left: factors of forward and backward, and of all else."""
