@@ -202,13 +202,19 @@ static coh_status settle_atomics(cli_job *job)
         of = "attention without dropout";
     else if (!has_heads_of_cudnn(&job->model))
         of = "heads of a multiple of 8 channels, 256 at most";
-    if (job->recipe.atomics && of != NULL) {
-        if (cli_given(job->options, CLI_FLAG_ATOMICS))
-            return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
+    const int is_given = cli_given(job->options, CLI_FLAG_ATOMICS);
+    uint64_t are_on = is_given ? (uint64_t)job->options->atomics : job->recipe.atomics;
+    if (are_on && of != NULL && is_given)
+        return cli_fail(COH_ERR_ARGUMENT, "--atomics on is of %s: leave it out", of);
+    if (are_on && of != NULL) {
         cli_note("atomics on -> off: they are of %s", of);
-        job->recipe.atomics = 0;
+        are_on = 0;
+    } else if (are_on != job->recipe.atomics) {
+        cli_note("atomics %s -> %s: other rounding, the run will not continue bit for bit",
+                 job->recipe.atomics ? "on" : "off", are_on ? "on" : "off");
     }
-    job->model.atomics = (int32_t)job->recipe.atomics;
+    job->recipe.atomics = are_on;
+    job->model.atomics = (int32_t)are_on;
     return COH_OK;
 }
 

@@ -28,8 +28,10 @@ static int knows_drive(const cli_job *job, coh_profile_summary *facts)
 static int take_profile_disk(cli_job *job)
 {
     coh_profile_summary facts;
-    if (!job->on_gpu || cli_budget_on_gpu(job->options) || job->plan_options.disk_bytes > 0 ||
-        job->options->plan_file || !knows_drive(job, &facts))
+    const int is_alone = cli_given(job->options, CLI_FLAG_HOST_MEMORY) &&
+                         job->options->host_memory_bytes == 0; /* the GPU, of which it was asked */
+    if (!job->on_gpu || is_alone || cli_budget_on_gpu(job->options) ||
+        job->plan_options.disk_bytes > 0 || job->options->plan_file || !knows_drive(job, &facts))
         return 0;
     job->plan_options.disk_bytes = facts.disk_bytes;
     return facts.disk_bytes > 0;

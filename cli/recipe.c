@@ -390,14 +390,6 @@ static void set_gradients(cli_recipe *recipe, uint64_t in_f32)
     recipe->f32_gradients = in_f32;
 }
 
-static void set_atomics(cli_recipe *recipe, uint64_t are_on)
-{
-    if (recipe->atomics != are_on)
-        cli_note("atomics %s -> %s: other rounding, the run will not continue bit for bit",
-                 recipe->atomics ? "on" : "off", are_on ? "on" : "off");
-    recipe->atomics = are_on;
-}
-
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
 {
     static const cli_flag fixed[] = {
@@ -454,8 +446,6 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
         cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
     if (cli_given(options, CLI_FLAG_GRADIENTS))
         set_gradients(recipe, asks_for_f32_gradients(options));
-    if (cli_given(options, CLI_FLAG_ATOMICS))
-        set_atomics(recipe, (uint64_t)options->atomics);
     return check_micro_batch(recipe);
 }
 

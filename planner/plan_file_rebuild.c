@@ -24,6 +24,11 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
                         "%s is for %s with %d micro-batches a step and clipping %s: give the same",
                         path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
                         made->microbatch_count, made->deferred_update ? "on" : "off");
+    if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
+                        file->device_kind ? "GPU" : "host device", file->profile_name,
+                        file->device_kind ? "give that --profile, or to run it --device cuda:0"
+                                          : "leave --profile out");
     if (options->f32_gradients != made->f32_gradients)
         return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give --gradients %s", path,
                         made->f32_gradients ? "f32" : "bf16", made->f32_gradients ? "f32" : "bf16");
@@ -35,11 +40,6 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
         return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
                         coh_sweep_order_name(made->sweep_order),
                         coh_sweep_order_name(made->sweep_order));
-    if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
-        return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
-                        file->device_kind ? "GPU" : "host device", file->profile_name,
-                        file->device_kind ? "give that --profile, or to run it --device cuda:0"
-                                          : "leave --profile out");
     if (options->device_memory_bytes < file->peak_bytes[COH_TIER_DEVICE])
         return coh_fail(COH_ERR_FULL,
                         "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64

@@ -70,6 +70,11 @@ class Profile(ProgramTest):
         self.fails(2, "train", *TINY, "--dtype", "bf16", "--data", self.corpus(), "--device-memory", "40MiB",
                    "--plan", plan, says="for a GPU")
 
+    def test_a_gpu_alone_takes_no_drive_that_nobody_named(self):
+        alone = ["plan", "opt-13b", "--profile", "h200", "--host-memory", "none"]
+        self.fails(3, *alone, says="without a far tier")
+        self.assertEqual(self.succeeds(*alone[:-2], "--json").json["peak_bytes"]["disk"], 0)
+
     def test_atomics_are_of_plans_for_a_gpu_and_said(self):
         on, off = self.path("on.json"), self.path("off.json")
         made, usual = self.plan("h100", "--atomics", "on", "-o", on), self.plan("h100", "-o", off)
@@ -82,6 +87,7 @@ class Profile(ProgramTest):
             with open(path, encoding="utf-8") as file:
                 says('"atomics": 1', file.read())
         self.fails(2, "plan", *TINY, "--profile", "h100", "--plan", on, says="give --atomics on")
+        self.fails(2, "plan", *TINY, "--plan", on, says="give that --profile")
         self.fails(2, "plan", *TINY, "--profile", "h100", "--atomics", "on", "--plan", off, says="give --atomics off")
         for flags, of in (([], "a GPU"), (["--profile", "h100", "--dtype", "f32"], "weights in bf16"),
                           (["--profile", "h100", "--dropout", "0.1"], "attention without dropout")):
