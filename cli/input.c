@@ -182,6 +182,7 @@ coh_status cli_input_check(const cli_options *options)
         check_one("--tokenizer", tokenizer,
                   "give bytes, or a folder with tokenizer.json, tokenizer.model or vocab.json"));
     CLI_TRY(check_one("--plan", options->plan_file, "write one with cohobate plan -o"));
+    CLI_TRY(check_one("--pins", options->pins, "give a JSON file of pins (docs/planning.md)"));
     CLI_TRY(check_one("--kernels", options->kernels, "write one with cohobate tune -o"));
     CLI_TRY(check_one("--disk", options->disk_folder[0] ? options->disk_folder : NULL,
                       "give a folder that is"));

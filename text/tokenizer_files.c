@@ -104,10 +104,17 @@ static coh_status read_folder(const char *folder, coh_tokenizer *tokenizer)
         return coh_tokenizer_read_config(folder, 1, tokenizer);
     }
     COH_TRY(coh_tokenizer_find_file(folder, "tokenizer.model", path, &exists));
-    if (exists)
+    if (exists) {
         COH_TRY(read_file(path, coh_tokenizer_read_sentencepiece, tokenizer));
-    else
+    } else {
+        COH_TRY(coh_tokenizer_find_file(folder, "vocab.json", path, &exists));
+        if (!exists)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s holds no tokenizer: tokenizer.json, tokenizer.model, or vocab.json "
+                            "and merges.txt are needed",
+                            folder);
         COH_TRY(coh_tokenizer_read_merges(folder, tokenizer));
+    }
     return coh_tokenizer_read_config(folder, 0, tokenizer);
 }
 

@@ -274,7 +274,7 @@ static void what_is_no_vocabulary_is_refused(void **state)
     coh_tokenizer *tokenizer;
     assert_int_equal(coh_tokenizer_open(NULL, &tokenizer), COH_ERR_ARGUMENT);
     assert_int_equal(coh_tokenizer_open("", &tokenizer), COH_ERR_ARGUMENT);
-    assert_int_equal(coh_tokenizer_open(folder_path, &tokenizer), COH_ERR_IO);
+    assert_int_equal(coh_tokenizer_open(folder_path, &tokenizer), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "vocab.json"));
 
     write_changed(NULL, "", "");
