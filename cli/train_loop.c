@@ -73,10 +73,11 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
     cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, where);
     if (++run->skipped_in_row < CLI_SKIPPED_MOST)
         return COH_OK;
-    return cli_fail(COH_ERR_NUMBER,
-                    "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr;"
-                    " the last checkpoint is whole",
-                    CLI_SKIPPED_MOST, where);
+    return cli_fail(
+        COH_ERR_NUMBER,
+        "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",
+        CLI_SKIPPED_MOST, where,
+        run->saved_step == UINT64_MAX ? "" : "; the last checkpoint is whole");
 }
 
 /* ---- quiet points ---- */
