@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/replay.h"
@@ -37,10 +38,21 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
 
+/* The drive's free space is no part of a plan: of this machine's it is said where it is too little. */
+static void say_full_drive(const cli_job *job)
+{
+    const cli_options *options = job->options;
+    if (!cli_budget_is_what_if(options, job->profile) &&
+        cli_budget_preflight(options->disk_folder, job->summary.peak_bytes[2], NULL, 0, 0) ==
+            COH_ERR_FULL)
+        cli_note("note: train would be refused here and now: %s", coh_last_error());
+}
+
 static coh_status plan_out(const cli_job *job)
 {
     const cli_options *options = job->options;
     uint64_t in_memory_bytes;
+    say_full_drive(job);
     if (options->output) {
         cli_line note;
         CLI_TRY(cli_replay_note(job, &note));

@@ -28,6 +28,13 @@ class Limits(ProgramTest):
         profile["memory_bytes"]["disk"] = 0  # or it would be taken where the host tier is short
         return self.write("gpu.json", json.dumps({**profile, **more}))
 
+    def test_a_plan_says_that_its_drive_is_too_full(self):
+        plan = ["plan", "gpt2-nano", "--device-memory", "64MiB"]
+        self.assertIn("train would be refused here and now: the file system of /proc has",
+                      self.succeeds(*plan, "--disk", "/proc").err)
+        for elsewhere in (["--disk", self.folder], ["--disk", "/proc", "--profile", "built-in-2,disk-read=2x"]):
+            self.assertNotIn("would be refused", self.succeeds(*plan, *elsewhere).err)
+
     def test_too_little_device_memory(self):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("device memory: ", *plan, "20MiB")
