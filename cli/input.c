@@ -22,6 +22,16 @@ static coh_status check_one(const char *flag, const char *path, const char *reme
                     remedy);
 }
 
+/* Where a folder will be made, or is. */
+static coh_status check_no_file(const char *flag, const char *path)
+{
+    struct stat facts;
+    if (!path || strcmp(path, "none") == 0 || stat(path, &facts) != 0 || S_ISDIR(facts.st_mode))
+        return COH_OK;
+    return cli_fail(COH_ERR_CORRUPT, "%s %s is no folder, which a run needs: give another", flag,
+                    path);
+}
+
 /* The folder that `path` will be written in. */
 static coh_status check_folder_of(const char *flag, const char *path)
 {
@@ -187,6 +197,7 @@ coh_status cli_input_check(const cli_options *options)
     CLI_TRY(check_one("--disk", options->disk_folder[0] ? options->disk_folder : NULL,
                       "give a folder that is"));
     CLI_TRY(check_one("--folder", options->folder, "give a folder that is"));
+    CLI_TRY(check_no_file("--save", options->save));
     CLI_TRY(check_folder_of("-o", options->output));
     CLI_TRY(check_folder_of("--held-out-file", options->held_out_file));
     CLI_TRY(check_folder_of("--program", options->program));

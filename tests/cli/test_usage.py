@@ -111,7 +111,9 @@ class Usage(ProgramTest):
             ["check", gone], ["inspect", gone], ["eval", gone, "--data", text], ["generate", gone, "--prompt", "x"],
             ["tokenize", gone, "-o", self.path("o")], ["train", gone, "--data", text], ["plan", gone],
             ["train", "gpt2-nano", "--data", gone], [*train, "--validation", gone], [*train, "--tokenizer", gone],
-            [*train, "--plan", gone], [*train, "--kernels", gone], [*train, "--pins", gone], ["tune", "gpt2-nano", "-o", gone + "/table"], [*train, "--disk", gone], ["train", "--resume", gone], ["plan", "--resume", gone],
+            [*train, "--plan", gone], [*train, "--kernels", gone], [*train, "--pins", gone],
+            ["tune", "gpt2-nano", "-o", gone + "/table"], [*train, "--disk", gone],
+            ["train", "--resume", gone], ["plan", "--resume", gone],
             ["eval", self.folder, "--data", gone], ["doctor", "--folder", gone], [*train, "--log", gone + "/log"],
             ["tokenize", text, "-o", gone + "/o"], ["plan", "gpt2-nano", "-o", gone + "/plan.json"],
             ["plan", "gpt2-nano", "--program", gone + "/program"], [*train, "--data", text + "/below"],
@@ -122,6 +124,7 @@ class Usage(ProgramTest):
 
     def test_a_file_that_is_no_model_is_bad_data_in_every_command(self):
         text, empty, plan = self.corpus(), self.write("empty", ""), self.path("plan.json")
+        self.fails(4, "train", "gpt2-nano", "--data", text, "--save", empty, says="is no folder")
         self.succeeds("plan", *TINY, "-o", plan)
         for file in (text, empty, plan):
             for arguments in [
