@@ -243,8 +243,8 @@ static void print_table(const cli_variant *rows, int count)
     for (int i = 0; i < count; i++)
         print_row(&rows[i], &rows[0]);
     if (prices)
-        printf("%s\nWHAT-IF: rows with an entry are of a machine that is not there; none has a "
-               "calibration, so that they compare\n",
+        printf("%s\nWHAT-IF: rows with an entry are of a machine that is not there\n"
+               "none has a calibration, so that they compare\n",
                prices);
     for (int i = 1; i < count; i++)
         if (rows[i].fits && rows[i].operator_count < rows[0].operator_count)

@@ -117,10 +117,11 @@ class Variants(ProgramTest):
         self.assertEqual([row["what"] for row in stepped[1:]],
                          ["disk-read=1GB/s", "disk-read=1500MB/s", "disk-read=2GB/s"])
         table = self.succeeds("plan", *TINY, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
-        self.assertEqual(len(table), 7)
+        self.assertEqual(len(table), 8)
         self.assertLessEqual(max(map(len, table)), 100)
         self.assertRegex(table[4], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\)$")
         self.assertRegex(table[5], "^WHAT-IF: ")
+        self.assertEqual(table[6], "none has a calibration, so that they compare")
 
     def test_entries_and_ranges_that_mean_nothing_are_refused(self):
         plan = ["plan", *TINY, *TIGHT]
