@@ -38,7 +38,8 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
 
-/* The drive's free space is no part of a plan: of this machine's it is said where it is too little. */
+/* The drive's free space is no part of a plan: of this machine's it is said where it is too
+ * little. */
 static void say_full_drive(const cli_job *job)
 {
     const cli_options *options = job->options;
