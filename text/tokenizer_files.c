@@ -110,8 +110,8 @@ static coh_status read_folder(const char *folder, coh_tokenizer *tokenizer)
         COH_TRY(coh_tokenizer_find_file(folder, "vocab.json", path, &exists));
         if (!exists)
             return coh_fail(COH_ERR_CORRUPT,
-                            "%s holds no tokenizer: tokenizer.json, tokenizer.model, or vocab.json "
-                            "and merges.txt are needed",
+                            "%s holds no tokenizer: a folder with tokenizer.json, tokenizer.model "
+                            "or vocab.json and merges.txt is one",
                             folder);
         COH_TRY(coh_tokenizer_read_merges(folder, tokenizer));
     }

@@ -333,7 +333,7 @@ class Folder(ProgramTest):
         os.mkfifo(self.path("pipe"))
         before = self.entries()
         named = self.write("notes.txt", "no tokenizer")
-        for code, name in ((4, named), (5, self.path("bare")), (2, self.path("pipe"))):
+        for code, name in ((4, named), (4, self.path("bare")), (2, self.path("pipe"))):
             self.fails(code, "export", folder, "-o", self.path("out"), "--tokenizer", name)
         self.assertEqual(self.entries(), sorted([*before, "notes.txt"]))
         self.assertEqual(self.succeeds("export", folder, "-o", self.path("whole"), "--json").json["tokenizer"], folder)

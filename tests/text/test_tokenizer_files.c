@@ -35,7 +35,7 @@ static void a_folder_is_read_from_tokenizer_json_first(void **state)
 {
     (void)state;
     coh_tokenizer *tokenizer;
-    assert_int_equal(coh_tokenizer_open(folder_path, &tokenizer), COH_ERR_IO);
+    assert_int_equal(coh_tokenizer_open(folder_path, &tokenizer), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "tokenizer.json, tokenizer.model or vocab.json"));
     copy("opt", "vocab.json");
     copy("opt", "merges.txt");
