@@ -57,8 +57,8 @@ void cli_recipe_keep_path(const char *path, char *out_path);
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
 /* The flags that may change a resumed run (--steps, --micro-batch, --sweep-order, --gradients,
- * --atomics, --kernels); all others that are part of the recipe are refused. Says on standard error
- * what changes numbers. */
+ * --kernels); all others that are part of the recipe are refused. Says on standard error what
+ * changes numbers. --atomics is settled with the job, which knows the device (cli_job_open). */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options);
 
 /* The order that steps of several micro-batches sweep in; says so where it was another. */
