@@ -1,5 +1,7 @@
 #include "base/check.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +35,8 @@ static void make_printable(char *text)
 static void set_error(const char *format, va_list arguments)
 {
     char text[COH_ERROR_TEXT_BYTES];
-    vsnprintf(text, sizeof(text), format, arguments);
+    vsnprintf(text, sizeof(text), format ? format : "a kind failed and gave no sentence",
+              arguments);
     make_printable(text);
     memcpy(error_text, text, strlen(text) + 1);
 }
@@ -71,6 +74,22 @@ coh_status coh_kind_fail(coh_status status, const char *format, ...)
     set_error(format, arguments);
     va_end(arguments);
     return status;
+}
+
+coh_status coh_check_number(const char *what, double value, double least, double most)
+{
+    if (value >= least && value <= most && !isinf(value))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "%s is %g: a number from %g to %g is possible", what, value,
+                    least, most);
+}
+
+coh_status coh_check_integer(const char *what, int64_t value, int64_t least, int64_t most)
+{
+    if (value >= least && value <= most)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "%s is %" PRId64 ": %" PRId64 " to %" PRId64 " is possible",
+                    what, value, least, most);
 }
 
 void coh_error_save(char *text)

@@ -9,6 +9,8 @@
 #ifndef COH_BASE_CHECK_H
 #define COH_BASE_CHECK_H
 
+#include <stdint.h>
+
 #include "cohobate/status.h"
 
 #define COH_ERROR_TEXT_BYTES 1024
@@ -34,6 +36,18 @@ coh_status coh_fail_prefix(coh_status status, const char *format, ...)
  * of COH_ERROR_TEXT_BYTES. */
 void coh_error_save(char *text);
 void coh_error_restore(const char *text);
+
+/* Refuses a pointer that a public function was given as NULL, naming both. */
+#define COH_NEED(pointer)                                                                          \
+    do {                                                                                           \
+        if ((pointer) == NULL)                                                                     \
+            return coh_fail(COH_ERR_ARGUMENT, "%s: '%s' is NULL", __func__, #pointer);             \
+    } while (0)
+
+/* Refuses a number of a public struct that is not finite or outside least..most; `what` names it.
+ * Fails: COH_ERR_ARGUMENT. */
+coh_status coh_check_number(const char *what, double value, double least, double most);
+coh_status coh_check_integer(const char *what, int64_t value, int64_t least, int64_t most);
 
 #define COH_TRY(call)                                                                              \
     do {                                                                                           \

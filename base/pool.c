@@ -209,9 +209,9 @@ coh_status coh_pool_create_on(int thread_count, const coh_core_ops *ops, void *c
                               coh_pool **out_pool)
 {
     *out_pool = NULL;
-    if (thread_count < 1 || thread_count > 1024)
-        return coh_fail(COH_ERR_ARGUMENT, "%d threads asked for: 1 to 1024 are possible",
-                        thread_count);
+    if (thread_count < 1 || thread_count > COH_THREADS_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "%d threads asked for: 1 to %d are possible",
+                        thread_count, COH_THREADS_MOST);
     coh_pool *pool = NULL;
     COH_TRY(COH_ALLOC(1, &pool));
     pool->thread_count = thread_count;
@@ -295,5 +295,7 @@ int coh_pool_thread_count(const coh_pool *pool)
 void coh_parallel(void *queue, int64_t piece_count, void (*piece)(void *argument, int64_t index),
                   void *argument)
 {
+    if (piece == NULL)
+        return;
     coh_pool_run(queue, piece_count, piece, argument);
 }

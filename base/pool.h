@@ -17,6 +17,9 @@
 #include "base/check.h"
 #include "base/cores.h"
 
+/* More are a number that was never set. */
+enum { COH_THREADS_MOST = 1024 };
+
 typedef struct coh_pool coh_pool;
 typedef void (*coh_pool_piece)(void *argument, int64_t index);
 

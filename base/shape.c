@@ -2,11 +2,14 @@
 
 int64_t coh_shape_elements(const coh_shape *shape)
 {
-    if (shape->rank <= 0)
+    if (shape == NULL)
         return 0;
     int64_t elements = 1;
+    if (shape->rank <= 0 || shape->rank > COH_RANK_MAX)
+        return 0;
     for (int32_t axis = 0; axis < shape->rank; axis++)
-        elements *= shape->dim[axis];
+        if (__builtin_mul_overflow(elements, shape->dim[axis], &elements))
+            return 0;
     return elements;
 }
 

@@ -70,6 +70,7 @@ static coh_status refuse_overflow(const char *text)
 
 coh_status coh_size_parse(const char *text, uint64_t *out_bytes)
 {
+    COH_NEED(out_bytes);
     *out_bytes = 0;
     if (text == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "no size given: write one as 64MiB or 40GB");
@@ -106,6 +107,8 @@ coh_status coh_size_parse(const char *text, uint64_t *out_bytes)
 
 const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes)
 {
+    if (text == NULL)
+        return "";
     static const char *const names[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     if (text_bytes == 0)
         return text;

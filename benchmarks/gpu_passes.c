@@ -269,7 +269,7 @@ static void column_sum(gpu_rows *t)
 /* One tensor, as a chunk of grains. */
 static coh_grain_run all_grains(const gpu_rows *t)
 {
-    return (coh_grain_run){ .count = elements(t), .decays = 1 };
+    return (coh_grain_run){ .count = elements(t), .rate_factor = 1, .decay = 0.1f };
 }
 
 static void square_sums(gpu_rows *t)
@@ -294,8 +294,7 @@ static void update(gpu_rows *t)
                            .cells = t->cells,
                            .beta1 = 0.9f,
                            .beta2 = 0.95f,
-                           .epsilon = 1e-8f,
-                           .decay = 0.1f };
+                           .epsilon = 1e-8f };
     coh_kernel_update(t->turns->queue, &u);
 }
 

@@ -29,28 +29,37 @@ coh_status cli_budget_check(const cli_options *options)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--link-rate throttles the emulated far tier, and there is"
                         " none: add --emulate-host SIZE, or leave it out");
-    if (options->plan_file)
-        CLI_TRY(cli_artefact_refuse_run(options->plan_file, "--plan"));
     if (options->plan_file && (options->pin_count > 0 || options->pins))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--plan %s holds its own pins: leave --pin and --pins out, or plan again"
                         " with them",
                         options->plan_file);
-    if (cli_given(options, CLI_FLAG_DISK)) {
-        struct stat facts;
-        if (stat(options->disk_folder, &facts) != 0)
-            return cli_fail(COH_ERR_IO, "--disk %s cannot be looked at: %s: give another folder",
-                            options->disk_folder, strerror(errno));
-        if (!S_ISDIR(facts.st_mode))
-            return cli_fail(COH_ERR_ARGUMENT, "--disk %s is not a folder: give one",
-                            options->disk_folder);
-    }
     return COH_OK;
+}
+
+coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
+{
+    const int has_budget = cli_flag_table[CLI_FLAG_DEVICE_MEMORY].commands >> options->command & 1;
+    char left[32];
+    if (!(status == COH_ERR_MEMORY || (status == COH_ERR_FULL && has_budget && !options->profile)))
+        return status;
+    const uint64_t most = coh_machine_most_bytes();
+    const int is_enough =
+        cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
+    if (!coh_machine_is_limited() || (status == COH_ERR_FULL && is_enough))
+        return status;
+    return cli_blame(status, "the address-space limit leaves %s for a plan: raise ulimit -v first",
+                     coh_size_format(most, left, sizeof(left)));
 }
 
 coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
 {
     char machine[128];
+    if (dtype == COH_DTYPE_F32 && coh_kernel_fallback()[0])
+        cli_note(
+            "note: OpenBLAS cannot be loaded, so f32 products are slower and round differently "
+            "(kernel path %s): %s",
+            coh_kernel_path(), coh_kernel_fallback());
     if (!path[0])
         return COH_OK;
     if (noted && access(path, F_OK) != 0) {

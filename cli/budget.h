@@ -9,6 +9,10 @@
  * Fails: COH_ERR_ARGUMENT. */
 coh_status cli_budget_check(const cli_options *options);
 
+/* Returns `status`. If the limit of the address space is behind it, that limit and its remedy begin
+ * the sentence: raising --device-memory would not help. */
+coh_status cli_budget_blame_limit(const cli_options *options, coh_status status);
+
 /* Is --device a GPU? */
 int cli_budget_on_gpu(const cli_options *options);
 

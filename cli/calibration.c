@@ -31,6 +31,20 @@ static int has_none(const cli_options *options, const coh_profile *profile)
            options->test_delay_seed || options->test_store;
 }
 
+/* Factors of runs also hold what the number of threads does to the profile's figures, so they are
+ * used and kept only at the number of threads that the profile is for. */
+static int is_of_other_threads(const cli_options *options, const coh_profile *profile)
+{
+    coh_profile_summary facts;
+    const int32_t threads = (int32_t)cli_budget_thread_count(options);
+    if (coh_profile_summarize(profile, &facts) != COH_OK || facts.is_gpu ||
+        facts.threads == threads)
+        return 0;
+    cli_note("note: plans are not calibrated: profile %s is for %d threads, these are %d",
+             facts.name, (int)facts.threads, (int)threads);
+    return 1;
+}
+
 static coh_status find_path(const cli_options *options, const coh_profile *profile,
                             cli_calibration *calibration)
 {
@@ -52,6 +66,8 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
         return COH_OK;
     if (!*profile)
         CLI_TRY(coh_profile_builtin_create(cli_budget_thread_count(options), profile));
+    if (is_of_other_threads(options, *profile))
+        return COH_OK;
     if (find_path(options, *profile, out_calibration) != COH_OK) {
         cli_note("note: plans are not calibrated: %s (--calibration none says so on purpose)",
                  coh_last_error());

@@ -1,3 +1,4 @@
+/* cohobate eval: the loss of a text over windows (score.h), and its logits where asked for. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,45 +8,41 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/data.h"
+#include "cli/dtype.h"
 #include "cli/inference.h"
+#include "cli/logits_file.h"
+#include "cli/output.h"
+#include "cli/score.h"
 #include "cli/stop.h"
+
+enum {
+    CONTEXT_MOST = 4096,  /* tokens of a window of a folder, unless --sequence says more */
+    FOLDER_TOKENS = 2048, /* of a micro-batch of a folder: enough for full matrix products */
+    FOLDER_MICRO_BATCH_MOST = 8
+};
 
 typedef struct evaluation {
     cli_inference inference;
     cli_data data;
-    int64_t sequence, micro_batch;
-    int32_t *tokens, *targets; /* one micro-batch */
-    uint64_t window_count;
-    int64_t counted; /* targets of all windows that count */
-    double loss;     /* nats of each of them */
-    double seconds;  /* of the windows alone */
+    int64_t sequence, stride, micro_batch;
+    int32_t *tokens; /* one micro-batch, with its targets behind */
+    cli_score score;
+    cli_score_result result;
+    coh_tensor logits; /* with --logits: an output of the graph */
+    cli_logits_file logits_file;
+    double seconds; /* of the windows alone */
 } evaluation;
 
-/* All windows, once each. What does not fill the last micro-batch is padded with targets of -1,
- * which count as zero loss. */
-static coh_status run_windows(evaluation *run)
+/* The micro-batch decides how sums are rounded, so it follows from the model and the sequence and
+ * never from the budget. */
+static int64_t default_micro_batch(const evaluation *run)
 {
-    size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
-    double sum = 0;
-    for (uint64_t first = 0; first < run->window_count; first += (uint64_t)run->micro_batch) {
-        int64_t real = run->micro_batch;
-        double loss;
-        if (run->window_count - first < (uint64_t)real)
-            real = (int64_t)(run->window_count - first);
-        memset(run->tokens, 0, ids * sizeof(int32_t));
-        memset(run->targets, 0xff, ids * sizeof(int32_t));
-        CLI_TRY(
-            cli_data_fill(&run->data, 0, first, real, run->sequence, run->tokens, run->targets));
-        const coh_step_input input = { .inputs = { run->tokens, run->targets } };
-        CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, &loss));
-        sum += loss * (double)ids;
-        run->counted += cli_data_counted(run->targets, (int64_t)ids);
-    }
-    if (run->counted == 0)
-        return cli_fail(COH_ERR_CORRUPT, "--data holds no token that counts (padding does not, nor "
-                                         "what the assistant did not say): give other data");
-    run->loss = sum / (double)run->counted;
-    return COH_OK;
+    int64_t most = FOLDER_TOKENS / run->sequence;
+    if (run->inference.weights.checkpoint)
+        return run->inference.recipe.micro_batch;
+    if (most > FOLDER_MICRO_BATCH_MOST)
+        most = FOLDER_MICRO_BATCH_MOST;
+    return most > 1 ? most : 1;
 }
 
 static coh_status plan_with(evaluation *run, int64_t micro_batch)
@@ -54,31 +51,50 @@ static coh_status plan_with(evaluation *run, int64_t micro_batch)
     coh_graph_destroy(inference->graph);
     inference->graph = NULL;
     run->micro_batch = micro_batch;
-    CLI_TRY(
-        coh_model_train_graph(&inference->model, micro_batch, run->sequence, &inference->graph));
+    if (inference->options->logits)
+        CLI_TRY(coh_model_logits_graph(&inference->model, micro_batch, run->sequence,
+                                       &inference->graph, &run->logits));
+    else
+        CLI_TRY(coh_model_train_graph(&inference->model, micro_batch, run->sequence,
+                                      &inference->graph));
     return cli_inference_plan(inference);
 }
 
-/* The trained micro-batch, or half of it, and so on, until the budget holds it: the loss is the
- * same but for rounding. */
-static coh_status choose_plan(evaluation *run)
+/* `wanted` does not fit, for the reason that is the last error: looks for one of its halves that
+ * does. With --micro-batch auto that one is taken, otherwise it is named. */
+static coh_status take_smaller(evaluation *run, int64_t wanted)
 {
     char why[1024];
-    int64_t wanted = run->inference.recipe.micro_batch;
-    coh_status status = plan_with(run, wanted);
+    coh_status status = COH_ERR_FULL;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
     while (status == COH_ERR_FULL && run->micro_batch > 1)
         status = plan_with(run, run->micro_batch / 2);
-    if (status == COH_ERR_FULL && wanted > 1) {
+    if (status == COH_ERR_FULL && wanted > 1)
         snprintf(why, sizeof(why), "%s", coh_last_error());
-        return cli_fail(status, "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s",
+    if (status == COH_ERR_FULL)
+        return cli_fail(status,
+                        wanted > 1 ? "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s"
+                                   : "a micro-batch of %" PRId64 " does not fit: %s",
                         wanted, why);
-    }
     CLI_TRY(status);
-    if (run->micro_batch != wanted)
-        cli_note("micro-batch %" PRId64 " -> %" PRId64
-                 ": other rounding; as trained it does not fit this budget",
-                 wanted, run->micro_batch);
+    if (!cli_micro_batch_is_auto(run->inference.options))
+        return cli_fail(COH_ERR_FULL,
+                        "a micro-batch of %" PRId64
+                        " does not fit: %s; or give --micro-batch %" PRId64
+                        ", which fits and rounds otherwise",
+                        wanted, why, run->micro_batch);
+    cli_note("micro-batch %" PRId64 " -> %" PRId64
+             ": other rounding; the larger one does not fit this budget",
+             wanted, run->micro_batch);
     return COH_OK;
+}
+
+static coh_status choose_plan(evaluation *run)
+{
+    const int64_t given = run->inference.options->micro_batch;
+    const int64_t wanted = given > 0 ? given : default_micro_batch(run);
+    const coh_status status = plan_with(run, wanted);
+    return status == COH_ERR_FULL ? take_smaller(run, wanted) : status;
 }
 
 static coh_status open_data(evaluation *run, int64_t vocabulary)
@@ -104,62 +120,140 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
     return cli_stop_check("before anything was measured");
 }
 
-static coh_status evaluate(evaluation *run)
+/* --sequence; else what a run was trained with, since its later positions are untrained; of a
+ * folder the model's positions. */
+static coh_status choose_windows(evaluation *run)
 {
-    cli_inference *inference = &run->inference;
+    const cli_inference *inference = &run->inference;
     const cli_options *options = inference->options;
-    run->sequence =
-        cli_given(options, CLI_FLAG_SEQUENCE) ? options->sequence : inference->recipe.sequence;
-    const coh_model_size size = coh_model_size_get(&inference->model);
-    if (run->sequence > size.positions) {
+    const int64_t positions = coh_model_size_get(&inference->model).positions;
+    const int is_given = cli_given(options, CLI_FLAG_SEQUENCE);
+    if (is_given)
+        run->sequence = options->sequence;
+    else if (inference->weights.checkpoint)
+        run->sequence = inference->recipe.sequence;
+    else
+        run->sequence = positions < CONTEXT_MOST ? positions : CONTEXT_MOST;
+    run->stride = cli_given(options, CLI_FLAG_STRIDE) ? options->stride : run->sequence;
+    if (run->sequence > positions) {
         cli_weights_say(&inference->model); /* a sliding window has fewer than config.json says */
         return cli_fail(COH_ERR_ARGUMENT,
                         "--sequence %" PRId64 " is longer than the model's %" PRId64
                         " positions: lower it",
-                        run->sequence, size.positions);
+                        run->sequence, positions);
     }
-    CLI_TRY(open_data(run, size.vocabulary));
-    CLI_TRY(cli_data_check_windows(&run->data, "data", options->data, run->sequence, 1));
-    run->window_count = coh_token_file_window_count(run->data.file, run->sequence);
+    if (!is_given && run->sequence < positions)
+        cli_note("windows of %" PRId64 " tokens, %s; the model has %" PRId64
+                 " positions: --sequence changes it",
+                 run->sequence,
+                 inference->weights.checkpoint ? "as the run was trained" : "the most by default",
+                 positions);
+    return COH_OK;
+}
+
+/* After each micro-batch with --logits. */
+static coh_status keep_logits(void *context, const int32_t *targets, int64_t count)
+{
+    evaluation *run = context;
+    const void *logits;
+    size_t bytes;
+    CLI_TRY(cli_stop_check("while logits were written: nothing of them is kept"));
+    CLI_TRY(coh_engine_output(run->inference.engine, run->logits, &logits, &bytes));
+    if (bytes < (size_t)count * (size_t)run->logits_file.vocabulary * sizeof(float))
+        return cli_fail(COH_ERR_INTERNAL, "the model gave %zu bytes of logits", bytes);
+    return cli_logits_file_add(&run->logits_file, logits, targets, count);
+}
+
+static coh_status open_logits(evaluation *run)
+{
+    static const char at_once[] =
+        "\ncohobate eval: stopped at once; a file of --logits, *.partial-*, may be left\n";
+    CLI_TRY(cli_stop_install(0, at_once, at_once));
+    run->score.after = keep_logits;
+    run->score.context = run;
+    return cli_logits_file_open(run->inference.options->logits,
+                                coh_model_size_get(&run->inference.model).vocabulary,
+                                run->data.facts.token_count - 1, &run->logits_file);
+}
+
+static coh_status evaluate(evaluation *run)
+{
+    cli_inference *inference = &run->inference;
+    const cli_options *options = inference->options;
+    CLI_TRY(choose_windows(run));
+    /* Nothing is dropped here, but kinds with dropout round otherwise: the run's validation has the
+     * digits of these. */
+    inference->model.dropout = inference->recipe.dropout;
+    CLI_TRY(open_data(run, coh_model_size_get(&inference->model).vocabulary));
+    CLI_TRY(
+        cli_score_init(&run->data, "data", options->data, run->sequence, run->stride, &run->score));
     CLI_TRY(choose_plan(run));
-    size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
+    const size_t ids = (size_t)run->micro_batch * (size_t)run->sequence;
     run->tokens = calloc(2 * ids, sizeof(int32_t));
     if (!run->tokens)
         return cli_fail(COH_ERR_MEMORY, "no memory for a micro-batch of %zu tokens", ids);
-    run->targets = run->tokens + ids;
+    run->score.micro_batch = run->micro_batch;
+    run->score.tokens = run->tokens;
+    run->score.targets = run->tokens + ids;
+    if (options->logits)
+        CLI_TRY(open_logits(run));
     CLI_TRY(cli_inference_start(inference));
     run->seconds = cli_seconds_now();
-    CLI_TRY(run_windows(run));
+    CLI_TRY(cli_score_run(&run->score, inference->engine, run->score.total, &run->result));
     run->seconds = cli_seconds_now() - run->seconds;
-    return COH_OK;
+    if (run->result.counted == 0)
+        return cli_fail(COH_ERR_CORRUPT, "--data holds no token that counts (padding does not, nor "
+                                         "what the assistant did not say): give other data");
+    return options->logits ? cli_logits_file_finish(&run->logits_file) : COH_OK;
+}
+
+static void add_json(const evaluation *run, int is_bytes, cli_line *line)
+{
+    const double loss = run->result.loss;
+    cli_line_add(line, "{\"loss\": ");
+    cli_line_add_json_number(line, loss);
+    cli_line_add(line, ", \"perplexity\": ");
+    cli_line_add_json_number(line, exp(loss));
+    if (is_bytes) {
+        cli_line_add(line, ", \"bits_per_byte\": ");
+        cli_line_add_json_number(line, loss / log(2));
+    }
+    cli_line_add(line, ", \"tokens_per_second\": ");
+    cli_line_add_json_number(line, (double)run->result.counted / run->seconds);
+    cli_line_add(line,
+                 ", \"tokens\": %" PRId64 ", \"windows\": %" PRIu64 ", \"sequence\": %" PRId64
+                 ", \"stride\": %" PRId64 ", \"micro_batch\": %" PRId64
+                 ", \"dtype\": \"%s\", \"step\": %" PRIu64 "}",
+                 run->result.counted, run->result.window_count, run->sequence, run->stride,
+                 run->micro_batch, cli_dtype_name(coh_model_size_get(&run->inference.model).dtype),
+                 run->inference.weights.facts.step);
+}
+
+static void add_text(const evaluation *run, int is_bytes, cli_line *line)
+{
+    const cli_score_result *result = &run->result;
+    cli_line_add(line, "loss %.6f nats, perplexity %.4f", result->loss, exp(result->loss));
+    if (is_bytes)
+        cli_line_add(line, ", %.4f bits per byte", result->loss / log(2));
+    cli_line_add(line,
+                 " over %" PRId64 " tokens in %" PRIu64 " window%s of %" PRId64 ", stride %" PRId64
+                 ", micro-batch %" PRId64 ", %.0f tokens/s",
+                 result->counted, result->window_count, result->window_count == 1 ? "" : "s",
+                 run->sequence, run->stride, run->micro_batch,
+                 (double)result->counted / run->seconds);
 }
 
 static void print_result(const evaluation *run)
 {
-    int bytes = strcmp(run->inference.recipe.tokenizer, "bytes") == 0;
-    uint64_t token_count = (uint64_t)run->counted;
+    /* Ids that do not say which tokenizer made them need not be bytes. */
+    const int is_bytes =
+        strcmp(run->inference.recipe.tokenizer, "bytes") == 0 && !run->data.facts.is_raw;
     cli_line line;
     cli_line_clear(&line);
-    if (run->inference.options->json) {
-        cli_line_add(&line, "{\"loss\": ");
-        cli_line_add_json_number(&line, run->loss);
-        cli_line_add(&line, ", \"perplexity\": ");
-        cli_line_add_json_number(&line, exp(run->loss));
-        if (bytes) {
-            cli_line_add(&line, ", \"bits_per_byte\": ");
-            cli_line_add_json_number(&line, run->loss / log(2));
-        }
-        cli_line_add(&line, ", \"tokens_per_second\": ");
-        cli_line_add_json_number(&line, (double)token_count / run->seconds);
-        cli_line_add(&line, ", \"tokens\": %" PRIu64 ", \"step\": %" PRIu64 "}", token_count,
-                     run->inference.weights.facts.step);
-    } else {
-        cli_line_add(&line, "loss %.6f nats, perplexity %.4f", run->loss, exp(run->loss));
-        if (bytes)
-            cli_line_add(&line, ", %.4f bits per byte", run->loss / log(2));
-        cli_line_add(&line, " over %" PRIu64 " tokens, %.0f tokens/s", token_count,
-                     (double)token_count / run->seconds);
-    }
+    if (run->inference.options->json)
+        add_json(run, is_bytes, &line);
+    else
+        add_text(run, is_bytes, &line);
     cli_print("%s", line.text);
 }
 
@@ -168,11 +262,14 @@ coh_status cli_eval(const cli_options *options)
     evaluation run = { 0 };
     if (!options->data)
         return cli_fail(COH_ERR_ARGUMENT, "--data FILE is missing: the text to measure on");
+    CLI_TRY(cli_output_check(options));
+    cli_logits_file_clear(&run.logits_file);
     CLI_TRY(cli_inference_open(options, &run.inference));
     coh_status status = evaluate(&run);
     if (status == COH_OK)
         print_result(&run);
     free(run.tokens);
+    cli_logits_file_close(&run.logits_file);
     cli_data_close(&run.data);
     cli_inference_close(&run.inference);
     return status;

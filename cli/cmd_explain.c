@@ -263,6 +263,15 @@ static void print_so(const cli_replay *replay, const alternative *a)
                a->trial.why);
 }
 
+/* Times are of today's profile and of what runs found up to today. */
+static void print_prices(const cli_job *job)
+{
+    cli_line prices;
+    cli_line_clear(&prices);
+    cli_screen_prices(job, &prices);
+    printf("%s", prices.text);
+}
+
 static void print_text(const cli_replay *replay, const explanation *e)
 {
     const coh_plan_summary *s = &replay->job.summary;
@@ -288,6 +297,7 @@ static void print_text(const cli_replay *replay, const explanation *e)
     for (int i = 0; i < e->same_count; i++)
         printf("%-32.32s is what is planned\n", e->same[i]);
     printf("\n%s\n", e->why);
+    print_prices(&replay->job);
 }
 
 static void add_trial_json(const cli_replay *replay, const alternative *a, cli_line *line)
@@ -328,9 +338,10 @@ static void print_json(const cli_replay *replay, const explanation *e)
         &line,
         ", \"kind\": \"%s\", \"block\": %d, \"parameter_bytes\": %" PRIu64
         ", \"parameters\": \"%s\", \"states\": \"%s\", \"updates\": \"%s\", \"activations\": \"%s\""
-        ", \"step_seconds\": %.9f, \"alternatives\": [",
+        ", \"step_seconds\": %.9f, \"calibrated_runs\": %" PRIu32 ", \"alternatives\": [",
         e->op.kind, (int)e->block, e->op.parameter_bytes, e->op.parameters, e->op.states,
-        e->op.updates, e->op.activations, (double)replay->job.summary.step_ns * 1e-9);
+        e->op.updates, e->op.activations, (double)replay->job.summary.step_ns * 1e-9,
+        replay->job.calibration.runs);
     for (int i = 0; i < e->count; i++) {
         cli_line_add(&line, "%s", i ? ", " : "");
         add_trial_json(replay, &e->alternatives[i], &line);

@@ -36,22 +36,33 @@ static coh_status check_tokenizer(export_run *run)
     return COH_OK;
 }
 
+/* Ids without a tokenizer are of the model that the run began from. */
+static const char *chosen_by_base(const export_run *run)
+{
+    const char *base = run->recipe.base;
+    return base[0] && cli_artefact_has_tokenizer(base) ? base : "none";
+}
+
 /* --tokenizer, else what the checkpoint's note or the folder has. */
 static coh_status choose_tokenizer(export_run *run)
 {
     const cli_options *options = run->options;
     const char *chosen = options->tokenizer;
     const int is_given = cli_given(options, CLI_FLAG_TOKENIZER);
+    const int is_noted = !is_given && !run->weights.folder;
     if (!is_given)
         chosen = run->weights.folder ? options->operand : run->recipe.tokenizer;
-    if (strcmp(chosen, "none") == 0)
+    const int is_base = is_noted && cli_recipe_has_no_tokenizer(chosen);
+    if (is_base)
+        chosen = chosen_by_base(run);
+    if (cli_recipe_has_no_tokenizer(chosen))
         return COH_OK;
     if (strcmp(chosen, "bytes") == 0) {
         cli_note("note: no tokenizer goes along: \"bytes\" is none that a folder can hold");
         return COH_OK;
     }
     snprintf(run->tokenizer, sizeof(run->tokenizer), "%s", chosen);
-    return run->weights.folder && !is_given ? COH_OK : check_tokenizer(run);
+    return is_base || (run->weights.folder && !is_given) ? COH_OK : check_tokenizer(run);
 }
 
 /* The folder that the weights came from, for its licence; where that is gone, the tokenizer's,

@@ -1,87 +1,51 @@
+/* cohobate generate: text that follows prompts, one prompt after the other on one engine.
+ *
+ * The decoder computes one position of one sequence at a time, so several prompts share the engine
+ * and its weights, not its steps. A prompt's text is a function of its ids, the flags and its own
+ * seed: prompt number i, from 0, draws with --seed + i. Keys and values of the prompt before are
+ * overwritten before they are read. Samplers: sample.h; stop strings: answer.h. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/inference.h"
+#include "cli/prompts.h"
 #include "cli/sample.h"
+
+/* Why a text ended. */
+typedef enum ending { END_LENGTH, END_WINDOW, END_TOKEN, END_STOP } ending;
+
+static const char *const ending_names[] = { "length", "window", "end", "stop" };
 
 typedef struct text_run {
     cli_inference inference;
+    cli_prompts prompts;
     coh_tensor logits;
-    int32_t *ids; /* the prompt's */
-    size_t prompt_count;
-    int64_t window; /* positions planned for */
-    int32_t *order;
+    int64_t vocabulary; /* ids that are drawn from */
+    int64_t window;     /* positions planned for */
+    int32_t *order;     /* scratch of the sampler */
+    float *penalized;   /* likewise */
+    int32_t *seen;      /* the prompt's ids and those drawn, `window` at most */
+    cli_answer answer;
 } text_run;
 
-/* An added token that the model has no row for; `before_count` ids are the tokenizer's. */
-static coh_status refuse_token(const text_run *run, size_t at, size_t before_count, int64_t rows)
+static coh_status check_tokenizer(const cli_inference *inference)
 {
-    const char *text;
-    size_t bytes;
-    CLI_TRY(coh_tokenizer_piece(run->inference.tokenizer, run->ids[at], &text, &bytes));
-    const int shown = bytes < 100 ? (int)bytes : 100;
-    if (at < before_count)
-        return cli_fail(COH_ERR_CORRUPT,
-                        "the tokenizer begins each text with \"%.*s\" (id %" PRId32
-                        "), and the model has a vocabulary of %" PRId64
-                        ": give the --tokenizer that it was trained with",
-                        shown, text, run->ids[at], rows);
-    return cli_fail(COH_ERR_CORRUPT,
-                    "--prompt: token %zu is \"%.*s\" (id %" PRId32
-                    "), and the model has a vocabulary of %" PRId64 ": leave it out",
-                    at - before_count + 1, shown, text, run->ids[at], rows);
+    if (inference->tokenizer)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s, and generate reads and writes text: give the tokenizer that its ids are "
+                    "of as --tokenizer bytes|PATH",
+                    cli_given(inference->options, CLI_FLAG_TOKENIZER)
+                        ? "--tokenizer none reads ids only"
+                        : "the run was trained on ids, with --tokenizer none");
 }
 
-/* The prompt's ids behind those that the tokenizer puts before every text, which its models have
- * never seen a text without. */
-static coh_status encode_prompt(text_run *run)
-{
-    const char *prompt = run->inference.options->prompt;
-    const int32_t *before, *after;
-    size_t before_count, after_count, count;
-    int32_t *ids;
-    coh_tokenizer_around(run->inference.tokenizer, &before, &before_count, &after, &after_count);
-    CLI_TRY(coh_tokenizer_encode(run->inference.tokenizer, prompt, strlen(prompt), &ids, &count));
-    run->prompt_count = before_count + count;
-    run->ids = malloc((run->prompt_count + 1) * sizeof(*ids));
-    for (size_t i = 0; run->ids && i < run->prompt_count; i++)
-        run->ids[i] = i < before_count ? before[i] : ids[i - before_count];
-    coh_text_free(ids);
-    if (!run->ids)
-        return cli_fail(COH_ERR_MEMORY, "no memory for a prompt of %zu tokens", run->prompt_count);
-    if (count == 0)
-        return cli_fail(COH_ERR_ARGUMENT, "--prompt is empty: give at least one character");
-    const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
-    for (size_t i = 0; i < run->prompt_count; i++)
-        if (run->ids[i] >= rows)
-            return refuse_token(run, i, before_count, rows);
-    return COH_OK;
-}
-
-static coh_status read_prompt(text_run *run)
-{
-    const cli_options *options = run->inference.options;
-    int64_t positions = coh_model_size_get(&run->inference.model).positions;
-    CLI_TRY(encode_prompt(run));
-    if (run->prompt_count >= (uint64_t)positions)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--prompt has %zu tokens, and the model's window is %" PRId64
-                        " with room for one more: shorten it",
-                        run->prompt_count, positions);
-    run->window = (int64_t)run->prompt_count + options->tokens;
-    if (run->window > positions) {
-        cli_note("the window of %" PRId64 " positions ends the text after %" PRId64 " tokens",
-                 positions, positions - (int64_t)run->prompt_count);
-        run->window = positions;
-    }
-    if (run->window > run->inference.trained_tokens)
-        cli_note("note: trained on sequences of %" PRId64 " tokens; positions beyond never were",
-                 run->inference.trained_tokens);
-    return COH_OK;
-}
+/* ---- tokens ---- */
 
 /* Feeds one token at one position; *out_logits are those of the token behind it. */
 static coh_status decode_one(text_run *run, int32_t token, int32_t position,
@@ -101,69 +65,192 @@ static coh_status decode_one(text_run *run, int32_t token, int32_t position,
     return COH_OK;
 }
 
-static coh_status write_token(const text_run *run, int32_t token)
+/* The token behind `seen_count` others, of which `drawn_count` were drawn. */
+static int32_t draw(text_run *run, const cli_sampler *sampler, const float *logits,
+                    size_t seen_count, uint64_t drawn_count)
+{
+    if (sampler->penalty != 1) {
+        cli_sample_penalize(sampler->penalty, logits, run->vocabulary, run->seen, seen_count,
+                            run->penalized);
+        logits = run->penalized;
+    }
+    return cli_sample(sampler, logits, run->vocabulary, drawn_count, run->order);
+}
+
+static int is_end(const text_run *run, int32_t token)
+{
+    return token == coh_tokenizer_end_of_text(run->inference.tokenizer) ||
+           (run->prompts.chat && token == coh_chat_end_of_turn(run->prompts.chat));
+}
+
+/* Prints bytes [*shown, certain) of the answer, unless it is for a JSON object. */
+static coh_status show(const text_run *run, size_t certain, size_t *shown)
+{
+    const size_t from = *shown;
+    *shown = certain;
+    if (run->inference.options->json || certain == from)
+        return COH_OK;
+    return cli_write(STDOUT_FILENO, run->answer.bytes + from, certain - from);
+}
+
+static coh_status add_token(text_run *run, int32_t token, size_t *shown)
 {
     const char *text;
     size_t bytes;
     CLI_TRY(coh_tokenizer_piece(run->inference.tokenizer, token, &text, &bytes));
-    return cli_write(STDOUT_FILENO, text, bytes);
+    CLI_TRY(cli_answer_add(&run->answer, text, bytes));
+    return show(run, cli_answer_certain(&run->answer), shown);
 }
 
-static coh_status write_text(text_run *run)
+/* Feeds a prompt and draws what follows. */
+static coh_status write_answer(text_run *run, const cli_prompt *prompt, const cli_sampler *sampler,
+                               uint64_t *out_drawn, ending *out_ending)
+{
+    const size_t most = (size_t)run->inference.options->tokens;
+    const size_t room = (size_t)coh_model_size_get(&run->inference.model).positions - prompt->count;
+    size_t shown = 0;
+    const float *logits = NULL;
+    memcpy(run->seen, prompt->ids, prompt->count * sizeof(*run->seen));
+    cli_answer_clear(&run->answer);
+    *out_drawn = 0;
+    *out_ending = room < most ? END_WINDOW : END_LENGTH;
+    for (size_t at = 0; at + 1 < prompt->count; at++)
+        CLI_TRY(decode_one(run, run->seen[at], (int32_t)at, &logits));
+    for (size_t drawn = 0; drawn < (room < most ? room : most); drawn++) {
+        const size_t count = prompt->count + drawn;
+        CLI_TRY(decode_one(run, run->seen[count - 1], (int32_t)(count - 1), &logits));
+        const int32_t token = draw(run, sampler, logits, count, drawn);
+        if (is_end(run, token)) {
+            *out_ending = END_TOKEN;
+            break;
+        }
+        run->seen[count] = token;
+        *out_drawn = drawn + 1;
+        CLI_TRY(add_token(run, token, &shown));
+        if (run->answer.stopped_by) {
+            *out_ending = END_STOP;
+            break;
+        }
+    }
+    return show(run, run->answer.count, &shown);
+}
+
+/* ---- output ---- */
+
+static void print_json(const text_run *run, size_t index, const cli_sampler *sampler,
+                       uint64_t drawn, ending end)
+{
+    const cli_answer *answer = &run->answer;
+    printf("{\"index\": %zu, \"text\": ", index);
+    cli_print_json_text(answer->count ? answer->bytes : "", answer->count);
+    printf(", \"finish\": \"%s\", \"stop\": ", ending_names[end]);
+    if (answer->stopped_by)
+        cli_print_json_text(answer->stopped_by, strlen(answer->stopped_by));
+    else
+        printf("null");
+    printf(", \"prompt_tokens\": %zu, \"tokens\": %" PRIu64 ", \"seed\": %" PRIu64 "}\n",
+           run->prompts.list[index].count, drawn, sampler->seed);
+    fflush(stdout); /* main asks whether it was lost */
+}
+
+/* A text prompt goes before its answer, as one text. */
+static coh_status begin_text(const text_run *run, size_t index)
+{
+    const cli_prompt *prompt = &run->prompts.list[index];
+    char header[80];
+    if (run->inference.options->json)
+        return COH_OK;
+    if (run->prompts.count > 1) {
+        const int length = snprintf(header, sizeof(header), "%s==> prompt %zu of %zu <==\n",
+                                    index ? "\n" : "", index + 1, run->prompts.count);
+        CLI_TRY(cli_write(STDOUT_FILENO, header, (size_t)length));
+    }
+    return prompt->text ? cli_write(STDOUT_FILENO, prompt->text, prompt->text_bytes) : COH_OK;
+}
+
+static coh_status write_one(text_run *run, size_t index)
 {
     const cli_options *options = run->inference.options;
     const cli_sampler sampler = { .temperature = options->temperature,
                                   .top_k = options->top_k,
-                                  .seed = (uint64_t)options->seed };
+                                  .top_p = options->top_p,
+                                  .min_p = options->min_p,
+                                  .penalty = options->repetition_penalty,
+                                  .seed = (uint64_t)options->seed + index };
+    uint64_t drawn;
+    ending end;
+    CLI_TRY(begin_text(run, index));
+    CLI_TRY(write_answer(run, &run->prompts.list[index], &sampler, &drawn, &end));
+    if (!options->json)
+        return cli_write(STDOUT_FILENO, "\n", 1);
+    print_json(run, index, &sampler, drawn, end);
+    return COH_OK;
+}
+
+/* ---- all of it ---- */
+
+/* The longest window of all prompts. */
+static void choose_window(text_run *run)
+{
+    const int64_t positions = coh_model_size_get(&run->inference.model).positions;
+    for (size_t i = 0; i < run->prompts.count; i++) {
+        const int64_t count = (int64_t)run->prompts.list[i].count;
+        const int64_t wanted = count + run->inference.options->tokens;
+        if (wanted > positions)
+            cli_note("the window of %" PRId64 " positions ends the text after %" PRId64 " tokens",
+                     positions, positions - count);
+        const int64_t window = wanted < positions ? wanted : positions;
+        run->window = window > run->window ? window : run->window;
+    }
+    if (run->window > run->inference.trained_tokens)
+        cli_note("note: trained on sequences of %" PRId64 " tokens; positions beyond never were",
+                 run->inference.trained_tokens);
+}
+
+static coh_status allocate(text_run *run)
+{
     /* A vocabulary wider than the tokenizer's has rows that stand for nothing, and added tokens may
      * have none. */
     const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
     const int64_t ids = coh_tokenizer_vocabulary(run->inference.tokenizer);
-    const int64_t vocabulary = ids < rows ? ids : rows;
-    int32_t end = coh_tokenizer_end_of_text(run->inference.tokenizer);
-    int32_t token = run->ids[0];
-    CLI_TRY(cli_write(STDOUT_FILENO, options->prompt, strlen(options->prompt)));
-    for (int64_t position = 0; position < run->window; position++) {
-        const float *logits = NULL;
-        if (position < (int64_t)run->prompt_count)
-            token = run->ids[position];
-        CLI_TRY(decode_one(run, token, (int32_t)position, &logits));
-        if (position + 1 < (int64_t)run->prompt_count)
-            continue;
-        if (position + 1 == run->window)
-            break;
-        token = cli_sample(&sampler, logits, vocabulary, (uint64_t)position + 1 - run->prompt_count,
-                           run->order);
-        if (token == end)
-            break;
-        CLI_TRY(write_token(run, token));
-    }
-    return cli_write(STDOUT_FILENO, "\n", 1);
+    run->vocabulary = ids < rows ? ids : rows;
+    run->order = calloc((size_t)run->vocabulary, sizeof(*run->order));
+    run->penalized = calloc((size_t)run->vocabulary, sizeof(*run->penalized));
+    run->seen = calloc((size_t)run->window, sizeof(*run->seen));
+    if (run->order && run->penalized && run->seen)
+        return COH_OK;
+    return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids", rows);
 }
 
 static coh_status generate(text_run *run)
 {
-    CLI_TRY(read_prompt(run));
-    const int64_t vocabulary = coh_model_size_get(&run->inference.model).vocabulary;
-    CLI_TRY(coh_model_decode_graph(&run->inference.model, run->window, &run->inference.graph,
-                                   &run->logits));
-    CLI_TRY(cli_inference_plan(&run->inference));
-    CLI_TRY(cli_inference_start(&run->inference));
-    run->order = calloc((size_t)vocabulary, sizeof(int32_t));
-    if (!run->order)
-        return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids", vocabulary);
-    return write_text(run);
+    cli_inference *inference = &run->inference;
+    CLI_TRY(check_tokenizer(inference));
+    CLI_TRY(cli_prompts_open(inference, &run->prompts));
+    choose_window(run);
+    CLI_TRY(
+        coh_model_decode_graph(&inference->model, run->window, &inference->graph, &run->logits));
+    CLI_TRY(cli_inference_plan(inference));
+    CLI_TRY(cli_inference_start(inference));
+    CLI_TRY(allocate(run));
+    run->answer.stops = inference->options->stop;
+    run->answer.prefix = coh_chat_answer_prefix(run->prompts.chat);
+    for (size_t i = 0; i < run->prompts.count; i++)
+        CLI_TRY(write_one(run, i));
+    return COH_OK;
 }
 
 coh_status cli_generate(const cli_options *options)
 {
     text_run run = { 0 };
-    if (!options->prompt)
-        return cli_fail(COH_ERR_ARGUMENT, "--prompt TEXT is missing: what the text begins with");
+    CLI_TRY(cli_prompts_check_flags(options));
     CLI_TRY(cli_inference_open(options, &run.inference));
-    coh_status status = generate(&run);
+    const coh_status status = generate(&run);
+    cli_answer_free(&run.answer);
+    free(run.seen);
+    free(run.penalized);
     free(run.order);
-    free(run.ids);
+    cli_prompts_close(&run.prompts);
     cli_inference_close(&run.inference);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "cli/inspect_folder.h"
 #include "cli/inspect_plan.h"
 #include "cli/inspect_profile.h"
+#include "cli/parameter_groups.h"
 #include "cli/weights.h"
 
 /* ---- a checkpoint ---- */
@@ -25,6 +26,18 @@ static void checkpoint_json(const coh_checkpoint_facts *facts, uint64_t hash)
            facts->numeric_fingerprint, hash, facts->note_json);
 }
 
+/* The groups of the note, if it is one of train's. */
+static void print_groups(const char *note_json)
+{
+    cli_recipe recipe;
+    cli_line line;
+    if (cli_recipe_from_note(note_json, &recipe) != COH_OK)
+        return;
+    cli_line_clear(&line);
+    cli_parameter_groups_describe(&recipe, NULL, &line);
+    printf("%s", line.text);
+}
+
 static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
                                   const coh_checkpoint_facts *facts)
 {
@@ -36,6 +49,7 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
            facts->tensor_count, coh_size_format(facts->bytes, bytes, sizeof(bytes)),
            facts->has_states ? ", with optimizer states" : "", facts->numeric_fingerprint,
            facts->hash, facts->note_json);
+    print_groups(facts->note_json);
     for (int32_t i = 0; i < facts->tensor_count; i++) {
         coh_checkpoint_tensor tensor;
         CLI_TRY(coh_checkpoint_tensor_at(checkpoint, i, &tensor));

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/output.h"
+#include "cli/recipe.h"
 #include "cli/stop.h"
 
 static coh_status print_file(const cli_options *options, const char *path, const char *key,
@@ -74,6 +75,9 @@ coh_status cli_tokenize(const cli_options *options)
     coh_tokenizer *tokenizer;
     cli_line json;
     CLI_TRY(check_flags(options));
+    if (cli_recipe_has_no_tokenizer(options->tokenizer))
+        return cli_fail(COH_ERR_ARGUMENT, "--tokenizer none makes no ids of text: give --tokenizer "
+                                          "bytes|PATH");
     CLI_TRY(coh_tokenizer_open(options->tokenizer, &tokenizer));
     coh_status status = build(options, tokenizer);
     coh_tokenizer_close(tokenizer);

@@ -12,6 +12,7 @@
 #include "cli/dtype.h"
 #include "cli/epochs.h"
 #include "cli/output.h"
+#include "cli/parameter_groups.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/stop.h"
@@ -52,6 +53,19 @@ static coh_status choose_folder(const cli_run *run, char out_path[CLI_PATH_BYTES
     return COH_OK;
 }
 
+/* The note of all checkpoints, with room behind for what validations will find. */
+static coh_status make_note(const cli_recipe *recipe, cli_run *run)
+{
+    CLI_TRY(cli_recipe_to_note(recipe, &run->job.model, &run->note));
+    run->note_bytes = run->note.used;
+    if (run->note_bytes + CLI_VALIDATION_NOTE_BYTES < sizeof(run->note.text))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "the paths of tokenizer and data are too long for a checkpoint's note (%d"
+                    " bytes): use shorter ones",
+                    CLI_LINE_BYTES - CLI_VALIDATION_NOTE_BYTES);
+}
+
 /* What checkpoints will say, before anything is made: paths may be too many bytes for it. */
 static coh_status check_note(cli_run *run, const char *folder)
 {
@@ -61,7 +75,7 @@ static coh_status check_note(cli_run *run, const char *folder)
         return COH_OK;
     cli_run_folder_absolute(folder, absolute);
     CLI_TRY(cli_train_name_data(run, absolute, &recipe));
-    return cli_recipe_to_note(&recipe, &run->job.model, &run->note);
+    return make_note(&recipe, run);
 }
 
 static coh_status open_folder(cli_run *run)
@@ -74,6 +88,7 @@ static coh_status open_folder(cli_run *run)
         return COH_OK;
     CLI_TRY(cli_run_folder_open(path, run->options->data, run->options->keep, run->job.first_step,
                                 &run->folder));
+    run->folder.keeps_best |= run->options->keep_best != 0;
     if (run->folder.step_count > 0)
         cli_stop_kept();
     if (run->job.resumed && run->folder.step_count > 0 &&
@@ -82,13 +97,31 @@ static coh_status open_folder(cli_run *run)
     return COH_OK;
 }
 
+/* Could there be a text to validate with? A resumed run has it in its note. */
+static int may_validate(const cli_options *options)
+{
+    if (options->validation)
+        return strcmp(options->validation, "none") != 0;
+    return options->resume || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+}
+
+static coh_status check_validates(const cli_options *options, int validates)
+{
+    if (validates || !(options->keep_best || options->stop_after_worse))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--%s goes by the validation loss, and there is no text to validate with: add"
+                    " --validation FILE or --validation-split X, or leave it out",
+                    options->keep_best ? "keep-best" : "stop-after-worse");
+}
+
 /* Everything the loop will write to: it allocates nothing itself. */
 static coh_status take_buffers(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     size_t batch_ids = (size_t)recipe->batch * (size_t)recipe->sequence;
     size_t micro_ids = (size_t)recipe->micro_batch * (size_t)recipe->sequence;
-    size_t total = 2 * CLI_BATCHES * batch_ids + 2 * micro_ids;
+    size_t total = 2 * CLI_BATCHES * batch_ids + 2 * micro_ids; /* validation's come last */
     int32_t *ids = calloc(total, sizeof(int32_t));
     if (!ids)
         return cli_fail(COH_ERR_MEMORY, "no memory for batches of %zu tokens: lower --batch",
@@ -97,8 +130,9 @@ static coh_status take_buffers(cli_run *run)
         run->tokens[i] = ids + 2 * (size_t)i * batch_ids;
         run->targets[i] = run->tokens[i] + batch_ids;
     }
-    run->validation_tokens = ids + 2 * CLI_BATCHES * batch_ids;
-    run->validation_targets = run->validation_tokens + micro_ids;
+    run->score.micro_batch = recipe->micro_batch;
+    run->score.tokens = ids + 2 * CLI_BATCHES * batch_ids;
+    run->score.targets = run->score.tokens + micro_ids;
     return COH_OK;
 }
 
@@ -164,6 +198,9 @@ static coh_status open_engine(cli_run *run)
     engine_options.beta1 = (float)recipe->beta1;
     engine_options.beta2 = (float)recipe->beta2;
     engine_options.weight_decay = (float)recipe->weight_decay;
+    coh_parameter_group groups[CLI_GROUPS_MOST];
+    engine_options.groups = groups;
+    engine_options.group_count = cli_parameter_groups(recipe, groups);
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
     return coh_engine_facts_get(run->engine, &run->facts);
@@ -233,6 +270,7 @@ static void describe_start(const cli_run *run)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
                      run->job.first_step);
     describe_schedule(&run->job, &line);
+    cli_parameter_groups_describe(&run->job.recipe, run->job.graph, &line);
     if (run->job.weights.folder)
         cli_line_add(&line, "start:  %s, %" PRId64 " tensors of %s\n", run->job.model.folder,
                      run->job.weights.folder_facts.tensor_count,
@@ -242,6 +280,15 @@ static void describe_start(const cli_run *run)
 }
 
 /* ---- the end ---- */
+
+static void add_best_json(const cli_run_folder *folder, cli_line *line)
+{
+    if (!folder->keeps_best || folder->best_step == UINT64_MAX)
+        return;
+    cli_line_add(line,
+                 ", \"best_step\": %" PRIu64 ", \"best_validation_loss\": ", folder->best_step);
+    cli_line_add_json_number(line, folder->best_loss);
+}
 
 static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 {
@@ -254,6 +301,8 @@ static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
     cli_line_add(line, ", \"emulated\": %s, \"run_folder\": ",
                  cli_job_emulated_bytes(&run->job) ? "true" : "false");
     cli_line_add_json_string(line, run->folder.path);
+    cli_line_add(line, ", \"ended_early\": %s", run->ended ? "true" : "false");
+    add_best_json(&run->folder, line);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
     cli_report_ledger_json(run->engine, line);
     cli_calibration_add_json(run->classes, run->class_count, line);
@@ -270,7 +319,9 @@ static void add_done(const cli_run *run, cli_line *line)
     else
         cli_line_add(line, "not finite");
     if (run->validation.file && report->last_validation == report->last_validation)
-        cli_line_add(line, ", validation loss %.4f", report->last_validation);
+        cli_line_add(line, ", validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows",
+                     report->last_validation, report->validation_windows,
+                     report->validation_windows_total);
     if (report->skipped_count)
         cli_line_add(line, ", %" PRIu64 " step%s left out", report->skipped_count,
                      report->skipped_count == 1 ? "" : "s");
@@ -284,6 +335,15 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
         cli_line_add(line, "note:   the host tier was EMULATED: times say nothing of a GPU\n");
     if (run->saved_step == run->done_steps)
         cli_line_add(line, "saved:  %s/step-%" PRIu64 "\n", run->folder.path, run->saved_step);
+    if (run->folder.keeps_best && run->folder.best_loss < INFINITY)
+        cli_line_add(line, "best:   %s/step-%" PRIu64 ", validation loss %.4f\n", run->folder.path,
+                     run->folder.best_step, run->folder.best_loss);
+    if (run->ended)
+        cli_line_add(line,
+                     "ended:  %" PRId64 " validation%s in a row without a lower loss"
+                     " (--stop-after-worse)\n",
+                     run->options->stop_after_worse,
+                     run->options->stop_after_worse == 1 ? "" : "s");
     cli_line_add(line, "hash:   %016" PRIx64 "\n", hash);
     add_done(run, line);
 }
@@ -330,10 +390,12 @@ static void close_run(cli_run *run)
     free(run->tokens[0]);
     cli_data_close(&run->validation);
     cli_data_close(&run->data);
-    if (run->has_begun)
+    if (run->has_begun) {
         cli_run_folder_close(&run->folder);
-    else
+    } else {
+        cli_train_undo_data(run);
         cli_run_folder_undo(&run->folder);
+    }
     cli_job_close(&run->job);
     free(run);
 }
@@ -357,6 +419,25 @@ static coh_status take_epochs(cli_run *run)
     return find_room(run);
 }
 
+/* Once the data is open: whether the run validates, and how. */
+static coh_status prepare_validation(cli_run *run)
+{
+    const cli_options *options = run->options;
+    const cli_recipe *recipe = &run->job.recipe;
+    const uint64_t hash = recipe->validation_hash;
+    if (!run->validation.file)
+        return check_validates(options, 0);
+    const uint64_t some = (uint64_t)options->validation_windows;
+    const uint64_t kept = some < run->score.total ? some : 0;
+    if (run->job.resumed)
+        cli_validations_from_note(run->job.weights.facts.note_json, hash, kept, &run->validations);
+    else
+        cli_validations_clear(kept, &run->validations);
+    if (run->folder.path[0])
+        cli_run_folder_find_best(&run->folder, hash);
+    return COH_OK;
+}
+
 static coh_status run_all(cli_run *run)
 {
     const cli_options *options = run->options;
@@ -372,7 +453,8 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_train_open_data(run));
     if (by_epochs)
         CLI_TRY(take_epochs(run));
-    CLI_TRY(cli_recipe_to_note(&run->job.recipe, &run->job.model, &run->note));
+    CLI_TRY(prepare_validation(run));
+    CLI_TRY(make_note(&run->job.recipe, run));
     CLI_TRY(take_buffers(run));
     run->done_steps = run->submitted_steps = run->job.first_step;
     CLI_TRY(cli_report_open(options->log, run->job.first_step, run->job.recipe.steps,
@@ -391,8 +473,12 @@ coh_status cli_train(const cli_options *options)
 {
     if (!options->data && !options->resume)
         return cli_fail(COH_ERR_ARGUMENT, "--data FILE|DIR is missing: the text to train on");
+    CLI_TRY(check_validates(options, may_validate(options)));
+    if (options->keep_best && options->save && strcmp(options->save, "none") == 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--keep-best keeps a checkpoint, and --save none keeps"
+                                          " nothing: leave one of them out");
     if (options->new_data && !(options->resume && options->data))
-        return cli_fail(COH_ERR_ARGUMENT, "--new-data goes with --resume and --data: add them, or"
+        return cli_fail(COH_ERR_ARGUMENT, "--new-data is for --resume with --data: add both, or"
                                           " leave it out");
     CLI_TRY(cli_output_check(options));
     cli_run *run = calloc(1, sizeof(*run));

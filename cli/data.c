@@ -220,7 +220,8 @@ static coh_status build_unnamed(const cli_data_source *source, const char *what,
 static coh_status check_facts(const cli_data_source *source, const char *flag, const char *what,
                               const coh_token_file_facts *facts)
 {
-    uint64_t identity = coh_tokenizer_identity(source->tokenizer);
+    const uint64_t identity =
+        source->tokenizer ? coh_tokenizer_identity(source->tokenizer) : facts->tokenizer_identity;
     if (!facts->is_raw && facts->tokenizer_identity != identity)
         return cli_fail(COH_ERR_CORRUPT,
                         "--%s %s was made by another tokenizer (%016" PRIx64
@@ -264,6 +265,12 @@ static coh_status check_below(const cli_data_source *source, const char *flag, c
             size_t bytes;
             if (ids[i] < source->vocabulary)
                 continue;
+            if (!source->tokenizer)
+                return cli_fail(COH_ERR_CORRUPT,
+                                "--%s %s: token %" PRIu64 " has id %" PRId32
+                                ", and the model has a vocabulary of %" PRId64
+                                ": give ids made for this model, or a model that has it",
+                                flag, what, begin + i + 1, ids[i], source->vocabulary);
             CLI_TRY(coh_tokenizer_piece(source->tokenizer, ids[i], &text, &bytes));
             return cli_fail(COH_ERR_CORRUPT,
                             "--%s %s: token %" PRIu64 " is \"%.*s\" (id %" PRId32
@@ -341,6 +348,11 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
         *out_held_out = (cli_data){ 0 };
     data_kind kind;
     CLI_TRY(find_kind(flag, what, &kind)); /* whose sentences name the flag */
+    if (!source->tokenizer && (kind == KIND_TEXT || kind == KIND_LINES))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s %s is text, and --tokenizer none reads ids only: give --tokenizer "
+                        "bytes|PATH, or a token file or *.bin of ids",
+                        flag, what);
     coh_status status = open_parts(source, flag, what, kind, paths, parts);
     if (status == COH_OK)
         return COH_OK;

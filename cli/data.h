@@ -36,8 +36,8 @@ coh_status cli_data_form_from_options(const struct cli_options *options, cli_dat
 
 /* All that decides which ids a text gives. */
 typedef struct cli_data_source {
-    coh_tokenizer *tokenizer;
-    const char *tokenizer_path; /* "bytes", a folder or a file */
+    coh_tokenizer *tokenizer;   /* NULL: "none", and only ids are read */
+    const char *tokenizer_path; /* "bytes", "none", a folder or a file */
     int64_t vocabulary;         /* of the model: ids must be below it */
     int64_t sequence;           /* tokens of a window */
     uint64_t seed;

@@ -1,5 +1,9 @@
 #include "cli/dtype.h"
 
+#include <string.h>
+
+#include "cohobate/engine.h"
+
 const char *cli_dtype_name(coh_dtype dtype)
 {
     return dtype == COH_DTYPE_BF16 ? "bf16" : dtype == COH_DTYPE_F16 ? "f16" : "f32";
@@ -24,6 +28,8 @@ void cli_dtype_describe(const cli_options *options, coh_dtype dtype, int has_che
     if (has_checkpoint && !cli_given(options, CLI_FLAG_DTYPE))
         why = cli_given(options, CLI_FLAG_RESUME) ? "as the run began"
                                                   : "as the model was trained; --dtype changes it";
+    else if (bf16 && fast && strstr(coh_kernel_path(), "bf16-pretended") != NULL)
+        why = "COH_ISA takes this CPU for one that multiplies it in hardware";
     else if (bf16 && fast)
         why = "this CPU multiplies it in hardware; --dtype f32 for full precision";
     else if (bf16)

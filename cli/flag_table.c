@@ -31,18 +31,24 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         RUNS | EVAL, 0, 0,
                         "text, a folder of text, JSON lines (*.jsonl), a token file (cohobate "
                         "tokenize) or ids of llm.c or nanoGPT (*.bin)" },
-    [CLI_FLAG_TOKENIZER] = { "tokenizer", "bytes|PATH", CLI_VALUE_TEXT, AT(tokenizer), 0, 0,
+    [CLI_FLAG_TOKENIZER] = { "tokenizer", "bytes|none|PATH", CLI_VALUE_TEXT, AT(tokenizer), 0, 0,
                              "--tokenizer bytes",
                              RUNS | GENERATE | EVAL | TOKENIZE | TUNE | PROFILE | EXPORT, 0, 0,
                              "bytes, a model's folder, or a tokenizer.json or .model (default: "
-                             "that of the folder or checkpoint, else bytes)" },
+                             "that of the folder or checkpoint, else bytes); none: --data is ids "
+                             "already, or nothing goes along with an export" },
     [CLI_FLAG_VALIDATION] = { "validation", "FILE|DIR|none", CLI_VALUE_TEXT, AT(validation), 0, 0,
                               "--validation held-out.txt", RUNS, 0, 0,
-                              "held-out text: its loss is taken at each save and at the end "
-                              "(--resume: default as before)" },
+                              "held-out text: its loss over all windows is taken at each save and "
+                              "at the end (--resume: default as before)" },
     [CLI_FLAG_VALIDATION_EVERY] = { "validation-every", "N", CLI_VALUE_INTEGER,
                                     AT(validation_every), 0, 1e9, "--validation-every 100", RUNS, 0,
-                                    0, "and every N steps (0: only then)" },
+                                    0, "and every N steps (0: only at saves and at the end)" },
+    [CLI_FLAG_VALIDATION_WINDOWS] = { "validation-windows", "N", CLI_VALUE_INTEGER,
+                                      AT(validation_windows), 1, 1e12, "--validation-windows 64",
+                                      RUNS, 0, 0,
+                                      "windows of a validation between saves, spread evenly over "
+                                      "the text (default and at saves: all)" },
     [CLI_FLAG_VALIDATION_SPLIT] = { "validation-split", "X", CLI_VALUE_REAL, AT(validation_split),
                                     1e-9, 0.999999999, "--validation-split 0.05", RUNS | TOKENIZE,
                                     0, 0,
@@ -56,8 +62,12 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         "the data is JSON lines of conversations ({\"messages\": [...]}); only "
                         "what "
                         "the assistant says is learned" },
+    [CLI_FLAG_CHAT_PROMPT] = { "chat", NULL, CLI_VALUE_NONE, AT(chat), 0, 0, "--chat", GENERATE, 0,
+                               0,
+                               "each prompt is what a user says: it goes through the tokenizer's "
+                               "chat template, and only the answer is written" },
     [CLI_FLAG_CHAT_FORM] = { "chat-form", "auto|chatml|llama3|llama2|plain", CLI_VALUE_CHOICE,
-                             AT(chat_form), 0, 0, "--chat-form chatml", DATA, 0, 0,
+                             AT(chat_form), 0, 0, "--chat-form chatml", DATA | GENERATE, 0, 0,
                              "how conversations are written (default auto: as the tokenizer's "
                              "chat template, which is refused where it is none of these)" },
     [CLI_FLAG_DOCUMENTS] = { "documents", "packed|aligned", CLI_VALUE_CHOICE, AT(documents), 0, 0,
@@ -143,7 +153,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                            "what prices the plan: a shipped datasheet (of a GPU: plan, or with "
                            "--device) or a measured file, with entries replaced" },
     [CLI_FLAG_CALIBRATION] = { "calibration", "FILE|none", CLI_VALUE_TEXT, AT(calibration), 0, 0,
-                               "--calibration none", RUNS, 0, 0,
+                               "--calibration none", RUNS | REPLAY, 0, 0,
                                "what earlier runs found, for the plan's prices; train adds to it "
                                "(default: a file of machine and profile in the user's cache)" },
     [CLI_FLAG_KERNELS] = { "kernels", "FILE", CLI_VALUE_TEXT, AT(kernels), 0, 0,
@@ -158,14 +168,16 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_SCHEDULE_STEPS] = { "schedule-steps", "N", CLI_VALUE_INTEGER, AT(schedule_steps), 1,
                                   1e12, "--schedule-steps 1000", RUNS, 0, 0,
                                   "steps until the rate is --min-lr (default --steps)" },
-    [CLI_FLAG_WARMUP] = { "warmup", "N", CLI_VALUE_INTEGER, AT(warmup), 0, 1e12, "--warmup 10",
+    [CLI_FLAG_WARMUP] = { "warmup", "N|X%", CLI_VALUE_SHARE, AT(warmup), 0, 1e12, "--warmup 10",
                           RUNS, 0, 0,
-                          "steps of linear warm-up (default a tenth of the schedule, <= 100)" },
+                          "steps of linear warm-up, or a share of the schedule, rounded to the "
+                          "nearest step (default a tenth of the schedule, <= 100)" },
     [CLI_FLAG_BATCH] = { "batch", "N", CLI_VALUE_INTEGER, AT(batch), 1, 1 << 20, "--batch 8",
                          RUNS | TUNE | PROFILE, 0, 0, "sequences per optimizer step (default 8)" },
     [CLI_FLAG_MICRO_BATCH] = { "micro-batch", "N|auto", CLI_VALUE_COUNT, AT(micro_batch), 1,
-                               1 << 20, "--micro-batch 4", RUNS | TUNE | PROFILE, 0, 0,
-                               "sequences at a time (default: largest divisor of --batch <= 8); "
+                               1 << 20, "--micro-batch 4", RUNS | EVAL | TUNE | PROFILE, 0, 0,
+                               "sequences at a time (default: largest divisor of --batch <= 8; "
+                               "eval: the run's; of a folder those of 2048 tokens, 1 to 8); "
                                "auto: fewer where that does not fit, or more where it is faster: "
                                "other rounding, and it is said" },
     [CLI_FLAG_SWEEP_ORDER] = { "sweep-order", "micro-batch|layer|auto", CLI_VALUE_CHOICE,
@@ -175,9 +187,21 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                "weights stream twice a step; auto: the faster" },
     [CLI_FLAG_SEQUENCE] = { "sequence", "N", CLI_VALUE_INTEGER, AT(sequence), 1, 1 << 24,
                             "--sequence 256", RUNS | EVAL | TOKENIZE | TUNE | PROFILE, 0, 0,
-                            "tokens per sequence (default 256; eval: as trained)" },
+                            "tokens per sequence (default 256; eval: as trained, of a folder "
+                            "the model's positions, at most 4096)" },
+    [CLI_FLAG_STRIDE] = { "stride", "N", CLI_VALUE_INTEGER, AT(stride), 1, 1 << 24, "--stride 512",
+                          EVAL, 0, 0,
+                          "tokens from one window to the next, each of which scores its last N "
+                          "(default: the window, without overlap)" },
     [CLI_FLAG_LR] = { "lr", "X", CLI_VALUE_REAL, AT(lr), 0, 1e9, "--lr 6e-4", RUNS, 0, 0,
-                      "highest learning rate (default 6e-4)" },
+                      "highest learning rate (default 6e-4; 2e-5 for pretrained weights)" },
+    [CLI_FLAG_LR_FOR] = { "lr-for", "PATTERN=X", CLI_VALUE_FOR, AT(lr_for), 0, 1e9,
+                          "--lr-for 'wte,wpe=1e-4'", RUNS, 0, 0,
+                          "highest learning rate of the parameters that match, in place of --lr; "
+                          "may "
+                          "be given often, and the last that matches counts (docs/numerics.md); "
+                          "none: "
+                          "with --resume, back to --lr" },
     [CLI_FLAG_MIN_LR] = { "min-lr", "X", CLI_VALUE_REAL, AT(min_lr), 0, 1e9, "--min-lr 6e-5", RUNS,
                           0, 0, "where the cosine ends (default --lr / 10)" },
     [CLI_FLAG_BETA1] = { "beta1", "X", CLI_VALUE_REAL, AT(beta1), 0, 0.999999, "--beta1 0.9", RUNS,
@@ -187,6 +211,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
     [CLI_FLAG_WEIGHT_DECAY] = { "weight-decay", "X", CLI_VALUE_REAL, AT(weight_decay), 0, 100,
                                 "--weight-decay 0.1", RUNS, 0, 0,
                                 "decoupled decay of matrices and embeddings (default 0.1)" },
+    [CLI_FLAG_WEIGHT_DECAY_FOR] = { "weight-decay-for", "PATTERN=X", CLI_VALUE_FOR,
+                                    AT(weight_decay_for), 0, 100,
+                                    "--weight-decay-for 'wte,*.bias=0'", RUNS, 0, 0,
+                                    "decay of the parameters that match, biases and norms "
+                                    "included, in place of --weight-decay; otherwise as --lr-for" },
     [CLI_FLAG_CLIP] = { "clip", "X", CLI_VALUE_REAL, AT(clip), 0, 1e30, "--clip 1.0", RUNS, 0, 0,
                         "global gradient norm, 0: off (default 1.0)" },
     [CLI_FLAG_DROPOUT] = { "dropout", "X", CLI_VALUE_REAL, AT(dropout), 0, 0.999999,
@@ -203,10 +232,22 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                               "checkpoint every N steps (default 0: at the end)" },
     [CLI_FLAG_KEEP] = { "keep", "N", CLI_VALUE_INTEGER, AT(keep), 1, 1000, "--keep 2", RUNS, 0, 0,
                         "checkpoints to keep (default 2)" },
+    [CLI_FLAG_KEEP_BEST] = { "keep-best", NULL, CLI_VALUE_NONE, AT(keep_best), 0, 0, "--keep-best",
+                             RUNS, 0, 0,
+                             "and the checkpoint with the lowest validation loss, as DIR/best" },
+    [CLI_FLAG_STOP_AFTER_WORSE] = { "stop-after-worse", "N", CLI_VALUE_INTEGER,
+                                    AT(stop_after_worse), 1, 1e9, "--stop-after-worse 3", RUNS, 0,
+                                    0,
+                                    "save and end the run after N validations in a row without a "
+                                    "lower loss" },
     [CLI_FLAG_RESUME] = { "resume", "DIR", CLI_VALUE_TEXT, AT(resume), 0, 0, "--resume ./run", RUNS,
-                          0, 0, "go on from a checkpoint or the newest of a run folder" },
+                          0, 0,
+                          "go on from a checkpoint or the newest of a run folder; flags that are "
+                          "given replace its numbers" },
     [CLI_FLAG_NEW_DATA] = { "new-data", NULL, CLI_VALUE_NONE, AT(new_data), 0, 0, "--new-data",
-                            RUNS, 0, 0, "with --resume: --data may be other data" },
+                            RUNS, 0, 0,
+                            "with --resume and --data: not needed any more, --data may be other "
+                            "data" },
     [CLI_FLAG_FREEZE] = { "freeze", "PATTERN", CLI_VALUE_TEXT, AT(freeze), 0, 0,
                           "--freeze 'wte,wpe,h.0.*'", RUNS, 0, 0,
                           "operators that are not trained: names or globs, with commas between" },
@@ -217,15 +258,50 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                                 "linears that get one (default c_attn, or q_proj,v_proj)" },
     [CLI_FLAG_LOG] = { "log", "FILE", CLI_VALUE_TEXT, AT(log), 0, 0, "--log run.jsonl", RUNS, 0, 0,
                        "one JSON object a step, appended" },
-    [CLI_FLAG_PROMPT] = { "prompt", "TEXT", CLI_VALUE_TEXT, AT(prompt), 0, 0, "--prompt 'Once'",
-                          GENERATE, 0, 0, "what the text begins with" },
+    [CLI_FLAG_LOGITS] = { "logits", "FILE", CLI_VALUE_TEXT, AT(logits), 0, 0, "--logits logits.npy",
+                          EVAL, 0, 0,
+                          "write the logits of every scored token: a .npy file of f32 [tokens, "
+                          "vocabulary]" },
+    [CLI_FLAG_PROMPT] = { "prompt", "TEXT", CLI_VALUE_LIST, AT(prompt), 0, 0, "--prompt 'Once'",
+                          GENERATE, 0, 0,
+                          "what the text begins with (again: another text, one after the other)" },
+    [CLI_FLAG_PROMPT_FILE] = { "prompt-file", "FILE|-", CLI_VALUE_TEXT, AT(prompt_file), 0, 0,
+                               "--prompt-file story.txt", GENERATE, 0, 0,
+                               "a prompt from a file or, with -, from standard input; one line "
+                               "end at its end is dropped" },
+    [CLI_FLAG_PROMPTS] = { "prompts", "FILE|-", CLI_VALUE_TEXT, AT(prompts), 0, 0,
+                           "--prompts questions.txt", GENERATE, 0, 0,
+                           "a prompt from each line that is not empty" },
+    [CLI_FLAG_MESSAGES] = { "messages", "FILE|-", CLI_VALUE_TEXT, AT(messages), 0, 0,
+                            "--messages chat.json", GENERATE, 0, 0,
+                            "conversations to be answered: JSON or JSON lines, each [{\"role\": "
+                            "..., \"content\": ...}, ...] or {\"messages\": [...]}" },
+    [CLI_FLAG_SYSTEM] = { "system", "TEXT", CLI_VALUE_TEXT, AT(system), 0, 0,
+                          "--system 'Be brief.'", GENERATE, 0, 0,
+                          "with --chat or --messages: the system prompt" },
     [CLI_FLAG_TOKENS] = { "tokens", "N", CLI_VALUE_INTEGER, AT(tokens), 1, 1 << 24, "--tokens 200",
                           GENERATE, 0, 0, "most tokens to write (default 200)" },
+    [CLI_FLAG_STOP] = { "stop", "TEXT", CLI_VALUE_LIST, AT(stop), 0, 0, "--stop '###'", GENERATE, 0,
+                        0, "end before this text, wherever tokens begin and end (again: or this)" },
     [CLI_FLAG_TEMPERATURE] = { "temperature", "X", CLI_VALUE_REAL, AT(temperature), 0, 1000,
                                "--temperature 0.8", GENERATE, 0, 0,
                                "0: always the likeliest token (default 1.0)" },
     [CLI_FLAG_TOP_K] = { "top-k", "N", CLI_VALUE_INTEGER, AT(top_k), 0, 1e8, "--top-k 40", GENERATE,
                          0, 0, "choose among the N likeliest tokens (0: all, the default)" },
+    [CLI_FLAG_TOP_P] = { "top-p", "X", CLI_VALUE_REAL, AT(top_p), 0, 1, "--top-p 0.9", GENERATE, 0,
+                         0,
+                         "then among the fewest likeliest whose probabilities reach X (1: all, the "
+                         "default)" },
+    [CLI_FLAG_MIN_P] = { "min-p", "X", CLI_VALUE_REAL, AT(min_p), 0, 1, "--min-p 0.05", GENERATE, 0,
+                         0,
+                         "then among those at least X times as probable as the likeliest (0: all, "
+                         "the default)" },
+    [CLI_FLAG_REPETITION_PENALTY] = { "repetition-penalty", "X", CLI_VALUE_REAL,
+                                      AT(repetition_penalty), 1e-3, 1e3, "--repetition-penalty 1.1",
+                                      GENERATE, 0, 0,
+                                      "first of all: a token of prompt or text has its logit "
+                                      "divided "
+                                      "by X if above 0, else multiplied (1: none, the default)" },
     [CLI_FLAG_OUTPUT] = { "output", "PATH", CLI_VALUE_TEXT, AT(output), 0, 0, "-o out",
                           PLAN | TOKENIZE | TUNE | PROFILE | EXPORT, 0, 'o',
                           "where the result goes" },
@@ -271,9 +347,11 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                         "also time cuBLASLt's algorithms for each product, and add them to this "
                         "kernel table (a GPU's, for --kernels)" },
     [CLI_FLAG_JSON] = { "json", NULL, CLI_VALUE_NONE, AT(json), 0, 0, "--json",
-                        TRAIN | PLAN | EVAL | TOKENIZE | INSPECT | EXPORT | CHECK | TUNE | PROFILE |
-                            DOCTOR | REPLAY,
-                        0, 0, "the result as one JSON object on standard output" },
+                        TRAIN | PLAN | GENERATE | EVAL | TOKENIZE | INSPECT | EXPORT | CHECK |
+                            TUNE | PROFILE | DOCTOR | REPLAY,
+                        0, 0,
+                        "the result as one JSON object on standard output (generate: one a "
+                        "prompt, a line each)" },
     [CLI_FLAG_TEST_POISON] = { "test-poison", NULL, CLI_VALUE_NONE, AT(test_poison), 0, 0,
                                "--test-poison", TRAIN | GENERATE | EVAL, 1, 0,
                                "NaN into every released extent" },

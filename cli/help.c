@@ -30,7 +30,9 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
          "       cohobate plan --max FAMILY [flags]"),
     [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--json]",
     [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
-    [CLI_GENERATE] = "cohobate generate CHECKPOINT|FOLDER --prompt TEXT [flags]",
+    [CLI_GENERATE] = ("cohobate generate CHECKPOINT|FOLDER --prompt TEXT [flags]\n"
+                      "       cohobate generate CHECKPOINT|FOLDER --chat --prompt TEXT [flags]\n"
+                      "       cohobate generate CHECKPOINT|FOLDER --messages FILE [flags]"),
     [CLI_EVAL] = "cohobate eval CHECKPOINT|FOLDER --data FILE [flags]",
     [CLI_TOKENIZE] = "cohobate tokenize --tokenizer DIR|bytes IN -o OUT",
     [CLI_INSPECT] = "cohobate inspect PATH [--hash] [--json]",
@@ -50,9 +52,16 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "--resume,\n"
         "model, data and schedule come from the checkpoint and that run goes on bit for bit, under "
         "any\n"
-        "budget (with --atomics on it goes on, and no two runs have the same bits).\n"
-        "SIGINT or SIGTERM finishes the step, saves and exits 75; a second one stops at once. "
-        "Where\n"
+        "budget (with --atomics on it goes on, and no two runs have the same bits). Flags that "
+        "are\n"
+        "given with --resume replace what the checkpoint has: --lr, --min-lr, --schedule-steps, "
+        "--warmup,\n"
+        "--batch, --micro-batch, --weight-decay, --beta1, --beta2, --clip, --data and others; each "
+        "change\n"
+        "is printed and kept in the next checkpoint. What cannot change is refused (2).\n"
+        "SIGINT, SIGTERM, SIGHUP (not under nohup), SIGUSR1, SIGUSR2 or SIGXCPU finishes the "
+        "step,\n"
+        "saves and exits 75; a second one stops at once. Where\n"
         "nothing was kept (--save none, or no checkpoint yet) the exit code is 1. Before the first "
         "step\n"
         "a stop leaves nothing behind.\n",
@@ -67,10 +76,23 @@ static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_GENERATE] =
         "CHECKPOINT is a checkpoint or a run folder (its newest), FOLDER a Hugging Face model. "
         "Keys and\n"
-        "values are part of the plan and stand within the budget.\n",
+        "values are part of the plan and lie within the budget. Several prompts are answered one "
+        "after the\n"
+        "other; number i, from 0, draws with --seed + i, and its text does not depend on the "
+        "others.\n\n"
+        "  logits -> repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw\n\n"
+        "as in transformers. l is a logit, S the ids of prompt and text so far:\n"
+        "  penalty r  l / r if l >= 0, else l * r, for each id of S, once (at temperature 0, too)\n"
+        "  top-p p    the fewest likeliest whose probabilities, after top-k, reach p\n"
+        "  min-p m    of those, all at least m times as probable as the likeliest\n",
     [CLI_EVAL] =
-        "Mean loss per token in nats and perplexity over all windows of the data; bits per\n"
-        "byte with the bytes tokenizer.\n",
+        "Mean loss per token in nats and perplexity; bits per byte with the bytes tokenizer. Every "
+        "token\n"
+        "but the first is scored once, in windows of --sequence tokens (default: a folder's "
+        "positions, at\n"
+        "most 4096; a checkpoint's trained sequence), --stride apart. DIR/best of a run is its "
+        "best\n"
+        "checkpoint (train --keep-best).\n",
     [CLI_TOKENIZE] =
         "IN is a text file, a folder (every text file under it, in order of their paths), or JSON\n"
         "lines. Documents of --documents aligned are made for sequences of --sequence tokens.\n",
@@ -153,10 +175,14 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                  "  cohobate plan --max opt --profile a100-40g\n",
     [CLI_GENERATE] =
         "  cohobate generate ./run --prompt 'int main(' --tokens 100 --temperature 0.8\n"
-        "  cohobate generate ./run/step-100 --prompt Once --top-k 40 --seed 7\n",
+        "  cohobate generate ./run/step-100 --prompt Once --top-k 40 --seed 7\n"
+        "  cohobate generate ./qwen --chat --system 'Be brief.' --prompt 'Why?' --top-p 0.9\n"
+        "  cohobate generate ./run --prompts questions.txt --stop '###' --json\n"
+        "  echo Once | cohobate generate ./run --prompt-file - --repetition-penalty 1.1\n",
     [CLI_EVAL] =
         "  cohobate eval ./run --data held-out.txt\n"
-        "  cohobate eval ./run --data held-out.txt --device-memory 32MiB --disk /var/tmp\n",
+        "  cohobate eval ./run --data held-out.txt --device-memory 32MiB --disk /var/tmp\n"
+        "  cohobate eval ./gpt2 --data held-out.txt --sequence 1023 --stride 512 --logits l.npy\n",
     [CLI_TOKENIZE] = "  cohobate tokenize corpus.txt -o corpus.tokens\n"
                      "  cohobate tokenize --tokenizer qwen/ chats.jsonl --chat -o chats.tokens\n"
                      "  cohobate tokenize --tokenizer gpt2 src/ -o src.tokens --held-out 10"
@@ -203,8 +229,9 @@ static void help_all(void)
     printf("\ncohobate COMMAND --help tells all flags of a command, with examples.\n"
            "Sizes carry their unit: 64MiB (2^20), 40GB (10^9).\n"
            "Exit: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device fault,\n"
-           "75 stopped and resumable. A path that you name and that is not there is 2; one that\n"
-           "cannot be read or written is 5; what can be read and is not right is 4.\n");
+           "75 stopped and resumable. A path that does not exist is 2; a file where a folder is "
+           "needed,\n"
+           "or the reverse, is 4; a path that cannot be read or written is 5.\n");
 }
 
 void cli_help(cli_command command)

@@ -24,8 +24,10 @@ static coh_status open_folder(cli_inference *inference)
 {
     const cli_options *options = inference->options;
     cli_recipe *recipe = &inference->recipe;
-    CLI_TRY(cli_recipe_from_options(options, recipe));
-    CLI_TRY(coh_tokenizer_open(recipe->tokenizer, &inference->tokenizer));
+    cli_options without = *options; /* a micro-batch of eval divides no batch */
+    without.micro_batch = 0;
+    CLI_TRY(cli_recipe_from_options(&without, recipe));
+    CLI_TRY(cli_recipe_open_named(recipe->tokenizer, &inference->tokenizer));
     CLI_TRY(cli_weights_resolve(options->operand, 0, &inference->model));
     CLI_TRY(cli_weights_check_vocabulary(&inference->model, inference->tokenizer));
     CLI_TRY(cli_weights_open(&inference->model, &inference->weights));
@@ -91,6 +93,7 @@ static void describe(const cli_inference *inference)
 coh_status cli_inference_plan(cli_inference *inference)
 {
     coh_plan_options plan_options;
+    coh_profile_destroy(inference->profile); /* of a plan before that did not fit */
     CLI_TRY(cli_budget_open_profile(inference->options, &inference->profile));
     cli_budget_plan_options(inference->options, inference->profile, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;

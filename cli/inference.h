@@ -11,11 +11,11 @@ typedef struct cli_inference {
     const cli_options *options;
     cli_weights weights;
     coh_model model;
-    cli_recipe recipe;      /* of a folder: from flags and defaults */
-    int64_t trained_tokens; /* in a sequence, the most */
-    coh_tokenizer *tokenizer;
-    coh_graph *graph;     /* the caller makes it, this owns it */
-    coh_profile *profile; /* of a GPU; NULL: the host's */
+    cli_recipe recipe;        /* of a folder: from flags and defaults */
+    int64_t trained_tokens;   /* in a sequence, the most */
+    coh_tokenizer *tokenizer; /* NULL: --tokenizer none */
+    coh_graph *graph;         /* the caller makes it, this owns it */
+    coh_profile *profile;     /* of a GPU; NULL: the host's */
     coh_plan *plan;
     coh_plan_summary summary;
     coh_engine *engine;

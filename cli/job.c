@@ -13,6 +13,7 @@
 #include "cli/frozen.h"
 #include "cli/input.h"
 #include "cli/job_plan.h"
+#include "cli/parameter_groups.h"
 #include "cli/writes.h"
 
 static int is_any_frozen(const coh_model *model)
@@ -42,9 +43,9 @@ static coh_status resume_recipe(cli_job *job)
         CLI_TRY(cli_weights_check_not_in_use(options->resume));
     CLI_TRY(status);
     CLI_TRY(cli_recipe_from_note(job->weights.facts.note_json, &job->recipe));
-    CLI_TRY(cli_recipe_override(&job->recipe, options));
     job->resumed = 1;
     job->first_step = job->weights.facts.step;
+    CLI_TRY(cli_recipe_override(&job->recipe, options, job->first_step));
     if (job->first_step >= job->recipe.steps)
         return cli_fail(COH_ERR_ARGUMENT,
                         "%s is at step %" PRIu64 " already, and the run is to end at step %" PRIu64
@@ -77,6 +78,7 @@ static void say_other_tokenizer(const cli_job *job)
     cli_recipe noted;
     if (job->weights.checkpoint &&
         cli_recipe_from_note(job->weights.facts.note_json, &noted) == COH_OK &&
+        noted.tokenizer_identity != 0 && job->recipe.tokenizer_identity != 0 &&
         noted.tokenizer_identity != job->recipe.tokenizer_identity)
         cli_note(
             "note: the checkpoint was trained with another tokenizer (%s), whose ids mean other"
@@ -123,13 +125,16 @@ static coh_status open_weights(cli_job *job)
     return COH_OK;
 }
 
-/* How many rows the table has where --vocabulary says nothing: as many as the tokenizer has ids.
+/* How many rows the table has where --vocabulary says nothing: as many as the tokenizer has ids;
+ * without a tokenizer, as many as the model has (0).
  * The published models beside GPT-2's keep their own as well, so that their sizes are those
  * published; a model that is there has what it has, and may lack rows for ids that were added. */
 static int64_t choose_vocabulary(const cli_job *job)
 {
-    const int64_t ids = coh_tokenizer_vocabulary(job->tokenizer);
     coh_model model;
+    if (!job->tokenizer)
+        return 0;
+    const int64_t ids = coh_tokenizer_vocabulary(job->tokenizer);
     if (coh_model_preset(job->options->operand, 0, &model) != COH_OK)
         return coh_tokenizer_own_vocabulary(job->tokenizer);
     if (model.family == COH_FAMILY_GPT2)
@@ -142,7 +147,7 @@ static int64_t choose_vocabulary(const cli_job *job)
 static coh_status resolve_model(cli_job *job)
 {
     const cli_options *options = job->options;
-    const int64_t ids = coh_tokenizer_vocabulary(job->tokenizer);
+    const int64_t ids = job->tokenizer ? coh_tokenizer_vocabulary(job->tokenizer) : 0;
     const int given = cli_given(options, CLI_FLAG_VOCABULARY);
     if (given && options->vocabulary < ids)
         return cli_fail(COH_ERR_ARGUMENT,
@@ -158,13 +163,17 @@ static coh_status fresh_recipe(cli_job *job)
 {
     const cli_options *options = job->options;
     CLI_TRY(cli_recipe_from_options(options, &job->recipe));
-    CLI_TRY(coh_tokenizer_open(job->recipe.tokenizer, &job->tokenizer));
-    job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
+    CLI_TRY(cli_recipe_open_named(job->recipe.tokenizer, &job->tokenizer));
+    if (job->tokenizer)
+        job->recipe.tokenizer_identity = coh_tokenizer_identity(job->tokenizer);
     CLI_TRY(resolve_model(job));
     const int64_t positions = coh_model_size_get(&job->model).positions;
     if (!cli_given(options, CLI_FLAG_SEQUENCE) && job->recipe.sequence > positions)
         job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
+    cli_recipe_set_rate(&job->recipe, options, job->model.folder[0] || job->model.checkpoint[0]);
+    if (!cli_given(options, CLI_FLAG_EPOCHS)) /* otherwise the data says how many steps */
+        CLI_TRY(cli_recipe_set_steps(&job->recipe, options, (uint64_t)options->steps));
     CLI_TRY(set_adapters(job));
     CLI_TRY(open_weights(job));
     CLI_TRY(choose_dtype(job));
@@ -218,6 +227,19 @@ static coh_status settle_atomics(cli_job *job)
     return COH_OK;
 }
 
+/* Before anything is planned, which may take minutes. */
+static coh_status check_groups(const cli_job *job)
+{
+    const cli_recipe *recipe = &job->recipe;
+    coh_graph *graph;
+    if (recipe->lr_for.count + recipe->weight_decay_for.count == 0)
+        return COH_OK;
+    CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &graph));
+    const coh_status status = cli_parameter_groups_check(recipe, graph);
+    coh_graph_destroy(graph);
+    return status;
+}
+
 static coh_status check_sequence(const cli_job *job)
 {
     const int64_t positions = coh_model_size_get(&job->model).positions;
@@ -246,6 +268,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     if (options->command == CLI_PLAN)
         CLI_TRY_GOTO(status, cli_epochs_take_named(out_job), fail);
     out_job->model.dropout = out_job->recipe.dropout;
+    CLI_TRY_GOTO(status, check_groups(out_job), fail);
     return COH_OK;
 fail:
     cli_job_close(out_job);

@@ -10,8 +10,8 @@
 
 typedef struct cli_job {
     const cli_options *options;
-    coh_tokenizer *tokenizer;
-    cli_weights weights; /* what the run goes on from, or starts from */
+    coh_tokenizer *tokenizer; /* NULL: --tokenizer none */
+    cli_weights weights;      /* what the run goes on from, or starts from */
     int resumed;
     uint64_t first_step; /* steps done before */
     coh_model model;

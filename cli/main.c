@@ -2,8 +2,10 @@
  * into an exit code. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/stop.h"
@@ -48,12 +50,30 @@ static int no_command(int argument_count, char **arguments)
     return EXIT_USAGE;
 }
 
+/* The commands keep paths, lines and tables on the stack, and libraries do, too. The
+ * system looks at the limit as the stack grows, so it may be raised now. */
+static coh_status grow_stack(void)
+{
+    enum { LEAST_BYTES = 1 << 20 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LEAST_BYTES)
+        return COH_OK;
+    const rlim_t had = limit.rlim_cur;
+    limit.rlim_cur = LEAST_BYTES;
+    if (limit.rlim_max >= LEAST_BYTES && setrlimit(RLIMIT_STACK, &limit) == 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_FULL,
+                    "a stack of %llu KiB (ulimit -s) is too small: raise it to %d KiB",
+                    (unsigned long long)had >> 10, LEAST_BYTES >> 10);
+}
+
 int main(int argument_count, char **arguments)
 {
     cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
     if (command == CLI_COMMAND_COUNT)
         return finish("", no_command(argument_count, arguments));
 
+    cli_stop_survive_limits();
     cli_options options;
     int help = 0;
     coh_status status =
@@ -63,9 +83,12 @@ int main(int argument_count, char **arguments)
         return finish(cli_command_name(command), 0);
     }
     if (status == COH_OK)
+        status = grow_stack();
+    if (status == COH_OK)
         status = cli_input_check(&options);
     if (status == COH_OK)
         status = commands[command](&options);
+    status = cli_budget_blame_limit(&options, status);
     if (status != COH_OK)
         cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
     return finish(cli_command_name(command),

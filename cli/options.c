@@ -52,7 +52,9 @@ static void set_defaults(cli_command command, cli_options *options)
                               .keep = 2,
                               .shard_bytes = 5000000000,
                               .tokens = 200,
-                              .temperature = 1.0 };
+                              .temperature = 1.0,
+                              .top_p = 1.0,
+                              .repetition_penalty = 1.0 };
 }
 
 static coh_status parse_integer(const cli_flag_row *row, const char *text, int64_t *out_value)
@@ -78,6 +80,48 @@ static coh_status parse_real(const cli_flag_row *row, const char *text, double *
                         "--%s takes a number from %g to %g, not '%s': for example %s", row->name,
                         row->least, row->most, text, row->example);
     *out_value = value;
+    return COH_OK;
+}
+
+static coh_status add_for(const cli_flag_row *row, const char *text, cli_for_list *list)
+{
+    const char *equals = strrchr(text, '=');
+    const size_t length = equals ? (size_t)(equals - text) : 0;
+    if (strcmp(text, "none") == 0) {
+        list->count = 0;
+        return COH_OK;
+    }
+    if (length == 0 || length >= COH_PATTERN_BYTES)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes a pattern of at most %d bytes, \"=\" and a number, or none, "
+                        "not '%s': for example %s",
+                        row->name, COH_PATTERN_BYTES - 1, text, row->example);
+    if (list->count == CLI_FORS_MOST)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s is given more than %d times: join patterns with commas", row->name,
+                        CLI_FORS_MOST);
+    cli_for *one = &list->at[list->count];
+    memcpy(one->pattern, text, length);
+    one->pattern[length] = '\0';
+    CLI_TRY(parse_real(row, equals + 1, &one->value));
+    list->count++;
+    return COH_OK;
+}
+
+/* N or X%. */
+static coh_status parse_share(const cli_flag_row *row, const char *text, cli_share *out_share)
+{
+    char *end = NULL;
+    const double percent = strtod(text, &end);
+    *out_share = (cli_share){ 0 };
+    if (end == text || strcmp(end, "%") != 0)
+        return parse_integer(row, text, &out_share->count);
+    if (!(percent >= 0) || !(percent <= 100))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes a share from 0%% to 100%%, not '%s': for example --%s 5%%",
+                        row->name, text, row->name);
+    out_share->percent = percent;
+    out_share->is_share = 1;
     return COH_OK;
 }
 
@@ -178,7 +222,7 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         *(int64_t *)field = 1;
         return COH_OK;
     case CLI_VALUE_TEXT:
-        if (text[0] == '\0' && strcmp(row->name, "prompt") != 0)
+        if (text[0] == '\0')
             return cli_fail(COH_ERR_ARGUMENT, "--%s takes %s, not an empty text: for example %s",
                             row->name, row->takes, row->example);
         *(const char **)field = text;
@@ -196,6 +240,10 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         return add_pin(row, text, options);
     case CLI_VALUE_REAL:
         return parse_real(row, text, field);
+    case CLI_VALUE_FOR:
+        return add_for(row, text, field);
+    case CLI_VALUE_SHARE:
+        return parse_share(row, text, field);
     case CLI_VALUE_ROOM:
         if (strcmp(text, "none") != 0)
             return parse_size(row, text, "", field);

@@ -35,9 +35,11 @@ typedef enum cli_flag {
     CLI_FLAG_TOKENIZER,
     CLI_FLAG_VALIDATION,
     CLI_FLAG_VALIDATION_EVERY,
+    CLI_FLAG_VALIDATION_WINDOWS,
     CLI_FLAG_VALIDATION_SPLIT,
     CLI_FLAG_FIELD,
     CLI_FLAG_CHAT,
+    CLI_FLAG_CHAT_PROMPT, /* --chat of generate */
     CLI_FLAG_CHAT_FORM,
     CLI_FLAG_DOCUMENTS,
     CLI_FLAG_ID_BYTES,
@@ -71,27 +73,41 @@ typedef enum cli_flag {
     CLI_FLAG_MICRO_BATCH,
     CLI_FLAG_SWEEP_ORDER,
     CLI_FLAG_SEQUENCE,
+    CLI_FLAG_STRIDE,
     CLI_FLAG_LR,
+    CLI_FLAG_LR_FOR,
     CLI_FLAG_MIN_LR,
     CLI_FLAG_BETA1,
     CLI_FLAG_BETA2,
     CLI_FLAG_WEIGHT_DECAY,
+    CLI_FLAG_WEIGHT_DECAY_FOR,
     CLI_FLAG_CLIP,
     CLI_FLAG_DROPOUT,
     CLI_FLAG_SEED,
     CLI_FLAG_SAVE,
     CLI_FLAG_SAVE_EVERY,
     CLI_FLAG_KEEP,
+    CLI_FLAG_KEEP_BEST,
+    CLI_FLAG_STOP_AFTER_WORSE,
     CLI_FLAG_RESUME,
     CLI_FLAG_NEW_DATA,
     CLI_FLAG_FREEZE,
     CLI_FLAG_LORA,
     CLI_FLAG_LORA_TARGETS,
     CLI_FLAG_LOG,
+    CLI_FLAG_LOGITS,
     CLI_FLAG_PROMPT,
+    CLI_FLAG_PROMPT_FILE,
+    CLI_FLAG_PROMPTS,
+    CLI_FLAG_MESSAGES,
+    CLI_FLAG_SYSTEM,
     CLI_FLAG_TOKENS,
+    CLI_FLAG_STOP,
     CLI_FLAG_TEMPERATURE,
     CLI_FLAG_TOP_K,
+    CLI_FLAG_TOP_P,
+    CLI_FLAG_MIN_P,
+    CLI_FLAG_REPETITION_PENALTY,
     CLI_FLAG_OUTPUT,
     CLI_FLAG_SHARD_SIZE,
     CLI_FLAG_MERGE_LORA,
@@ -119,17 +135,38 @@ enum { CLI_PINS_MOST = 64 }; /* on the command line */
 /* The most flags of a kind that may be given more than once. */
 enum { CLI_WHAT_IFS = 16 };
 
+/* "PATTERN=X", in the order given. */
+enum { CLI_FORS_MOST = 16 };
+typedef struct cli_for {
+    char pattern[COH_PATTERN_BYTES];
+    double value;
+} cli_for;
+typedef struct cli_for_list {
+    int64_t count;
+    cli_for at[CLI_FORS_MOST];
+} cli_for_list;
+
+/* A number of steps, or a share of them. */
+typedef struct cli_share {
+    int64_t count;
+    double percent;
+    int is_share; /* 1: `percent` is meant */
+} cli_share;
+
 typedef struct cli_options {
     cli_command command;
     const char *operand;                   /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
     const char *second_operand;            /* OPERATOR */
     uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag is there */
     const char *what_if[CLI_WHAT_IFS + 1]; /* as often as given; NULL behind the last */
+    const char *prompt[CLI_WHAT_IFS + 1];  /* likewise */
+    const char *stop[CLI_WHAT_IFS + 1];    /* likewise */
+    const char *prompt_file, *prompts, *messages, *system;
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
-    const char *field, *prompt, *output, *program, *held_out_file, *folder, *test_store, *device;
+    const char *field, *output, *program, *held_out_file, *folder, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
-    const char *sweep, *max;
+    const char *sweep, *max, *logits;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
@@ -139,11 +176,15 @@ typedef struct cli_options {
     uint64_t link_bytes_per_s; /* 0: memory speed */
     uint64_t disk_write_limit; /* bytes a day */
     int64_t threads, recompute, dtype, gradients, atomics, export_dtype;
-    int64_t steps, epochs, schedule_steps, warmup, batch, micro_batch, sequence, vocabulary;
+    int64_t steps, epochs, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;
+    cli_share warmup;
+    cli_for_list lr_for, weight_decay_for;
+    int64_t validation_windows, stride, keep_best, stop_after_worse;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
+    double top_p, min_p, repetition_penalty;
     int64_t again, new_data, operators, hash, json, merge_lora, quick, test_poison;
 } cli_options;
 
@@ -183,6 +224,8 @@ typedef enum cli_value {
     CLI_VALUE_COUNT, /* a whole number, or "auto": stored as 0 */
     CLI_VALUE_PIN,   /* appended */
     CLI_VALUE_REAL,
+    CLI_VALUE_FOR,   /* PATTERN=X, appended; "none" empties the list */
+    CLI_VALUE_SHARE, /* a whole number, or a percentage */
     CLI_VALUE_SIZE,
     CLI_VALUE_ROOM,   /* a size, or "none": stored as 0 */
     CLI_VALUE_RATE,   /* a size, "/s" allowed */
@@ -195,7 +238,7 @@ typedef struct cli_flag_row {
     const char *name, *takes;
     cli_value value;
     size_t offset;       /* into cli_options */
-    double least, most;  /* of INTEGER and REAL, both allowed */
+    double least, most;  /* of INTEGER, REAL, X of FOR, count of SHARE; both allowed */
     const char *example; /* a value that works */
     uint32_t commands;   /* bit per cli_command */
     int hidden;          /* for tests: not in the help */

@@ -6,6 +6,7 @@
 
 #include "cli/budget.h"
 #include "cli/dtype.h"
+#include "cli/recompute.h"
 #include "cli/screen.h"
 
 /* What the parameters cost on the far links, by what it is. */
@@ -241,6 +242,20 @@ static void print_program(const coh_plan_summary *summary)
            summary->program_hash);
 }
 
+static void print_recompute(const cli_recompute *recompute)
+{
+    printf(", \"recompute\": {\"seconds\": %.9f, \"of_forward\": %.9g, \"of_compute\": %.9g, "
+           "\"of_step\": %.9g"
+           ", \"end_device_bytes\": ",
+           recompute->seconds, recompute->of_forward, recompute->of_compute, recompute->of_step);
+    if (recompute->end_bytes > 0)
+        printf("%" PRIu64, recompute->end_bytes);
+    else
+        printf("null");
+    printf(", \"end_of_forward\": %.9g, \"end_is_planned\": %s}", recompute->end_of_forward,
+           recompute->is_planned ? "true" : "false");
+}
+
 /* Of a replayed plan: what it was made with. */
 static void print_made(const cli_job *job)
 {
@@ -297,6 +312,8 @@ void cli_refusal_json(const cli_options *options)
 
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
 {
+    cli_recompute recompute;
+    CLI_TRY(cli_recompute_find(job, in_memory_bytes, &recompute));
     print_what(job, in_memory_bytes);
     CLI_TRY(print_profile_json(job));
     if (job->made)
@@ -306,6 +323,7 @@ coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
     CLI_TRY(print_memory(job->plan));
     print_links(&job->summary);
     print_program(&job->summary);
+    print_recompute(&recompute);
     CLI_TRY(print_groups(job->plan));
     CLI_TRY(print_operators_json(job->plan));
     if (job->options->memory_curve > 0)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/artefact.h"
+#include "cli/weights.h"
 
 enum { NOTE_VERSION = 1, MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
 
@@ -21,7 +22,7 @@ int64_t cli_default_micro_batch(int64_t batch)
     return 1;
 }
 
-static coh_status check_micro_batch(const cli_recipe *recipe)
+coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe)
 {
     if (recipe->batch % recipe->micro_batch == 0)
         return COH_OK;
@@ -64,12 +65,30 @@ static void find_noted(const char *path, char *out_path)
     coh_checkpoint_close(checkpoint);
 }
 
+/* The words of --tokenizer that are no paths. */
+static int is_word(const char *tokenizer)
+{
+    return strcmp(tokenizer, "bytes") == 0 || cli_recipe_has_no_tokenizer(tokenizer);
+}
+
+int cli_recipe_has_no_tokenizer(const char *tokenizer)
+{
+    return strcmp(tokenizer, "none") == 0;
+}
+
+coh_status cli_recipe_open_named(const char *tokenizer, coh_tokenizer **out_tokenizer)
+{
+    *out_tokenizer = NULL;
+    if (cli_recipe_has_no_tokenizer(tokenizer))
+        return COH_OK;
+    return coh_tokenizer_open(tokenizer, out_tokenizer);
+}
+
 /* `more`: what else may be done. */
 static coh_status check_noted_is_there(const char *tokenizer, const char *more)
 {
     struct stat facts;
-    if (strcmp(tokenizer, "bytes") == 0 || stat(tokenizer, &facts) == 0 ||
-        (errno != ENOENT && errno != ENOTDIR))
+    if (is_word(tokenizer) || stat(tokenizer, &facts) == 0 || (errno != ENOENT && errno != ENOTDIR))
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "the tokenizer of the run, %s, is not there any more: give it with --tokenizer"
@@ -84,7 +103,9 @@ coh_status cli_recipe_open_tokenizer(const cli_recipe *recipe, const cli_options
     const int exports = options->command == CLI_EXPORT;
     CLI_TRY(check_noted_is_there(recipe->tokenizer,
                                  exports ? ", or leave it out with --tokenizer none" : ""));
-    CLI_TRY(coh_tokenizer_open(recipe->tokenizer, out_tokenizer));
+    CLI_TRY(cli_recipe_open_named(recipe->tokenizer, out_tokenizer));
+    if (!*out_tokenizer || recipe->tokenizer_identity == 0) /* trained without one */
+        return COH_OK;
     const uint64_t identity = coh_tokenizer_identity(*out_tokenizer);
     if (identity == recipe->tokenizer_identity)
         return COH_OK;
@@ -102,10 +123,34 @@ void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options)
 {
     if (!cli_given(options, CLI_FLAG_TOKENIZER))
         return;
-    if (strcmp(options->tokenizer, "bytes") == 0)
-        snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "bytes");
+    if (is_word(options->tokenizer))
+        snprintf(recipe->tokenizer, sizeof(recipe->tokenizer), "%s", options->tokenizer);
     else
         cli_recipe_keep_path(options->tokenizer, recipe->tokenizer);
+}
+
+/* Of a Hugging Face folder. Its model comes first: where that is refused, no tokenizer helps. */
+static coh_status choose_of_folder(const cli_options *options, const char **out_chosen)
+{
+    const char *folder = options->operand;
+    coh_model ignored;
+    CLI_TRY(cli_weights_resolve(folder, 0, &ignored));
+    if (cli_given(options, CLI_FLAG_TOKENIZER))
+        return COH_OK;
+    const int reads_no_text = options->command == CLI_PLAN || options->command == CLI_TUNE ||
+                              options->command == CLI_PROFILE;
+    if (cli_artefact_has_tokenizer(folder))
+        *out_chosen = folder;
+    else if (!reads_no_text)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s holds no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
+                        "with merges.txt): give the one it was trained with as --tokenizer "
+                        "bytes|PATH%s",
+                        folder,
+                        options->command == CLI_GENERATE
+                            ? ""
+                            : ", or --tokenizer none for --data that is ids already");
+    return COH_OK;
 }
 
 coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path)
@@ -116,17 +161,8 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
     const int is_folder = folder && cli_artefact_is_folder(folder);
     if (is_folder && is_preset(options)) {
         cli_note("note: %s is the preset of that name; the folder here is ./%s", folder, folder);
-    } else if (is_folder && !cli_given(options, CLI_FLAG_TOKENIZER)) {
-        const int reads_no_text = options->command == CLI_PLAN || options->command == CLI_TUNE ||
-                                  options->command == CLI_PROFILE;
-        if (cli_artefact_has_tokenizer(folder))
-            chosen = folder;
-        else if (!reads_no_text)
-            return cli_fail(
-                COH_ERR_ARGUMENT,
-                "%s holds no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
-                "with merges.txt): give the one it was trained with as --tokenizer bytes|PATH",
-                folder);
+    } else if (is_folder) {
+        CLI_TRY(choose_of_folder(options, &chosen));
     } else if (folder && !is_folder && !is_preset(options) &&
                !cli_given(options, CLI_FLAG_TOKENIZER)) {
         find_noted(folder, noted);
@@ -136,26 +172,48 @@ coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_pat
         }
     }
     snprintf(out_path, CLI_PATH_BYTES, "%s", chosen);
-    if (strcmp(chosen, "bytes") != 0)
+    if (!is_word(chosen))
         cli_recipe_keep_path(chosen, out_path);
     return COH_OK;
+}
+
+uint64_t cli_warmup_steps(const cli_share *warmup, uint64_t schedule_steps)
+{
+    if (!warmup->is_share)
+        return (uint64_t)warmup->count;
+    return (uint64_t)(warmup->percent * (double)schedule_steps / 100 + 0.5);
+}
+
+/* Trained weights are lost at rates that new ones need. */
+#define PRETRAINED_RATE 2e-5
+
+void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained)
+{
+    char rate[32];
+    recipe->schedule.highest = options->lr;
+    if (!is_pretrained || cli_given(options, CLI_FLAG_LR))
+        return;
+    recipe->schedule.highest = PRETRAINED_RATE;
+    if (options->command == CLI_TRAIN)
+        cli_note("lr %s: default for pretrained weights", cli_rate(PRETRAINED_RATE, rate));
 }
 
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps)
 {
     cli_schedule *schedule = &recipe->schedule;
     recipe->steps = steps;
-    schedule->highest = options->lr;
-    schedule->lowest = cli_given(options, CLI_FLAG_MIN_LR) ? options->min_lr : options->lr / 10;
+    schedule->lowest =
+        cli_given(options, CLI_FLAG_MIN_LR) ? options->min_lr : schedule->highest / 10;
     schedule->schedule_steps = cli_given(options, CLI_FLAG_SCHEDULE_STEPS)
                                    ? (uint64_t)options->schedule_steps
                                    : recipe->steps;
     uint64_t warmup = schedule->schedule_steps / WARMUP_SHARE;
     schedule->warmup_steps = warmup < WARMUP_MOST ? warmup : WARMUP_MOST;
     if (cli_given(options, CLI_FLAG_WARMUP))
-        schedule->warmup_steps = (uint64_t)options->warmup;
+        schedule->warmup_steps = cli_warmup_steps(&options->warmup, schedule->schedule_steps);
     if (schedule->lowest > schedule->highest)
-        return cli_fail(COH_ERR_ARGUMENT, "--min-lr %g is above --lr %g: lower it or raise --lr",
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--min-lr %g is above the highest rate %g: lower it, or raise --lr",
                         schedule->lowest, schedule->highest);
     if (schedule->warmup_steps > schedule->schedule_steps)
         return cli_fail(COH_ERR_ARGUMENT,
@@ -163,6 +221,23 @@ coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, 
                         " steps: lower it or raise --schedule-steps",
                         schedule->warmup_steps, schedule->schedule_steps);
     return COH_OK;
+}
+
+int cli_recipe_form_is_given(const cli_options *options)
+{
+    return cli_given(options, CLI_FLAG_FIELD) || cli_given(options, CLI_FLAG_CHAT) ||
+           cli_given(options, CLI_FLAG_CHAT_FORM) || cli_given(options, CLI_FLAG_DOCUMENTS) ||
+           cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
+}
+
+void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order)
+{
+    uint64_t by_layers = order == COH_SWEEP_LAYER;
+    if (recipe->batch == recipe->micro_batch || by_layers == recipe->by_layers)
+        return;
+    cli_note("sweep order %s -> %s: other rounding", recipe->by_layers ? "layer" : "micro-batch",
+             coh_sweep_order_name(order));
+    recipe->by_layers = by_layers;
 }
 
 /* The flag's choices are in the order of coh_dtype. */
@@ -180,19 +255,19 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .beta2 = options->beta2,
                             .weight_decay = options->weight_decay,
                             .clip = options->clip,
+                            .lr_for = options->lr_for,
+                            .weight_decay_for = options->weight_decay_for,
                             .dropout = options->dropout,
                             .seed = (uint64_t)options->seed };
     recipe->micro_batch =
         options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
-    CLI_TRY(check_micro_batch(recipe));
+    CLI_TRY(cli_recipe_check_micro_batch(recipe));
     recipe->by_layers =
         cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
     recipe->f32_gradients = asks_for_f32_gradients(options);
     recipe->atomics = (uint64_t)options->atomics;
 
-    if (!cli_given(options, CLI_FLAG_EPOCHS)) /* the data says how many steps those are */
-        CLI_TRY(cli_recipe_set_steps(recipe, options, (uint64_t)options->steps));
-    else if (cli_given(options, CLI_FLAG_STEPS))
+    if (cli_given(options, CLI_FLAG_EPOCHS) && cli_given(options, CLI_FLAG_STEPS))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--epochs and --steps both say how long the run is: leave one out");
     CLI_TRY(cli_recipe_choose_tokenizer(options, recipe->tokenizer));
@@ -204,7 +279,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
 
 /* ---- the note, read: one row a key ---- */
 
-typedef enum note_type { NOTE_AMOUNT, NOTE_REAL, NOTE_HEX, NOTE_PATH } note_type;
+typedef enum note_type { NOTE_AMOUNT, NOTE_REAL, NOTE_HEX, NOTE_PATH, NOTE_FORS } note_type;
 
 typedef struct note_row {
     const char *key;
@@ -242,6 +317,9 @@ static const note_row note_rows[] = {
     ROW("data", NOTE_PATH, data, 0),
     ROW("data_hash", NOTE_HEX, data_hash, 0),
     ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
+    LATER("data_first_window", NOTE_AMOUNT, data_first_window),
+    LATER("lr_for", NOTE_FORS, lr_for),
+    LATER("weight_decay_for", NOTE_FORS, weight_decay_for),
     LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
@@ -259,6 +337,28 @@ static const note_row note_rows[] = {
     LATER("validation_id_bytes", NOTE_AMOUNT, validation_id_bytes),
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
+
+/* [["PATTERN", X], ...] */
+static int read_fors(const json_t *value, cli_for_list *out_list)
+{
+    size_t i;
+    json_t *pair;
+    *out_list = (cli_for_list){ 0 };
+    if (!json_is_array(value) || json_array_size(value) > CLI_FORS_MOST)
+        return 0;
+    json_array_foreach(value, i, pair)
+    {
+        cli_for *one = &out_list->at[out_list->count++];
+        const char *pattern = json_string_value(json_array_get(pair, 0));
+        const json_t *number = json_array_get(pair, 1);
+        if (json_array_size(pair) != 2 || !pattern || strlen(pattern) >= sizeof(one->pattern) ||
+            !json_is_number(number) || !(json_number_value(number) >= 0))
+            return 0;
+        snprintf(one->pattern, sizeof(one->pattern), "%s", pattern);
+        one->value = json_number_value(number);
+    }
+    return 1;
+}
 
 static int read_value(const note_row *row, const json_t *value, void *field)
 {
@@ -285,6 +385,8 @@ static int read_value(const note_row *row, const json_t *value, void *field)
             return 0;
         memcpy(field, json_string_value(value), json_string_length(value) + 1);
         return 1;
+    case NOTE_FORS:
+        return read_fors(value, field);
     }
     return 0;
 }
@@ -329,6 +431,17 @@ done:
 
 /* ---- the note, written ---- */
 
+static void add_fors(const cli_for_list *list, cli_line *line)
+{
+    for (int64_t i = 0; i < list->count; i++) {
+        cli_line_add(line, i ? ", [" : "[");
+        cli_line_add_json_string(line, list->at[i].pattern);
+        cli_line_add(line, ", ");
+        cli_line_add_json_number(line, list->at[i].value);
+        cli_line_add(line, "]");
+    }
+}
+
 static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *line)
 {
     const void *field = (const char *)recipe + row->offset;
@@ -346,6 +459,11 @@ static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *lin
     case NOTE_PATH:
         cli_line_add_json_string(line, field);
         break;
+    case NOTE_FORS:
+        cli_line_add(line, "[");
+        add_fors(field, line);
+        cli_line_add(line, "]");
+        break;
     }
 }
 
@@ -361,8 +479,8 @@ coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, 
     cli_line_add(out_note, "}");
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "the paths of tokenizer and data are too long for a checkpoint's note (%d"
-                        " bytes): use shorter ones",
+                        "paths and patterns are too long for a checkpoint's note (%d bytes): use "
+                        "shorter ones",
                         CLI_LINE_BYTES);
     json_t *read = json_loads(out_note->text, 0, NULL);
     if (!read)
@@ -371,90 +489,4 @@ coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, 
                         "could name them: rename what is not");
     json_decref(read);
     return COH_OK;
-}
-
-/* ---- resumed ---- */
-
-int cli_recipe_form_is_given(const cli_options *options)
-{
-    return cli_given(options, CLI_FLAG_FIELD) || cli_given(options, CLI_FLAG_CHAT) ||
-           cli_given(options, CLI_FLAG_CHAT_FORM) || cli_given(options, CLI_FLAG_DOCUMENTS) ||
-           cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
-}
-
-static void set_gradients(cli_recipe *recipe, uint64_t in_f32)
-{
-    if (recipe->f32_gradients != in_f32)
-        cli_note("gradients %s -> %s: other rounding, the run will not continue bit for bit",
-                 recipe->f32_gradients ? "f32" : "bf16", in_f32 ? "f32" : "bf16");
-    recipe->f32_gradients = in_f32;
-}
-
-coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options)
-{
-    static const cli_flag fixed[] = {
-        CLI_FLAG_SCHEDULE_STEPS, CLI_FLAG_WARMUP, CLI_FLAG_BATCH,
-        CLI_FLAG_SEQUENCE,       CLI_FLAG_LR,     CLI_FLAG_MIN_LR,
-        CLI_FLAG_BETA1,          CLI_FLAG_BETA2,  CLI_FLAG_WEIGHT_DECAY,
-        CLI_FLAG_CLIP,           CLI_FLAG_SEED,   CLI_FLAG_VOCABULARY,
-        CLI_FLAG_FREEZE,         CLI_FLAG_LORA,   CLI_FLAG_LORA_TARGETS,
-        CLI_FLAG_DROPOUT
-    };
-    if (cli_given(options, CLI_FLAG_EPOCHS))
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--epochs is of a new run, and with --resume --steps says at which step of "
-                        "the whole run it ends: give that");
-    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
-        if (cli_given(options, fixed[i]))
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "--%s comes from the checkpoint with --resume: leave it out",
-                            cli_flag_table[fixed[i]].name);
-    if (cli_given(options, CLI_FLAG_DATA) && !cli_given(options, CLI_FLAG_NEW_DATA) &&
-        recipe->data_hash == 0)
-        return cli_fail(COH_ERR_ARGUMENT, "the checkpoint names no data: add --new-data");
-    if (cli_recipe_form_is_given(options)) {
-        if (!options->new_data)
-            return cli_fail(
-                COH_ERR_ARGUMENT,
-                "--field, --chat, --chat-form, --documents and --validation-split "
-                "come from the checkpoint with --resume: leave them out, or add --new-data");
-        CLI_TRY(cli_data_form_from_options(options, &recipe->form));
-        if (recipe->form.validation_split > 0)
-            recipe->validation[0] = '\0'; /* from now on what is put aside */
-    }
-    if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->new_data && !options->validation)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--id-bytes comes from the checkpoint with --resume: leave"
-                        " it out, or add --new-data");
-    if (options->new_data)
-        recipe->form.id_bytes = cli_data_id_bytes(options);
-    if (options->validation)
-        recipe->validation_id_bytes = cli_data_id_bytes(options);
-    if (cli_given(options, CLI_FLAG_STEPS))
-        recipe->steps = (uint64_t)options->steps;
-    /* The folder may have moved; its identity is compared when it is opened. */
-    cli_recipe_set_tokenizer(recipe, options);
-    if (options->kernels)
-        cli_recipe_keep_path(options->kernels, recipe->kernels);
-    if (options->micro_batch > 0 && options->micro_batch != recipe->micro_batch) {
-        cli_note("micro-batch %" PRId64 " -> %" PRId64
-                 ": other rounding, the run will not continue bit for bit",
-                 recipe->micro_batch, options->micro_batch);
-        recipe->micro_batch = options->micro_batch;
-    }
-    if (cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order != COH_SWEEP_AUTO)
-        cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
-    if (cli_given(options, CLI_FLAG_GRADIENTS))
-        set_gradients(recipe, asks_for_f32_gradients(options));
-    return check_micro_batch(recipe);
-}
-
-void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order)
-{
-    uint64_t by_layers = order == COH_SWEEP_LAYER;
-    if (recipe->batch == recipe->micro_batch || by_layers == recipe->by_layers)
-        return;
-    cli_note("sweep order %s -> %s: other rounding", recipe->by_layers ? "layer" : "micro-batch",
-             coh_sweep_order_name(order));
-    recipe->by_layers = by_layers;
 }

@@ -184,19 +184,29 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
         write_log(report, result, learning_rate);
 }
 
-void cli_report_validation(cli_report *report, uint64_t step, double loss)
+void cli_report_validation(cli_report *report, uint64_t step, double loss, uint64_t windows,
+                           uint64_t total)
 {
     cli_line line;
     report->last_validation = loss;
+    report->validation_windows = windows;
+    report->validation_windows_total = total;
     cli_report_break(report);
-    cli_note("step %" PRIu64 "  validation loss %.4f", step, loss);
+    cli_note("step %" PRIu64 "  validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows", step,
+             loss, windows, total);
     if (report->log_descriptor < 0)
         return;
     cli_line_clear(&line);
     cli_line_add(&line, "{\"step\": %" PRIu64 ", \"validation_loss\": ", step);
     cli_line_add_json_number(&line, loss);
-    cli_line_add(&line, "}\n");
+    cli_line_add(&line, ", \"windows\": %" PRIu64 ", \"windows_total\": %" PRIu64 "}\n", windows,
+                 total);
     append_log(report, &line);
+}
+
+void cli_report_skip_time(cli_report *report)
+{
+    report->last_moment = cli_seconds_now();
 }
 
 /* ---- the end ---- */
@@ -302,6 +312,9 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
     cli_line_add_json_number(line, report->last_loss);
     cli_line_add(line, ", \"validation_loss\": ");
     cli_line_add_json_number(line, report->last_validation);
+    cli_line_add(line,
+                 ", \"validation_windows\": %" PRIu64 ", \"validation_windows_total\": %" PRIu64,
+                 report->validation_windows, report->validation_windows_total);
     cli_line_add(line,
                  ", \"steps_run\": %" PRIu64 ", \"skipped_steps\": %" PRIu64
                  ", \"seconds\": %.6f, \"predicted_step_seconds\": %.9f",

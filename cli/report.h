@@ -24,7 +24,8 @@ typedef struct cli_report {
     uint64_t step_count, skipped_count;
     double exposed_s[COH_PLAN_LANES], step_s;
     uint64_t link_bytes[COH_PLAN_LANES], frozen_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
-    double last_loss, last_validation; /* NaN: none */
+    double last_loss, last_validation;                     /* NaN: none */
+    uint64_t validation_windows, validation_windows_total; /* of last_validation */
 } cli_report;
 
 /* Opens `log_path` for appending (NULL: no log). Fails: COH_ERR_IO. */
@@ -40,8 +41,12 @@ void cli_report_start(cli_report *report);
  * is said once and ends; the run goes on. */
 void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
 
-/* A validation loss after `step` steps. */
-void cli_report_validation(cli_report *report, uint64_t step, double loss);
+/* A validation loss after `step` steps over `windows` of the `total` windows of the text. */
+void cli_report_validation(cli_report *report, uint64_t step, double loss, uint64_t windows,
+                           uint64_t total);
+
+/* The time since the last step was not a step's: saves and validations. */
+void cli_report_skip_time(cli_report *report);
 
 /* Leaves the live line, so that a sentence can follow. */
 void cli_report_break(cli_report *report);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,21 +23,6 @@ static const char *resumed_data(const cli_run *run, char *moved)
     return access(moved, R_OK) == 0 ? moved : NULL;
 }
 
-static coh_status check_same_data(cli_run *run)
-{
-    cli_recipe *recipe = &run->job.recipe;
-    if (!run->job.resumed || recipe->data_hash == run->data.facts.hash)
-        return COH_OK;
-    if (!run->options->new_data)
-        return cli_fail(COH_ERR_CORRUPT,
-                        "the data is not what the checkpoint was trained on (hash %016" PRIx64
-                        ", not %016" PRIx64 "): give that data, or add --new-data",
-                        run->data.facts.hash, recipe->data_hash);
-    recipe->data_first_step = run->job.first_step;
-    cli_note("other data than before: its windows are read from the first one on");
-    return COH_OK;
-}
-
 /* ---- names ---- */
 
 /* `path` with "data" for "validation" in its last component: what was put aside of it. */
@@ -50,14 +36,13 @@ static int name_held_out(const char *path, char *out_path)
                     path + folder_bytes + 4) < CLI_PATH_BYTES;
 }
 
-/* Where the tokens of new text go; "": nowhere. The tokens of the run so far are never written
- * over: other data gets a name of its own, and text that must prove to be the same goes into an
- * unnamed file. */
+/* Where the tokens of text go; "": nowhere. The tokens of the run so far are never written over:
+ * those that a resumed run makes have a name of their own. */
 static void name_cache(const cli_run *run, const char *folder, char *out_path)
 {
     const cli_job *job = &run->job;
     out_path[0] = '\0';
-    if (!folder[0] || (job->resumed && !run->options->new_data))
+    if (!folder[0])
         return;
     if (job->resumed)
         snprintf(out_path, CLI_PATH_BYTES, "%.*s/data-%" PRIu64 ".tokens", CLI_PATH_BYTES - 40,
@@ -79,6 +64,64 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
     }
     if (options->validation)
         cli_recipe_keep_path(options->validation, recipe->validation);
+    return COH_OK;
+}
+
+/* ---- same or other data ---- */
+
+/* Is the open data other than the checkpoint's, and named by --data? */
+static int is_other_data(const cli_run *run)
+{
+    return run->job.resumed && run->options->data &&
+           run->job.recipe.data_hash != run->data.facts.hash;
+}
+
+/* Removes the tokens that this command made of --data; a run that reads them has them open. */
+static void remove_tokens(cli_run *run)
+{
+    char held_out[CLI_PATH_BYTES];
+    (void)unlink(run->data.path);
+    if (run->job.recipe.form.validation_split > 0 && name_held_out(run->data.path, held_out))
+        (void)unlink(held_out);
+    run->data.path[0] = '\0';
+}
+
+/* Does the run still have its token file, undamaged? */
+static int has_tokens(const cli_run *run)
+{
+    char moved[CLI_PATH_BYTES];
+    coh_token_file *file;
+    coh_token_file_facts facts = { 0 };
+    const char *kept = resumed_data(run, moved);
+    if (!kept || coh_token_file_open(kept, &file) != COH_OK)
+        return 0;
+    const int is_whole = coh_token_file_facts_get(file, &facts) == COH_OK &&
+                         facts.hash == run->job.recipe.data_hash &&
+                         coh_token_file_check(file) == COH_OK;
+    coh_token_file_close(file);
+    return is_whole;
+}
+
+/* A data file that has changed by itself is damage; other data is taken where --data names it. */
+static coh_status take_data(cli_run *run, const char *what)
+{
+    cli_recipe *recipe = &run->job.recipe;
+    if (!run->job.resumed)
+        return COH_OK;
+    if (recipe->data_hash == run->data.facts.hash) {
+        if (run->tokens_are_new && has_tokens(run))
+            remove_tokens(run);
+        return COH_OK;
+    }
+    if (!run->options->data)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s is not what the checkpoint was trained on (hash %016" PRIx64
+                        ", not %016" PRIx64 "): give that data, or other data, with --data",
+                        what, run->data.facts.hash, recipe->data_hash);
+    cli_note("data %s -> %s: other data, read from its first sequence on",
+             recipe->data[0] ? recipe->data : "not kept", what);
+    recipe->data_first_step = run->job.first_step;
+    recipe->data_first_window = 0;
     return COH_OK;
 }
 
@@ -114,7 +157,7 @@ static coh_status open_held_out(cli_run *run, const char *data_path)
 {
     char path[CLI_PATH_BYTES];
     if (!name_held_out(data_path, path) || access(path, F_OK) != 0) {
-        if (!run->options->new_data)
+        if (!is_other_data(run))
             return cli_fail(COH_ERR_ARGUMENT,
                             "what the run had put aside for validation is gone: " GIVE_VALIDATION);
         cli_note("nothing is put aside of the new data for validation: its loss is not taken "
@@ -151,6 +194,7 @@ static coh_status open_training(cli_run *run, const char *what)
     const cli_data_source source = cli_train_data_source(&run->job);
     CLI_TRY(cli_data_is_text("data", what, &is_text));
     name_cache(run, run->folder.path, cache);
+    run->tokens_are_new = cache[0] && is_text;
     if (cache[0] && splits && is_text) {
         (void)name_held_out(cache, held_out);
         CLI_TRY(check_replaceable(held_out));
@@ -162,13 +206,13 @@ static coh_status open_training(cli_run *run, const char *what)
                                                         : COH_OK;
 }
 
-static coh_status check_same_validation(const cli_run *run)
+static coh_status check_same_validation(const cli_run *run, int has_other_data)
 {
     const cli_recipe *recipe = &run->job.recipe;
     const uint64_t hash = run->validation.file ? run->validation.facts.hash : 0;
     if (recipe->validation_hash == 0 || hash == 0 || recipe->validation_hash == hash)
         return COH_OK;
-    if (!run->options->validation && !run->options->new_data)
+    if (!run->options->validation && !has_other_data)
         return cli_fail(COH_ERR_CORRUPT,
                         "%s is not what the run was validated with (hash %016" PRIx64
                         ", not %016" PRIx64 "): " GIVE_VALIDATION,
@@ -179,7 +223,7 @@ static coh_status check_same_validation(const cli_run *run)
 }
 
 /* Named by the flag or by the note, or put aside when the data was opened. */
-static coh_status open_validation(cli_run *run)
+static coh_status open_validation(cli_run *run, int has_other_data)
 {
     cli_recipe *recipe = &run->job.recipe;
     const char *what = named_validation(run);
@@ -200,15 +244,21 @@ static coh_status open_validation(cli_run *run)
         CLI_TRY(cli_data_open(&source, "validation", what, NULL, NULL, &run->validation, NULL));
     }
     if (run->validation.file)
-        CLI_TRY(cli_data_check_windows(&run->validation, what ? "validation" : "validation-split",
-                                       what ? what : "", recipe->sequence, !run->job.resumed));
-    CLI_TRY(check_same_validation(run));
+        CLI_TRY(cli_score_init(&run->validation, what ? "validation" : "validation-split",
+                               what ? what : "", recipe->sequence, recipe->sequence, &run->score));
+    CLI_TRY(check_same_validation(run, has_other_data));
     recipe->validation_hash = run->validation.file ? run->validation.facts.hash : 0;
     if (run->options->validation && run->validation.file)
         cli_recipe_keep_path(what, recipe->validation);
     else if (run->options->validation)
         snprintf(recipe->validation, sizeof(recipe->validation), "none");
     return COH_OK;
+}
+
+void cli_train_undo_data(cli_run *run)
+{
+    if (run->job.resumed && run->tokens_are_new && run->data.path[0])
+        remove_tokens(run);
 }
 
 coh_status cli_train_open_data(cli_run *run)
@@ -228,10 +278,11 @@ coh_status cli_train_open_data(cli_run *run)
                                           "is nothing for --validation-split: leave one out");
     CLI_TRY(cli_data_check_id_bytes(options));
     CLI_TRY(open_training(run, what));
-    CLI_TRY(check_same_data(run));
+    const int has_other_data = is_other_data(run);
+    CLI_TRY(take_data(run, what));
     CLI_TRY(cli_data_check_windows(&run->data, "data", what, job->recipe.sequence, !job->resumed));
     job->recipe.data_hash = run->data.facts.hash;
-    if (run->data.path[0] || !job->resumed || options->new_data)
+    if (run->data.path[0] || !job->resumed || has_other_data)
         snprintf(job->recipe.data, sizeof(job->recipe.data), "%s", run->data.path);
-    return open_validation(run);
+    return open_validation(run, has_other_data);
 }

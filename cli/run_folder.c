@@ -3,12 +3,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "cli/validation.h"
 
 enum { NAME_TRIES = 1000 };
 
@@ -29,31 +32,19 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
                     out_path);
 }
 
-static coh_status make_folders(const char *path, cli_run_folder *folder)
+/* Its parent is there: cli_path_check asked for it. */
+static coh_status make_folder(const char *path, cli_run_folder *folder)
 {
-    char *prefix = folder->given;
-    size_t length = strlen(path);
-    if (length == 0 || length >= sizeof(folder->given))
+    if (snprintf(folder->given, sizeof(folder->given), "%s", path) >= (int)sizeof(folder->given))
         return cli_fail(COH_ERR_ARGUMENT, "--save takes a path of 1 to %d bytes, not of %zu",
-                        CLI_PATH_BYTES - 1, length);
-    for (size_t i = 1; i <= length; i++) {
-        if (path[i] != '/' && path[i] != '\0')
-            continue;
-        memcpy(prefix, path, i);
-        prefix[i] = '\0';
-        if (mkdir(prefix, 0777) == 0) {
-            if (folder->made_count < CLI_FOLDERS_MADE_MOST)
-                folder->made_lengths[folder->made_count++] = (uint16_t)i;
-            const coh_status status = coh_name_flush(prefix);
-            if (status != COH_OK)
-                return cli_blame(status, "--save %s", path);
-        } else if (errno != EEXIST)
-            return cli_fail(COH_ERR_IO,
-                            "--save: cannot make the run folder %s: %s: give another, or"
-                            " --save none",
-                            prefix, strerror(errno));
-    }
-    return COH_OK;
+                        CLI_PATH_BYTES - 1, strlen(path));
+    folder->is_made = mkdir(path, 0777) == 0;
+    if (!folder->is_made && errno != EEXIST)
+        return cli_fail(COH_ERR_IO,
+                        "--save: cannot make the run folder %s: %s: give another, or --save none",
+                        path, strerror(errno));
+    const coh_status status = folder->is_made ? coh_name_flush(path) : COH_OK;
+    return status == COH_OK ? COH_OK : cli_blame(status, "--save %s", path);
 }
 
 static int by_number(const void *left, const void *right)
@@ -203,6 +194,82 @@ void cli_run_folder_absolute(const char *path, char *out_path)
     free(absolute);
 }
 
+/* ---- the best ---- */
+
+static int name_link(const cli_run_folder *folder, const char *suffix, char *out_path)
+{
+    return snprintf(out_path, CLI_PATH_BYTES, "%s/best%s", folder->path, suffix) < CLI_PATH_BYTES;
+}
+
+/* A link `best` from before: the run goes on keeping the best. */
+static void find_link(cli_run_folder *folder)
+{
+    char path[CLI_PATH_BYTES], target[32], *end;
+    const ssize_t length =
+        name_link(folder, "", path) ? readlink(path, target, sizeof(target) - 1) : -1;
+    if (length < 6)
+        return;
+    target[length] = '\0';
+    const uint64_t step = strtoull(target + 5, &end, 10);
+    if (strncmp(target, "step-", 5) != 0 || *end != '\0')
+        return;
+    folder->keeps_best = 1;
+    for (int i = 0; i < folder->step_count; i++)
+        if (folder->steps[i] == step)
+            folder->best_step = step;
+}
+
+/* Replaces the link in one step, so that it always names a checkpoint that is there. */
+static void write_link(const cli_run_folder *folder)
+{
+    char path[CLI_PATH_BYTES], fresh[CLI_PATH_BYTES], target[32];
+    struct stat facts;
+    if (!name_link(folder, "", path) || !name_link(folder, ".partial", fresh))
+        return;
+    if (lstat(path, &facts) == 0 && !S_ISLNK(facts.st_mode)) {
+        cli_note(
+            "warning: %s is not a link and stays as it is; the best checkpoint is step-%" PRIu64,
+            path, folder->best_step);
+        return;
+    }
+    snprintf(target, sizeof(target), "step-%" PRIu64, folder->best_step);
+    (void)unlink(fresh);
+    if (symlink(target, fresh) != 0 || rename(fresh, path) != 0 || coh_name_flush(path) != COH_OK)
+        cli_note("warning: cannot make the link %s: %s; the best checkpoint is %s", path,
+                 strerror(errno), target);
+}
+
+/* Of a checkpoint that is there; NaN: not known, or not whole. */
+static double loss_of(const cli_run_folder *folder, uint64_t step, uint64_t validation_hash)
+{
+    char path[CLI_PATH_BYTES];
+    coh_checkpoint *checkpoint;
+    coh_checkpoint_facts facts;
+    double loss = NAN;
+    if (cli_run_folder_step_path(folder, step, path) != COH_OK ||
+        coh_checkpoint_open(path, &checkpoint) != COH_OK)
+        return NAN;
+    if (coh_checkpoint_facts_get(checkpoint, &facts) == COH_OK)
+        loss = cli_validations_note_loss(facts.note_json, validation_hash);
+    coh_checkpoint_close(checkpoint);
+    return loss;
+}
+
+void cli_run_folder_find_best(cli_run_folder *folder, uint64_t validation_hash)
+{
+    if (!folder->keeps_best || validation_hash == 0)
+        return;
+    for (int i = 0; i < folder->step_count; i++) {
+        const double loss = loss_of(folder, folder->steps[i], validation_hash);
+        if (!(loss < folder->best_loss))
+            continue;
+        folder->best_step = folder->steps[i];
+        folder->best_loss = loss;
+    }
+    if (folder->best_loss < INFINITY)
+        write_link(folder);
+}
+
 coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_count,
                                uint64_t first_step, cli_run_folder *out_folder)
 {
@@ -210,7 +277,7 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     cli_run_folder_clear(folder);
     folder->keep_count = keep_count;
     folder->first_step = first_step;
-    CLI_TRY(make_folders(path, folder));
+    CLI_TRY(make_folder(path, folder));
     char *absolute = realpath(path, NULL);
     if (!absolute)
         return cli_fail(COH_ERR_IO, "--save: cannot find the run folder %s: %s: give another", path,
@@ -221,6 +288,7 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     CLI_TRY(check_nothing_foreign(folder->path, data));
     CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
     CLI_TRY(list_checkpoints(folder));
+    find_link(folder);
     if (first_step > 0)
         CLI_TRY(set_broken_aside(folder, first_step));
     if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
@@ -231,22 +299,14 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
 void cli_run_folder_clear(cli_run_folder *folder)
 {
     folder->path[0] = folder->given[0] = '\0';
-    folder->made_count = 0;
+    folder->is_made = 0;
     folder->lock.fd = -1;
     folder->room = (coh_space_hold){ .fd = -1 };
     folder->piece_is_out = 0;
     folder->step_count = 0;
-}
-
-/* The innermost folder made, into `out_path`; is it the run folder itself? */
-static int made_itself(const cli_run_folder *folder, char *out_path)
-{
-    const int length = folder->made_lengths[folder->made_count - 1];
-    snprintf(out_path, CLI_PATH_BYTES, "%.*s", length, folder->given);
-    char *absolute = realpath(out_path, NULL);
-    const int is_it = absolute && strcmp(absolute, folder->path) == 0;
-    free(absolute);
-    return is_it;
+    folder->keeps_best = 0;
+    folder->best_step = UINT64_MAX;
+    folder->best_loss = INFINITY;
 }
 
 /* What a run writes before its first step: as run_data.c names it. */
@@ -267,7 +327,7 @@ void cli_run_folder_undo(cli_run_folder *folder)
 {
     char path[CLI_PATH_BYTES + 32];
     coh_space_hold_release(&folder->room);
-    if (folder->made_count > 0 && folder->lock.fd >= 0 && made_itself(folder, path)) {
+    if (folder->is_made && folder->lock.fd >= 0) {
         remove_ours(folder);
         /* The lock goes last, so that no other run takes the folder meanwhile; and is let go of
          * before the folder is removed, for NFS keeps a file that is open under another name. A
@@ -276,10 +336,8 @@ void cli_run_folder_undo(cli_run_folder *folder)
         (void)unlink(path);
     }
     coh_run_lock_release(&folder->lock);
-    for (int i = folder->made_count - 1; i >= 0; i--) {
-        snprintf(path, sizeof(path), "%.*s", (int)folder->made_lengths[i], folder->given);
-        (void)rmdir(path); /* of others' files there is nothing to say here: it stays */
-    }
+    if (folder->is_made)
+        (void)rmdir(folder->given); /* it stays if others put files into it */
 }
 
 void cli_run_folder_close(cli_run_folder *folder)
@@ -293,7 +351,7 @@ void cli_run_folder_close(cli_run_folder *folder)
 uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count)
 {
     uint64_t here = (uint64_t)folder->step_count;
-    uint64_t at_once = (uint64_t)folder->keep_count + 1;
+    uint64_t at_once = (uint64_t)folder->keep_count + 1 + (folder->keeps_best != 0);
     if (at_once > here + save_count)
         at_once = here + save_count;
     if (at_once < 2)
@@ -326,17 +384,29 @@ coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step,
     return COH_OK;
 }
 
-void cli_run_folder_saved(cli_run_folder *folder, uint64_t step)
+static void remove_checkpoint(cli_run_folder *folder, int index)
+{
+    char path[CLI_PATH_BYTES];
+    if (cli_run_folder_step_path(folder, folder->steps[index], path) == COH_OK &&
+        access(path, F_OK) == 0 && coh_checkpoint_remove(path) != COH_OK)
+        cli_note("an old checkpoint stays: %s", coh_last_error());
+    folder->step_count--;
+    memmove(folder->steps + index, folder->steps + index + 1,
+            (size_t)(folder->step_count - index) * sizeof(folder->steps[0]));
+}
+
+void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
 {
     folder->piece_is_out = 0;
     folder->steps[folder->step_count++] = step;
-    while (folder->step_count > folder->keep_count || folder->step_count == CLI_CHECKPOINTS_MOST) {
-        char path[CLI_PATH_BYTES];
-        if (cli_run_folder_step_path(folder, folder->steps[0], path) == COH_OK &&
-            access(path, F_OK) == 0 && coh_checkpoint_remove(path) != COH_OK)
-            cli_note("an old checkpoint stays: %s", coh_last_error());
-        folder->step_count--;
-        memmove(folder->steps, folder->steps + 1,
-                (size_t)folder->step_count * sizeof(folder->steps[0]));
+    if (folder->keeps_best && loss < folder->best_loss) {
+        folder->best_step = step;
+        folder->best_loss = loss;
+        write_link(folder); /* before the one that it named is removed */
     }
+    for (int i = 0; i < folder->step_count - folder->keep_count;)
+        if (folder->keeps_best && folder->steps[i] == folder->best_step)
+            i++;
+        else
+            remove_checkpoint(folder, i);
 }

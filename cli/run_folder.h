@@ -4,7 +4,8 @@
  *         lock           held (flock) while a run writes here
  *         data.tokens    the text as tokens, if it was not a token file already
  *         plan.json      what the run was planned to do
- *         step-100/      checkpoints: <kept> newest
+ *         step-100/      checkpoints: <kept> newest, and with --keep-best the best
+ *         best           a link to the best
  *
  * Room for the checkpoints to come is held from before the first step (cohobate/run.h) and given
  * back a checkpoint at a time, as saves need it.
@@ -16,13 +17,12 @@
 
 #include "cli/say.h"
 
-enum { CLI_CHECKPOINTS_MOST = 4096, CLI_FOLDERS_MADE_MOST = 64 };
+enum { CLI_CHECKPOINTS_MOST = 4096 };
 
 typedef struct cli_run_folder {
     char path[CLI_PATH_BYTES];  /* absolute; "": nothing is kept */
     char given[CLI_PATH_BYTES]; /* the path as it was given */
-    int made_count;             /* folders that were not there, the outermost first: */
-    uint16_t made_lengths[CLI_FOLDERS_MADE_MOST]; /* `given` up to there */
+    int is_made;                /* the folder was not there */
     coh_run_lock lock;
     coh_space_hold room;       /* for checkpoints not yet written */
     uint64_t checkpoint_bytes; /* of one, in `room` */
@@ -31,14 +31,17 @@ typedef struct cli_run_folder {
     uint64_t first_step; /* that the run begins at */
     int step_count;
     uint64_t steps[CLI_CHECKPOINTS_MOST]; /* of the checkpoints here, rising */
+    int keeps_best; /* the checkpoint of best_step is not removed; set at open by a link `best` */
+    uint64_t best_step; /* UINT64_MAX: none yet */
+    double best_loss;   /* of validation; INFINITY: none to compare with */
 } cli_run_folder;
 
 /* "run-<model>-<date>-<time>" in the working folder, with a number behind it if that is taken. */
 coh_status cli_run_folder_name(const char *model, char *out_path);
 
-/* Makes the folder (and its parents) if need be, locks it, lists its checkpoints. `first_step`: the
- * step the run begins at; checkpoints of later steps are refused, since the run would write them
- * again; but where that is above 0, those that are damaged are renamed to
+/* Makes the folder if it is not there (its parent must be), locks it, lists its checkpoints.
+ * `first_step`: the step the run begins at; checkpoints of later steps are refused, since the run
+ * would write them again; but where that is above 0, those that are damaged are renamed to
  * step-<n>.broken, and that is said. `data`: what the run reads, NULL if that is not known.
  * Fails: COH_ERR_ARGUMENT (in use, holds later checkpoints, or files of those names that no run
  * wrote, or a config.json: a Hugging Face model's), COH_ERR_IO, COH_ERR_CORRUPT (a later one is of
@@ -57,8 +60,8 @@ void cli_run_folder_close(cli_run_folder *folder); /* accepts one that is not op
 void cli_run_folder_undo(cli_run_folder *folder);
 
 /* Checkpoints for which room must still be found when `save_count` saves (>= 1) are to come:
- * keep_count + 1 stand at once, the new one beside the old, or as many as ever will, at least two;
- * less those that are here. */
+ * keep_count + 1 are there at once, the new one next to the old, and the best where that is kept;
+ * or as many as ever will be, at least two; less those that are here. */
 uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count);
 
 /* Holds room for `count` checkpoints of `checkpoint_bytes`. Fails: COH_ERR_FULL, COH_ERR_IO. */
@@ -70,8 +73,14 @@ void cli_run_folder_make_room(cli_run_folder *folder);
 /* "<path>/step-<step>" into `out_path` of CLI_PATH_BYTES. */
 coh_status cli_run_folder_step_path(const cli_run_folder *folder, uint64_t step, char *out_path);
 
-/* Notes a new checkpoint and removes the oldest above keep_count. Allocates nothing. A checkpoint
- * that cannot be removed is said once and left alone. */
-void cli_run_folder_saved(cli_run_folder *folder, uint64_t step);
+/* With keeps_best: finds the best of the checkpoints that are here by their notes, where these are
+ * of validation text `validation_hash`, and mends the link. Where none is, the checkpoint that the
+ * link names is kept until there is a better one. */
+void cli_run_folder_find_best(cli_run_folder *folder, uint64_t validation_hash);
+
+/* Notes a new checkpoint of validation loss `loss` (NaN: not known) and removes the oldest above
+ * keep_count, except the best. Allocates nothing. Reports a checkpoint that cannot be removed once
+ * and leaves it. */
+void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss);
 
 #endif

@@ -1,17 +1,44 @@
-/* sample.h - one token from logits: temperature, the k likeliest, a seeded draw. */
+/* sample.h - one token from logits: which tokens are candidates, and a seeded draw among them.
+ *
+ *     logits ─> repetition penalty ─> temperature ─> top-k ─> top-p ─> min-p ─> softmax ─> draw
+ *
+ * Formulas and order are those of the logits processors of transformers. Let S be the ids of the
+ * prompt and of the text so far, l a logit, T the temperature:
+ *
+ *     penalty r   l / r where l >= 0, l * r where l < 0, for each id of S, once
+ *     top-k       the k largest of l / T
+ *     top-p       of those, with p_i = softmax(l / T), the fewest largest whose sum reaches p
+ *     min-p       of those, all whose p_i is at least m times the largest
+ *
+ * At temperature 0 only the penalty applies, and the largest logit is taken. Ties are broken by the
+ * lower id everywhere; transformers keeps all ids that tie with the k-th. Any thread. */
 #ifndef COH_CLI_SAMPLE_H
 #define COH_CLI_SAMPLE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct cli_sampler {
-    double temperature; /* 0: the likeliest, the lower id of equals */
+    double temperature; /* 0: the largest logit */
     int64_t top_k;      /* 0: all */
+    double top_p;       /* 1: all; 0: the largest alone */
+    double min_p;       /* 0: all; 1: those that tie with the largest */
+    double penalty;     /* above 0; 1: none */
     uint64_t seed;
 } cli_sampler;
 
-/* The token after `drawn_count` others: a pure function of sampler, logits and count. `order` is
- * scratch of `vocabulary` ids. Ties are broken by the lower id. */
+/* Applies the penalty for each of `seen` to `logits`, in `out_logits` of as many. Ids outside the
+ * vocabulary are passed over. */
+void cli_sample_penalize(double penalty, const float *logits, int64_t vocabulary,
+                         const int32_t *seen, size_t seen_count, float *out_logits);
+
+/* Finds the candidates among penalized logits. Returns how many there are, at least 1; their ids
+ * are order[0..count), and the likeliest is one of them. `order` has room for `vocabulary` ids. */
+int64_t cli_sample_candidates(const cli_sampler *sampler, const float *logits, int64_t vocabulary,
+                              int32_t *order);
+
+/* Draws the token after `drawn_count` others: a function of sampler, penalized logits and count.
+ * `order` as above. */
 int32_t cli_sample(const cli_sampler *sampler, const float *logits, int64_t vocabulary,
                    uint64_t drawn_count, int32_t *order);
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,6 +176,26 @@ const char *cli_duration(double seconds, char *text)
         snprintf(text, TEXT_BYTES, "%.1f days", seconds / DAY_S);
     else
         snprintf(text, TEXT_BYTES, "%.1f years", seconds / YEAR_S);
+    return text;
+}
+
+const char *cli_rate(double number, char *text)
+{
+    enum { TEXT_BYTES = 32 };
+    if (number == 0 || fabs(number) >= 0.01) {
+        snprintf(text, TEXT_BYTES, "%g", number);
+        return text;
+    }
+    snprintf(text, TEXT_BYTES, "%.5e", number); /* "6.00000e-04" */
+    char *exponent = strchr(text, 'e');
+    char *end = exponent;
+    if (!exponent)
+        return text; /* not a number */
+    while (end[-1] == '0')
+        end--;
+    end -= end[-1] == '.';
+    const int power = atoi(exponent + 1);
+    snprintf(end, TEXT_BYTES - (size_t)(end - text), "e%d", power);
     return text;
 }
 

@@ -68,6 +68,10 @@ const char *cli_duration(double seconds, char *text);
  * least 32 bytes). */
 const char *cli_size_whole(uint64_t bytes, char *text);
 
+/* "6e-4", "0.05", "1": a rate or a factor to six digits, as it is given on the command line.
+ * Returns `text` (at least 32 bytes). */
+const char *cli_rate(double number, char *text);
+
 double cli_seconds_now(void); /* monotonic */
 
 /* The names of plan lanes and tiers, in order (plan.h). */

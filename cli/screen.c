@@ -7,6 +7,7 @@
 #include "cli/adapters.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
+#include "cli/recompute.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
 
@@ -387,7 +388,9 @@ void cli_screen_short(const cli_job *job, cli_line *line)
 coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
     const cli_speed speed = cli_speed_get(job);
+    cli_recompute recompute;
     cli_line plain;
+    CLI_TRY(cli_recompute_find(job, in_memory_bytes, &recompute));
     cli_line_clear(&plain);
     add_model(job, &plain);
     add_budget(job, &plain);
@@ -399,6 +402,7 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     cli_line_add(&plain, "\n");
     add_quotes(job, &speed, &plain);
     add_limits(job, &speed, &plain);
+    cli_recompute_add(&recompute, &plain);
     add_drive(job, &speed, &plain);
     CLI_TRY(add_memory(job, &plain));
     add_links(job, &plain);

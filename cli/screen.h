@@ -27,7 +27,8 @@ cli_speed cli_speed_get(const cli_job *job);
 /* Which profile the times are by, and what they are worth: one line, "prices: ...". */
 void cli_screen_prices(const cli_job *job, cli_line *line);
 
-/* The whole screen (fails: COH_ERR_MEMORY) / at most 8 lines of it. */
+/* The whole screen (fails: COH_ERR_MEMORY; may plan again: cli/recompute.h) / at most 8 lines of
+ * it. */
 coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line);
 void cli_screen_short(const cli_job *job, cli_line *line);
 

@@ -1,4 +1,7 @@
-/* The handler only sets a flag, or writes one line and leaves. */
+/* The handler only sets a flag, or writes one line and leaves.
+ *
+ * Other signals keep their meaning: SIGQUIT ends the process with a core dump, for those who
+ * debug. */
 #include "cli/stop.h"
 
 #include <errno.h>
@@ -13,10 +16,15 @@ static size_t kept_bytes, lost_bytes;
 static volatile sig_atomic_t asked, kept_any;
 static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline where no live line is */
 
+/* A request to stop: by hand (SIGINT), by an administrator or a batch system (SIGTERM, SIGUSR1 and
+ * SIGUSR2 ahead of a job's end), by the end of the session (SIGHUP), by ulimit -t (SIGXCPU). */
+static const int requests[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU };
+enum { REQUEST_COUNT = sizeof(requests) / sizeof(*requests) };
+
 static void on_signal(int number)
 {
-    (void)number;
-    if (asked) {
+    /* The system repeats SIGXCPU every second; the hard limit ends the process. */
+    if (asked && number != SIGXCPU) {
         const size_t skip = (size_t)skipped_bytes;
         const ssize_t written = kept_any
                                     ? write(STDERR_FILENO, kept_line + skip, kept_bytes - skip)
@@ -37,6 +45,15 @@ void cli_stop_kept(void)
     kept_any = 1;
 }
 
+/* nohup(1) has the process ignore SIGHUP, and that stays so. Shells have their background jobs
+ * ignore SIGINT, which asks for a stop all the same. */
+static int stays_ignored(int number)
+{
+    struct sigaction now;
+    return number != SIGINT && number != SIGTERM && sigaction(number, NULL, &now) == 0 &&
+           now.sa_handler == SIG_IGN;
+}
+
 coh_status cli_stop_install(int kept, const char *left, const char *lost)
 {
     kept_any = kept;
@@ -47,15 +64,24 @@ coh_status cli_stop_install(int kept, const char *left, const char *lost)
     skipped_bytes = isatty(STDERR_FILENO) ? 0 : 1;
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
-    if (sigaction(SIGINT, &action, NULL) != 0 || sigaction(SIGTERM, &action, NULL) != 0)
-        return cli_fail(COH_ERR_INTERNAL, "cannot handle signals: %s", strerror(errno));
+    for (int i = 0; i < REQUEST_COUNT; i++)
+        if (!stays_ignored(requests[i]) && sigaction(requests[i], &action, NULL) != 0)
+            return cli_fail(COH_ERR_INTERNAL, "cannot handle signals: %s", strerror(errno));
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader of the progress that ends does not end the work */
     return COH_OK;
 }
 
 void cli_stop_uninstall(void)
 {
-    (void)signal(SIGINT, SIG_DFL);
-    (void)signal(SIGTERM, SIG_DFL);
+    for (int i = 0; i < REQUEST_COUNT; i++)
+        if (!stays_ignored(requests[i]))
+            (void)signal(requests[i], SIG_DFL);
+    (void)signal(SIGPIPE, SIG_DFL);
+}
+
+void cli_stop_survive_limits(void)
+{
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
 coh_status cli_stop_check(const char *when)

@@ -12,11 +12,12 @@
 #include "cli/job.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
+#include "cli/score.h"
+#include "cli/validation.h"
 
 enum {
-    CLI_BATCHES = 3,             /* two under way and the one being waited for */
-    CLI_VALIDATION_WINDOWS = 64, /* most windows of one validation */
-    CLI_SKIPPED_MOST = 10        /* steps without a finite number, one after the other */
+    CLI_BATCHES = 3,      /* two under way and the one being waited for */
+    CLI_SKIPPED_MOST = 10 /* steps without a finite number, one after the other */
 };
 
 typedef struct cli_run {
@@ -27,17 +28,21 @@ typedef struct cli_run {
     coh_engine *engine;
     coh_engine_facts facts;
     cli_report report;
-    cli_line note; /* what goes into every checkpoint of this run */
+    cli_line note;     /* what goes into every checkpoint of this run */
+    size_t note_bytes; /* of it without what validations found, which is added at each save */
+    cli_score score;   /* of the validation text */
+    cli_validations validations;
     int32_t *tokens[CLI_BATCHES], *targets[CLI_BATCHES]; /* by step modulo CLI_BATCHES */
     int64_t counted[CLI_BATCHES];                        /* targets of each that count */
-    int32_t *validation_tokens, *validation_targets;     /* one micro-batch */
     uint64_t done_steps, submitted_steps;                /* counted from the run's beginning */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
     int skipped_in_row;
-    int has_begun; /* its first step was due: what fails before that leaves no folder behind */
-    int stopped;   /* by a signal, after `done_steps` */
+    int tokens_are_new; /* the data was text, and became a token file of the run folder */
+    int has_begun;      /* its first step was due: what fails before that leaves no folder behind */
+    int stopped;        /* by a signal, after `done_steps` */
+    int ended;          /* by --stop-after-worse, after `done_steps`, before the last step */
 } cli_run;
 
 /* What the text of a run becomes ids with. Points into the job. */
@@ -46,13 +51,17 @@ cli_data_source cli_train_data_source(const cli_job *job);
 /* Opens the data of the run, and what it is validated with: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
 
+/* For a resumed run that ends before its first step: removes the token files that it made in the
+ * run folder. The data is closed by now. */
+void cli_train_undo_data(cli_run *run);
+
 /* The paths that a note of the run in folder `folder`, absolute, will have for data and validation,
  * into *recipe, before either is opened. Fails: as looking at the data does. */
 coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recipe *recipe);
 
-/* Runs steps until the last one or a signal, saving and validating on the way and at the end.
- * Allocates nothing. A save on the way that fails is a warning; the last one, or that
- * of a stop, is a failure.
+/* Runs steps until the last one, --stop-after-worse or a signal, saving and validating on the way
+ * and at the end. Allocates nothing. A save on the way that fails is a warning; the last one, or
+ * that of a stop, is a failure.
  * Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
 coh_status cli_train_loop(cli_run *run);
 

@@ -28,9 +28,9 @@ static coh_status submit_next(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     uint64_t step = run->submitted_steps;
-    uint64_t first_window = (step - recipe->data_first_step) * (uint64_t)recipe->batch;
-    CLI_TRY(cli_data_fill(&run->data, recipe->seed, first_window, recipe->batch, recipe->sequence,
-                          run->tokens[step % CLI_BATCHES], run->targets[step % CLI_BATCHES]));
+    CLI_TRY(cli_data_fill(&run->data, recipe->seed, cli_recipe_window(recipe, step), recipe->batch,
+                          recipe->sequence, run->tokens[step % CLI_BATCHES],
+                          run->targets[step % CLI_BATCHES]));
     run->counted[step % CLI_BATCHES] =
         cli_data_counted(run->targets[step % CLI_BATCHES], recipe->batch * recipe->sequence);
     coh_step_input input = input_of(run, step);
@@ -82,48 +82,48 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
 
 /* ---- quiet points ---- */
 
-/* Mean loss over what counts in the first windows of the held-out data, in its seeded order.
- * Windows that do not fill the last micro-batch are padded with targets of -1, which count as zero
- * loss. */
-static coh_status validate(cli_run *run)
+/* Called between the micro-batches of a validation, which may take minutes. */
+static coh_status check_stop(void *context, const int32_t *targets, int64_t count)
 {
-    const cli_recipe *recipe = &run->job.recipe;
-    uint64_t window_count = coh_token_file_window_count(run->validation.file, recipe->sequence);
-    int64_t micro_batch = recipe->micro_batch;
-    int64_t places = micro_batch * recipe->sequence, counted = 0;
-    double sum = 0;
-    if (window_count > CLI_VALIDATION_WINDOWS)
-        window_count = CLI_VALIDATION_WINDOWS;
-    for (uint64_t first = 0; first < window_count; first += (uint64_t)micro_batch) {
-        int64_t real = micro_batch;
-        double loss;
-        if (window_count - first < (uint64_t)micro_batch)
-            real = (int64_t)(window_count - first);
-        size_t row_bytes = (size_t)recipe->sequence * sizeof(int32_t);
-        memset(run->validation_tokens, 0, (size_t)micro_batch * row_bytes);
-        memset(run->validation_targets, 0xff, (size_t)micro_batch * row_bytes);
-        CLI_TRY(cli_data_fill(&run->validation, recipe->seed, first, real, recipe->sequence,
-                              run->validation_tokens, run->validation_targets));
-        coh_step_input input = { .step = run->done_steps,
-                                 .seed = recipe->seed,
-                                 .inputs = { run->validation_tokens, run->validation_targets } };
-        CLI_TRY(coh_engine_evaluate(run->engine, &input, &loss));
-        sum += loss * (double)places;
-        counted += cli_data_counted(run->validation_targets, places);
+    (void)context;
+    (void)targets;
+    (void)count;
+    return cli_stop_check("while the run was validated");
+}
+
+/* Takes the loss of the validation text over all windows, or over --validation-windows of them. A
+ * stop breaks it off. */
+static coh_status validate(cli_run *run, int is_of_all)
+{
+    cli_score_result result;
+    const uint64_t some = run->validations.some_windows, total = run->score.total;
+    run->score.after = check_stop;
+    is_of_all = is_of_all || some == 0;
+    const coh_status status =
+        cli_score_run(&run->score, run->engine, is_of_all ? total : some, &result);
+    if (status == COH_ERR_STOPPED) {
+        run->stopped = run->done_steps < run->job.recipe.steps;
+        cli_report_break(&run->report);
+        cli_note("step %" PRIu64 "  no validation loss: stopped on request", run->done_steps);
+        return COH_OK;
     }
-    if (counted > 0)
-        cli_report_validation(&run->report, run->done_steps, sum / (double)counted);
-    else
+    CLI_TRY(status);
+    if (result.counted == 0) {
         cli_note("warning: nothing counts in the %" PRIu64 " windows for validation: no loss is "
                  "taken",
-                 window_count);
+                 result.window_count);
+        return COH_OK;
+    }
+    cli_validations_take(&run->validations, run->done_steps, result.loss, result.window_count,
+                         is_of_all);
+    cli_report_validation(&run->report, run->done_steps, result.loss, result.window_count, total);
     return COH_OK;
 }
 
 /* At a stop or the last step what is not saved is lost: only before that may a save fail. */
 static int save_matters(const cli_run *run)
 {
-    return run->stopped || run->done_steps == run->job.recipe.steps;
+    return run->stopped || run->ended || run->done_steps == run->job.recipe.steps;
 }
 
 /* A save that failed leaves nothing behind and the older checkpoint whole, so a full disk costs one
@@ -151,6 +151,9 @@ static coh_status save(cli_run *run)
     char path[CLI_PATH_BYTES];
     if (run->folder.path[0] == '\0' || run->saved_step == run->done_steps)
         return COH_OK;
+    run->note.used = run->note_bytes;
+    if (run->validation.file)
+        cli_validations_add_note(&run->validations, run->done_steps, &run->note);
     const coh_checkpoint_note note = { .step = run->done_steps, .json = run->note.text };
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
     cli_run_folder_make_room(&run->folder);
@@ -159,7 +162,8 @@ static coh_status save(cli_run *run)
         return bear_failed_save(run, status);
     run->saved_step = run->done_steps;
     cli_stop_kept();
-    cli_run_folder_saved(&run->folder, run->done_steps);
+    cli_run_folder_saved(&run->folder, run->done_steps,
+                         cli_validations_loss_at(&run->validations, run->done_steps));
     return COH_OK;
 }
 
@@ -179,12 +183,26 @@ static int validation_due(const cli_run *run, uint64_t step)
            (save_due(run, step) || falls_on(step, run->options->validation_every));
 }
 
+/* --stop-after-worse: have the last validations, this step's among them, been no better? */
+static int is_worse_for_long(const cli_run *run)
+{
+    const int64_t most = run->options->stop_after_worse;
+    return most > 0 && run->validations.worse_in_row >= (uint64_t)most;
+}
+
 static coh_status quiet_point(cli_run *run)
 {
-    if (validation_due(run, run->done_steps))
-        CLI_TRY(validate(run));
-    if (save_due(run, run->done_steps) || run->stopped)
+    const uint64_t step = run->done_steps;
+    const int saves = save_due(run, step);
+    if (validation_due(run, step) && !run->stopped) {
+        CLI_TRY(validate(run, saves));
+        run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
+        if (run->ended && !run->validations.is_of_all) /* of the checkpoint to come */
+            CLI_TRY(validate(run, 1));
+    }
+    if (saves || run->stopped || run->ended)
         CLI_TRY(save(run));
+    cli_report_skip_time(&run->report);
     return COH_OK;
 }
 
@@ -194,7 +212,8 @@ static coh_status quiet_point(cli_run *run)
 static int may_submit(const cli_run *run)
 {
     uint64_t submitted = run->submitted_steps;
-    if (submitted >= run->job.recipe.steps || submitted - run->done_steps >= 2 || run->stopped)
+    if (submitted >= run->job.recipe.steps || submitted - run->done_steps >= 2 || run->stopped ||
+        run->ended)
         return 0;
     return submitted == run->done_steps ||
            !(save_due(run, submitted) || validation_due(run, submitted));
@@ -203,7 +222,7 @@ static int may_submit(const cli_run *run)
 coh_status cli_train_loop(cli_run *run)
 {
     cli_report_start(&run->report);
-    while (run->done_steps < run->job.recipe.steps && !run->stopped) {
+    while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
         coh_step_result result;
         while (may_submit(run) && !(cli_stop_asked() && run->submitted_steps > run->done_steps))
             CLI_TRY(submit_next(run));

@@ -204,6 +204,8 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
 
 /* ---- many ---- */
 
+enum { ROWS_MOST = 1 + CLI_WHAT_IFS + CLI_SWEEP_POINTS };
+
 static void print_row(const cli_variant *v, const cli_variant *base)
 {
     char rate[32], change[32] = "-", step[32], peak[COH_PLAN_TIERS][32];
@@ -301,40 +303,84 @@ static coh_status fix_budget(cli_options *options)
     return COH_OK;
 }
 
-/* Three plans live at a time: that of the base, and those of a row and of the one before it. */
+/* All plans live until the table is complete, since a row may take another row's decisions. */
 typedef struct table {
     const cli_options *options;
-    planned *base, *before, *next;
+    planned *plans[ROWS_MOST];
+    const char *entries[ROWS_MOST];
     cli_variant *rows;
     int count;
 } table;
 
-/* Shown to the base's plan and that of the row before, so that more is never slower. */
-static coh_status add_row(table *t, const char *entries, int has_before)
+static coh_status open_planned(planned **out)
+{
+    *out = calloc(1, sizeof(**out));
+    return *out ? COH_OK : cli_fail(COH_ERR_MEMORY, "no memory for a table of plans");
+}
+
+static void close_planned(planned *plan)
+{
+    if (plan)
+        cli_job_close(&plan->job);
+    free(plan);
+}
+
+/* `before`: a row whose decisions are tried as well, next to those of the first row; or -1. */
+static coh_status add_row(table *t, const char *entries, int before)
 {
     const coh_plan *earlier[2];
     int32_t count = 0;
-    if (t->base->job.plan)
-        earlier[count++] = t->base->job.plan;
-    if (has_before && t->before->job.plan)
-        earlier[count++] = t->before->job.plan;
-    *t->next = (planned){ 0 };
-    CLI_TRY(plan_beside(t->options, entries, earlier, count, t->next, &t->rows[t->count]));
+    if (t->count > 0 && t->plans[0]->job.plan)
+        earlier[count++] = t->plans[0]->job.plan;
+    if (before > 0 && t->plans[before]->job.plan)
+        earlier[count++] = t->plans[before]->job.plan;
+    const int row = t->count;
+    t->entries[row] = entries;
+    CLI_TRY(open_planned(&t->plans[row]));
     t->count++;
-    cli_job_close(&t->before->job);
-    planned *closed = t->before;
-    t->before = t->next;
-    t->next = closed;
-    return COH_OK;
+    return plan_beside(t->options, entries, earlier, count, t->plans[row], &t->rows[row]);
+}
+
+static int is_faster(const cli_variant *a, const cli_variant *b)
+{
+    return a->fits && (!b->fits || a->speed.tokens_per_s > b->speed.tokens_per_s);
+}
+
+/* Plans a row again, with the decisions of all faster rows among those that are tried. */
+static coh_status improve_row(table *t, int row)
+{
+    const coh_plan *earlier[ROWS_MOST];
+    int32_t count = 0;
+    planned *again = NULL;
+    cli_variant found;
+    for (int i = 0; i < t->count; i++)
+        if (is_faster(&t->rows[i], &t->rows[row]))
+            earlier[count++] = t->plans[i]->job.plan;
+    if (count == 0)
+        return COH_OK;
+    CLI_TRY(open_planned(&again));
+    const coh_status status =
+        plan_beside(t->options, t->entries[row], earlier, count, again, &found);
+    if (status == COH_OK && is_faster(&found, &t->rows[row])) {
+        planned *slower = t->plans[row];
+        t->plans[row] = again;
+        t->rows[row] = found;
+        again = slower;
+    }
+    close_planned(again);
+    return status;
 }
 
 static coh_status add_rows(table *t, const cli_sweep *sweep)
 {
-    CLI_TRY(plan_beside(t->options, "", NULL, 0, t->base, &t->rows[t->count++]));
+    CLI_TRY(add_row(t, "", -1));
     for (int i = 0; t->options->what_if[i]; i++)
-        CLI_TRY(add_row(t, t->options->what_if[i], 0));
+        CLI_TRY(add_row(t, t->options->what_if[i], -1));
+    const int first = t->count;
     for (int i = 0; i < sweep->count; i++)
-        CLI_TRY(add_row(t, sweep->entries[i], i > 0));
+        CLI_TRY(add_row(t, sweep->entries[i], i > 0 ? t->count - 1 : -1));
+    for (int row = first; row < t->count; row++)
+        CLI_TRY(improve_row(t, row));
     return COH_OK;
 }
 
@@ -347,16 +393,10 @@ static coh_status plan_rows(const cli_options *as_given, const cli_sweep *sweep,
     if (cli_budget_on_gpu(&plain) && !plain.profile)
         CLI_TRY(cli_budget_datasheet(&plain, &plain.profile));
     CLI_TRY(fix_budget(&plain));
-    planned *all = calloc(3, sizeof(*all));
-    if (!all)
-        return cli_fail(COH_ERR_MEMORY, "no memory for a table of plans");
-    table t = {
-        .options = &plain, .base = &all[0], .before = &all[1], .next = &all[2], .rows = rows
-    };
+    table t = { .options = &plain, .rows = rows };
     coh_status status = add_rows(&t, sweep);
-    cli_job_close(&t.base->job);
-    cli_job_close(&t.before->job);
-    free(all);
+    for (int i = 0; i < t.count; i++)
+        close_planned(t.plans[i]);
     *out_count = t.count;
     return status;
 }
@@ -364,7 +404,7 @@ static coh_status plan_rows(const cli_options *as_given, const cli_sweep *sweep,
 coh_status cli_plan_variants(const cli_options *options)
 {
     cli_sweep *sweep = calloc(1, sizeof(*sweep));
-    cli_variant *rows = calloc(1 + CLI_WHAT_IFS + CLI_SWEEP_POINTS, sizeof(*rows));
+    cli_variant *rows = calloc(ROWS_MOST, sizeof(*rows));
     int count = 0;
     coh_status status = sweep && rows ? COH_OK : COH_ERR_MEMORY;
     if (status != COH_OK)

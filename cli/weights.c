@@ -46,6 +46,8 @@ coh_status cli_weights_resolve(const char *path, int64_t vocabulary, coh_model *
 
 coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer)
 {
+    if (!tokenizer)
+        return COH_OK;
     const int64_t rows = coh_model_size_get(model).vocabulary;
     const int64_t ids = coh_tokenizer_vocabulary(tokenizer);
     const char *text, *path = model->folder[0] ? model->folder : model->checkpoint;

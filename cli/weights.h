@@ -25,7 +25,7 @@ coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weight
  * reason. Otherwise the sentence that is there stays. Fails: COH_ERR_ARGUMENT: so it is. */
 coh_status cli_weights_check_not_in_use(const char *folder);
 /* Has the model a row for each id of its tokenizer? Added tokens beyond its table are said, the
- * vocabulary itself must fit. Fails: COH_ERR_ARGUMENT. */
+ * vocabulary itself must fit. `tokenizer` NULL: nothing to check. Fails: COH_ERR_ARGUMENT. */
 coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokenizer *tokenizer);
 void cli_weights_close(cli_weights *weights); /* accepts a zeroed one */
 

@@ -7,9 +7,9 @@
 
 #include "base/alloc.h"
 #include "cohobate/calibration.h"
+#include "cohobate/machine.h"
 #include "engine/engine_state.h"
 #include "engine/measure.h"
-#include "kernels/product.h"
 #include "planner/calibration.h"
 #include "planner/profile_file.h"
 
@@ -26,6 +26,8 @@ static coh_status make_folder(const char *path)
 coh_status coh_calibration_path(const coh_profile *profile,
                                 char out_path[COH_CALIBRATION_PATH_BYTES])
 {
+    COH_NEED(profile);
+    COH_NEED(out_path);
     const size_t room = COH_CALIBRATION_PATH_BYTES;
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     uint64_t hash = 0;
@@ -110,6 +112,10 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
                                 coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
                                 uint32_t *out_count)
 {
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED(out_classes);
+    COH_NEED(out_count);
     enum { STEPS_LEAST = 3 };
     const coh_plan *plan = engine->plan;
     coh_line_class lines[COH_LINE_CLASSES_MOST];
@@ -138,10 +144,11 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
 
 coh_status coh_profile_builtin_create(int32_t thread_count, coh_profile **out_profile)
 {
+    COH_NEED(out_profile);
     coh_profile *profile = NULL;
     *out_profile = NULL;
     COH_TRY(COH_ALLOC(1, &profile));
-    coh_profile_builtin(thread_count, coh_kernels_bf16_is_fast(), 0, profile);
+    coh_profile_builtin(thread_count, coh_machine_bf16_is_fast(), 0, profile);
     *out_profile = profile;
     return COH_OK;
 }

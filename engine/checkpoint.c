@@ -287,6 +287,8 @@ static coh_status path_check(const char *path)
 
 coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint)
 {
+    COH_NEED(path);
+    COH_NEED(out_checkpoint);
     char name[PATH_MAX + 16];
     struct stat facts;
     int32_t is_damaged;
@@ -309,6 +311,8 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
 
 coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged)
 {
+    COH_NEED(path);
+    COH_NEED(out_is_damaged);
     coh_checkpoint *checkpoint = NULL;
     *out_is_damaged = 0;
     COH_TRY(path_check(path));
@@ -337,6 +341,8 @@ void coh_checkpoint_close(coh_checkpoint *checkpoint)
 coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
                                     coh_checkpoint_facts *out_facts)
 {
+    COH_NEED(checkpoint);
+    COH_NEED(out_facts);
     const coh_manifest *manifest = &checkpoint->manifest;
     *out_facts = (coh_checkpoint_facts){
         .path = checkpoint->path,
@@ -357,6 +363,8 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
 coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t index,
                                     coh_checkpoint_tensor *out_tensor)
 {
+    COH_NEED(checkpoint);
+    COH_NEED(out_tensor);
     if (index < 0 || (uint32_t)index >= checkpoint->manifest.tensor_count)
         return coh_fail(COH_ERR_ARGUMENT, "tensor %" PRId32 " of a checkpoint of %" PRIu32, index,
                         checkpoint->manifest.tensor_count);
@@ -394,6 +402,8 @@ static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, coh_pa
 coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int stream,
                                uint64_t begin, uint64_t count, float *data)
 {
+    COH_NEED(checkpoint);
+    COH_NEED(data);
     const coh_manifest *manifest = &checkpoint->manifest;
     if (index < 0 || (uint32_t)index >= manifest->tensor_count || stream < 0 ||
         stream >= COH_PART_COUNT)
@@ -435,6 +445,7 @@ coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int st
 
 coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash)
 {
+    COH_NEED(checkpoint);
     const coh_manifest *manifest = &checkpoint->manifest;
     const uint64_t run = (uint64_t)CHECK_GRAINS * COH_GRAIN_ELEMENTS;
     for (uint32_t i = 0; i < manifest->tensor_count; i++) {

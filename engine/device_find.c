@@ -121,6 +121,7 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
 
 coh_status coh_device_summarize(const char *device, coh_device_summary *out_summary)
 {
+    COH_NEED(out_summary);
     coh_engine_device found;
     *out_summary = (coh_device_summary){ .name = "host" };
     COH_TRY(coh_device_find(device, &found));

@@ -4,35 +4,41 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "engine/device_find.h"
 #include "engine/engine_state.h"
+#include "engine/parameter_groups.h"
 #include "planner/verify.h"
 
 void coh_engine_options_init(coh_engine_options *out_options)
 {
+    if (out_options == NULL)
+        return;
     *out_options = (coh_engine_options){ .struct_bytes = sizeof(*out_options),
                                          .disk_bytes = UINT64_MAX,
                                          .thread_count = 1,
                                          .beta1 = 0.9f,
                                          .beta2 = 0.95f,
                                          .epsilon = 1e-8f,
-                                         .weight_decay = 0.1f };
+                                         .weight_decay = COH_WEIGHT_DECAY_DEFAULT };
 }
 
 /* ---- create ---- */
 
+/* Longest pause before a line in the test mode of delays: 1 s. */
+#define DELAY_US_MOST 1000000
+
 static coh_status check_options(const coh_plan *plan, const coh_engine_options *options)
 {
-    if (options->thread_count < 1)
-        return coh_fail(COH_ERR_ARGUMENT, "%d compute threads: at least 1 is needed",
-                        options->thread_count);
+    COH_TRY(coh_check_integer("thread_count", options->thread_count, 1, COH_THREADS_MOST));
+    COH_TRY(coh_check_integer("delay_most_us", options->delay_most_us, 0, DELAY_US_MOST));
     if (!(options->beta1 >= 0 && options->beta1 < 1) ||
         !(options->beta2 >= 0 && options->beta2 < 1) || !(options->epsilon > 0) ||
-        !(options->weight_decay >= 0))
+        !(options->weight_decay >= 0) || isinf(options->epsilon) || isinf(options->weight_decay))
         return coh_fail(COH_ERR_ARGUMENT,
                         "AdamW wants 0 <= beta < 1, epsilon > 0, decay >= 0; given %g, %g, %g, %g",
                         (double)options->beta1, (double)options->beta2, (double)options->epsilon,
@@ -101,6 +107,7 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
 {
     const coh_store_ops *store_ops;
     COH_TRY(check_options(engine->plan, &engine->options));
+    COH_TRY(coh_parameter_groups_check(engine->plan->graph, &engine->options));
     COH_TRY(check_device(engine->plan, device));
     COH_TRY(find_store(engine->options.store, &store_ops));
     COH_TRY(verify_all(engine->plan));
@@ -126,18 +133,32 @@ static coh_engine_options known_options(const coh_engine_options *options)
 {
     coh_engine_options known;
     coh_engine_options_init(&known);
-    size_t bytes =
-        options->struct_bytes < sizeof(*options) ? options->struct_bytes : sizeof(*options);
-    memcpy(&known, options, bytes);
+    memcpy(&known, options, options->struct_bytes);
+    known.struct_bytes = sizeof(known);
     return known;
+}
+
+static coh_status check_struct(const coh_engine_options *options)
+{
+    const size_t least = offsetof(coh_engine_options, poison);
+    if (options->struct_bytes >= least && options->struct_bytes <= sizeof(*options))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "engine options of %u bytes, this library knows %zu to %zu: call "
+                    "coh_engine_options_init",
+                    options->struct_bytes, least, sizeof(*options));
 }
 
 coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                              coh_engine **out_engine)
 {
+    COH_NEED(plan);
+    COH_NEED(options);
+    COH_NEED(out_engine);
+    *out_engine = NULL;
+    COH_TRY(check_struct(options));
     const coh_engine_options known = known_options(options);
     coh_engine_device device;
-    *out_engine = NULL;
     COH_TRY(coh_device_find(known.device, &device));
     return coh_engine_create_on(plan, &known, &device, out_engine);
 }
@@ -149,12 +170,14 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
     coh_engine *engine;
     COH_TRY(COH_ALLOC(1, &engine));
     engine->plan = plan;
-    engine->options = known_options(options);
+    engine->options = *options;
+    coh_input_limits_find(plan->graph, engine->limits);
     coh_status status = create_all(engine, device);
     if (status != COH_OK) {
         coh_engine_destroy(engine);
         return status;
     }
+    engine->options.groups = NULL; /* the caller's */
     *out_engine = engine;
     return COH_OK;
 }
@@ -208,27 +231,13 @@ coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
     return status;
 }
 
-static coh_status check_input(const coh_engine *engine, const coh_step_input *input)
-{
-    for (uint32_t i = 0; i < engine->plan->layout.input_count; i++)
-        if (input->inputs[i] == NULL)
-            return coh_fail(COH_ERR_ARGUMENT, "step %" PRIu64 ": graph input %u is not given",
-                            input->step, i);
-    if (!(input->clip >= 0))
-        return coh_fail(COH_ERR_ARGUMENT, "clip %g: 0 is off, else a positive norm",
-                        (double)input->clip);
-    if (!(input->loss_factor >= 0) || isinf(input->loss_factor))
-        return coh_fail(COH_ERR_ARGUMENT, "loss factor %g: 0 counts as 1, else a positive number",
-                        (double)input->loss_factor);
-    return COH_OK;
-}
-
 static coh_status check_training(const coh_engine *engine, const coh_step_input *input)
 {
     COH_TRY(coh_engine_check_ready(engine, "step"));
     if (engine->plan->options.mode != COH_PLAN_TRAIN)
         return coh_fail(COH_ERR_ARGUMENT, "this plan does not train: use coh_engine_evaluate");
-    COH_TRY(check_input(engine, input));
+    COH_TRY(coh_input_check(engine->plan->graph, engine->limits, input,
+                            engine->plan->layout.microbatch_count));
     if (input->clip > 0 && !engine->plan->options.deferred_update)
         return coh_fail(COH_ERR_ARGUMENT, "clip %g needs a plan with deferred updates",
                         (double)input->clip);
@@ -237,6 +246,8 @@ static coh_status check_training(const coh_engine *engine, const coh_step_input 
 
 coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
 {
+    COH_NEED(engine);
+    COH_NEED(input);
     COH_TRY(check_training(engine, input));
     if (engine->under_way_count == COH_BODIES_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way already: wait for one",
@@ -251,17 +262,24 @@ coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
 
 coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
 {
+    COH_NEED(engine);
+    COH_NEED(out_result);
     if (engine->under_way_count == 0)
         return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
-    COH_TRY(coh_step_await(engine->step, engine->under_way[0], out_result));
+    const coh_status status = coh_step_await(engine->step, engine->under_way[0], out_result);
+    if (status != COH_OK)
+        COH_TRY(coh_step_failure(engine->step)); /* else a kind's, which ended this step alone */
     engine->under_way[0] = engine->under_way[1];
     engine->under_way_count--;
-    return COH_OK;
+    return status;
 }
 
 coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                            coh_step_result *out_result)
 {
+    COH_NEED(engine);
+    COH_NEED(input);
+    COH_NEED(out_result);
     COH_TRY(coh_engine_check_idle(engine, "a step"));
     COH_TRY(coh_engine_submit(engine, input));
     return coh_engine_wait(engine, out_result);
@@ -269,6 +287,7 @@ coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
 
 coh_status coh_engine_drain(coh_engine *engine)
 {
+    COH_NEED(engine);
     COH_TRY(coh_engine_check_idle(engine, "a drain"));
     COH_TRY(coh_step_quiet(engine->step));
     coh_cells cells;
@@ -282,8 +301,10 @@ coh_status coh_engine_drain(coh_engine *engine)
 
 coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, double *out_loss)
 {
+    COH_NEED(engine);
+    COH_NEED(input);
     COH_TRY(coh_engine_check_ready(engine, "evaluate"));
-    COH_TRY(check_input(engine, input));
+    COH_TRY(coh_input_check(engine->plan->graph, engine->limits, input, 1));
     int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
     if (trains)
         COH_TRY(coh_engine_drain(engine));
@@ -300,6 +321,9 @@ coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, 
 coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                              size_t *out_bytes)
 {
+    COH_NEED(engine);
+    COH_NEED(out_data);
+    COH_NEED(out_bytes);
     const coh_graph *graph = engine->plan->graph;
     const coh_layout *layout = &engine->plan->layout;
     *out_data = NULL;
@@ -374,6 +398,9 @@ static coh_status take_back(coh_engine *engine, uint64_t applied_count)
 coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint64_t applied_count,
                            char *out_sentence)
 {
+    COH_NEED(engine);
+    COH_NEED(input);
+    COH_NEED(out_sentence);
     out_sentence[0] = '\0';
     COH_TRY(check_training(engine, input));
     if (!engine->plan->options.deferred_update)

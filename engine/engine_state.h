@@ -5,6 +5,7 @@
 
 #include "cohobate/engine.h"
 #include "engine/checkpoint_writer.h"
+#include "engine/input_check.h"
 #include "engine/step.h"
 
 /* Bodies submitted and not yet waited for. */
@@ -16,8 +17,9 @@ struct coh_engine {
     coh_ledger *ledger;
     coh_pool *pool;
     coh_step *step;
-    int is_ready;                        /* parameters have values */
-    uint64_t under_way[COH_BODIES_MOST]; /* tickets, oldest first */
+    coh_input_limit limits[COH_PORT_MAX]; /* by graph input */
+    int is_ready;                         /* parameters have values */
+    uint64_t under_way[COH_BODIES_MOST];  /* tickets, oldest first */
     int under_way_count;
 
     coh_logical_tensor *tensors; /* by layout parameter */

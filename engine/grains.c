@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 
 int32_t coh_grain_runs_of(const coh_layout *layout, int32_t group, uint64_t object_offset,
-                          uint64_t bytes, coh_grain_run *out_runs)
+                          uint64_t bytes, const coh_parameter_rule *rules, coh_grain_run *out_runs)
 {
     coh_segments walk;
     coh_segment segment;
@@ -14,6 +14,9 @@ int32_t coh_grain_runs_of(const coh_layout *layout, int32_t group, uint64_t obje
         const coh_parameter_layout *parameter = &layout->parameters[segment.parameter];
         if (parameter->frozen)
             continue;
+        const coh_parameter_rule rule =
+            rules ? rules[segment.parameter]
+                  : coh_parameter_rule_of(parameter, COH_WEIGHT_DECAY_DEFAULT);
         uint64_t grain_begin;
         const uint64_t grains = coh_segment_grains(&segment, &grain_begin);
         out_runs[count++] = (coh_grain_run){
@@ -21,14 +24,16 @@ int32_t coh_grain_runs_of(const coh_layout *layout, int32_t group, uint64_t obje
             .element = (int64_t)segment.chunk_element,
             .count = (int64_t)segment.count,
             .partial_begin = (int64_t)(parameter->partial_begin + grain_begin),
-            .decays = parameter->decays,
+            .rate_factor = rule.rate_factor,
+            .decay = rule.decay,
         };
         first += (int64_t)grains;
     }
     return count;
 }
 
-static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index, coh_grain_run *out_runs)
+static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index,
+                             const coh_parameter_rule *rules, coh_grain_run *out_runs)
 {
     const coh_chunk *chunk = &layout->chunks[index];
     const coh_object *object = &layout->objects[chunk->object];
@@ -38,22 +43,23 @@ static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index, coh_grain
                                 ? coh_group_grad_factor(&layout->groups[object->owner])
                                 : 1;
     return coh_grain_runs_of(layout, object->owner, chunk->object_offset / factor,
-                             chunk->bytes / factor, out_runs);
+                             chunk->bytes / factor, rules, out_runs);
 }
 
-coh_status coh_grain_table_init(const coh_layout *layout, coh_grain_table *out_table)
+coh_status coh_grain_table_init(const coh_layout *layout, const coh_parameter_rule *rules,
+                                coh_grain_table *out_table)
 {
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];
     size_t count = 0;
     COH_TRY(COH_ALLOC(layout->chunk_count, &out_table->chunks));
     for (uint32_t i = 0; i < layout->chunk_count; i++)
-        count += (size_t)runs_of_chunk(layout, i, runs);
+        count += (size_t)runs_of_chunk(layout, i, rules, runs);
     COH_TRY(COH_ALLOC(count, &out_table->runs));
     coh_grain_run *next = out_table->runs;
     for (uint32_t i = 0; i < layout->chunk_count; i++) {
         coh_chunk_grains *grains = &out_table->chunks[i];
         grains->runs = next;
-        grains->run_count = runs_of_chunk(layout, i, next);
+        grains->run_count = runs_of_chunk(layout, i, rules, next);
         next += grains->run_count;
     }
     return COH_OK;

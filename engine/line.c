@@ -304,6 +304,44 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
     return COH_OK;
 }
 
+/* Does a kind's failure end this ticket alone? Only where the ticket has changed no parameter yet:
+ * not with updates in backward, some of which may have gone out. On a GPU a failure is known only
+ * after later lines were enqueued. */
+static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
+{
+    const coh_plan_options *options = &step->plan->options;
+    const int is_body = ticket->bound == &step->bounds[COH_PROGRAM_BODY];
+    return step->host_addressable &&
+           (!is_body || options->mode == COH_PLAN_INFER || options->deferred_update);
+}
+
+/* Runs a kind unless one has failed in this ticket: what that left is garbage that no kind may be
+ * given. All other lines run, so that chunks and counts are as after any other step. */
+static coh_status run_kind_of_ticket(coh_step *step, coh_ticket *ticket,
+                                     const coh_instruction *line)
+{
+    if (ticket->kind_failure != COH_OK)
+        return COH_OK;
+    const coh_status status = run_kind(step, ticket, line);
+    if (status == COH_OK || !ends_ticket_alone(step, ticket))
+        return status;
+    coh_error_save(ticket->kind_failure_text);
+    ticket->kind_failure = status;
+    return COH_OK;
+}
+
+/* After CLIP of a ticket in which a kind failed: its updates are masked, as those of a step that is
+ * not finite. */
+static void mask_updates(coh_step *step, coh_ticket *ticket)
+{
+    coh_cells *cells = coh_step_cells(step);
+    coh_clip_record *record = &ticket->shared->clip;
+    cells->applied_count -= cells->finite != 0;
+    cells->finite = cells->pending = 0;
+    record->applied_count = cells->applied_count;
+    record->finite = 0;
+}
+
 void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int adds)
 {
     const int64_t count = coh_shape_elements(&to->shape);
@@ -342,7 +380,7 @@ coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction
     case COH_OP_FORWARD:
     case COH_OP_RECOMPUTE:
     case COH_OP_BACKWARD:
-        return run_kind(step, ticket, line);
+        return run_kind_of_ticket(step, ticket, line);
     case COH_OP_ADD:
         run_add(step, bound, line);
         return COH_OK;
@@ -351,6 +389,8 @@ coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction
         return COH_OK;
     case COH_OP_CLIP:
         coh_line_clip(step, ticket);
+        if (ticket->kind_failure != COH_OK)
+            mask_updates(step, ticket);
         return COH_OK;
     case COH_OP_UPDATE:
         coh_line_update(step, bound->program, line);
@@ -421,7 +461,9 @@ void coh_line_execute(void *context, uint64_t number, uint32_t index)
     coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *line = &ticket->bound->program->lines[index];
     coh_status status = coh_line_do(step, ticket, line);
-    if (status == COH_OK && ticket->scan && line->call >= 0 && !step->has_finding)
+    /* Lines with a call are all of the compute lane, which alone may read kind_failure here. */
+    if (status == COH_OK && ticket->scan && line->call >= 0 && ticket->kind_failure == COH_OK &&
+        !step->has_finding)
         status = scan_line(step, ticket->bound, line);
     if (status != COH_OK)
         coh_step_fail(step, status);

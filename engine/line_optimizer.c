@@ -111,8 +111,7 @@ void coh_line_update(coh_step *step, const coh_program *program, const coh_instr
     update.cells = coh_operand_data(step, cells);
     update.beta1 = step->options.beta1;
     update.beta2 = step->options.beta2;
-    update.epsilon = step->options.epsilon;
-    update.decay = step->options.weight_decay;
+    update.epsilon = step->options.epsilon; /* rate and decay: of the grains' groups */
     coh_kernel_update(line->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue,
                       &update);
 }

@@ -1,6 +1,5 @@
 #include "cohobate/machine.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,6 +40,13 @@ uint64_t coh_machine_most_bytes(void)
     return available > COH_ARENA_RESERVE_BYTES ? available - COH_ARENA_RESERVE_BYTES : 0;
 }
 
+int coh_machine_is_limited(void)
+{
+    const char *wall = "";
+    (void)coh_memory_available_bytes(&wall);
+    return strcmp(wall, "RLIMIT_AS") == 0;
+}
+
 static int core_count_of(const coh_topology *topology, double quota_cores)
 {
     if (quota_cores > 0 && quota_cores < topology->core_count)
@@ -57,7 +63,7 @@ int coh_machine_core_count(void)
 
 int coh_machine_bf16_is_fast(void)
 {
-    return coh_kernels_bf16_is_fast();
+    return coh_kernels_bf16() != COH_BF16_WIDENED;
 }
 
 coh_finding *coh_finding_next(coh_finding_list *list, const char *subject)
@@ -105,6 +111,13 @@ static void examine_instruction_set(coh_finding_list *list)
     const char *path = coh_kernel_path();
     int length = (int)strcspn(path, "+");
     COH_FINDING_SAY(finding->found, "kernels run on the %.*s path", length, path);
+    if (coh_kernels_bf16() == COH_BF16_PRETENDED) {
+        finding->level = COH_FINDING_NOTE;
+        COH_FINDING_SAY(finding->cost,
+                        "COH_ISA=bf16-pretended, a test setting: bf16 is the default "
+                        "dtype, but is not multiplied in hardware");
+        COH_FINDING_SAY(finding->remedy, "unset COH_ISA");
+    }
     if (strncmp(path, "plain", 5) != 0)
         return;
     finding->level = COH_FINDING_NOTE;
@@ -117,15 +130,18 @@ static void examine_instruction_set(coh_finding_list *list)
 static void examine_products(coh_finding_list *list)
 {
     coh_finding *finding = coh_finding_next(list, "matrix products");
-    const int fast = coh_kernels_bf16_is_fast();
+    static const char *const how[] = {
+        [COH_BF16_WIDENED] = "widened to f32, as this processor has no bf16 products",
+        [COH_BF16_HARDWARE] = "in hardware",
+        [COH_BF16_PRETENDED] = "widened to f32, as COH_ISA=bf16-pretended asks",
+    };
     COH_FINDING_SAY(
         finding->found, "bf16 by %s, %s; f32 by %s; oneDNN %s; --dtype is %s unless given",
-        coh_product_name(coh_product_default(COH_DTYPE_BF16)),
-        fast ? "in hardware" : "widened to f32, as this processor has no bf16 products",
+        coh_product_name(coh_product_default(COH_DTYPE_BF16)), how[coh_kernels_bf16()],
         coh_product_name(coh_product_default(COH_DTYPE_F32)),
         coh_product_available(COH_PRODUCT_ONEDNN, COH_DTYPE_F32) ? "can be had"
                                                                  : "is not in this build",
-        fast ? "bf16" : "f32");
+        coh_machine_bf16_is_fast() ? "bf16" : "f32");
 }
 
 /* Core types of OpenBLAS that leave AVX-512 unused. */
@@ -147,13 +163,30 @@ static int has_avx512(void)
 #endif
 }
 
+static void report_missing_blas(coh_finding *finding)
+{
+    if (coh_kernel_fallback()[0] == '\0') {
+        COH_FINDING_SAY(finding->found, "OpenBLAS cannot be loaded; nothing here needs it");
+        return;
+    }
+    finding->level = COH_FINDING_WARN;
+    COH_FINDING_SAY(finding->found, "OpenBLAS cannot be loaded");
+    COH_FINDING_SAY(finding->cost, "f32 products run on panels: slower, and with other bits than "
+                                   "with OpenBLAS");
+    COH_FINDING_SAY(finding->remedy, "%s", coh_kernel_fallback());
+}
+
 /* Preset on some machines without anybody's knowledge: they decide over half of the speed. */
 static void examine_blas(coh_finding_list *list)
 {
     static const char *const variables[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
                                              "COH_PLAIN_MATMUL" };
     coh_finding *finding = coh_finding_next(list, "BLAS");
-    const char *core = openblas_get_corename();
+    const char *core = coh_openblas_core();
+    if (coh_openblas_why_not()[0] != '\0') {
+        report_missing_blas(finding);
+        return;
+    }
     char preset[128] = "";
     char unset[96] = "";
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
@@ -164,7 +197,7 @@ static void examine_blas(coh_finding_list *list)
         coh_finding_print(preset + used, sizeof(preset) - used, " %s=%.20s", variables[i], value);
         coh_finding_print(unset + unset_used, sizeof(unset) - unset_used, " %s", variables[i]);
     }
-    COH_FINDING_SAY(finding->found, "core type %s of %s%s%s", core, openblas_get_config(),
+    COH_FINDING_SAY(finding->found, "core type %s of %s%s%s", core, coh_openblas_config(),
                     preset[0] != '\0' ? "; preset:" : "", preset);
     if (preset[0] == '\0')
         return;
@@ -199,7 +232,10 @@ static void examine_memory(coh_finding_list *list)
     finding->level = COH_FINDING_WARN;
     COH_FINDING_SAY(finding->cost, "the default budget is %s: most models do not plan in it",
                     free_text);
-    COH_FINDING_SAY(finding->remedy, "end other programs, or give the container more memory");
+    COH_FINDING_SAY(finding->remedy, "%s",
+                    coh_machine_is_limited()
+                        ? "raise ulimit -v"
+                        : "end other programs, or give the container more memory");
 }
 
 static void examine_cgroup(coh_finding_list *list)
@@ -258,6 +294,7 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
 coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
                                size_t *out_count)
 {
+    COH_NEED(out_count);
     *out_count = 0;
     if (folder == NULL || (out_findings == NULL && most > 0))
         return coh_fail(COH_ERR_ARGUMENT, "no folder or no room for findings was given");

@@ -53,6 +53,8 @@ static const coh_effort quick = {
 
 void coh_measure_options_init(coh_measure_options *out_options)
 {
+    if (out_options == NULL)
+        return;
     *out_options = (coh_measure_options){ .struct_bytes = sizeof(*out_options),
                                           .thread_count = 1,
                                           .disk_bytes = UINT64_MAX,
@@ -340,15 +342,15 @@ static coh_status copy_known(coh_measure *m, const coh_profile *known)
 
 static coh_status check_options(const coh_measure_options *options)
 {
-    if (options == NULL || options->thread_count < 1 ||
-        (options->graph_count > 0 && options->graphs == NULL))
-        return coh_fail(COH_ERR_ARGUMENT, "measuring takes options, and at least one thread");
     if (options->struct_bytes != sizeof(*options))
         return coh_fail(COH_ERR_ARGUMENT,
                         "measure options of %u bytes, this library has %zu: call "
                         "coh_measure_options_init",
                         options->struct_bytes, sizeof(*options));
-    return COH_OK;
+    if (options->graph_count > 0 && options->graphs == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "measure options: graphs is NULL, graph_count is %u",
+                        options->graph_count);
+    return coh_check_integer("thread_count", options->thread_count, 1, COH_THREADS_MOST);
 }
 
 static coh_status check(const coh_measure_options *options, const coh_engine_device *device,
@@ -456,6 +458,8 @@ coh_status coh_profile_measure_on(const coh_measure_options *options,
 coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                coh_profile **out_profile)
 {
+    COH_NEED(options);
+    COH_NEED(out_profile);
     coh_engine_device device;
     *out_profile = NULL;
     COH_TRY(check_options(options));

@@ -241,6 +241,12 @@ coh_status coh_measure_host_side(coh_measure *m, coh_host_side *side);
 
 /* ---- measure_steal.c ---- */
 
+/* Sets the link's steal: the line through compute time lost to one transfer of each of two sizes.
+ * Noise may make a loss negative, which counts as 0, or that of the larger transfer the smaller
+ * one, which counts as equal. */
+void coh_steal_fit(const double lost_ns[COH_SINGLES], const double bytes[COH_SINGLES],
+                   coh_link_profile *link);
+
 /* What one transfer of `lane` takes from those who compute, and how much slower it is beside them:
  * into the profile. The loads of both lanes are open. */
 coh_status coh_measure_steal(coh_measure *m, coh_lane lane);

@@ -56,8 +56,9 @@ static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place 
 /* The runs of a chunk, for one call. */
 static coh_chunk_grains grains_of(const coh_chunk_place *place, coh_grain_run *runs)
 {
-    return (coh_chunk_grains){ runs, coh_grain_runs_of(place->layout, place->group,
-                                                       place->object_offset, place->bytes, runs) };
+    return (coh_chunk_grains){ runs,
+                               coh_grain_runs_of(place->layout, place->group, place->object_offset,
+                                                 place->bytes, NULL, runs) };
 }
 
 static void run_update(const bench *b, char *base)
@@ -72,7 +73,6 @@ static void run_update(const bench *b, char *base)
     update.beta1 = 0.9f;
     update.beta2 = 0.95f;
     update.epsilon = 1e-8f;
-    update.decay = 0.1f;
     coh_kernel_update(b->queue, &update);
 }
 

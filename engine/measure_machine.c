@@ -111,6 +111,8 @@ uint64_t coh_machine_fingerprint_of(const coh_profile *profile)
 
 int coh_profile_is_of_here(const coh_profile *profile)
 {
+    if (profile == NULL)
+        return 0;
     return profile != NULL && profile->source == COH_PROFILE_MEASURED &&
            profile->fingerprint == coh_machine_fingerprint_of(profile);
 }
@@ -130,6 +132,8 @@ static void describe_drive(const char *folder, char *text, size_t text_bytes)
 
 int coh_profile_is_of_drive(const coh_profile *profile, const char *folder)
 {
+    if (profile == NULL || folder == NULL)
+        return 0;
     char here[sizeof(profile->drive)];
     describe_drive(folder, here, sizeof(here));
     return profile->drive[0] == '\0' || strcmp(profile->drive, here) == 0;

@@ -65,20 +65,24 @@ static coh_status measure_size(const coh_measure *m, const coh_single *single, d
     return COH_OK;
 }
 
+void coh_steal_fit(const double lost_ns[COH_SINGLES], const double bytes[COH_SINGLES],
+                   coh_link_profile *link)
+{
+    const double small = fmax(lost_ns[COH_SINGLE_SMALL], 0);
+    const double large = fmax(lost_ns[COH_SINGLE_LARGE], small);
+    link->steal_ns_per_byte = (large - small) / (bytes[COH_SINGLE_LARGE] - bytes[COH_SINGLE_SMALL]);
+    link->steal_ns = fmax(small - link->steal_ns_per_byte * bytes[COH_SINGLE_SMALL], 0);
+}
+
 coh_status coh_measure_steal(coh_measure *m, coh_lane lane)
 {
     const coh_single *singles = m->singles[lane];
-    coh_link_profile *link = &m->profile->link[lane];
-    double lost_ns[COH_SINGLES], part[COH_SINGLES];
-    for (int i = 0; i < COH_SINGLES; i++)
+    double lost_ns[COH_SINGLES], part[COH_SINGLES], bytes[COH_SINGLES];
+    for (int i = 0; i < COH_SINGLES; i++) {
+        bytes[i] = (double)singles[i].bytes;
         COH_TRY(measure_size(m, &singles[i], &lost_ns[i], &part[i]));
-    const double more_bytes =
-        (double)singles[COH_SINGLE_LARGE].bytes - (double)singles[COH_SINGLE_SMALL].bytes;
-    const double small = fmax(lost_ns[COH_SINGLE_SMALL], 0);
-    const double large = fmax(lost_ns[COH_SINGLE_LARGE], small);
-    link->steal_ns_per_byte = (large - small) / more_bytes;
-    link->steal_ns =
-        fmax(small - link->steal_ns_per_byte * (double)singles[COH_SINGLE_SMALL].bytes, 0);
+    }
+    coh_steal_fit(lost_ns, bytes, &m->profile->link[lane]);
     /* The steal says what computing loses; this what the transfer does. */
     m->profile->contention[COH_LANE_COMPUTE][lane] = 1;
     m->profile->contention[lane][COH_LANE_COMPUTE] =

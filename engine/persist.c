@@ -144,8 +144,9 @@ static coh_status source_run(visit_context *context, const coh_chunk_visit *visi
                            visit->count, visit->values);
 }
 
-coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
-                                void *context)
+/* `source` may be NULL: the kinds' own values. */
+static coh_status init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
+                            void *context)
 {
     COH_TRY(coh_engine_check_idle(engine, "an init"));
     COH_TRY(coh_step_quiet(engine->step));
@@ -160,9 +161,18 @@ coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter
     return COH_OK;
 }
 
+coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
+                                void *context)
+{
+    COH_NEED(engine);
+    COH_NEED(source);
+    return init_from(engine, seed, source, context);
+}
+
 coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
 {
-    return coh_engine_init_from(engine, seed, NULL, NULL);
+    COH_NEED(engine);
+    return init_from(engine, seed, NULL, NULL);
 }
 
 /* ---- hash ---- */
@@ -175,6 +185,8 @@ static coh_status hash_run(visit_context *context, const coh_chunk_visit *visit)
 
 coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
 {
+    COH_NEED(engine);
+    COH_NEED(out_hash);
     *out_hash = 0;
     COH_TRY(coh_engine_check_ready(engine, "hash"));
     COH_TRY(coh_engine_drain(engine));
@@ -196,6 +208,9 @@ static coh_status save_run(visit_context *context, const coh_chunk_visit *visit)
 
 coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
 {
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED(note);
     COH_TRY(coh_engine_check_ready(engine, "save"));
     if (engine->writer == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "this plan only reads its parameters: nothing to save");
@@ -280,6 +295,8 @@ static coh_status import(coh_engine *engine, visit_context *visit,
 
 coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed)
 {
+    COH_NEED(engine);
+    COH_NEED(path);
     const coh_layout *layout = &engine->plan->layout;
     coh_checkpoint *checkpoint = NULL;
     int32_t *index = NULL;
@@ -345,6 +362,8 @@ static coh_status fetch_run(visit_context *context, const coh_chunk_visit *visit
 coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                             float *data)
 {
+    COH_NEED(engine);
+    COH_NEED(data);
     const coh_layout *layout = &engine->plan->layout;
     COH_TRY(coh_engine_check_ready(engine, "fetch"));
     visit_context visit = { .run = fetch_run, .wants = fetch_wants, .what = what, .data = data };

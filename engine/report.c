@@ -52,6 +52,8 @@ static void read_overhead(const coh_step *step, coh_engine_facts *facts)
 
 coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
 {
+    COH_NEED(engine);
+    COH_NEED(out_facts);
     *out_facts = (coh_engine_facts){ .store_rung = "none", .store_direct = -1 };
     uint64_t arenas = 0;
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
@@ -137,6 +139,9 @@ coh_status coh_engine_line_classes(coh_engine *engine,
                                    coh_line_class out_classes[COH_LINE_CLASSES_MOST],
                                    uint32_t *out_count)
 {
+    COH_NEED(engine);
+    COH_NEED(out_classes);
+    COH_NEED(out_count);
     *out_count = 0;
     COH_TRY(coh_engine_check_idle(engine, "asking for the lines' times"));
     COH_TRY(coh_step_quiet(engine->step));
@@ -155,6 +160,8 @@ static void name_streams(const char **names)
 int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
                              coh_engine_ledger_row *out_row)
 {
+    if (engine == NULL || out_row == NULL)
+        return 0;
     const char *names[COH_STREAM_COUNT];
     coh_ledger_row row;
     name_streams(names);
@@ -171,7 +178,11 @@ int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
 
 size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes)
 {
+    if (engine == NULL)
+        return 0;
     const char *names[COH_STREAM_COUNT];
     name_streams(names);
+    if (text == NULL)
+        text_bytes = 0;
     return coh_ledger_print(engine->ledger, names, COH_STREAM_COUNT, text, text_bytes);
 }

@@ -211,7 +211,9 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
         coh_step_stamp(step, ticket);
     }
     take_differences(step, ticket, out_result);
-    return COH_OK;
+    if (ticket->kind_failure != COH_OK)
+        coh_error_restore(ticket->kind_failure_text);
+    return ticket->kind_failure;
 }
 
 void coh_step_stamp(coh_step *step, coh_ticket *ticket)
@@ -265,6 +267,7 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
     ticket->visitor_context = feed->visitor_context;
     ticket->scan = feed->scan;
     ticket->microbatch_count = feed->microbatch_count;
+    ticket->kind_failure = COH_OK;
     ticket->result = (coh_step_result){ 0 };
     ticket->input = feed->input != NULL ? *feed->input : (coh_step_input){ 0 };
     ticket->shared->feed =

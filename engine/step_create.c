@@ -103,7 +103,11 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
 
 static coh_status bind_programs(coh_step *step)
 {
-    COH_TRY(coh_grain_table_init(step->layout, &step->grains));
+    coh_parameter_rule *rules;
+    COH_TRY(coh_parameter_rules_make(step->plan->graph, step->layout, &step->options, &rules));
+    const coh_status status = coh_grain_table_init(step->layout, rules, &step->grains);
+    coh_free(rules);
+    COH_TRY(status);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (step->plan->programs[kind].line_count > 0)
             COH_TRY(coh_bound_init(step, &step->plan->programs[kind], &step->bounds[kind]));
@@ -322,6 +326,7 @@ coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
         coh_step_destroy(step);
         return status;
     }
+    step->options.groups = NULL; /* the caller's, read by now */
     *out_step = step;
     return COH_OK;
 }

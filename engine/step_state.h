@@ -83,6 +83,11 @@ typedef struct coh_ticket {
     void *visitor_context;
     int32_t scan;
 
+    /* A kind that failed in this ticket, where that ends the ticket alone (line.c): the compute
+     * lane writes, coh_step_await reads after the lane has retired. COH_OK: none. */
+    coh_status kind_failure;
+    char kind_failure_text[COH_ERROR_TEXT_BYTES];
+
     /* As CLIP ends, result and time are taken from its record, and coh_step_await reads those after
      * CLIP has retired. Exposed and links: since create. */
     uint64_t clip_ns;

@@ -125,6 +125,7 @@ const coh_op_kind coh_kind_attention = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_attention_attributes),
 };
 
 /* ---- by atomics where a GPU has them ---- */
@@ -165,6 +166,7 @@ const coh_op_kind coh_kind_attention_atomic = {
     .forward_cuda = forward,
     .backward_cuda = backward_atomic,
     .atomics = 1,
+    .attribute_bytes = sizeof(coh_attention_attributes),
 };
 
 /* ---- with dropout: its attributes begin with those of the plain one ---- */
@@ -220,6 +222,7 @@ const coh_op_kind coh_kind_attention_dropout = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward_dropout,
     .backward_cuda = backward_dropout,
+    .attribute_bytes = sizeof(coh_attention_dropout_attributes),
 };
 
 /* ---- one step of a decoder ---- */
@@ -235,6 +238,7 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0], C = inputs[0].dim[2] / 3;
+    facts->index_range[1] = (coh_index_range){ .end = a->positions };
     facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, 1, C);
     for (int state = 0; state < 2; state++) {
         facts->state[state] = coh_shape_make(inputs[0].dtype, 3, B, a->positions, C);
@@ -298,4 +302,5 @@ const coh_op_kind coh_kind_attention_decode = {
     .forward = forward_decode,
     .workspace_cuda = workspace_decode,
     .forward_cuda = forward_decode,
+    .attribute_bytes = sizeof(coh_attention_decode_attributes),
 };

@@ -144,6 +144,7 @@ const coh_op_kind coh_kind_attention_grouped = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_attention_grouped_attributes),
 };
 
 /* ---- by atomics where a GPU has them ---- */
@@ -187,6 +188,7 @@ const coh_op_kind coh_kind_attention_grouped_atomic = {
     .forward_cuda = forward,
     .backward_cuda = backward_atomic,
     .atomics = 1,
+    .attribute_bytes = sizeof(coh_attention_grouped_attributes),
 };
 
 /* ---- with dropout: its attributes begin with those of the plain one ---- */
@@ -245,6 +247,7 @@ const coh_op_kind coh_kind_attention_grouped_dropout = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward_dropout,
     .backward_cuda = backward_dropout,
+    .attribute_bytes = sizeof(coh_attention_grouped_dropout_attributes),
 };
 
 /* ---- one step of a decoder ---- */
@@ -260,6 +263,7 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0];
+    facts->index_range[3] = (coh_index_range){ .end = a->positions };
     facts->output[0] = inputs[0];
     for (int state = 0; state < 2; state++) {
         facts->state[state] = coh_shape_make(inputs[0].dtype, 3, B, a->positions, inputs[1].dim[2]);
@@ -323,4 +327,5 @@ const coh_op_kind coh_kind_attention_grouped_decode = {
     .forward = forward_decode,
     .workspace_cuda = workspace_decode,
     .forward_cuda = forward_decode,
+    .attribute_bytes = sizeof(coh_attention_grouped_decode_attributes),
 };

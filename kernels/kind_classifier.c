@@ -49,6 +49,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
                              x_text, targets_text);
     }
     const int64_t N = x->dim[0] * x->dim[1], C = x->dim[2], V = a->vocabulary;
+    facts->index_range[1] = (coh_index_range){ .least = -1, .end = V };
     facts->output[0] = coh_shape_make(COH_DTYPE_F32, 1, 1, 0, 0);
     facts->saved_bytes =
         (size_t)(N * 3 + coh_kernel_classifier_dx_sums(x->dtype, N, C)) * sizeof(float);
@@ -166,6 +167,7 @@ const coh_op_kind coh_kind_classifier = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_classifier_attributes),
 };
 
 /* ---- logits, for a decoder ---- */
@@ -224,4 +226,5 @@ const coh_op_kind coh_kind_logits = {
     .infer = infer_logits,
     .forward = forward_logits,
     .forward_cuda = forward_logits,
+    .attribute_bytes = sizeof(coh_classifier_attributes),
 };

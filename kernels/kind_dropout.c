@@ -84,6 +84,7 @@ const coh_op_kind coh_kind_dropout = {
     .backward = backward,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_dropout_attributes),
 };
 
 const coh_op_kind coh_kind_dropout_residual = {
@@ -105,4 +106,5 @@ const coh_op_kind coh_kind_dropout_residual = {
     .backward = backward,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_dropout_attributes),
 };

@@ -17,6 +17,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     if (status != COH_OK)
         return status;
     const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1];
+    facts->index_range[0] = (coh_index_range){ .end = a->vocabulary };
     facts->output[0] = coh_shape_make(a->dtype, 3, B, T, a->channels);
     status = coh_check_float("y", &facts->output[0], 3);
     if (status != COH_OK)
@@ -113,6 +114,7 @@ const coh_op_kind coh_kind_embedding = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_embedding_attributes),
 };
 
 /* ---- with padding: its attributes begin with those of the plain one ---- */
@@ -156,4 +158,5 @@ const coh_op_kind coh_kind_embedding_padded = {
     .workspace_cuda = workspace_cuda,
     .forward_cuda = forward,
     .backward_cuda = backward_padded,
+    .attribute_bytes = sizeof(coh_embedding_padded_attributes),
 };

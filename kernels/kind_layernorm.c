@@ -101,4 +101,5 @@ const coh_op_kind coh_kind_layernorm = {
     .can_widen_grad = 3u,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_layernorm_attributes),
 };

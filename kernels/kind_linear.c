@@ -261,6 +261,7 @@ const coh_op_kind coh_kind_linear = {
     .forward_cuda = forward,
     .backward_cuda = backward,
     LINEAR_KIND(1),
+    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 const coh_op_kind coh_kind_linear_uniform = {
@@ -273,6 +274,7 @@ const coh_op_kind coh_kind_linear_uniform = {
     .forward_cuda = forward,
     .backward_cuda = backward,
     LINEAR_KIND(1),
+    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 /* y may take the residual's bytes: each tile of y begins with its own part of it. dresidual may
@@ -290,6 +292,7 @@ const coh_op_kind coh_kind_linear_residual = {
     .forward_cuda = forward,
     .backward_cuda = backward,
     LINEAR_KIND(2),
+    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 /* ---- linear_gelu: what is saved is the sum before the gelu ---- */
@@ -360,6 +363,7 @@ const coh_op_kind coh_kind_linear_gelu = {
     .forward_cuda = forward_gelu,
     .backward_cuda = backward_gelu,
     LINEAR_KIND(1),
+    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 /* ---- linear_relu: nothing is saved, y says where its sum was above 0 ---- */
@@ -402,4 +406,5 @@ const coh_op_kind coh_kind_linear_relu = {
     .forward_cuda = forward_relu,
     .backward_cuda = backward_relu,
     LINEAR_KIND(1),
+    .attribute_bytes = sizeof(coh_linear_attributes),
 };

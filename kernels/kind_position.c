@@ -109,15 +109,18 @@ const coh_op_kind coh_kind_position = {
     .backward = backward,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_position_attributes),
 };
 
 /* ---- one step of a decoder ---- */
 
 static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
+    const coh_position_attributes *a = attributes;
     coh_status status = infer(attributes, inputs, facts);
     if (status == COH_OK)
         status = coh_check_step(&inputs[0], &inputs[1]);
+    facts->index_range[1] = (coh_index_range){ .end = a->positions };
     return status;
 }
 
@@ -143,4 +146,5 @@ const coh_op_kind coh_kind_position_at = {
     .infer = infer_at,
     .forward = forward_at,
     .forward_cuda = forward_at,
+    .attribute_bytes = sizeof(coh_position_attributes),
 };

@@ -92,4 +92,5 @@ const coh_op_kind coh_kind_rmsnorm = {
     .can_widen_grad = 1u,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_rmsnorm_attributes),
 };

@@ -15,6 +15,10 @@ static coh_status check_scaling(const coh_rope_attributes *a)
         return coh_kind_fail(COH_ERR_SHAPE,
                              "scaling %" PRId32 " is unknown: none, linear and llama3 are possible",
                              a->scaling);
+    if (!isfinite(a->factor) || !isfinite(a->low_frequency) || !isfinite(a->high_frequency))
+        return coh_kind_fail(
+            COH_ERR_SHAPE, "factor %g, low_frequency %g or high_frequency %g is not finite",
+            (double)a->factor, (double)a->low_frequency, (double)a->high_frequency);
     if (a->scaling == COH_ROPE_UNSCALED)
         return COH_OK;
     if (!(a->factor > 0.0f && isfinite(a->factor)))
@@ -145,6 +149,7 @@ const coh_op_kind coh_kind_rope = {
     .backward = backward,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_rope_attributes),
 };
 
 /* ---- one step of a decoder ---- */
@@ -154,6 +159,8 @@ static coh_status infer_at(const void *attributes, const coh_shape *inputs, coh_
     coh_status status = infer(attributes, inputs, facts);
     if (status == COH_OK)
         status = coh_check_step(&inputs[0], &inputs[1]);
+    if (status == COH_OK)
+        facts->index_range[1] = (coh_index_range){ .end = positions_most(attributes) };
     return status;
 }
 
@@ -178,4 +185,5 @@ const coh_op_kind coh_kind_rope_at = {
     .infer = infer_at,
     .forward = forward_at,
     .forward_cuda = forward_at,
+    .attribute_bytes = sizeof(coh_rope_attributes),
 };

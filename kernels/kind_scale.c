@@ -65,4 +65,5 @@ const coh_op_kind coh_kind_scale = {
     .backward = backward,
     .forward_cuda = forward,
     .backward_cuda = backward,
+    .attribute_bytes = sizeof(coh_scale_attributes),
 };

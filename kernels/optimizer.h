@@ -32,7 +32,8 @@ typedef struct coh_grain_run {
     int64_t element;       /* of the chunk, where it begins */
     int64_t count;         /* elements, >= 1 */
     int64_t partial_begin; /* partial of its first grain */
-    int32_t decays;
+    float rate_factor;     /* times update_rate of the cells: the rate of the tensor's group */
+    float decay;           /* AdamW's, of the tensor's group; 0: none */
 } coh_grain_run;
 
 #define COH_GRAIN_RUNS_MOST COH_PORT_MAX /* a chunk holds parameters of one operator */
@@ -120,7 +121,8 @@ static inline double coh_losses_mean(const float *losses, int64_t stride, int64_
 /* ---- UPDATE, SETTLE ---- */
 
 /* AdamW (kernels.h) of each element of the chunk's grains, by update_rate, update_scale and bias
- * corrections of the cells. f32: `work` is the master and low NULL; bf16: its upper half. */
+ * corrections of the cells, and by rate factor and decay of the grain's run. f32: `work` is the
+ * master and low NULL; bf16: its upper half. */
 typedef struct coh_update {
     coh_dtype dtype; /* of work and, without f32_grads, grad */
     int32_t f32_grads;
@@ -132,7 +134,6 @@ typedef struct coh_update {
     double *partials; /* as square_sums makes them, on the way; NULL: not wanted */
     const coh_cells *cells;
     float beta1, beta2, epsilon;
-    float decay; /* of what decays */
 } coh_update;
 void coh_kernel_update(void *queue, const coh_update *update);
 

@@ -8,7 +8,8 @@
  *     coh_kernels_choose(fastest, count)          in each process, before its first product
  *     coh_kernel_path()                           then names the products and the table's hash
  *
- * The defaults: bf16 by panels, f32 by panels with AVX-512 and by OpenBLAS without. oneDNN, which
+ * The defaults: bf16 by panels, f32 by panels with AVX-512 and by OpenBLAS without; if OpenBLAS
+ * cannot be loaded, f32 by panels, too, which round differently. oneDNN, which
  * only a table names, makes code when a shape first runs and allocates a few small blocks in every
  * call: the one exception to "nothing is allocated". */
 #ifndef COH_KERNELS_PRODUCT_H
@@ -64,7 +65,21 @@ int coh_product_is_named(coh_product product, coh_dtype dtype);
  * Fails: COH_ERR_ARGUMENT where the product is not available; COH_ERR_MEMORY. */
 coh_status coh_kernels_time(void *queue, const coh_product_choice *choice, double *out_seconds);
 
-/* 1 if this processor multiplies bf16 in hardware (AVX512_BF16 or AMX) and COH_ISA lets us. */
-int coh_kernels_bf16_is_fast(void);
+/* OpenBLAS is a shared library of the system; the first of these calls, or the first product that
+ * needs it, loads it. Its configuration ("OpenBLAS 0.3.21 DYNAMIC_ARCH ...") and its core type; ""
+ * where it cannot be loaded. */
+const char *coh_openblas_config(void);
+const char *coh_openblas_core(void);
+/* Why it cannot be loaded and what to do, as a clause; "" where it was. */
+const char *coh_openblas_why_not(void);
+
+/* How products of bf16 are computed here. */
+typedef enum coh_bf16_support {
+    COH_BF16_WIDENED, /* widened to f32: the processor has no bf16 products, or COH_ISA bars them */
+    COH_BF16_HARDWARE, /* by AVX512_BF16 or AMX */
+    COH_BF16_PRETENDED /* widened, but bf16 is priced as fast and is the default dtype: for tests */
+} coh_bf16_support;
+
+coh_bf16_support coh_kernels_bf16(void);
 
 #endif

@@ -33,6 +33,8 @@ coh_random coh_random_of(const coh_random_cell *cell, int32_t operator_index, in
 
 void coh_random_words(const coh_call *call, uint64_t first, int64_t count, uint32_t *words)
 {
+    if (call == NULL || call->random_cell == NULL || words == NULL)
+        return;
     const coh_random random =
         coh_random_of(call->random_cell, call->operator_index, call->microbatch);
     uint32_t group[COH_RANDOM_GROUP];

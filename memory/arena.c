@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "memory/available.h"
 #include "memory/node.h"
 #include "memory/topology.h"
@@ -66,7 +67,7 @@ static void touch_all(unsigned char *base, uint64_t bytes, int thread_count)
     int made = 0;
     int wanted = thread_count - 1 < TOUCH_THREADS_MOST ? thread_count - 1 : TOUCH_THREADS_MOST;
     while (made < wanted && (uint64_t)(made + 1) * TOUCH_PIECE_BYTES < bytes) {
-        if (pthread_create(&threads[made], NULL, touch, &job) != 0)
+        if (coh_thread_start(&threads[made], touch, &job) != 0)
             break;
         char name[16];
         snprintf(name, sizeof(name), "coh-touch-%u", (made + 1u) % 100u);

@@ -1,7 +1,6 @@
 /* Patterns against names of operators, and the table of adapters that follows from them. */
 #include "models/adapters.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/name_pattern.h"
 #include "models/family.h"
 
 enum { RANK_MOST = 1 << 16 };
@@ -16,43 +16,6 @@ enum { RANK_MOST = 1 << 16 };
 static const float alpha_default = 8.0f;
 
 /* ---- patterns ---- */
-
-/* The next pattern of a list, without blanks around it; 0 at its end. */
-static int next_pattern(const char **list, char out_pattern[COH_PATTERN_BYTES])
-{
-    while (**list == ',' || **list == ' ')
-        (*list)++;
-    size_t length = strcspn(*list, ",");
-    const char *begin = *list;
-    *list += length;
-    while (length > 0 && begin[length - 1] == ' ')
-        length--;
-    if (length >= COH_PATTERN_BYTES)
-        length = COH_PATTERN_BYTES - 1;
-    memcpy(out_pattern, begin, length);
-    out_pattern[length] = '\0';
-    return length > 0;
-}
-
-/* Against the whole name, and against what follows each of its dots. */
-static int matches_one(const char *pattern, const char *name)
-{
-    for (const char *at = name; at; at = strchr(at, '.')) {
-        at += *at == '.';
-        if (fnmatch(pattern, at, 0) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-int coh_pattern_matches(const char *patterns, const char *name)
-{
-    char pattern[COH_PATTERN_BYTES];
-    while (next_pattern(&patterns, pattern))
-        if (matches_one(pattern, name))
-            return 1;
-    return 0;
-}
 
 static int is_adapter(const char *name)
 {
@@ -110,7 +73,11 @@ int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_
         if (op->name[0] &&
             (strncmp(op->name, tensor.name, length) != 0 || strlen(op->name) != length))
             break;
-        op->elements += tensor.dim[0] * (tensor.rank == 2 ? tensor.dim[1] : 1);
+        int64_t elements; /* of a configuration that no check has seen yet */
+        if (__builtin_mul_overflow(tensor.dim[0], tensor.rank == 2 ? tensor.dim[1] : 1,
+                                   &elements) ||
+            __builtin_add_overflow(op->elements, elements, &op->elements))
+            op->elements = INT64_MAX;
         if (op->name[0])
             continue;
         cut(tensor.name, length, op->name, sizeof(op->name));
@@ -167,16 +134,16 @@ static found find_matches(const coh_model *model, const char *pattern)
     char name[sizeof(op.name) + 16];
     found all = { 0 };
     for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
-        if (matches_one(pattern, op.name)) {
+        if (coh_pattern_matches_one(pattern, op.name)) {
             all.any = 1;
             all.linear |= op.linear;
         }
         if (!op.linear || !coh_adapters_target(&model->adapters, op.name))
             continue;
         snprintf(name, sizeof(name), "%s." COH_ADAPTER_A, op.name);
-        all.any |= matches_one(pattern, name);
+        all.any |= coh_pattern_matches_one(pattern, name);
         snprintf(name, sizeof(name), "%s." COH_ADAPTER_B, op.name);
-        all.any |= matches_one(pattern, name);
+        all.any |= coh_pattern_matches_one(pattern, name);
     }
     return all;
 }
@@ -184,10 +151,10 @@ static found find_matches(const coh_model *model, const char *pattern)
 static coh_status check_patterns(const coh_model *model)
 {
     char pattern[COH_PATTERN_BYTES];
-    for (const char *list = model->adapters.freeze; next_pattern(&list, pattern);)
+    for (const char *list = model->adapters.freeze; coh_pattern_next(&list, pattern);)
         if (!find_matches(model, pattern).any)
             return refuse_pattern(model, "the frozen", pattern, "", 0);
-    for (const char *list = model->adapters.targets; next_pattern(&list, pattern);) {
+    for (const char *list = model->adapters.targets; coh_pattern_next(&list, pattern);) {
         const found all = find_matches(model, pattern);
         if (!all.linear)
             return refuse_pattern(model, "the adapters' target", pattern,
@@ -229,7 +196,11 @@ static coh_status check_text(const char *patterns)
 
 static int64_t adapter_elements(const coh_operator *op, int64_t rank)
 {
-    return rank * (op->inputs + op->outputs);
+    int64_t elements;
+    return __builtin_add_overflow(op->inputs, op->outputs, &elements) ||
+                   __builtin_mul_overflow(elements, rank, &elements)
+               ? INT64_MAX
+               : elements;
 }
 
 int coh_model_is_frozen(const coh_model *model, int64_t index)
@@ -286,6 +257,7 @@ coh_status coh_adapters_check(const coh_model *model)
 
 coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters)
 {
+    COH_NEED(model);
     const coh_family_table *family = model ? coh_family_of(model) : NULL;
     if (!family || !adapters)
         return coh_fail(COH_ERR_ARGUMENT, "adapters need a model of a known family");
@@ -376,6 +348,8 @@ void coh_adapter_parameter_name(const char *op, const char *part, char *out_name
 
 int coh_model_is_adapter_name(const char *parameter)
 {
+    if (parameter == NULL)
+        return 0;
     char name[sizeof(((coh_operator *)0)->name) + 16];
     const char *dot = parameter ? strrchr(parameter, '.') : NULL;
     if (!dot || strcmp(dot, ".weight") != 0 || (size_t)(dot - parameter) >= sizeof(name))

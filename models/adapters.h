@@ -40,9 +40,6 @@ typedef struct coh_operator {
  * none. `place` points into *out_operator. */
 int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_operator);
 
-/* Does one of the patterns stand for an operator of that name? */
-int coh_pattern_matches(const char *patterns, const char *name);
-
 /* Is the operator frozen; does it, if it is linear, get an adapter? `adapters` NULL: no. */
 int coh_adapters_freeze(const coh_adapters *adapters, const char *name);
 int coh_adapters_target(const coh_adapters *adapters, const char *name);

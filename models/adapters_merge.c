@@ -120,7 +120,13 @@ static void add_row(coh_merge *merge, int64_t inputs, int64_t output, int64_t be
 coh_status coh_merge_numbers(void *context, const char *name, uint64_t element_begin,
                              uint64_t count, float *values)
 {
+    COH_NEED(context);
+    COH_NEED(name);
+    COH_NEED(values);
     coh_merge *merge = context;
+    if (count > UINT64_MAX / sizeof(*values) || element_begin > UINT64_MAX - count)
+        return coh_fail(COH_ERR_ARGUMENT, "%s has no elements %" PRIu64 " to %" PRIu64, name,
+                        element_begin, element_begin + count);
     COH_TRY(merge->source(merge->context, name, element_begin, count, values));
     const coh_model_adapter *adapter = adapter_of(merge, name);
     if (!adapter)

@@ -172,6 +172,8 @@ static coh_status add_tensor(adapters_writer *writer, const coh_safetensors_tens
         const uint64_t left = elements - begin;
         const uint64_t count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
         COH_TRY(writer->source(writer->context, ours, begin, count, writer->piece));
+        COH_TRY(
+            coh_check_finite(tensor->name, writer->piece, (size_t)count, begin, tensor->dim[1]));
         COH_TRY(add_piece(writer, ours, count));
     }
     return COH_OK;

@@ -156,8 +156,14 @@ coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, 
                          .tied = untied ? NULL : &b->table,
                          .frozen_parameters = frozen_parameters(b, "lm_head"),
                          .block = b->block };
-    return coh_graph_op(b->graph, b->decode ? &coh_kind_logits : &coh_kind_classifier, &head,
-                        out_last, NULL);
+    coh_parameter weight;
+    COH_TRY(coh_graph_op(b->graph, b->decode ? &coh_kind_logits : &coh_kind_classifier, &head,
+                         out_last, &weight));
+    if (!b->with_logits)
+        return COH_OK;
+    head.name = "lm_head.logits";
+    head.tied = untied ? &weight : &b->table;
+    return coh_graph_op(b->graph, &coh_kind_logits, &head, &b->logits, NULL);
 }
 
 /* ---- the whole ---- */
@@ -172,8 +178,8 @@ static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_grap
     return status;
 }
 
-coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
-                             int64_t tokens, coh_graph **out_graph)
+static coh_status build_train(coh_builder_body body, const coh_model *model, int64_t sequences,
+                              int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits)
 {
     *out_graph = NULL;
     if (sequences < 1)
@@ -185,6 +191,7 @@ coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int6
         .adapters = &model->adapters,
         .dropout = model->dropout,
         .atomics = model->atomics,
+        .with_logits = out_logits != NULL,
     };
     coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, tokens } };
     coh_tensor ids, targets, loss;
@@ -193,9 +200,25 @@ coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int6
     COH_TRY_GOTO(status, coh_graph_input(b.graph, "tokens", &shape, &ids), done);
     COH_TRY_GOTO(status, coh_graph_input(b.graph, "targets", &shape, &targets), done);
     COH_TRY_GOTO(status, body(&b, coh_family_config(model), ids, targets, &loss), done);
+    if (out_logits != NULL) {
+        COH_TRY_GOTO(status, coh_graph_output(b.graph, b.logits), done);
+        *out_logits = b.logits;
+    }
     COH_TRY_GOTO(status, coh_graph_loss(b.graph, loss), done);
 done:
     return finish(&b, status, out_graph);
+}
+
+coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
+                             int64_t tokens, coh_graph **out_graph)
+{
+    return build_train(body, model, sequences, tokens, out_graph, NULL);
+}
+
+coh_status coh_builder_logits(coh_builder_body body, const coh_model *model, int64_t sequences,
+                              int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits)
+{
+    return build_train(body, model, sequences, tokens, out_graph, out_logits);
 }
 
 coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,

@@ -25,6 +25,8 @@ typedef struct coh_builder {
     const coh_adapters *adapters; /* what is frozen, and which linears get one; NULL: none */
     double dropout;               /* wherever the family has it; 0: no operator knows of it */
     int32_t atomics;              /* coh_model's */
+    int with_logits;              /* training only: `logits` becomes an output next to the loss */
+    coh_tensor logits;            /* set by coh_builder_head */
 } coh_builder;
 
 /* From ids to *out_last: logits where b->decode, else the loss. */
@@ -35,6 +37,9 @@ typedef coh_status (*coh_builder_body)(coh_builder *b, const void *config, coh_t
  * is NULL then. */
 coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
                              int64_t tokens, coh_graph **out_graph);
+/* The training graph with its logits [B,T,V], f32, as an output. */
+coh_status coh_builder_logits(coh_builder_body body, const coh_model *model, int64_t sequences,
+                              int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits);
 coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,
                               coh_graph **out_graph, coh_tensor *out_logits);
 

@@ -120,6 +120,8 @@ coh_status coh_model_to_config(const coh_model *model, coh_dtype stored, char **
     if (!family)
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
     COH_TRY(family->check(coh_family_config(model)));
+    if (coh_model_type_name(model)[0] == '\0')
+        return coh_fail(COH_ERR_ARGUMENT, "a model of family %s has no such type", family->name);
     if (stored != COH_DTYPE_F32 && stored != COH_DTYPE_BF16 && stored != COH_DTYPE_F16)
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
                         (int)stored);

@@ -192,6 +192,7 @@ coh_status coh_folder_place_begin(coh_folder_place *place, const char *path)
 
 coh_status coh_folder_clear(const char *path)
 {
+    COH_NEED(path);
     coh_folder_place place;
     return place_find(&place, path);
 }

@@ -305,6 +305,7 @@ static coh_status read_transposed(const coh_folder *folder, const coh_safetensor
 coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char *name,
                               uint64_t element_begin, uint64_t count, float *values)
 {
+    COH_NEED(folder);
     const coh_folder *of = folder;
     coh_model_tensor tensor;
     int64_t index;

@@ -116,6 +116,8 @@ static coh_status add_tensor(folder_writer *writer, const coh_safetensors_tensor
             COH_TRY(turned_piece(writer, &tensor, elements, begin, begin + count));
         else
             COH_TRY(writer->source(writer->context, tensor.name, begin, count, writer->piece));
+        COH_TRY(coh_check_finite(out->name, writer->piece, (size_t)count, begin,
+                                 out->rank > 1 ? out->dim[1] : 1));
         COH_TRY(add_piece(writer, &tensor, dtype, count));
     }
     return COH_OK;
@@ -167,6 +169,12 @@ static coh_status config_write(folder_writer *writer)
     return status;
 }
 
+/* The model's own folder knows how it generates; else the tokenizer's. */
+static const char *generation_from(const coh_folder_write_options *options)
+{
+    return options->notices_from ? options->notices_from : options->files_from;
+}
+
 /* ---- all of it ---- */
 
 static coh_status write_all(folder_writer *writer, const char *path)
@@ -175,8 +183,10 @@ static coh_status write_all(folder_writer *writer, const char *path)
     COH_TRY(COH_ALLOC(PIECE_ELEMENTS, &writer->block));
     COH_TRY(coh_folder_place_begin(&writer->place, path));
     COH_TRY(config_write(writer));
-    COH_TRY(coh_companions_copy(&writer->place, writer->options->files_from,
-                                COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_GENERATION));
+    COH_TRY(
+        coh_companions_copy(&writer->place, writer->options->files_from, COH_COMPANIONS_TOKENIZER));
+    COH_TRY(coh_companions_copy(&writer->place, generation_from(writer->options),
+                                COH_COMPANIONS_GENERATION));
     COH_TRY(
         coh_companions_copy(&writer->place, writer->options->notices_from, COH_COMPANIONS_NOTICES));
     COH_TRY(tensors_write(writer));
@@ -223,21 +233,23 @@ coh_status coh_folder_write(const coh_model *model, const coh_folder_write_optio
 static coh_status count_all(folder_writer *writer, uint64_t *out_bytes)
 {
     char *config;
-    uint64_t files_bytes, notices_bytes;
+    uint64_t files_bytes, generation_bytes, notices_bytes;
     COH_TRY(list_make(writer));
     COH_TRY(coh_safetensors_folder_bytes(writer->tensors, writer->count, writer->metadata.pairs,
                                          writer->metadata.count, out_bytes));
     COH_TRY(coh_model_to_config(writer->model, writer->options->dtype, &config));
     const uint64_t config_bytes = coh_bytes_round_page(strlen(config));
     coh_model_text_free(config);
-    COH_TRY(coh_companions_bytes(writer->options->files_from,
-                                 COH_COMPANIONS_TOKENIZER | COH_COMPANIONS_GENERATION,
-                                 &files_bytes));
+    COH_TRY(
+        coh_companions_bytes(writer->options->files_from, COH_COMPANIONS_TOKENIZER, &files_bytes));
+    COH_TRY(coh_companions_bytes(generation_from(writer->options), COH_COMPANIONS_GENERATION,
+                                 &generation_bytes));
     COH_TRY(coh_companions_bytes(writer->options->notices_from, COH_COMPANIONS_NOTICES,
                                  &notices_bytes));
-    return coh_bytes_add(
-        *out_bytes, config_bytes + files_bytes + notices_bytes + COH_PAGE_BYTES /* the folder */,
-        out_bytes);
+    return coh_bytes_add(*out_bytes,
+                         config_bytes + files_bytes + generation_bytes + notices_bytes +
+                             COH_PAGE_BYTES /* the folder */,
+                         out_bytes);
 }
 
 coh_status coh_folder_write_bytes(const coh_model *model, const coh_folder_write_options *options,

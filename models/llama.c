@@ -54,6 +54,13 @@ static coh_status check_rope(const coh_llama_rope *rope, int64_t positions)
     if (!(rope->theta >= 1.0 && rope->theta <= COH_ROPE_THETA_MOST))
         return coh_fail(COH_ERR_ARGUMENT, "\"rope_theta\" is %g, and must be from 1 to 2^100 (%g)",
                         rope->theta, COH_ROPE_THETA_MOST);
+    if (!isfinite(rope->factor) || !isfinite(rope->low_frequency) ||
+        !isfinite(rope->high_frequency))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "\"rope_scaling\" has a number that is not finite (factor %g, frequencies "
+                        "%g and %g): what a scaling does not use is 0",
+                        (double)rope->factor, (double)rope->low_frequency,
+                        (double)rope->high_frequency);
     switch (rope->scaling) {
     case COH_ROPE_UNSCALED:
         return COH_OK;

@@ -8,12 +8,16 @@
 
 coh_model_size coh_model_size_get(const coh_model *model)
 {
+    if (model == NULL)
+        return (coh_model_size){ 0 };
     const coh_family_table *family = model ? coh_family_of(model) : NULL;
     return family ? family->size(coh_family_config(model)) : (coh_model_size){ 0 };
 }
 
 void coh_model_dtype_set(coh_model *model, coh_dtype dtype)
 {
+    if (model == NULL)
+        return;
     const coh_family_table *family = model ? coh_family_of(model) : NULL;
     if (family)
         memcpy((char *)&model->gpt2 + family->dtype_offset, &dtype, sizeof(dtype));
@@ -21,10 +25,13 @@ void coh_model_dtype_set(coh_model *model, coh_dtype dtype)
 
 const char *coh_model_type_name(const coh_model *model)
 {
-    const coh_family_table *family = model ? coh_family_of(model) : NULL;
+    if (model == NULL)
+        return "";
+    const coh_family_table *family = coh_family_of(model);
     if (!family)
         return "";
-    return family->types[family->type_of ? family->type_of(coh_family_config(model)) : 0].name;
+    const int type = family->type_of ? family->type_of(coh_family_config(model)) : 0;
+    return type >= 0 && type < family->type_count ? family->types[type].name : "";
 }
 
 static coh_status check_model(const coh_model *model, const coh_family_table **out_family)
@@ -33,6 +40,9 @@ static coh_status check_model(const coh_model *model, const coh_family_table **o
     if (!*out_family)
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
     COH_TRY((*out_family)->check(coh_family_config(model)));
+    if (!(model->dropout >= 0 && model->dropout < 1))
+        return coh_fail(COH_ERR_ARGUMENT, "a dropout of %g: from 0 to below 1 is possible",
+                        model->dropout);
     return coh_adapters_check(model);
 }
 
@@ -46,10 +56,21 @@ coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int6
     COH_TRY(check_model(model, &family));
     const coh_model_size size = coh_model_size_get(model);
     COH_TRY(coh_family_check_tokens(&size, tokens));
-    if (!(model->dropout >= 0 && model->dropout < 1))
-        return coh_fail(COH_ERR_ARGUMENT, "a dropout of %g: from 0 to below 1 is possible",
-                        model->dropout);
     return coh_builder_train(family->body, model, sequences, tokens, out_graph);
+}
+
+coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int64_t tokens,
+                                  coh_graph **out_graph, coh_tensor *out_logits)
+{
+    const coh_family_table *family;
+    if (!model || !out_graph || !out_logits)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a graph with logits needs a model and places for itself and its logits");
+    *out_graph = NULL;
+    COH_TRY(check_model(model, &family));
+    const coh_model_size size = coh_model_size_get(model);
+    COH_TRY(coh_family_check_tokens(&size, tokens));
+    return coh_builder_logits(family->body, model, sequences, tokens, out_graph, out_logits);
 }
 
 coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_graph **out_graph,

@@ -1,8 +1,28 @@
 #include "models/narrow.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "base/half.h"
+
+coh_status coh_check_finite(const char *name, const float *values, size_t count, uint64_t begin,
+                            int64_t columns)
+{
+    int is_broken = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++)
+        is_broken |= !isfinite(values[i]);
+    if (!is_broken)
+        return COH_OK;
+    while (isfinite(values[at]))
+        at++;
+    const uint64_t row = (begin + at) / (uint64_t)columns,
+                   column = (begin + at) % (uint64_t)columns;
+    return coh_fail(COH_ERR_CORRUPT,
+                    "%s holds %s at [%" PRIu64 ", %" PRIu64
+                    "], which is not finite, so nothing is written: take a whole copy of the model",
+                    name, isnan(values[at]) ? "NaN" : "an infinity", row, column);
+}
 
 coh_status coh_narrow(const char *name, const float *values, size_t count, coh_dtype dtype,
                       uint16_t *out_narrow)

@@ -1,4 +1,5 @@
-/* narrow.h - numbers on their way into a file of 16-bit ones. */
+/* narrow.h - the last look at numbers before they go into a model file: all are finite, and those
+ * for 16 bits fit. */
 #ifndef COH_MODELS_NARROW_H
 #define COH_MODELS_NARROW_H
 
@@ -7,6 +8,12 @@
 
 #include "base/check.h"
 #include "cohobate/model.h"
+
+/* Checks that `count` numbers of tensor `name` are finite. They are its elements from number
+ * `begin` on, in rows of `columns`. Fails: COH_ERR_CORRUPT naming the tensor, the element's row and
+ * its column. */
+coh_status coh_check_finite(const char *name, const float *values, size_t count, uint64_t begin,
+                            int64_t columns);
 
 /* `count` numbers of the tensor we call `name` as f16 or bf16, each the nearest. Fails:
  * COH_ERR_NUMBER for a finite one that the dtype has no room for. */

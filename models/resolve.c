@@ -62,6 +62,10 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
     COH_TRY(family->check(coh_family_config(model)));
     COH_TRY(coh_adapters_check(model));
+    if (coh_model_type_name(model)[0] == '\0' || (unsigned)model->stored > COH_DTYPE_F16)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a model of family %s has no such type, or is stored in no known dtype",
+                        family->name);
     coh_config_text out = { .data = text, .room = text_bytes };
     coh_config_text_add(&out, "{\"family\": \"%s\", \"name\": ", family->name);
     coh_config_text_add_string(&out, model->name);

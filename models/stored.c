@@ -20,6 +20,8 @@ char coh_stored_letter(coh_dtype dtype)
 
 coh_dtype coh_model_tensor_stored(const coh_model *model, int64_t index, coh_dtype otherwise)
 {
+    if (model == NULL)
+        return otherwise;
     const size_t kept = strlen(model->dtypes);
     for (size_t i = 0; i < sizeof(lettered) / sizeof(lettered[0]); i++)
         if (index >= 0 && (uint64_t)index < kept && model->dtypes[index] == letters[lettered[i]])

@@ -48,14 +48,16 @@ static int64_t line_find(const coh_tensor_line *lines, const coh_tensor_sizes *s
 static const coh_tensor_lines *lines_of(const coh_model *model, coh_tensor_sizes *out_sizes)
 {
     const coh_family_table *family = model ? coh_family_of(model) : NULL;
-    if (!family)
-        return NULL;
+    if (!family || family->check(coh_family_config(model)) != COH_OK)
+        return NULL; /* no such graph: of 2^63 layers, say */
     family->sizes(coh_family_config(model), out_sizes);
     return family->lines;
 }
 
 int64_t coh_model_tensor_count(const coh_model *model)
 {
+    if (model == NULL)
+        return 0;
     coh_tensor_sizes sizes;
     const coh_tensor_lines *lines = lines_of(model, &sizes);
     if (!lines)
@@ -89,10 +91,12 @@ static void describe(const coh_tensor_lines *lines, const coh_tensor_sizes *size
 
 coh_status coh_model_tensor_at(const coh_model *model, int64_t index, coh_model_tensor *out_tensor)
 {
+    COH_NEED(model);
     coh_tensor_sizes sizes;
     const coh_tensor_lines *lines = lines_of(model, &sizes);
     if (!lines || !out_tensor)
-        return coh_fail(COH_ERR_ARGUMENT, "a tensor needs a model of a known family and a place");
+        return coh_fail(COH_ERR_ARGUMENT, "a tensor needs a model of a known family whose graph "
+                                          "can be made, and a place");
     const int64_t begin = count_there(lines->begin, &sizes),
                   in_layer = count_there(lines->in_layer, &sizes),
                   all = coh_model_tensor_count(model);
@@ -173,6 +177,8 @@ static coh_model_name find(const coh_tensor_lines *lines, const coh_tensor_sizes
 coh_model_name coh_model_name_find(const coh_model *model, const char *published,
                                    int64_t *out_index)
 {
+    if (model == NULL)
+        return COH_MODEL_NAME_UNKNOWN;
     coh_tensor_sizes sizes;
     int64_t ignored;
     int64_t *index = out_index ? out_index : &ignored;

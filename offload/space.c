@@ -54,6 +54,8 @@ static coh_status free_at(const char *path, uint64_t *out_bytes)
 
 coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes)
 {
+    COH_NEED(folder);
+    COH_NEED(out_bytes);
     char path[PATH_MAX];
     dev_t file_system;
     *out_bytes = 0;
@@ -85,6 +87,8 @@ static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint
 
 coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
 {
+    if (item_count > 0)
+        COH_NEED(items);
     dev_t systems[COH_SPACE_ITEMS_MOST];
     char path[PATH_MAX];
     if (item_count > COH_SPACE_ITEMS_MOST)
@@ -134,12 +138,15 @@ static coh_status tell_hold(const char *folder, uint64_t bytes)
     int error = errno;
     int is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
     return coh_fail(is_full ? COH_ERR_FULL : COH_ERR_IO,
-                    "cannot hold %s for the checkpoints in %s: %s",
-                    coh_size_format(bytes, text, sizeof(text)), folder, strerrordesc_np(error));
+                    "cannot hold %s for the checkpoints in %s: %s%s",
+                    coh_size_format(bytes, text, sizeof(text)), folder, strerrordesc_np(error),
+                    error == EFBIG ? ": raise ulimit -f" : "");
 }
 
 coh_status coh_space_hold_take(const char *folder, uint64_t bytes, coh_space_hold *out_hold)
 {
+    COH_NEED(folder);
+    COH_NEED(out_hold);
     char path[PATH_MAX];
     *out_hold = (coh_space_hold){ .fd = -1 };
     if (bytes == 0)
@@ -164,6 +171,8 @@ coh_status coh_space_hold_take(const char *folder, uint64_t bytes, coh_space_hol
 
 void coh_space_hold_keep(coh_space_hold *hold, uint64_t bytes)
 {
+    if (hold == NULL)
+        return;
     if (hold->fd < 0 || bytes >= hold->bytes)
         return;
     if (bytes > 0 && ftruncate(hold->fd, (off_t)bytes) == 0)
@@ -174,6 +183,8 @@ void coh_space_hold_keep(coh_space_hold *hold, uint64_t bytes)
 
 void coh_space_hold_release(coh_space_hold *hold)
 {
+    if (hold == NULL)
+        return;
     if (hold->fd >= 0)
         (void)close(hold->fd);
     *hold = (coh_space_hold){ .fd = -1 };
@@ -181,6 +192,7 @@ void coh_space_hold_release(coh_space_hold *hold)
 
 coh_status coh_name_flush(const char *path)
 {
+    COH_NEED(path);
     coh_file_ops ops = { 0 };
     const int error = coh_file_sync_parent(&ops, path);
     if (error == 0 || error == -EACCES)
@@ -206,6 +218,8 @@ static coh_status tell_holder(int fd, const char *folder)
 
 coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
 {
+    COH_NEED(folder);
+    COH_NEED(out_lock);
     char text[PATH_MAX];
     coh_status status = COH_OK;
     out_lock->fd = -1;
@@ -233,6 +247,8 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
 
 void coh_run_lock_release(coh_run_lock *lock)
 {
+    if (lock == NULL)
+        return;
     if (lock->fd < 0)
         return;
     (void)close(lock->fd);

@@ -41,7 +41,14 @@ static coh_status full(const coh_store_config *config)
 
 static coh_status tell(const coh_store_config *config, const char *what)
 {
-    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+    if (errno == EFBIG)
+        return coh_fail(
+            COH_ERR_FULL,
+            "the working store needs a file of %" PRIu64
+            " bytes in %s, which is more than a file may have: raise ulimit -f, or name "
+            "another folder with --disk",
+            config->bytes, config->folder);
+    if (errno == ENOSPC || errno == EDQUOT)
         return full(config);
     return coh_fail(COH_ERR_IO, "%s for the working store in %s failed: %s", what, config->folder,
                     coh_store_error_text(errno));

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/thread.h"
 
 typedef struct piece {
     coh_threads_slot *slot;
@@ -270,7 +271,7 @@ static coh_status start_port(coh_threads_store *store, coh_store_port which, uin
     port->store = store; /* from here on stop_port has a lock to destroy */
     while (port->thread_count < thread_count) {
         pthread_t *thread = &port->threads[port->thread_count];
-        if (pthread_create(thread, NULL, run_thread, port) != 0)
+        if (coh_thread_start(thread, run_thread, port) != 0)
             break;
         char name[16];
         snprintf(name, sizeof(name), "coh-%s-%u", which == COH_STORE_READS ? "read" : "write",
@@ -279,7 +280,8 @@ static coh_status start_port(coh_threads_store *store, coh_store_port which, uin
         port->thread_count++;
     }
     if (port->thread_count == 0)
-        return coh_fail(COH_ERR_DEVICE, "no thread can be made for the working store");
+        return coh_fail(COH_ERR_DEVICE, "no thread can be made for the working store: see to "
+                                        "ulimit -u and -v");
     return COH_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "planner/effort.h"
 
 /* Repetitions after which kept bytes are taken not to settle: their mean is
  * then counted. */
@@ -50,10 +51,13 @@ static coh_status make_lists(const coh_layout *layout, const coh_sequence *seque
         for (uint32_t k = need->touch_begin; moves(layout, need) && k < need->touch_end; k++)
             lists->begin[first + k + 1]++;
     }
+    uint64_t total = 0;
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-        lists->begin[chunk + 1] += lists->begin[chunk];
-        lists->end[chunk] = lists->begin[chunk];
+        lists->end[chunk] = lists->begin[chunk] = (uint32_t)total;
+        total += lists->begin[chunk + 1];
     }
+    lists->begin[layout->chunk_count] = (uint32_t)total;
+    COH_TRY(coh_effort_check_count(total, "uses of chunks"));
     COH_TRY(COH_ALLOC((size_t)lists->begin[layout->chunk_count] + 1, &lists->uses));
     for (uint32_t step = 0; step < sequence->step_count; step++)
         for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {

@@ -160,6 +160,9 @@ coh_status coh_calibrations_write(const coh_calibrations *calibrations, const ch
 
 coh_status coh_profile_calibrate(coh_profile *profile, const char *path, uint32_t *out_runs)
 {
+    COH_NEED(profile);
+    COH_NEED(path);
+    COH_NEED(out_runs);
     coh_calibrations found;
     *out_runs = 0;
     if (profile->uncalibrated_hash != 0)

@@ -1,18 +1,16 @@
 #include "planner/graph.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/bytes.h"
-
-/* Largest tensor: keeps every later sum and product of a few of them inside 64 bits. */
-#define TENSOR_BYTES_MAX ((uint64_t)1 << 48)
+#include "base/check.h"
+#include "planner/graph_check.h"
 
 coh_status coh_graph_create(coh_graph **out_graph)
 {
+    COH_NEED(out_graph);
     COH_TRY(COH_ALLOC(1, out_graph));
     (*out_graph)->loss = -1;
     return COH_OK;
@@ -37,28 +35,16 @@ void coh_graph_destroy(coh_graph *graph)
     coh_free(graph);
 }
 
+/* Most bytes of one operator's attributes: a number that was never set is refused, not allocated.
+ */
+#define ATTRIBUTES_MOST ((size_t)1 << 24)
+
 /* A text made of two parts, owned by the caller. */
 static coh_status join(const char *first, const char *dot, const char *second, char **out_text)
 {
     size_t bytes = strlen(first) + strlen(dot) + strlen(second) + 1;
     COH_TRY(coh_alloc(bytes, 1, (void **)out_text));
     snprintf(*out_text, bytes, "%s%s%s", first, dot, second);
-    return COH_OK;
-}
-
-static coh_status check_shape(const coh_shape *shape, const char *what)
-{
-    if (shape->rank < 1 || shape->rank > COH_RANK_MAX)
-        return coh_fail(COH_ERR_SHAPE, "%s: rank %d is not 1..%d", what, shape->rank, COH_RANK_MAX);
-    uint64_t bytes = coh_dtype_bytes(shape->dtype);
-    for (int32_t i = 0; i < shape->rank; i++) {
-        if (shape->dim[i] < 1)
-            return coh_fail(COH_ERR_SHAPE, "%s: dimension %d is %" PRId64 ", must be at least 1",
-                            what, i, shape->dim[i]);
-        COH_TRY(coh_bytes_mul(bytes, (uint64_t)shape->dim[i], &bytes));
-        if (bytes > TENSOR_BYTES_MAX)
-            return coh_fail(COH_ERR_SHAPE, "%s: more than 2^48 bytes", what);
-    }
     return COH_OK;
 }
 
@@ -90,7 +76,11 @@ static coh_status add_tensor(coh_graph *graph, char *name, const coh_shape *shap
 coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *shape,
                            coh_tensor *out_tensor)
 {
-    COH_TRY(check_shape(shape, name));
+    COH_NEED(graph);
+    COH_NEED(shape);
+    COH_NEED(out_tensor);
+    COH_TRY(coh_check_name("graph input", name));
+    COH_TRY(coh_check_shape(shape, name));
     if (graph->input_count == COH_PORT_MAX)
         return coh_fail(COH_ERR_ARGUMENT, "graph input %s: a graph has at most %d inputs", name,
                         COH_PORT_MAX);
@@ -105,65 +95,26 @@ coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *
     return COH_OK;
 }
 
-static coh_status check_kind(const coh_op_kind *kind, const char *name)
+/* "<operator>.<name>", which no parameter has: checkpoints match parameters by name. The name of
+ * operator "a.b" with parameter "c" is that of operator "a" with parameter "b.c", too. */
+static coh_status name_parameter(const coh_graph *graph, const coh_graph_op_entry *op,
+                                 const char *name, char **out_name)
 {
-    if (kind->abi_version != COH_KIND_ABI || kind->name == NULL)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "operator %s: its kind has ABI version %u, this library knows %u", name,
-                        kind->abi_version, COH_KIND_ABI);
-    if (kind->infer == NULL || kind->forward == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s lacks infer or forward", name,
-                        kind->name);
-    const int32_t counts[] = { kind->input_count, kind->output_count, kind->parameter_count,
-                               kind->state_count };
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i] < 0 || counts[i] > COH_PORT_MAX)
-            return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s has %d ports, at most %d", name,
-                            kind->name, counts[i], COH_PORT_MAX);
-    if (kind->output_count < 1)
-        return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s has no output", name, kind->name);
-    if (kind->row_split_parameters & (kind->row_split_parameters - 1))
-        return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s splits rows of several parameters",
-                        name, kind->name);
-    if (kind->column_slices && kind->row_split_parameters != 1)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "operator %s: kind %s slices, and it is not parameter 0 that it splits",
-                        name, kind->name);
-    return COH_OK;
-}
-
-static coh_status check_facts(const coh_graph_op_entry *op)
-{
-    int32_t first = -1; /* parameter that is there */
-    for (int32_t i = 0; i < op->kind.output_count; i++)
-        COH_TRY(check_shape(&op->facts.output[i], "output"));
-    for (int32_t i = 0; i < op->kind.state_count; i++)
-        COH_TRY(check_shape(&op->facts.state[i], "state"));
-    for (int32_t i = 0; i < op->kind.parameter_count; i++) {
-        const coh_parameter_facts *facts = &op->facts.parameter[i];
-        if (facts->shape.rank == 0)
-            continue;
-        COH_TRY(check_shape(&facts->shape, "parameter"));
-        if (facts->shape.dtype != COH_DTYPE_F32 && facts->shape.dtype != COH_DTYPE_BF16)
-            return coh_fail(COH_ERR_SHAPE, "parameter %d is neither f32 nor bf16", i);
-        if (first < 0)
-            first = i;
-        else if (facts->shape.dtype != op->facts.parameter[first].shape.dtype)
-            return coh_fail(COH_ERR_SHAPE,
-                            "parameters %d and %d differ in dtype; all of one operator have one",
-                            first, i);
-    }
-    uint64_t most = (uint64_t)1 << 48;
-    if (op->facts.saved_bytes > most || op->facts.cache_bytes > most ||
-        op->facts.workspace_bytes[0] > most || op->facts.workspace_bytes[1] > most ||
-        op->cuda_workspace_bytes[0] > most || op->cuda_workspace_bytes[1] > most)
-        return coh_fail(COH_ERR_SHAPE, "saved, cache or workspace bytes above 2^48");
-    if (!(op->facts.cache_saves_flops >= 0 &&
-          op->facts.cache_saves_flops <= op->facts.flops[COH_PHASE_BACKWARD]))
-        return coh_fail(COH_ERR_SHAPE, "a cache saves from none to all flops of backward");
-    if (op->kind.is_loss && coh_shape_elements(&op->facts.output[0]) != 1)
-        return coh_fail(COH_ERR_SHAPE, "a loss has one element");
-    return COH_OK;
+    COH_TRY(join(op->name, ".", name ? name : "parameter", out_name));
+    coh_status status = coh_check_name("parameter", *out_name);
+    for (size_t i = 0; status == COH_OK && i < graph->parameter_count; i++)
+        if (strcmp(graph->parameters[i].name, *out_name) == 0)
+            status = coh_fail(COH_ERR_ARGUMENT,
+                              "operator %s: a parameter of operator %s is called %s already: "
+                              "rename an operator",
+                              op->name,
+                              graph->parameters[i].op == (int32_t)graph->op_count
+                                  ? op->name
+                                  : graph->ops[graph->parameters[i].op].name,
+                              *out_name);
+    if (status != COH_OK)
+        coh_free(*out_name);
+    return status;
 }
 
 /* Links parameters: tied handles, or new entries named "<operator>.<name>". */
@@ -197,7 +148,7 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
             char *name = NULL;
             COH_TRY(COH_GROW(&graph->parameters, &graph->parameter_capacity,
                              graph->parameter_count + 1));
-            COH_TRY(join(op->name, ".", facts->name ? facts->name : "parameter", &name));
+            COH_TRY(name_parameter(graph, op, facts->name, &name));
             graph->parameters[graph->parameter_count] =
                 (coh_graph_parameter){ .facts = *facts,
                                        .name = name,
@@ -253,44 +204,97 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
                 ? op->kind.workspace_cuda(op->attributes, inputs, (coh_phase)phase)
                 : op->facts.workspace_bytes[phase];
     if (status == COH_OK)
-        status = check_facts(op);
+        status = coh_check_facts(op);
     if (status != COH_OK)
         return coh_fail_prefix(status, "operator %s", args->name);
     return COH_OK;
 }
 
-coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_args *args,
-                        coh_tensor *out_outputs, coh_parameter *out_parameters)
+/* The kind with all fields that its author did not know as zero. */
+static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_kind *out_kind)
 {
-    COH_TRY(check_kind(kind, args->name));
+    if (kind->struct_bytes < offsetof(coh_op_kind, forward_cuda) ||
+        kind->struct_bytes > sizeof(*kind))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: its kind has a struct_bytes of %u, and this library knows "
+                        "%zu to %zu: set it to sizeof(coh_op_kind)",
+                        name, kind->struct_bytes, offsetof(coh_op_kind, forward_cuda),
+                        sizeof(*kind));
+    *out_kind = (coh_op_kind){ 0 };
+    memcpy(out_kind, kind, kind->struct_bytes);
+    return coh_check_kind(out_kind, name);
+}
+
+static coh_status check_args(const coh_graph *graph, const coh_op_kind *kind,
+                             const coh_op_args *args)
+{
+    if (args->attribute_bytes > 0 && args->attributes == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "operator %s: %zu bytes of attributes at NULL",
+                        args->name, args->attribute_bytes);
+    if (args->attribute_bytes < kind->attribute_bytes || args->attribute_bytes > ATTRIBUTES_MOST)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: %zu bytes of attributes, and kind %s takes %u", args->name,
+                        args->attribute_bytes, kind->name, kind->attribute_bytes);
+    if (kind->input_count > 0 && args->inputs == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "operator %s: its inputs are NULL, and kind %s has %d",
+                        args->name, kind->name, kind->input_count);
+    if (args->block < -1)
+        return coh_fail(COH_ERR_ARGUMENT, "operator %s: block %d is neither -1 (none) nor a number",
+                        args->name, args->block);
     for (size_t i = 0; i < graph->op_count; i++)
         if (strcmp(graph->ops[i].name, args->name) == 0)
             return coh_fail(COH_ERR_ARGUMENT, "operator %s: the name is taken", args->name);
     if (graph->loss >= 0)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: the graph has ended with its loss",
                         args->name);
-    COH_TRY(COH_GROW(&graph->ops, &graph->op_capacity, graph->op_count + 1));
+    return COH_OK;
+}
+
+static coh_status add_outputs(coh_graph *graph, coh_graph_op_entry *op, coh_tensor *out_outputs)
+{
+    const int32_t needs_grad = output_needs_grad(graph, op);
+    for (int32_t i = 0; i < op->kind.output_count; i++) {
+        char port[16], *name = NULL;
+        snprintf(port, sizeof(port), "%d", i);
+        COH_TRY(join(op->name, ":", port, &name));
+        COH_TRY(add_tensor(graph, name, &op->facts.output[i], (int32_t)graph->op_count, i,
+                           &out_outputs[i]));
+        op->output[i] = out_outputs[i].index;
+        graph->tensors[op->output[i]].needs_grad =
+            needs_grad && op->facts.output[i].dtype != COH_DTYPE_I32;
+    }
+    return COH_OK;
+}
+
+/* Takes back what a refused operator added. */
+static void drop_names(coh_graph *graph, size_t parameter_count, size_t tensor_count)
+{
+    while (graph->parameter_count > parameter_count)
+        coh_free(graph->parameters[--graph->parameter_count].name);
+    while (graph->tensor_count > tensor_count)
+        coh_free(graph->tensors[--graph->tensor_count].name);
+}
+
+coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_args *args,
+                        coh_tensor *out_outputs, coh_parameter *out_parameters)
+{
+    COH_NEED(graph);
+    COH_NEED(kind);
+    COH_NEED(args);
+    COH_NEED(out_outputs);
     coh_graph_op_entry op = { 0 };
-    size_t known = kind->struct_bytes < sizeof(op.kind) ? kind->struct_bytes : sizeof(op.kind);
-    memcpy(&op.kind, kind, known);
+    COH_TRY(coh_check_name("operator", args->name));
+    COH_TRY(copy_kind(kind, args->name, &op.kind));
+    COH_TRY(check_args(graph, &op.kind, args));
+    COH_TRY(COH_GROW(&graph->ops, &graph->op_capacity, graph->op_count + 1));
+    const size_t parameter_count = graph->parameter_count, tensor_count = graph->tensor_count;
     coh_status status = fill_op(graph, &op, args);
     if (status == COH_OK)
         status = link_parameters(graph, &op, args, out_parameters);
-    int32_t needs_grad = status == COH_OK ? output_needs_grad(graph, &op) : 0;
-    for (int32_t i = 0; status == COH_OK && i < op.kind.output_count; i++) {
-        char port[16], *name = NULL;
-        snprintf(port, sizeof(port), "%d", i);
-        status = join(args->name, ":", port, &name);
-        if (status == COH_OK)
-            status = add_tensor(graph, name, &op.facts.output[i], (int32_t)graph->op_count, i,
-                                &out_outputs[i]);
-        if (status == COH_OK) {
-            op.output[i] = out_outputs[i].index;
-            graph->tensors[op.output[i]].needs_grad =
-                needs_grad && op.facts.output[i].dtype != COH_DTYPE_I32;
-        }
-    }
+    if (status == COH_OK)
+        status = add_outputs(graph, &op, out_outputs);
     if (status != COH_OK) {
+        drop_names(graph, parameter_count, tensor_count);
         coh_free(op.name);
         coh_free(op.attributes);
         return status;
@@ -340,6 +344,7 @@ coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
 
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
+    COH_NEED(graph);
     if (graph->loss >= 0)
         return coh_fail(COH_ERR_ARGUMENT, "the graph has a loss already");
     if (loss.index < 0 || loss.index >= (int32_t)graph->tensor_count)
@@ -354,6 +359,7 @@ coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 
 coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor)
 {
+    COH_NEED(graph);
     if (tensor.index < 0 || tensor.index >= (int32_t)graph->tensor_count ||
         graph->tensors[tensor.index].producer < 0)
         return coh_fail(COH_ERR_ARGUMENT, "an output of the graph is an operator's tensor");

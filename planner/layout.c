@@ -1,15 +1,23 @@
 #include "planner/layout.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "memory/cells.h"
 #include "memory/library_workspace.h"
+#include "planner/effort.h"
 #include "planner/profile.h"
 
 /* Of f32 work: the measure of chunk sizes. */
 #define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
+
+/* Of all objects: any sum of offsets and sizes in one tier stays far below 2^64. */
+#define LAYOUT_BYTES_MOST ((uint64_t)1 << 60)
+
+/* Numbers of chunks are int32_t in places. A list that long takes 500 MB. */
+#define CHUNKS_MOST ((uint32_t)1 << 24)
 
 typedef struct builder {
     const coh_graph *graph;
@@ -19,6 +27,7 @@ typedef struct builder {
     coh_layout *layout;
     coh_object_map *map;
     size_t object_capacity, chunk_capacity, parameter_capacity, group_capacity;
+    uint64_t bytes;      /* of all objects */
     int32_t *use_count;  /* by graph parameter */
     uint8_t *is_trained; /* by graph parameter: not frozen, and some use of it runs backward */
 } builder;
@@ -29,6 +38,7 @@ static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int s
                              int32_t *out_object)
 {
     coh_layout *layout = b->layout;
+    COH_TRY(coh_effort_check_count((uint64_t)layout->object_count + 1, "objects"));
     COH_TRY(COH_GROW(&layout->objects, &b->object_capacity, layout->object_count + 1));
     layout->objects[layout->object_count] = (coh_object){ .stream = (uint8_t)stream,
                                                           .owner = owner,
@@ -38,10 +48,28 @@ static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int s
     return COH_OK;
 }
 
+/* Fails where an object of so many bytes would make the sums or the list of chunks too large. */
+static coh_status check_sums(const builder *b, uint64_t bytes, uint64_t chunk_bytes)
+{
+    uint64_t all = 0;
+    COH_TRY(coh_bytes_add(b->bytes, bytes, &all));
+    if (all > LAYOUT_BYTES_MOST)
+        return coh_fail(COH_ERR_FULL,
+                        "what a step touches takes more than 2^60 bytes: lower --micro-batch");
+    if (bytes / chunk_bytes >= CHUNKS_MOST - b->layout->chunk_count)
+        return coh_fail(COH_ERR_FULL,
+                        "%" PRIu64 " bytes in chunks of at most %" PRIu64
+                        " are more than %u chunks: raise --chunk",
+                        all, chunk_bytes, CHUNKS_MOST);
+    return COH_OK;
+}
+
 /* The next chunk of the newest object. */
 static coh_status add_chunk(builder *b, uint64_t bytes)
 {
     coh_layout *layout = b->layout;
+    COH_TRY(check_sums(b, bytes, bytes + 1));
+    b->bytes += coh_bytes_round_page(bytes);
     COH_TRY(COH_GROW(&layout->chunks, &b->chunk_capacity, layout->chunk_count + 1));
     coh_object *object = &layout->objects[layout->object_count - 1];
     layout->chunks[layout->chunk_count++] =
@@ -60,6 +88,7 @@ static coh_status add_plain(builder *b, coh_stream stream, int32_t owner, uint64
     *out_object = -1;
     if (bytes == 0)
         return COH_OK;
+    COH_TRY(check_sums(b, bytes, b->chunk_bytes));
     COH_TRY(add_object(b, stream, owner, survives, out_object));
     for (uint64_t done = 0; done < bytes; done += b->chunk_bytes)
         COH_TRY(add_chunk(b, bytes - done < b->chunk_bytes ? bytes - done : b->chunk_bytes));
@@ -174,6 +203,7 @@ static coh_status add_to_group(builder *b, int32_t index)
             last->offset + coh_bytes_round_page(last->elements * coh_dtype_bytes(group->dtype));
     }
     uint64_t elements = (uint64_t)coh_shape_elements(&parameter->facts.shape);
+    COH_TRY(check_sums(b, elements * coh_dtype_bytes(group->dtype), b->chunk_bytes));
     uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
     if (layout->partial_count + grains > UINT32_MAX / 2)
         return coh_fail(COH_ERR_FULL, "more than 2^31 grains of parameters in one plan");
@@ -305,12 +335,29 @@ static coh_status add_groups(builder *b)
 
 /* ---- activations, scratch, pinned ---- */
 
+static int is_for_gpu(const builder *b)
+{
+    return b->options->profile != NULL && b->options->profile->device_kind != 0;
+}
+
+/* A plan for a GPU may be of kinds that have no kernels there: the engine refuses those. */
+static coh_status check_has_backward(const builder *b, const coh_graph_op_entry *op)
+{
+    if (op->kind.backward != NULL || (is_for_gpu(b) && op->kind.backward_cuda != NULL))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "operator %s is of kind %s, which has no backward, and it lies between a "
+                    "trained parameter and the loss: use a kind with backward, freeze the "
+                    "parameters before it, or plan with COH_PLAN_INFER",
+                    op->name, op->kind.name);
+}
+
 /* Which tensors get a gradient, and which operators run backward. */
-static void mark_backward(builder *b)
+static coh_status mark_backward(builder *b)
 {
     const coh_graph *graph = b->graph;
     if (b->options->mode != COH_PLAN_TRAIN)
-        return;
+        return COH_OK;
     b->map->reaches_loss[graph->loss] = 1;
     for (size_t i = graph->op_count; i-- > 0;) {
         const coh_graph_op_entry *op = &graph->ops[i];
@@ -318,11 +365,14 @@ static void mark_backward(builder *b)
         for (int32_t port = 0; port < op->kind.output_count; port++)
             reaches |= b->map->reaches_loss[op->output[port]];
         int32_t wanted = reaches && graph->tensors[op->output[0]].needs_grad;
+        if (wanted)
+            COH_TRY(check_has_backward(b, op));
         b->map->runs_backward[i] = wanted;
         for (int32_t port = 0; wanted && port < op->kind.input_count; port++)
             if (graph->tensors[op->input[port]].needs_grad)
                 b->map->reaches_loss[op->input[port]] = 1;
     }
+    return COH_OK;
 }
 
 /* An object that each micro-batch of a sweep by layers has for itself. */
@@ -419,11 +469,6 @@ static coh_status add_scratch_gradients(builder *b, int32_t op_index)
     return COH_OK;
 }
 
-static int is_for_gpu(const builder *b)
-{
-    return b->options->profile != NULL && b->options->profile->device_kind != 0;
-}
-
 static coh_status add_operator_objects(builder *b)
 {
     const int on_gpu = is_for_gpu(b);
@@ -513,11 +558,16 @@ static coh_status build_all(builder *b)
 {
     COH_TRY(allocate_map(b));
     b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
-    mark_backward(b);
+    COH_TRY(mark_backward(b));
     COH_TRY(add_groups(b));
     COH_TRY(add_tensors(b));
     COH_TRY(add_operator_objects(b));
     return add_pinned_objects(b);
+}
+
+uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes)
+{
+    return chunk_bytes < GRAIN_BYTES ? GRAIN_BYTES : chunk_bytes / GRAIN_BYTES * GRAIN_BYTES;
 }
 
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
@@ -532,12 +582,10 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
         return coh_fail(COH_ERR_ARGUMENT, "the graph has no operator");
     builder b = { .graph = graph,
                   .options = options,
-                  .chunk_bytes = chunk_bytes / GRAIN_BYTES * GRAIN_BYTES,
+                  .chunk_bytes = coh_layout_chunk_bytes(chunk_bytes),
                   .with_cache = with_cache,
                   .layout = out_layout,
                   .map = out_map };
-    if (b.chunk_bytes == 0)
-        b.chunk_bytes = GRAIN_BYTES;
     coh_status status = build_all(&b);
     coh_free(b.use_count);
     coh_free(b.is_trained);

@@ -33,7 +33,17 @@ typedef struct coh_object_map {
     int32_t *runs_backward;       /* by operator */
     int64_t *row_unit;            /* by graph parameter: ranges are multiples of it; 0 */
     int slices;                   /* see coh_decisions */
+    /* 1: lines are written for the first two ranges of rows and the last one alone. The ranges
+     * between them need the same room as the second. For bounds of memory. */
+    int few_ranges;
 } coh_object_map;
+
+/* As a chunk's size: no object is cut, except at the ranges of a row-split one. */
+#define COH_WHOLE_OBJECTS ((uint64_t)1 << 48)
+
+/* The size of chunks that a layout is cut into if `chunk_bytes` is asked for: whole grains, at
+ * least one. */
+uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes);
 
 /* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train).
  * `chunk_bytes`: of f32 work; a chunk of bf16 work has as many elements and half the bytes.

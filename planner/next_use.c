@@ -1,6 +1,7 @@
 #include "planner/next_use.h"
 
 #include "base/alloc.h"
+#include "planner/effort.h"
 
 /* An access at a step, here or in the next tier out; or what the end of the sequence means to the
  * chunk. */
@@ -60,8 +61,12 @@ coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
     count_accesses(uses->cursor, layout, sequence);
     if (next != NULL)
         count_accesses(uses->cursor, layout, next);
-    for (uint32_t i = 0; i < chunks; i++)
-        uses->begin[i + 1] = uses->begin[i] + uses->cursor[i];
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < chunks; i++) {
+        total += uses->cursor[i];
+        uses->begin[i + 1] = (uint32_t)total;
+    }
+    COH_TRY(coh_effort_check_count(total, "uses of chunks"));
     COH_TRY(COH_ALLOC(uses->begin[chunks], &uses->accesses));
     for (uint32_t i = 0; i < chunks; i++)
         uses->cursor[i] = uses->begin[i];

@@ -4,13 +4,48 @@
 
 #include "base/alloc.h"
 #include "planner/at_once.h"
+#include "planner/effort.h"
+#include "planner/live.h"
 #include "planner/schedule.h"
 
 /* Threads beyond these would each hold a schedule for little gain. */
 enum { THREADS_MOST = 8 };
 
+/* What it takes to refuse an offer without building it. */
+enum { REFUSED_EFFORT = 1000 };
+
 /* A budget of so many chunks holds what any line that takes one chunk needs. */
 enum { CHUNKS_ROOMY = 16 };
+
+/* Bytes of all tiers that may hold what a step makes. */
+static uint64_t room_of(const coh_plan *plan, const coh_decisions *decisions)
+{
+    const coh_plan_options *o = &plan->options;
+    uint64_t room = o->device_memory_bytes;
+    if (!decisions->in_memory && __builtin_add_overflow(room, o->emulate_host_bytes, &room))
+        return UINT64_MAX;
+    if (!decisions->in_memory && __builtin_add_overflow(room, o->disk_bytes, &room))
+        return UINT64_MAX;
+    return room;
+}
+
+/* A short program is built in any case: its refusal then names exact bytes. */
+static coh_status refuse_early(const coh_plan *plan, coh_offer *offer)
+{
+    coh_effort effort;
+    uint64_t live_bytes = 0;
+    COH_TRY(coh_effort_of(plan->graph, &plan->options, &offer->decisions, &effort));
+    offer->effort = coh_effort_sum(&effort);
+    offer->is_refused = !coh_effort_is_bearable(&effort);
+    if (offer->effort <= COH_SHORT_EFFORT)
+        return COH_OK;
+    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &offer->decisions.recompute, &live_bytes));
+    if (live_bytes <= room_of(plan, &offer->decisions))
+        return COH_OK;
+    offer->is_refused = 1;
+    offer->device_bytes = offer->decisions.in_memory ? live_bytes : 0;
+    return COH_OK;
+}
 
 coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
                           coh_offer *out_offer)
@@ -19,6 +54,9 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_simulation simulation = { 0 };
     *out_offer = (coh_offer){ .decisions = *decisions };
+    COH_TRY(refuse_early(plan, out_offer));
+    if (out_offer->is_refused)
+        return COH_OK;
     /* Where room is short, a line of another program that takes one large chunk may not fit. */
     int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
@@ -81,13 +119,28 @@ typedef struct batch {
     const coh_plan *plan;
     const coh_decisions *decisions[COH_AT_ONCE_MOST];
     coh_offer offers[COH_AT_ONCE_MOST];
-    int count;
+    int count, made;
 } batch;
 
 static coh_status make_piece(void *argument, int index)
 {
     batch *b = argument;
+    index += b->made;
     return coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
+}
+
+/* As many at a time as there is memory for. */
+static coh_status make_all(coh_market *market, batch *b)
+{
+    for (b->made = 0; b->made < b->count;) {
+        const uint64_t usual = market->best.valid ? market->best.effort : COH_TOGETHER_EFFORT / 2;
+        const uint64_t places = usual > 0 ? COH_TOGETHER_EFFORT / usual : COH_AT_ONCE_MOST;
+        const int left = b->count - b->made;
+        const int next = places < 1 ? 1 : places < (uint64_t)left ? (int)places : left;
+        COH_TRY(coh_at_once(market->pool, next, make_piece, b));
+        b->made += next;
+    }
+    return COH_OK;
 }
 
 static void note_worn(coh_market *market, uint64_t bytes)
@@ -100,8 +153,9 @@ static coh_status run_batch(coh_market *market, batch *b)
 {
     COH_TRY(
         COH_GROW(&market->offers, &market->offer_capacity, market->offer_count + (size_t)b->count));
-    COH_TRY(coh_at_once(market->pool, b->count, make_piece, b));
+    COH_TRY(make_all(market, b));
     for (int i = 0; i < b->count; i++) {
+        market->effort += b->offers[i].is_refused ? REFUSED_EFFORT : b->offers[i].effort;
         market->offers[market->offer_count++] = b->offers[i];
         note_worn(market, b->offers[i].worn_bytes);
         if (coh_offer_is_better(&b->offers[i], &market->best))
@@ -136,14 +190,22 @@ static int was_tried(const coh_market *market, const batch *b, const coh_decisio
 coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
 {
     batch b = { .plan = market->plan };
+    uint64_t ahead = 0; /* effort of the batch */
     for (int i = 0; i < count; i++) {
         if (market->evaluations + (uint32_t)b.count >= market->evaluations_most)
             break;
         if (was_tried(market, &b, &list[i]))
             continue;
+        coh_effort effort;
+        COH_TRY(coh_effort_of(market->plan->graph, &market->plan->options, &list[i], &effort));
+        ahead += coh_effort_is_bearable(&effort) ? coh_effort_sum(&effort) : REFUSED_EFFORT;
+        if (market->effort + ahead > COH_SEARCH_EFFORT_MOST && market->offer_count > 0)
+            break;
         b.decisions[b.count++] = &list[i];
-        if (b.count == COH_AT_ONCE_MOST)
-            COH_TRY(run_batch(market, &b));
+        if (b.count < COH_AT_ONCE_MOST)
+            continue;
+        COH_TRY(run_batch(market, &b));
+        ahead = 0;
     }
     return run_batch(market, &b);
 }

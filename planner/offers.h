@@ -17,7 +17,11 @@ typedef struct coh_offer {
     coh_decisions decisions;
     uint64_t step_ns, link_bytes, device_bytes;
     uint32_t line_count;
-    int32_t valid; /* it fits */
+    int32_t valid;   /* it fits */
+    uint64_t effort; /* coh_effort_sum */
+    /* Not built: more bytes exist at once than there is room (device_bytes is then a lower bound),
+     * or the program is too long. */
+    int32_t is_refused;
     /* Not valid, because the outermost tier is too small: what would do, else 0. */
     uint64_t far_bytes;
     /* Not valid, because a step writes more to disk than it may: how much, else 0. */
@@ -32,10 +36,12 @@ typedef struct coh_market {
     size_t offer_count, offer_capacity;
     uint64_t least_worn_bytes; /* of those that lacked only that; 0: there are none */
     uint32_t evaluations, evaluations_most;
+    uint64_t effort; /* of all offers: the search ends at COH_SEARCH_EFFORT_MOST */
 } coh_market;
 
 /* Builds and simulates the body of one set; builds all other programs, too, where the plan counts
- * them. Not to fit is no error: the offer is then not valid.
+ * them. A set that does not fit is not an error: its offer is not valid. A set that takes long to
+ * build is not built if its bytes or its length already show that.
  * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (a graph that cannot be trained). */
 coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
                           coh_offer *out_offer);

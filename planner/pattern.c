@@ -93,6 +93,13 @@ static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
     return whole;
 }
 
+/* Where the range after `rows` begins if only the first two ranges and the last one are written. */
+static int64_t last_of_few(const coh_row_range *rows, int64_t rows_per_part)
+{
+    const int64_t last = (rows->count - 1) / rows_per_part * rows_per_part;
+    return rows->end <= rows_per_part || rows->end > last ? rows->end : last;
+}
+
 static coh_status expand_rows(coh_lower_writer *w, coh_opcode opcode, int32_t op,
                               int32_t microbatch, int final)
 {
@@ -104,6 +111,8 @@ static coh_status expand_rows(coh_lower_writer *w, coh_opcode opcode, int32_t op
                                                                  : rows.count;
         COH_TRY(coh_lower_range(w, opcode, op, microbatch, final, rows));
         rows.begin = rows.end;
+        if (w->map->few_ranges && rows.begin < rows.count)
+            rows.begin = last_of_few(&rows, shard.rows_per_part);
     } while (rows.begin < rows.count);
     return COH_OK;
 }

@@ -51,6 +51,8 @@ static int read_blocks(const char *target, int32_t *out_first, int32_t *out_last
 
 coh_status coh_pin_parse(const char *text, coh_pin *out_pin)
 {
+    COH_NEED(text);
+    COH_NEED(out_pin);
     const char *equals = strrchr(text, '=');
     const size_t length = equals ? (size_t)(equals - text) : 0;
     int32_t first = 0, last = 0;

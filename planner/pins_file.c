@@ -90,6 +90,9 @@ coh_status coh_pins_parse(const char *text, size_t bytes, coh_pin **out_pins, in
 
 coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *out_count)
 {
+    COH_NEED(path);
+    COH_NEED(out_pins);
+    COH_NEED(out_count);
     char *text = NULL;
     size_t bytes = 0;
     *out_pins = NULL;

@@ -1,5 +1,6 @@
 #include "planner/plan.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
 #include "planner/limits.h"
+#include "planner/live.h"
 #include "planner/pins.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
@@ -22,10 +24,53 @@ static void plan_clear(coh_plan *plan)
     coh_layout_fini(&plan->layout);
 }
 
+/* More earlier plans than anybody has: a number that was never set. */
+#define EARLIER_MOST 65536
+
+static coh_status check_struct(const coh_plan_options *options)
+{
+    if (options->struct_bytes != sizeof(*options))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "plan options of %u bytes, this library has %zu: call "
+                        "coh_plan_options_init",
+                        options->struct_bytes, sizeof(*options));
+    return coh_check_number("link_bytes_per_s", options->link_bytes_per_s, 0, DBL_MAX);
+}
+
+static coh_status check_options(const coh_plan_options *options)
+{
+    COH_TRY(check_struct(options));
+    if (options->thread_count < 1 || options->thread_count > 1024)
+        return coh_fail(COH_ERR_ARGUMENT, "%d threads are not 1..1024", options->thread_count);
+    COH_TRY(coh_check_integer("mode", (int64_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER));
+    COH_TRY(coh_check_integer("recompute", (int64_t)options->recompute, COH_RECOMPUTE_AUTO,
+                              COH_RECOMPUTE_ALL));
+    COH_TRY(coh_check_integer("pin_count", options->pin_count, 0, COH_PINS_MOST));
+    COH_TRY(coh_check_integer("earlier_count", options->earlier_count, 0, EARLIER_MOST));
+    if ((options->pin_count > 0 && options->pins == NULL) ||
+        (options->earlier_count > 0 && options->earlier == NULL))
+        return coh_fail(COH_ERR_ARGUMENT, "%d pins at %s, %d earlier plans at %s",
+                        options->pin_count, options->pins ? "their place" : "NULL",
+                        options->earlier_count, options->earlier ? "their place" : "NULL");
+    if (memchr(options->kernel_path, '\0', sizeof(options->kernel_path)) == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "kernel_path has no terminator: call "
+                                          "coh_plan_options_init");
+    if (options->microbatch_count < 1 || options->microbatch_count > 65536)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%d micro-batches are not 1..65536: raise --micro-batch, or lower --batch",
+                        options->microbatch_count);
+    if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_AUTO)
+        return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
+    if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
+        return coh_fail(COH_ERR_ARGUMENT, "a forward-only plan runs one micro-batch at a time");
+    return COH_OK;
+}
+
 coh_status coh_plan_check_budgets(const coh_plan_options *options)
 {
     if (options == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "budgets to check need plan options");
+    COH_TRY(check_struct(options));
     return options->profile ? coh_limits_check_budgets(options->profile, options) : COH_OK;
 }
 
@@ -73,25 +118,6 @@ const char *coh_sweep_order_name(coh_sweep_order order)
 {
     static const char *const names[] = { "micro-batch", "layer", "auto" };
     return (unsigned)order < sizeof(names) / sizeof(names[0]) ? names[order] : "unknown";
-}
-
-static coh_status check_options(const coh_plan_options *options)
-{
-    if (options->struct_bytes != sizeof(*options))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "plan options of %u bytes, this library has %zu: call "
-                        "coh_plan_options_init",
-                        options->struct_bytes, sizeof(*options));
-    if (options->thread_count < 1 || options->thread_count > 1024)
-        return coh_fail(COH_ERR_ARGUMENT, "%d threads are not 1..1024", options->thread_count);
-    if (options->microbatch_count < 1 || options->microbatch_count > 65536)
-        return coh_fail(COH_ERR_ARGUMENT, "%d micro-batches are not 1..65536",
-                        options->microbatch_count);
-    if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_AUTO)
-        return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
-    if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
-        return coh_fail(COH_ERR_ARGUMENT, "a forward-only plan runs one micro-batch at a time");
-    return COH_OK;
 }
 
 /* A tier whose links nobody measured has no price: as if it were memory would be a lie. */
@@ -247,6 +273,9 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
 coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                            coh_plan **out_plan)
 {
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_plan);
     *out_plan = NULL;
     COH_TRY(check_options(options));
     uint64_t unused;
@@ -278,6 +307,9 @@ void coh_plan_destroy(coh_plan *plan)
 coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
                                   uint64_t *out_bytes)
 {
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_bytes);
     const int any_order = options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1;
     coh_plan_options next_to_none = *options;
     next_to_none.wear_bytes = 1;
@@ -311,6 +343,9 @@ static coh_status least_in_order(const coh_graph *graph, const coh_plan_options 
 coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
                              uint64_t *out_ns)
 {
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_ns);
     coh_plan_options each = *options;
     uint64_t by_layers_ns = 0;
     *out_ns = 0;
@@ -330,6 +365,9 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
 coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                     uint64_t *out_bytes)
 {
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_bytes);
     coh_plan_options without = *options;
     without.device_memory_bytes = UINT64_MAX;
     without.emulate_host_bytes = without.disk_bytes = without.wear_bytes = 0;
@@ -341,6 +379,10 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
         status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
                                     1, &plan->layout, plan->programs);
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
+    if (status == COH_ERR_ARGUMENT) { /* too long a program to be built */
+        const coh_block_set none = coh_block_set_first(0);
+        status = coh_live_bytes(graph, &without, &none, out_bytes);
+    }
     coh_plan_destroy(plan);
     return status;
 }

@@ -137,6 +137,8 @@ static coh_status write_slots(coh_text *text, const coh_plan *plan)
 
 coh_status coh_plan_write(const coh_plan *plan, const char *path)
 {
+    COH_NEED(plan);
+    COH_NEED(path);
     return coh_plan_write_noted(plan, "", path);
 }
 
@@ -155,6 +157,9 @@ static coh_status check_note(const char *note)
 
 coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const char *path)
 {
+    COH_NEED(plan);
+    COH_NEED(note);
+    COH_NEED(path);
     COH_TRY(check_note(note));
     coh_text text = { 0 };
     coh_status status = COH_OK;
@@ -416,6 +421,7 @@ static coh_status load(const char *path, coh_plan_text *out)
 
 coh_status coh_plan_check_file(const char *path)
 {
+    COH_NEED(path);
     coh_plan_text file;
     COH_TRY(load(path, &file));
     coh_plan_text_fini(&file);
@@ -472,6 +478,8 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
 
 coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 {
+    COH_NEED(path);
+    COH_NEED(out_file);
     coh_plan_text file;
     *out_file = (coh_plan_file){ 0 };
     COH_TRY(load(path, &file));
@@ -493,6 +501,10 @@ coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,
                          coh_plan **out_plan)
 {
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(path);
+    COH_NEED(out_plan);
     coh_plan_text file;
     *out_plan = NULL;
     COH_TRY(load(path, &file));

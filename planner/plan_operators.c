@@ -67,6 +67,8 @@ coh_status coh_plan_note_operators(coh_plan *plan)
 
 int32_t coh_plan_operator_count(const coh_plan *plan)
 {
+    if (plan == NULL)
+        return 0;
     return (int32_t)plan->graph->op_count;
 }
 
@@ -101,6 +103,8 @@ static const char *update_name(const coh_plan *plan, int32_t work)
 coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                 coh_plan_operator *out_operator)
 {
+    COH_NEED(plan);
+    COH_NEED(out_operator);
     if (index < 0 || index >= coh_plan_operator_count(plan))
         return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
                         coh_plan_operator_count(plan));

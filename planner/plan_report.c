@@ -89,8 +89,21 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
     out->recomputes = coh_block_set_count(&plan->decisions.recompute);
 }
 
+/* As the compute bound prices them: each line alone. */
+static uint64_t alone_ns(const coh_plan *plan, coh_opcode opcode)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    double ns = 0;
+    for (uint32_t i = 0; i < body->line_count; i++)
+        if (body->lines[i].opcode == opcode)
+            ns += coh_price_line(&plan->pricer, &plan->layout, body, &body->lines[i]).p50;
+    return coh_whole_ns(ns);
+}
+
 coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)
 {
+    COH_NEED(plan);
+    COH_NEED(out_summary);
     const coh_simulation *body = &plan->simulations[COH_PROGRAM_BODY];
     coh_plan_summary s = { .smallest_device_bytes = plan->smallest_device_bytes,
                            .smallest_is_proven = plan->smallest_is_proven,
@@ -129,17 +142,23 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
     count_link_bytes(plan, &s);
     count_calls(plan, &s);
     count_host_updates(plan, &s);
+    s.forward_ns = alone_ns(plan, COH_OP_FORWARD);
+    s.recompute_ns = alone_ns(plan, COH_OP_RECOMPUTE);
     *out_summary = s;
     return COH_OK;
 }
 
 const coh_profile *coh_plan_profile(const coh_plan *plan)
 {
+    if (plan == NULL)
+        return NULL;
     return &plan->profile;
 }
 
 coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes)
 {
+    COH_NEED(plan);
+    COH_NEED(out_bytes);
     if (count < 1)
         return coh_fail(COH_ERR_ARGUMENT, "a memory curve of %d points: it has at least one",
                         count);

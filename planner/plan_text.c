@@ -6,6 +6,8 @@
 
 coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
 {
+    COH_NEED(plan);
+    COH_NEED(path);
     coh_text text = { 0 };
     coh_status status = COH_OK;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && status == COH_OK; kind++) {

@@ -96,6 +96,9 @@ static coh_status forgive(coh_status status, coh_plan_trial *out_trial)
 
 coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin, coh_plan_trial *out_trial)
 {
+    COH_NEED(plan);
+    COH_NEED(pin);
+    COH_NEED(out_trial);
     coh_plan_options options = plan->options;
     coh_decisions decisions = plan->decisions;
     coh_pin *pins = NULL;
@@ -145,6 +148,8 @@ static int32_t count_updates(const coh_plan *plan, size_t op, int on_host)
 coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
                                coh_plan_trial *out_trial)
 {
+    COH_NEED(plan);
+    COH_NEED(out_trial);
     coh_decisions decisions = plan->decisions;
     *out_trial = (coh_plan_trial){ 0 };
     if (index < 0 || index >= coh_plan_operator_count(plan))

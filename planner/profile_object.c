@@ -108,6 +108,8 @@ static coh_status read_named(const char *name, coh_profile *profile)
 
 coh_status coh_profile_read(const char *what, coh_profile **out_profile)
 {
+    COH_NEED(what);
+    COH_NEED(out_profile);
     char *name = NULL;
     coh_profile *profile = NULL;
     *out_profile = NULL;
@@ -134,6 +136,8 @@ coh_status coh_profile_read(const char *what, coh_profile **out_profile)
 
 coh_status coh_profile_write(const coh_profile *profile, const char *path)
 {
+    COH_NEED(profile);
+    COH_NEED(path);
     coh_text text = { 0 };
     coh_profile again = { 0 };
     coh_status status = coh_profile_add_text(profile, &text);
@@ -153,6 +157,8 @@ coh_status coh_profile_write(const coh_profile *profile, const char *path)
 
 coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_summary)
 {
+    COH_NEED(p);
+    COH_NEED(out_summary);
     *out_summary = (coh_profile_summary){
         .name = p->name,
         .source = coh_profile_source_names[p->source],
@@ -190,6 +196,8 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
 coh_status coh_profile_origin_at(const coh_profile *profile, uint32_t index,
                                  coh_profile_origin_text *out_origin)
 {
+    COH_NEED(profile);
+    COH_NEED(out_origin);
     if (index >= profile->origin_count)
         return coh_fail(COH_ERR_ARGUMENT, "origin %u is not one of %u", index,
                         profile->origin_count);

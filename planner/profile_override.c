@@ -194,6 +194,7 @@ static const entry *find_entry(const char *name)
 
 coh_status coh_profile_check_entry(const char *name)
 {
+    COH_NEED(name);
     return find_entry(name) ? COH_OK : no_such(name);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "planner/effort.h"
 #include "planner/residency_state.h"
 
 /* Free neighbours are joined every so many steps: it walks the whole map. */
@@ -16,6 +17,7 @@ enum { IDLE_STEPS = 8 };
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
+    COH_TRY(coh_effort_check_count(out->extent_count + 1, "extents"));
     COH_TRY(COH_GROW(&out->extents, &out->extent_capacity, out->extent_count + 1));
     uint64_t bytes = coh_runner_chunk(r, chunk)->bytes;
     out->extents[out->extent_count] = (coh_extent){
@@ -247,6 +249,7 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
 static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
 {
     coh_residency *out = r->out;
+    COH_TRY(coh_effort_check_count(out->touch_count + 1, "uses of chunks"));
     COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
     COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
     out->touch_extents[out->touch_count] = extent;

@@ -13,9 +13,6 @@
 #include "planner/residency.h"
 #include "planner/waits.h"
 
-/* As a chunk's size: no object is cut, but for the ranges of a row-split one. */
-#define WHOLE_OBJECTS ((uint64_t)1 << 48)
-
 /* One program on its way. */
 typedef struct draft {
     coh_sheet sheet;
@@ -479,6 +476,7 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint6
     *out_bytes = *out_held_bytes = 0;
     COH_TRY(coh_layout_build(b->graph, b->options, chunk_bytes, b->decisions->cache,
                              b->decisions->slices, b->layout, &b->map));
+    b->map.few_ranges = 1;
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         COH_TRY(lower_draft(b, (coh_program_kind)kind));
@@ -510,7 +508,7 @@ coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *op
                               const coh_decisions *decisions, uint64_t *out_bytes)
 {
     uint64_t held_bytes = 0, chunk_bytes = decisions->chunk_bytes;
-    COH_TRY(bound_of(graph, options, decisions, WHOLE_OBJECTS, 1, out_bytes, &held_bytes));
+    COH_TRY(bound_of(graph, options, decisions, COH_WHOLE_OBJECTS, 1, out_bytes, &held_bytes));
     uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
     for (int bf16 = 0; bf16 < 2; bf16++) {
         uint64_t work_bytes = bf16 ? chunk_bytes / 2 : chunk_bytes;

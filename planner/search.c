@@ -7,8 +7,10 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "cohobate/machine.h"
+#include "planner/effort.h"
 #include "planner/layout.h"
 #include "planner/limits.h"
+#include "planner/live.h"
 #include "planner/neighbours.h"
 #include "planner/offers.h"
 #include "planner/pins.h"
@@ -37,8 +39,10 @@ static coh_status count_survivors(coh_plan *plan)
 {
     coh_layout layout;
     coh_object_map map;
+    coh_plan_options one = plan->options;
+    one.microbatch_count = 1; /* what survives does not depend on their number */
     plan->survivor_bytes = 0;
-    COH_TRY(coh_layout_build(plan->graph, &plan->options, 256 * MIB, 0, 1, &layout, &map));
+    COH_TRY(coh_layout_build(plan->graph, &one, COH_WHOLE_OBJECTS, 0, 1, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
         if (layout.objects[i].survives && !layout.objects[i].pinned)
             plan->survivor_bytes += layout.objects[i].bytes;
@@ -49,37 +53,41 @@ static coh_status count_survivors(coh_plan *plan)
 
 /* ---- in memory ---- */
 
-/* 8 MiB; of the largest models more, so that there are not many more than 4,096. */
-static uint64_t in_memory_chunk(const coh_plan *plan)
+/* 8 MiB; of the largest models more, so that there are not many more than 4,096. Nothing moves in
+ * memory: a batch so large that the program would be too long gets still larger ones. */
+static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
 {
-    uint64_t bytes = 8 * MIB;
-    while (bytes < 256 * MIB && bytes * 4096 < plan->survivor_bytes)
-        bytes *= 2;
-    return plan->options.chunk_bytes ? plan->options.chunk_bytes : bytes;
+    *out = (coh_decisions){
+        .device_bytes = UINT64_MAX, .chunk_bytes = 8 * MIB, .in_memory = 1, .row_passes = 1
+    };
+    while (out->chunk_bytes < 256 * MIB && out->chunk_bytes * 4096 < plan->survivor_bytes)
+        out->chunk_bytes *= 2;
+    if (plan->options.chunk_bytes > 0) {
+        out->chunk_bytes = plan->options.chunk_bytes;
+        return COH_OK;
+    }
+    return coh_effort_raise_chunk(plan->graph, &plan->options, COH_WHOLE_OBJECTS, out);
 }
 
 /* Everything on the device: first without, then with recomputation of ever more blocks, until it
- * fits. *out_smallest: the least that any of them takes; with room for anything, that of the
- * fastest. */
-static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, uint64_t *out_smallest)
+ * fits. *out_smallest: the one that takes least; with room for anything, the fastest. */
+static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, coh_offer *out_smallest)
 {
     int32_t choices[COH_STARTS_CHOICES];
     int count = coh_starts_choices(plan, choices);
-    *out_smallest = UINT64_MAX;
+    *out_smallest = (coh_offer){ .device_bytes = UINT64_MAX };
     int caches = coh_market_has_caches(plan);
+    coh_decisions decisions;
+    COH_TRY(in_memory_decisions(plan, &decisions));
     if (plan->options.device_memory_bytes == UINT64_MAX)
         count = 1;
     for (int i = 0; i < count * (1 + caches); i++) {
-        coh_decisions decisions = { .device_bytes = UINT64_MAX,
-                                    .chunk_bytes = in_memory_chunk(plan),
-                                    .in_memory = 1,
-                                    .cache = i >= count,
-                                    .recompute = coh_block_set_first(choices[i % count]),
-                                    .row_passes = 1 };
         coh_offer offer;
+        decisions.cache = i >= count;
+        decisions.recompute = coh_block_set_first(choices[i % count]);
         COH_TRY(coh_offer_make(plan, &decisions, &offer));
-        if (offer.device_bytes > 0 && offer.device_bytes < *out_smallest)
-            *out_smallest = offer.device_bytes;
+        if (offer.device_bytes > 0 && offer.device_bytes < out_smallest->device_bytes)
+            *out_smallest = offer;
         if (coh_offer_is_better(&offer, best))
             *best = offer;
     }
@@ -252,19 +260,25 @@ static coh_status refuse_far(const coh_plan *plan)
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_effort effort;
+    uint64_t chunk_bytes = 0;
+    COH_TRY(coh_starts_chunk(plan, &chunk_bytes));
     coh_decisions decisions = { .device_bytes =
                                     coh_bytes_whole_pages(plan->options.device_memory_bytes),
-                                .chunk_bytes = coh_starts_chunk_bytes(plan),
+                                .chunk_bytes = chunk_bytes,
                                 .row_passes = COH_ROW_PASSES_MOST,
                                 .slices = COH_SLICES_MOST,
                                 .horizon = COH_HORIZON_USUAL };
     if (plan->least_far_bytes > 0)
         decisions = plan->decisions;
-    COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions,
-                               plan->counts_all, &layout, programs));
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        coh_program_fini(&programs[kind]);
-    coh_layout_fini(&layout);
+    COH_TRY(coh_effort_of(plan->graph, &plan->options, &decisions, &effort));
+    if (coh_effort_is_bearable(&effort)) {
+        COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions,
+                                   plan->counts_all, &layout, programs));
+        for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+            coh_program_fini(&programs[kind]);
+        coh_layout_fini(&layout);
+    }
     return coh_fail(COH_ERR_FULL,
                     "no plan was found within these limits, though none was proven impossible: "
                     "raise --device-memory, --disk or %s%s",
@@ -330,9 +344,89 @@ static coh_status refuse_device(const coh_plan *plan)
         with, least, remedies);
 }
 
-static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
+/* The shortest program that the options leave: in memory, or where that cannot be, streamed. */
+static coh_status shortest_effort(const coh_plan *plan, coh_effort *out)
+{
+    int32_t choices[COH_STARTS_CHOICES];
+    coh_decisions decisions;
+    COH_TRY(in_memory_decisions(plan, &decisions));
+    if (has_far(&plan->options) && plan->survivor_bytes > plan->options.device_memory_bytes) {
+        decisions.in_memory = 0;
+        COH_TRY(coh_starts_chunk(plan, &decisions.chunk_bytes));
+    }
+    (void)coh_starts_choices(plan, choices);
+    decisions.recompute = coh_block_set_first(choices[0]);
+    return coh_effort_of(plan->graph, &plan->options, &decisions, out);
+}
+
+static coh_status refuse_length(const coh_plan *plan)
+{
+    coh_effort effort;
+    COH_TRY(shortest_effort(plan, &effort));
+    COH_TRY(coh_effort_refuse(&effort, &plan->options));
+    return coh_fail(COH_ERR_FULL, "no plan that is short enough was found within these limits: "
+                                  "raise --micro-batch or --device-memory, or lower --batch");
+}
+
+/* What a step keeps at once, whatever else is decided, against all tiers together. A short program
+ * is left to the search, which finds exact bytes. */
+static coh_status check_live_room(const coh_plan *plan, const coh_effort *shortest)
+{
+    const coh_plan_options *o = &plan->options;
+    const int32_t blocks = o->recompute == COH_RECOMPUTE_NONE || o->mode != COH_PLAN_TRAIN
+                               ? 0
+                               : coh_graph_block_count(plan->graph);
+    const coh_block_set recompute = coh_block_set_first(blocks);
+    const coh_tier outermost = o->disk_bytes > 0 ? COH_TIER_DISK : COH_TIER_HOST;
+    char needed[32], given[32];
+    uint64_t live = 0, room = o->device_memory_bytes;
+    if (!has_far(o) || coh_effort_sum(shortest) <= COH_SHORT_EFFORT)
+        return COH_OK;
+    if (__builtin_add_overflow(room, o->emulate_host_bytes, &room) ||
+        __builtin_add_overflow(room, o->disk_bytes, &room))
+        return COH_OK;
+    COH_TRY(coh_live_bytes(plan->graph, o, &recompute, &live));
+    if (live <= room)
+        return COH_OK;
+    return coh_fail(COH_ERR_FULL,
+                    "all tiers together hold %s (%" PRIu64 " bytes), %" PRIu64
+                    " bytes short: a step keeps at least %s at once (parameters, states and "
+                    "activations%s); raise %s by that much or more, or lower --micro-batch%s",
+                    coh_size_format(room, given, sizeof(given)), room, live - room,
+                    coh_size_format(live, needed, sizeof(needed)),
+                    blocks > 0 ? " with all blocks recomputed" : "",
+                    coh_tier_flag(outermost, plan->profile.device_kind != 0),
+                    o->recompute == COH_RECOMPUTE_NONE ? ", or give --recompute auto" : "");
+}
+
+/* What one line needs on the device: of few micro-batches, since all have the same lines. */
+static coh_status check_device(const coh_plan *plan)
+{
+    enum { FEW = 3 };
+    coh_plan few = *plan;
+    coh_decisions unused;
+    if (few.options.microbatch_count > FEW)
+        few.options.microbatch_count = FEW;
+    COH_TRY(coh_starts_smallest(&few, NULL, &unused));
+    return few.options.device_memory_bytes < few.smallest_device_bytes ? refuse_device(&few)
+                                                                       : COH_OK;
+}
+
+/* Bytes first, since more of them help; then the length of the program. */
+static coh_status check_size(const coh_plan *plan)
+{
+    coh_effort shortest;
+    COH_TRY(shortest_effort(plan, &shortest));
+    COH_TRY(check_live_room(plan, &shortest));
+    if (!coh_effort_is_bearable(&shortest) && has_far(&plan->options))
+        COH_TRY(check_device(plan));
+    return coh_effort_refuse(&shortest, &plan->options);
+}
+
+static coh_status refuse(const coh_plan *plan, const coh_offer *in_memory)
 {
     char budget[32], memory[32];
+    const uint64_t in_memory_bytes = in_memory->device_bytes;
     const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
                                                      ? plan->options.chunk_bytes
                                                      : COH_GRAIN_ELEMENTS * sizeof(float),
@@ -342,14 +436,18 @@ static coh_status refuse(const coh_plan *plan, uint64_t in_memory_bytes)
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));
     coh_size_format(in_memory_bytes, memory, sizeof(memory));
+    if (!has_far(&plan->options) && in_memory_bytes <= plan->options.device_memory_bytes)
+        return refuse_length(plan);
     if (!has_far(&plan->options))
         return coh_fail(COH_ERR_FULL,
-                        "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
-                        " bytes short: this step needs %s without a far tier; raise "
-                        "--device-memory to %" PRIu64 "B, or give --disk DIR",
+                        "device memory: %s (%" PRIu64 " bytes) are %s%" PRIu64
+                        " bytes short: this step needs %s%s without a far tier; raise "
+                        "--device-memory to %s%" PRIu64 "B, or give --disk DIR",
                         budget, plan->options.device_memory_bytes,
-                        in_memory_bytes - plan->options.device_memory_bytes, memory,
-                        in_memory_bytes);
+                        in_memory->is_refused ? "at least " : "",
+                        in_memory_bytes - plan->options.device_memory_bytes,
+                        in_memory->is_refused ? "at least " : "", memory,
+                        in_memory->is_refused ? "more than " : "", in_memory_bytes);
     if (plan->options.device_memory_bytes < plan->smallest_device_bytes)
         return refuse_device(plan);
     return refuse_far(plan);
@@ -384,25 +482,25 @@ static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
 
 coh_status coh_plan_search(coh_plan *plan)
 {
-    coh_offer best = { 0 };
-    uint64_t in_memory_bytes = 0;
+    coh_offer best = { 0 }, in_memory = { 0 };
     COH_TRY(count_survivors(plan));
+    COH_TRY(check_size(plan));
     /* Where far tiers are there to be used, not to fit needs no number: the largest models take
      * long to place whole. */
     if (!coh_pins_need_far(&plan->options) &&
         (plan->survivor_bytes <= plan->options.device_memory_bytes || !has_far(&plan->options)))
-        COH_TRY(try_in_memory(plan, &best, &in_memory_bytes));
+        COH_TRY(try_in_memory(plan, &best, &in_memory));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;
         COH_TRY(coh_starts_smallest(plan, NULL, &unused));
     } else if (best.valid || !has_far(&plan->options)) {
-        plan->smallest_device_bytes = in_memory_bytes;
+        plan->smallest_device_bytes = in_memory.device_bytes;
     }
     if (has_far(&plan->options) && may_gain_far(plan, &best))
         COH_TRY(search_far(plan, &best));
     COH_TRY(try_earlier(plan, &best));
     if (!best.valid)
-        return refuse(plan, in_memory_bytes);
+        return refuse(plan, &in_memory);
     plan->decisions = best.decisions;
     return COH_OK;
 }
@@ -411,12 +509,16 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
 {
     coh_start *starts = NULL;
     coh_market market;
+    coh_effort shortest;
     int count = 0;
     coh_status status = COH_OK;
     *out_ns = 0;
     if (!has_far(&plan->options))
         return COH_OK;
     COH_TRY(count_survivors(plan));
+    COH_TRY(shortest_effort(plan, &shortest));
+    if (!coh_effort_is_bearable(&shortest))
+        return COH_OK;
     COH_TRY(coh_market_open(&market, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_STARTS_MOST, &starts), done);
     COH_TRY_GOTO(status, list_starts(&market, starts, &count), done);

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/bounds.h"
+#include "planner/effort.h"
 #include "planner/neighbours.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
@@ -18,6 +19,9 @@ enum { RANGES_MOST = 1 << 20 };
 /* Chunks of a budget: so many are enough for a choice of victims; of models that are many times the
  * budget, as few as that. */
 enum { CHUNKS_USUAL = 128, CHUNKS_LEAST = 32 };
+
+/* Where the program would be too long, down to so many. */
+enum { CHUNKS_FEWEST = 16 };
 
 /* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
 enum { ROOMY = 16 };
@@ -39,7 +43,7 @@ int coh_starts_choices(const coh_plan *plan, int32_t *choices)
     return count;
 }
 
-uint64_t coh_starts_chunk_bytes(const coh_plan *plan)
+static uint64_t usual_chunk_bytes(const coh_plan *plan)
 {
     const uint64_t budget = plan->options.device_memory_bytes;
     const uint64_t usual = budget / CHUNKS_USUAL, most = budget / CHUNKS_LEAST;
@@ -50,6 +54,18 @@ uint64_t coh_starts_chunk_bytes(const coh_plan *plan)
     while (bytes < 256 * MIB && (bytes * 2 <= usual || (bytes < of_many && bytes * 2 <= most)))
         bytes *= 2;
     return bytes;
+}
+
+coh_status coh_starts_chunk(const coh_plan *plan, uint64_t *out_bytes)
+{
+    coh_decisions decisions = { .chunk_bytes = usual_chunk_bytes(plan), .row_passes = 1 };
+    *out_bytes = decisions.chunk_bytes;
+    if (plan->options.chunk_bytes > 0)
+        return COH_OK;
+    COH_TRY(coh_effort_raise_chunk(plan->graph, &plan->options,
+                                   plan->options.device_memory_bytes / CHUNKS_FEWEST, &decisions));
+    *out_bytes = decisions.chunk_bytes;
+    return COH_OK;
 }
 
 /* ---- the smallest ---- */
@@ -160,6 +176,10 @@ static coh_status list_way(void *argument, int index)
         uint64_t least_bytes = 0;
         *s = (coh_start){ .decisions = w->decisions[index] };
         s->decisions.row_passes = row_passes[k];
+        coh_effort effort;
+        COH_TRY(coh_effort_of(w->plan->graph, &w->plan->options, &s->decisions, &effort));
+        if (!coh_effort_is_bearable(&effort))
+            break;
         COH_TRY(coh_schedule_bound(w->plan->graph, &w->plan->options, &s->decisions, &least_bytes));
         if (least_bytes > s->decisions.device_bytes)
             continue;
@@ -178,10 +198,12 @@ coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh
     int count = coh_starts_choices(plan, choices);
     int way_count = count * (1 + coh_market_has_caches(plan));
     uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
+    uint64_t chunk_bytes = 0;
+    COH_TRY(coh_starts_chunk(plan, &chunk_bytes));
     ways w = { .plan = plan, .one_is_enough = largest_split_bytes(plan->graph) <= budget / ROOMY };
     for (int i = 0; i < way_count; i++)
         w.decisions[i] = (coh_decisions){ .device_bytes = budget,
-                                          .chunk_bytes = coh_starts_chunk_bytes(plan),
+                                          .chunk_bytes = chunk_bytes,
                                           .cache = i >= count,
                                           .recompute = coh_block_set_first(choices[i % count]),
                                           .slices = slices,

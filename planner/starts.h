@@ -30,8 +30,9 @@ int coh_starts_choices(const coh_plan *plan, int32_t *choices);
 
 /* The largest power of two of at most 1/128 of the budget, from 256 KiB to 256 MiB: about a hundred
  * chunks at once are enough for a choice of victims, and more lines cost planning time. Of a model
- * that is many times the budget more, up to 1/32. */
-uint64_t coh_starts_chunk_bytes(const coh_plan *plan);
+ * that is many times the budget more, up to 1/32; where the program would be too long (effort.h),
+ * up to 1/16. Fails: as coh_effort_of. */
+coh_status coh_starts_chunk(const coh_plan *plan, uint64_t *out_bytes);
 
 /* The decisions that need the fewest device bytes, and in plan->smallest_device_bytes how many:
  * with these --chunk, --recompute and pins no schedule of ours is below. Fails: COH_ERR_MEMORY. */

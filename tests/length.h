@@ -1,15 +1,34 @@
 /* How long a test may take. `meson test` asks for short runs: every path, fewer numbers of each.
- * `meson test --setup everything`, and a test that is called by hand, run in full. */
+ * `meson test --setup everything`, and a test that is called by hand, run in full. A sanitizer
+ * looks for what numbers do not change, and makes tests ten times slower: it gets fewer random
+ * cases. */
 #ifndef COH_TESTS_LENGTH_H
 #define COH_TESTS_LENGTH_H
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_IS_SANITIZED 1
+#else
+#define TEST_IS_SANITIZED 0
+#endif
+
+/* For an oracle: what it computes from the test's own arrays is no business of a sanitizer. */
+#define TEST_ORACLE __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 
 static inline int test_is_short(void)
 {
     const char *length = getenv("COH_TEST_LENGTH");
     return length != NULL && strcmp(length, "short") == 0;
+}
+
+/* How many of `cases` random cases to try: all, or a tenth (at least 1) in a short run under a
+ * sanitizer. */
+static inline uint64_t test_cases(uint64_t cases)
+{
+    return TEST_IS_SANITIZED && test_is_short() ? (cases + 9) / 10 : cases;
 }
 
 #endif

@@ -253,10 +253,10 @@ static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages,
     return COH_OK;
 }
 
-coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, size_t count,
-                           coh_id_list *ids, coh_byte_list *counts)
+/* Text since the last special token is left in chat->run. */
+static coh_status encode_all(coh_chat *chat, const coh_chat_message *messages, size_t count,
+                             coh_id_list *ids, coh_byte_list *counts)
 {
-    coh_status status = COH_OK;
     if (count == 0)
         return coh_fail(COH_ERR_CORRUPT, "the conversation has no message: give it one");
     chat->ids = ids;
@@ -266,20 +266,98 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, siz
     chat->after = -1;
     switch (chat->form) {
     case COH_CHAT_FORM_CHATML:
-        status = encode_chatml(chat, messages, count);
-        break;
+        return encode_chatml(chat, messages, count);
     case COH_CHAT_FORM_LLAMA3:
-        status = encode_llama3(chat, messages, count);
-        break;
+        return encode_llama3(chat, messages, count);
     case COH_CHAT_FORM_LLAMA2:
-        status = encode_llama2(chat, messages, count);
-        break;
+        return encode_llama2(chat, messages, count);
     case COH_CHAT_FORM_AUTO: /* which is always one of the others by now */
     case COH_CHAT_FORM_PLAIN:
-        status = encode_plain(chat, messages, count);
         break;
     }
-    return status == COH_OK ? flush(chat) : status;
+    return encode_plain(chat, messages, count);
+}
+
+coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, size_t count,
+                           coh_id_list *ids, coh_byte_list *counts)
+{
+    COH_TRY(encode_all(chat, messages, count, ids, counts));
+    return flush(chat);
+}
+
+/* ---- prompts ---- */
+
+/* The header of the assistant's turn. The blank before an answer is left to the model: tokenizers
+ * make one token of it and the first word. */
+static coh_status open_answer(coh_chat *chat)
+{
+    switch (chat->form) {
+    case COH_CHAT_FORM_CHATML:
+        COH_TRY(add_special(chat, chat->open, 0));
+        COH_TRY(add_text(chat, "assistant\n"));
+        break;
+    case COH_CHAT_FORM_LLAMA3:
+        COH_TRY(open_llama3(chat, COH_CHAT_ASSISTANT));
+        break;
+    case COH_CHAT_FORM_LLAMA2: /* "[/INST]" is there */
+        break;
+    case COH_CHAT_FORM_AUTO:
+    case COH_CHAT_FORM_PLAIN:
+        COH_TRY(add_text(chat, "assistant:"));
+        break;
+    }
+    return flush(chat);
+}
+
+static coh_status encode_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
+                                coh_chat_message *messages, coh_id_list *ids, coh_byte_list *counts)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (turns[i].role < COH_CHAT_SYSTEM || turns[i].role > COH_CHAT_ASSISTANT || !turns[i].text)
+            return coh_fail(COH_ERR_ARGUMENT, "turn %zu has no text, or role %d, which is none",
+                            i + 1, (int)turns[i].role);
+        messages[i].role = turns[i].role;
+        messages[i].content = (coh_slice){ turns[i].text, turns[i].text_bytes };
+    }
+    COH_TRY(encode_all(chat, messages, count, ids, counts));
+    return open_answer(chat);
+}
+
+coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
+                           int32_t **out_ids, size_t *out_count)
+{
+    coh_chat_message *messages;
+    coh_id_list ids = { 0 };
+    coh_byte_list counts = { 0 };
+    if (!chat || !turns || !out_ids || !out_count)
+        return coh_fail(COH_ERR_ARGUMENT, "a prompt needs a chat, turns and a place for its ids");
+    *out_ids = NULL;
+    *out_count = 0;
+    if (count == 0 || turns[count - 1].role != COH_CHAT_USER)
+        return coh_fail(COH_ERR_CORRUPT, "the conversation does not end with a user's message, "
+                                         "which the assistant could answer: add one");
+    COH_TRY(COH_ALLOC(count, &messages));
+    const coh_status status = encode_prompt(chat, turns, count, messages, &ids, &counts);
+    coh_free(messages);
+    coh_free(counts.bytes);
+    if (status != COH_OK) {
+        coh_free(ids.ids);
+        return status;
+    }
+    *out_ids = ids.ids;
+    *out_count = ids.count;
+    return COH_OK;
+}
+
+int32_t coh_chat_end_of_turn(const coh_chat *chat)
+{
+    return chat ? chat->end_of_turn : -1;
+}
+
+const char *coh_chat_answer_prefix(const coh_chat *chat)
+{
+    return chat && (chat->form == COH_CHAT_FORM_LLAMA2 || chat->form == COH_CHAT_FORM_PLAIN) ? " "
+                                                                                             : "";
 }
 
 /* ---- which form ---- */
@@ -426,7 +504,11 @@ coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_
 {
     coh_chat *chat;
     char *template_text = NULL, path[PATH_MAX] = "";
+    if (!out_chat)
+        return coh_fail(COH_ERR_ARGUMENT, "opening a chat needs a place for it");
     *out_chat = NULL;
+    if (!tokenizer)
+        return coh_fail(COH_ERR_ARGUMENT, "a chat needs a tokenizer");
     COH_TRY(COH_ALLOC(1, &chat));
     chat->tokenizer = tokenizer;
     chat->form = form;
@@ -461,5 +543,5 @@ int coh_chat_writes(const coh_chat *chat, int32_t id)
 
 const char *coh_chat_description(const coh_chat *chat)
 {
-    return chat->description;
+    return chat ? chat->description : "";
 }

@@ -1,4 +1,5 @@
-/* chat.h - conversations as ids: the well-known chat formats, and which ids the assistant said.
+/* chat.h - conversations as ids: the well-known chat formats, and which ids the assistant said. A
+ * prompt for generation ends where the assistant's part would begin.
  *
  *   <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n        ChatML
  *                                                          +++++ ++++++++++         counts
@@ -27,24 +28,12 @@
 
 #include "text/tokenizer.h"
 
-typedef enum coh_chat_role { COH_CHAT_SYSTEM, COH_CHAT_USER, COH_CHAT_ASSISTANT } coh_chat_role;
+/* Opening, closing and prompts for generation: cohobate/text.h. */
 
 typedef struct coh_chat_message {
     coh_chat_role role;
     coh_slice content; /* UTF-8 */
 } coh_chat_message;
-
-typedef struct coh_chat coh_chat;
-
-/* `form` with this tokenizer, or the tokenizer's own. `folder` (may be NULL) holds
- * chat_template.jinja or tokenizer_config.json, if any; a file stands for its folder. The tokenizer
- * must outlive the chat. Fails: COH_ERR_IO, COH_ERR_CORRUPT (a tokenizer_config.json that is none,
- * a template of no known form), COH_ERR_ARGUMENT (the vocabulary lacks what `form` writes). */
-coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,
-                         coh_chat **out_chat);
-void coh_chat_close(coh_chat *chat); /* accepts NULL */
-/* The form in a few words, for people. */
-const char *coh_chat_description(const coh_chat *chat);
 
 /* Is `id` a special token that the form itself writes? */
 int coh_chat_writes(const coh_chat *chat, int32_t id);

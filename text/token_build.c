@@ -361,12 +361,21 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *facts)
 
 void coh_token_build_options_init(coh_token_build_options *out_options)
 {
+    if (out_options == NULL)
+        return;
     *out_options = (coh_token_build_options){ .struct_bytes = sizeof(*out_options) };
 }
 
 coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_options *options,
                                coh_token_build_facts *out_facts)
 {
+    COH_NEED(tokenizer);
+    COH_NEED(options);
+    if (options->struct_bytes != sizeof(*options))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "token build options of %u bytes, this library has %zu: call "
+                        "coh_token_build_options_init",
+                        options->struct_bytes, sizeof(*options));
     int is_folder = 0;
     COH_TRY(check_arguments(tokenizer, options, &is_folder));
     coh_token_builder b = { .tokenizer = tokenizer, .options = options };
@@ -387,6 +396,9 @@ coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_o
 coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path, const char *out_path,
                                 int held_out, const char *held_out_path, uint64_t *out_token_count)
 {
+    COH_NEED(tokenizer);
+    COH_NEED(in_path);
+    COH_NEED(out_path);
     coh_token_build_options options;
     coh_token_build_facts facts;
     coh_token_build_options_init(&options);

@@ -191,6 +191,8 @@ coh_status coh_token_file_create(const char *path, coh_token_file **out_file)
 
 coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
 {
+    COH_NEED(path);
+    COH_NEED(out_file);
     COH_TRY(coh_token_file_create(path, out_file));
     coh_status status = open_and_check(*out_file);
     if (status != COH_OK) {
@@ -264,6 +266,8 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
 
 coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
 {
+    COH_NEED(file);
+    COH_NEED(ids);
     COH_TRY(read_marked(file, begin, count, ids));
     for (size_t i = 0; i < count; i++)
         ids[i] &= INT32_MAX;
@@ -382,6 +386,26 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
                     file->path, file->header.count, tokens);
 }
 
+/* `count` ids from `begin` on and the id behind each; both are within the file. */
+static coh_status read_pairs(coh_token_file *file, uint64_t begin, size_t count,
+                             int32_t *out_tokens, int32_t *out_targets)
+{
+    const int has_last = begin + count < file->header.count;
+    COH_TRY(read_marked(file, begin, count, out_tokens));
+    memcpy(out_targets, out_tokens + 1, (count - 1) * sizeof(int32_t));
+    out_targets[count - 1] = -1;
+    if (has_last)
+        COH_TRY(read_marked(file, begin + count, 1, out_targets + count - 1));
+    if (!file->header.has_mask)
+        return COH_OK;
+    for (size_t i = 0; i < count; i++) {
+        out_tokens[i] &= INT32_MAX;
+        if (out_targets[i] < 0)
+            out_targets[i] = -1;
+    }
+    return COH_OK;
+}
+
 coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t window_number,
                                  int64_t tokens, int32_t *out_tokens, int32_t *out_targets)
 {
@@ -393,16 +417,23 @@ coh_status coh_token_file_window(coh_token_file *file, uint64_t seed, uint64_t w
     uint64_t window =
         coh_permute(seed, window_number / window_count, window_count, window_number % window_count);
     uint64_t begin = window * ((uint64_t)tokens + (file->header.window > 0));
-    size_t count = (size_t)tokens;
-    COH_TRY(read_marked(file, begin, count, out_tokens));
-    memcpy(out_targets, out_tokens + 1, (count - 1) * sizeof(int32_t));
-    COH_TRY(read_marked(file, begin + count, 1, out_targets + count - 1));
-    if (!file->header.has_mask)
-        return COH_OK;
-    for (size_t i = 0; i < count; i++) {
-        out_tokens[i] &= INT32_MAX;
-        if (out_targets[i] < 0)
-            out_targets[i] = -1;
-    }
+    return read_pairs(file, begin, (size_t)tokens, out_tokens, out_targets);
+}
+
+coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t tokens,
+                                  int32_t *out_tokens, int32_t *out_targets)
+{
+    if (!file || !out_tokens || !out_targets)
+        return coh_fail(COH_ERR_ARGUMENT, "a stretch needs an open token file and two places");
+    if (tokens < 1 || begin >= file->header.count)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%" PRId64 " tokens from id %" PRIu64 " on are not in the %" PRIu64
+                        " ids of %s: ask for at least 1, from an id that is there",
+                        tokens, begin, file->header.count, file->path);
+    const uint64_t left = file->header.count - begin;
+    const size_t count = left < (uint64_t)tokens ? (size_t)left : (size_t)tokens;
+    COH_TRY(read_pairs(file, begin, count, out_tokens, out_targets));
+    memset(out_tokens + count, 0, ((size_t)tokens - count) * sizeof(int32_t));
+    memset(out_targets + count, 0xff, ((size_t)tokens - count) * sizeof(int32_t));
     return COH_OK;
 }

@@ -173,6 +173,8 @@ static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_
 coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,
                                    coh_token_file **out_file)
 {
+    COH_NEED(path);
+    COH_NEED(out_file);
     if (vocabulary < 0 || vocabulary > INT32_MAX)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a vocabulary has 1 to %d ids, not %" PRId64

@@ -143,26 +143,36 @@ coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **ou
 
 int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer)
 {
+    if (tokenizer == NULL)
+        return 0;
     return tokenizer->vocabulary;
 }
 
 int64_t coh_tokenizer_own_vocabulary(const coh_tokenizer *tokenizer)
 {
+    if (tokenizer == NULL)
+        return 0;
     return tokenizer->own_vocabulary;
 }
 
 int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer)
 {
+    if (tokenizer == NULL)
+        return -1;
     return tokenizer->end_of_text;
 }
 
 int32_t coh_tokenizer_begin_of_text(const coh_tokenizer *tokenizer)
 {
+    if (tokenizer == NULL)
+        return -1;
     return tokenizer->begin_of_text;
 }
 
 int32_t coh_tokenizer_token_id(const coh_tokenizer *tokenizer, const char *token)
 {
+    if (tokenizer == NULL)
+        return -1;
     if (!token || !token[0])
         return -1;
     return tokenizer->ops->find(tokenizer->state, token, strlen(token));
@@ -172,6 +182,9 @@ void coh_tokenizer_around(const coh_tokenizer *tokenizer, const int32_t **out_be
                           size_t *out_before_count, const int32_t **out_after,
                           size_t *out_after_count)
 {
+    if (tokenizer == NULL || out_before == NULL || out_before_count == NULL || out_after == NULL ||
+        out_after_count == NULL)
+        return;
     *out_before = tokenizer->before.ids;
     *out_before_count = tokenizer->before.count;
     *out_after = tokenizer->after.ids;
@@ -180,6 +193,8 @@ void coh_tokenizer_around(const coh_tokenizer *tokenizer, const int32_t **out_be
 
 uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer)
 {
+    if (tokenizer == NULL)
+        return 0;
     return tokenizer->identity;
 }
 

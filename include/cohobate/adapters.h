@@ -25,7 +25,8 @@ typedef struct coh_adapters_write_options {
 /* Writes the model's adapters into a new folder `path`: adapter_config.json and
  * adapter_model.safetensors, which hold nothing of the model itself, and the tokenizer's files.
  * Whole or not at all, as coh_folder_write. Memory: 6 MiB.
- * Fails: with the source's failure; COH_ERR_NUMBER (a finite number that `dtype` has no room for);
+ * Fails: with the source's failure; COH_ERR_CORRUPT (a number that is not finite: tensor, row and
+ * column are named); COH_ERR_NUMBER (a finite number that `dtype` has no room for);
  * COH_ERR_ARGUMENT (the model has no adapters; `path` exists); COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_adapters_write(const coh_model *model,
                                       const coh_adapters_write_options *options, const char *path,

@@ -55,7 +55,7 @@ typedef struct coh_checkpoint_tensor {
 COH_API coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t index,
                                             coh_checkpoint_tensor *out_tensor);
 
-/* Reads every byte, compares every grain's hash, recomputes the total.
+/* Reads every byte, compares every grain's hash, recomputes the total. `out_hash` may be NULL.
  * Fails: COH_ERR_CORRUPT naming file, tensor and grain. */
 COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash);
 

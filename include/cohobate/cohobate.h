@@ -20,7 +20,15 @@
 #include "cohobate/status.h"
 #include "cohobate/text.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* "0.1.0". */
 COH_API const char *coh_version(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

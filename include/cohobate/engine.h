@@ -19,8 +19,31 @@ extern "C" {
 
 typedef struct coh_engine coh_engine;
 
+/* A parameter group: parameters that share a rate and a weight decay. `pattern` is a list of shell
+ * globs separated by commas; a glob matches a parameter if it matches the parameter's name or its
+ * operator's, whole or what follows one of the name's dots ("wte", "*.bias", "h.0.*"). Of several
+ * groups that match a parameter and set the same number the last one counts. */
+typedef struct coh_parameter_group {
+    const char *pattern; /* less than COH_PATTERN_BYTES (models.h) */
+    uint32_t sets;       /* COH_GROUP_SETS_RATE, COH_GROUP_SETS_DECAY, or both */
+    float rate_factor;   /* times learning_rate of a step; >= 0 */
+    /* AdamW's decay of every parameter that matches, biases and norms included; >= 0 */
+    float weight_decay;
+} coh_parameter_group;
+
+#define COH_GROUP_SETS_RATE  1u
+#define COH_GROUP_SETS_DECAY 2u
+
+/* Counts the trained parameters that a group's pattern matches, and their elements. Both may be
+ * NULL. Fails: COH_ERR_ARGUMENT: NULL, a pattern that is too long, or matches nothing trained. */
+COH_API coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern,
+                                             uint32_t *out_parameter_count,
+                                             uint64_t *out_element_count);
+
+/* Every number is checked by coh_engine_create (COH_ERR_ARGUMENT): 0 <= beta < 1, epsilon > 0,
+ * weight_decay >= 0, all finite; 1 to 1024 threads; delays of at most 1 s. */
 typedef struct coh_engine_options {
-    uint32_t struct_bytes;
+    uint32_t struct_bytes;   /* sizeof(coh_engine_options); coh_engine_options_init sets it */
     const char *disk_folder; /* of the working store; needed if the plan has a disk tier */
     uint64_t disk_bytes;     /* most the store may take; UINT64_MAX: no limit of ours */
     int32_t thread_count;    /* compute threads, >= 1 */
@@ -39,6 +62,10 @@ typedef struct coh_engine_options {
     /* NULL or "host"; "cuda:0", "cuda:1", ...: a plan for a GPU's profile runs there and no other
      * plan does. */
     const char *device;
+    /* Read by coh_engine_create alone. Parameters of no group have the step's learning_rate, and
+     * weight_decay where their kind says that they decay. NULL, 0: no groups. */
+    const coh_parameter_group *groups;
+    uint32_t group_count;
 } coh_engine_options;
 
 /* Defaults: beta 0.9, 0.95, epsilon 1e-8, decay 0.1, one thread. */
@@ -72,7 +99,7 @@ COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
 typedef struct coh_step_input {
     uint64_t step; /* from 0 */
     uint64_t seed;
-    float learning_rate;
+    float learning_rate; /* 0 or a positive finite number, as clip and loss_factor */
     float clip; /* most global gradient norm; 0: off. Above 0 needs a plan with deferred_update */
     const void *inputs[COH_PORT_MAX];
     /* Multiplies the loss and all gradients; 0 counts as 1. A loss is the sum over the places that
@@ -96,10 +123,19 @@ typedef struct coh_step_result {
 } coh_step_result;
 
 /* Starts one body. Up to two may be under way: the second one's transfers
- * overlap the first's end. */
+ * overlap the first's end.
+ * Fails: COH_ERR_ARGUMENT with nothing started: a number that is not finite or is negative; an
+ * integer input outside of what its operators take (coh_op_facts.index_range), with input, place,
+ * value and limits. */
 COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input);
 /* Waits for the oldest body under way. Fails: the first failure of any line, with its sentence; the
- * engine then only accepts destroy. COH_ERR_ARGUMENT when nothing is under way. */
+ * engine then only accepts destroy. COH_ERR_ARGUMENT when nothing is under way.
+ *
+ * A kind's own failure ends its step alone, on the host device and with deferred updates: the step
+ * changes no parameter, as one that is not finite, and saving, fetching and further steps go on.
+ * Gradients are garbage until the next step. With updates in backward some of them may have gone
+ * out before the kind failed, so the engine only accepts destroy. On a GPU the failure is known
+ * after later kernels were enqueued: likewise. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
 /* Submit and wait. */
 COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
@@ -119,7 +155,9 @@ COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *inp
 COH_API coh_status coh_engine_drain(coh_engine *engine);
 
 /* Forward of one micro-batch: mean loss over its items, times loss_factor. In a plan of
- * COH_PLAN_INFER this is the body, and coh_engine_output gives its outputs. */
+ * COH_PLAN_INFER this is the body, and coh_engine_output gives its outputs. `out_loss` may be NULL.
+ * Fails: as coh_engine_submit and coh_engine_wait. On the host device a kind's failure ends this
+ * call alone; states of kinds (a decoder's keys) are then as far as the kinds got. */
 COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input,
                                        double *out_loss);
 
@@ -226,8 +264,15 @@ COH_API coh_status coh_engine_line_classes(coh_engine *engine,
                                            coh_line_class out_classes[COH_LINE_CLASSES_MOST],
                                            uint32_t *out_count);
 
-/* Instruction set and BLAS core type in use, as it goes into the numeric plan. */
+/* Instruction set, products and BLAS core type in use, as in the numeric plan. With the test
+ * setting COH_ISA=bf16-pretended it contains "+bf16-pretended". */
 COH_API const char *coh_kernel_path(void);
+
+/* OpenBLAS multiplies f32 on processors without AVX-512 and is loaded at run time. If it cannot be
+ * loaded, products fall back to panels, which are slower and round differently, and
+ * coh_kernel_path() names panels. Returns the reason and the remedy, as a clause; "" if nothing
+ * fell back. */
+COH_API const char *coh_kernel_fallback(void);
 
 #ifdef __cplusplus
 }

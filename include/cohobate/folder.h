@@ -88,11 +88,12 @@ typedef struct coh_folder_write_options {
      * says another of get that. */
     coh_dtype dtype;
     uint64_t shard_bytes; /* a new file where the next tensor would lift one above that; 0: one */
-    /* The folder (or tokenizer file) whose tokenizer and generation files go along, those that are
-     * there; NULL: none. */
+    /* The folder (or tokenizer file) whose tokenizer goes along, those of its files that are there;
+     * NULL: none. */
     const char *files_from;
-    /* The folder that the weights came from, whose terms and model card go along: LICENSE*,
-     * LICENCE*, NOTICE* (in any case) and README.md; NULL: none. */
+    /* The folder that the weights came from, whose terms, model card and generation_config.json go
+     * along: LICENSE*, LICENCE*, NOTICE* (in any case) and README.md. NULL: no terms, and
+     * generation_config.json comes from files_from. */
     const char *notices_from;
 } coh_folder_write_options;
 
@@ -101,7 +102,8 @@ typedef struct coh_folder_write_options {
  * each file flushed, then renamed; an existing `path` is refused.
  * Memory: 9 MiB for numbers, and below 1 KiB a tensor for lists and headers.
  * Time: each tensor is asked for once; one kept the other way round once for every 4 MiB of it.
- * Fails: with the source's failure; COH_ERR_NUMBER (a finite number that `dtype` has no room for,
+ * Fails: with the source's failure; COH_ERR_CORRUPT (a number that is not finite: tensor, row and
+ * column are named); COH_ERR_NUMBER (a finite number that `dtype` has no room for,
  * named); COH_ERR_ARGUMENT (`path` exists, dtype); COH_ERR_FULL, COH_ERR_IO, COH_ERR_MEMORY.
  * Nothing is left behind then. */
 COH_API coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,

@@ -36,6 +36,9 @@ COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_find
 COH_API uint64_t coh_machine_free_bytes(void);
 /* The most that a run's arenas are given now: the same with what an engine itself keeps back. */
 COH_API uint64_t coh_machine_most_bytes(void);
+/* 1 if the limit of this process's address space (ulimit -v, RLIMIT_AS) is what bounds both, and
+ * not the machine's memory or its control group's. */
+COH_API int coh_machine_is_limited(void);
 /* A device that an engine may run on. */
 typedef struct coh_device_summary {
     char name[64]; /* "host", or the GPU's own: "NVIDIA H200" */
@@ -54,7 +57,9 @@ COH_API coh_status coh_device_summarize(const char *device, coh_device_summary *
 /* Cores this process may use (affinity and cgroup quota, rounded up). */
 COH_API int coh_machine_core_count(void);
 
-/* 1 if this processor multiplies bf16 in hardware, so that it is the faster dtype. Any thread. */
+/* 1 if bf16 is the faster dtype: this processor multiplies it in hardware, or the test setting
+ * COH_ISA=bf16-pretended takes it for one that does (then coh_kernel_path() names the setting).
+ * Any thread. */
 COH_API int coh_machine_bf16_is_fast(void);
 
 /* Sizes: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A bare number is refused.

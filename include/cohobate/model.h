@@ -67,6 +67,11 @@ typedef struct coh_parameter_facts {
     int64_t row_block;
 } coh_parameter_facts;
 
+/* The values that an integer input may hold: least <= value < end. All zero: any value. */
+typedef struct coh_index_range {
+    int64_t least, end;
+} coh_index_range;
+
 /* What a kind tells about one operator once the input shapes are known. Zeroed before `infer` is
  * called. */
 typedef struct coh_op_facts {
@@ -84,6 +89,10 @@ typedef struct coh_op_facts {
     double flops[COH_PHASE_COUNT];
     double bytes[COH_PHASE_COUNT]; /* memory traffic; 0: the sum of its ports */
     double cache_saves_flops;      /* of backward's flops: not done where it is given the cache */
+    /* By input port: the range of an integer input (ids of a table's rows). The engine checks each
+     * graph input against the ranges of all operators that read it, before a step begins. An input
+     * that another operator computes is not checked: its readers have to. */
+    coh_index_range index_range[COH_PORT_MAX];
 } coh_op_facts;
 
 /* What the random numbers of a step come from. It stands in the device's memory and is written by
@@ -189,7 +198,8 @@ typedef struct coh_op_kind {
      * sentence (coh_kind_fail). */
     coh_status (*infer)(const void *attributes, const coh_shape *inputs, coh_op_facts *out_facts);
     /* Allocate nothing, wait for nothing. The same bits for the same bytes, whatever the number of
-     * threads (but see atomics). */
+     * threads (but see atomics). A plan that trains refuses an operator between a trained parameter
+     * and the loss whose backward is NULL. */
     coh_status (*forward)(const coh_call *call);
     coh_status (*backward)(const coh_call *call);
     /* The same on a GPU: they enqueue on call->queue and return. What the pointers of a call name
@@ -221,6 +231,9 @@ typedef struct coh_op_kind {
     /* 1: backward_cuda may add by atomics, in another order and so to other bits each time it runs.
      * Plans of graphs with such a kind say so (coh_plan_file). */
     int32_t atomics;
+    /* Bytes of the struct that `attributes` points to. coh_graph_op refuses fewer, so that no
+     * function reads past them. 0: the kind has none, or checks them itself. */
+    uint32_t attribute_bytes;
 } coh_op_kind;
 
 /* Run piece(argument, i) for 0 <= i < piece_count on the pool behind `queue`; returns when all are
@@ -249,6 +262,9 @@ COH_API size_t coh_dtype_bytes(coh_dtype dtype);
 
 /* ---- graphs ---- */
 
+/* Longest name of an input, an operator, a kind or a parameter, without the terminator. */
+#define COH_NAME_BYTES_MOST 1023
+
 typedef struct coh_graph coh_graph;
 typedef struct coh_tensor {
     int32_t index;
@@ -256,7 +272,11 @@ typedef struct coh_tensor {
 typedef struct coh_parameter {
     int32_t index;
 } coh_parameter;
+#ifdef __cplusplus
+#define COH_PARAMETER_NEW (coh_parameter{ -1 })
+#else
 #define COH_PARAMETER_NEW ((coh_parameter){ -1 })
+#endif
 
 /* An empty graph. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_graph_create(coh_graph **out_graph);
@@ -269,7 +289,9 @@ COH_API coh_status coh_graph_input(coh_graph *graph, const char *name, const coh
                                    coh_tensor *out_tensor);
 
 typedef struct coh_op_args {
-    const char *name; /* unique; parameters are named "<name>.<parameter name>" unless tied */
+    /* Unique, not empty, UTF-8 without control characters, at most COH_NAME_BYTES_MOST. Parameters
+     * are named "<name>.<parameter name>" unless tied; these names are unique, too. */
+    const char *name;
     /* Copied. Their bytes are part of the numeric plan's fingerprint: let the struct have no
      * padding, or begin from a zeroed one. */
     const void *attributes;
@@ -288,8 +310,8 @@ typedef struct coh_op_args {
 /* Add one operator. `out_outputs` takes output_count handles, `out_parameters` (may be NULL)
  * parameter_count.
  * Owns: keeps a copy of `kind`; the functions it points to must outlive the graph.
- * Fails: COH_ERR_ARGUMENT (abi, counts, name taken), COH_ERR_SHAPE (infer's sentence, with the
- * operator's name). */
+ * Fails: COH_ERR_ARGUMENT (abi, counts, a name that is taken or is no name), COH_ERR_SHAPE (infer's
+ * sentence, with the operator's name). The graph is then as before. */
 COH_API coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_args *args,
                                 coh_tensor *out_outputs, coh_parameter *out_parameters);
 

@@ -173,6 +173,12 @@ COH_API const char *coh_model_type_name(const coh_model *model);
 COH_API coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int64_t tokens,
                                          coh_graph **out_graph);
 
+/* The training graph with the logits of all positions as an output next to the loss: *out_logits
+ * [sequences, tokens, V], f32, for plans of COH_PLAN_INFER. The output takes 4 * sequences * tokens
+ * * V bytes of the device. The loss has the bits it has without the output. Fails: as above. */
+COH_API coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int64_t tokens,
+                                          coh_graph **out_graph, coh_tensor *out_logits);
+
 /* One position of a decoder for one sequence of at most `tokens`: inputs "token" and "position",
  * i32 [1,1] and [1]; output *out_logits [1,1,V], f32; keys and values are states.
  * Same parameter names. */

@@ -90,7 +90,7 @@ typedef struct coh_plan_options {
      * 0: clipping off, updates go out in backward. */
     int32_t deferred_update;
     char kernel_path[128]; /* instruction set and BLAS core: goes into the numeric plan */
-    int32_t bf16_is_fast;  /* 1: this CPU multiplies bf16 in hardware; a matter of price alone */
+    int32_t bf16_is_fast;  /* 1: price bf16 as multiplied in hardware; changes no bits */
     /* What prices the plan; NULL: constants that are built in. Borrowed: it must outlive the
      * plan. */
     const coh_profile *profile;
@@ -188,8 +188,11 @@ typedef struct coh_plan_summary {
     uint64_t host_update_bytes;  /* of parameters: updated on the host lane, not on the device */
     coh_sweep_order sweep_order; /* never AUTO */
     int32_t recomputes;          /* blocks that are recomputed */
-    int32_t caches;              /* operators that keep their optional cache for backward */
-    int32_t row_passes;          /* passes over the rows of split parameters */
+    /* Compute time of the forward calls, and of those that run again in backward, each alone: parts
+     * of bounds_ns[COH_PLAN_BOUND_COMPUTE]. */
+    uint64_t forward_ns, recompute_ns;
+    int32_t caches;     /* operators that keep their optional cache for backward */
+    int32_t row_passes; /* passes over the rows of split parameters */
     int32_t verified_lines;
     double disk_bytes_written; /* per body */
     /* step_ns if no lane slowed another, and if every lane always slowed every other */
@@ -278,7 +281,8 @@ COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int3
 COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
                                      uint64_t *out_ns);
 
-/* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". */
+/* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". If its
+ * program is too long to be planned, the fewest bytes that exist at once in it. */
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 

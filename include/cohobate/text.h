@@ -74,6 +74,51 @@ COH_API coh_status coh_tokenizer_piece(const coh_tokenizer *tokenizer, int32_t i
 /* Releases what encode and decode gave. Accepts NULL. */
 COH_API void coh_text_free(void *memory);
 
+/* ---- conversations ---- */
+
+/* How conversations are written (docs/data.md). */
+typedef enum coh_chat_form {
+    COH_CHAT_FORM_AUTO, /* as the tokenizer's chat template says, else its special tokens */
+    COH_CHAT_FORM_CHATML,
+    COH_CHAT_FORM_LLAMA3,
+    COH_CHAT_FORM_LLAMA2,
+    COH_CHAT_FORM_PLAIN,
+} coh_chat_form;
+
+typedef enum coh_chat_role { COH_CHAT_SYSTEM, COH_CHAT_USER, COH_CHAT_ASSISTANT } coh_chat_role;
+
+typedef struct coh_chat_turn {
+    coh_chat_role role;
+    const char *text; /* UTF-8, the caller's */
+    size_t text_bytes;
+} coh_chat_turn;
+
+/* A tokenizer and the form in which it writes conversations. Not thread safe: one thread at a
+ * time. */
+typedef struct coh_chat coh_chat;
+
+/* Opens `form` with this tokenizer. `folder` (may be NULL) holds chat_template.jinja or
+ * tokenizer_config.json, if any; a file stands for its folder. The tokenizer must outlive the chat.
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT (a tokenizer_config.json that is none, a template of no known
+ * form), COH_ERR_ARGUMENT (NULL, or the vocabulary lacks what `form` writes). */
+COH_API coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,
+                                 coh_chat **out_chat);
+/* Accepts NULL. */
+COH_API void coh_chat_close(coh_chat *chat);
+/* The form in a few words, for people. */
+COH_API const char *coh_chat_description(const coh_chat *chat);
+/* Encodes a conversation that the assistant is to answer: the ids of apply_chat_template with
+ * add_generation_prompt. *out_ids is the library's, release with coh_text_free. Fails:
+ * COH_ERR_ARGUMENT (NULL), COH_ERR_CORRUPT (no turns; the last one is not the user's; roles in an
+ * order that the form cannot write), COH_ERR_MEMORY. */
+COH_API coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
+                                   int32_t **out_ids, size_t *out_count);
+/* The id that ends the assistant's turn; -1: none. */
+COH_API int32_t coh_chat_end_of_turn(const coh_chat *chat);
+/* Text that the model writes before each answer and that is no part of it: " " in the forms Llama 2
+ * and plain, else "". */
+COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
+
 /* ---- token files ---- */
 
 /* Header (magic, version, id width 2 or 4 bytes, count, vocabulary, tokenizer identity, XXH3 of the
@@ -92,15 +137,6 @@ typedef enum coh_data_form {
     COH_DATA_JSONL, /* a line is an object, and the text in one of its fields is a document */
     COH_DATA_CHAT,  /* a line is {"messages": [{"role": ..., "content": ...}, ...]}: a document */
 } coh_data_form;
-
-/* How conversations are written (docs/data.md). */
-typedef enum coh_chat_form {
-    COH_CHAT_FORM_AUTO, /* as the tokenizer's chat template says, else its special tokens */
-    COH_CHAT_FORM_CHATML,
-    COH_CHAT_FORM_LLAMA3,
-    COH_CHAT_FORM_LLAMA2,
-    COH_CHAT_FORM_PLAIN,
-} coh_chat_form;
 
 typedef struct coh_token_build_options {
     uint32_t struct_bytes;
@@ -233,6 +269,13 @@ COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
 /* Windows of `tokens` ids and their targets in the file; 0: it holds none, or is aligned for
  * windows of another length. */
 COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
+/* Reads ids [begin, begin + tokens) and the target behind each, in the order of the file: for a
+ * loss over a whole text, whose stretches may overlap and whose last one may be short. A target
+ * that does not count is -1. Past the end of the file tokens are 0 and targets -1. Writes `tokens`
+ * each. Allocates nothing. Fails: COH_ERR_ARGUMENT (no id has index `begin`, or `tokens` is below
+ * 1), COH_ERR_IO, COH_ERR_CORRUPT. */
+COH_API coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t tokens,
+                                          int32_t *out_tokens, int32_t *out_targets);
 
 #ifdef __cplusplus
 }

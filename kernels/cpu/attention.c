@@ -63,7 +63,7 @@ static void choose(void)
     const char *plain = getenv("COH_PLAIN_MATMUL"), *isa = coh_rows_get()->name;
     const int is_plain = plain != NULL && strcmp(plain, "1") == 0;
     chosen.f32 = coh_attention_pieces_of(is_plain ? "plain" : isa, COH_DTYPE_F32);
-    chosen.bf16 = !is_plain && coh_kernels_bf16_is_fast()
+    chosen.bf16 = !is_plain && coh_kernels_bf16() == COH_BF16_HARDWARE
                       ? coh_attention_pieces_of("avx512bf16", COH_DTYPE_BF16)
                       : chosen.f32;
 }

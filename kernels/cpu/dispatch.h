@@ -1,9 +1,11 @@
 /* dispatch.h - which inner loops and which matrix product this process uses, chosen once.
  *
- *     COH_ISA=plain|avx2|avx512|avx512bf16
+ *     COH_ISA=plain|avx2|avx512|avx512bf16|bf16-pretended
  *                             the highest instruction set to use (default: the CPU's, which may be
  *                             AVX-512 that also multiplies bf16, by pairs or by AMX's tiles);
- *                             avx512bf16: pairs, no AMX
+ *                             avx512bf16: pairs, no AMX; bf16-pretended: a test setting, as
+ *                             avx512 where the processor has it, but with bf16 as the default
+ *                             dtype and priced as if the processor multiplied it
  *     COH_PLAIN_MATMUL=1      matrix products by our own panels in plain C
  *
  * They change speed and the bits of matrix products and attention, so coh_kernel_path and with it

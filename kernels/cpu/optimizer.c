@@ -34,7 +34,7 @@ void coh_cpu_feed(void *queue, const coh_feed *feed)
 
 typedef struct grain {
     int64_t element, count, partial;
-    int32_t decays;
+    float rate_factor, decay;
 } grain;
 
 static int64_t grain_count(const coh_chunk_grains *grains)
@@ -55,7 +55,8 @@ static grain grain_at(const coh_chunk_grains *grains, int64_t index)
     return (grain){ .element = run->element + before,
                     .count = left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS,
                     .partial = run->partial_begin + index - run->first,
-                    .decays = run->decays };
+                    .rate_factor = run->rate_factor,
+                    .decay = run->decay };
 }
 
 static void sum_grain(void *argument, int64_t index)
@@ -112,14 +113,14 @@ void coh_cpu_clip(void *queue, const coh_clip *clip)
 
 static coh_adamw adamw_of(const coh_update *update, const grain *one)
 {
-    return (coh_adamw){ .rate = update->cells->update_rate,
+    return (coh_adamw){ .rate = update->cells->update_rate * one->rate_factor,
                         .scale = update->cells->update_scale,
                         .beta1 = update->beta1,
                         .beta2 = update->beta2,
                         .bias1 = update->cells->update_bias1,
                         .bias2 = update->cells->update_bias2,
                         .epsilon = update->epsilon,
-                        .decay = one->decays ? update->decay : 0 };
+                        .decay = one->decay };
 }
 
 /* Sum of squares and update of one grain, one after the other: it is read from memory once. */

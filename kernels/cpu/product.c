@@ -22,7 +22,8 @@
 static struct {
     coh_product of_f32;
     coh_panel_run *panels_f32, *panels_bf16;
-    int bf16_is_fast, is_plain;
+    coh_bf16_support bf16;
+    int is_plain, wants_openblas;
     char path[128];
     int32_t path_length; /* without the table's part */
     coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
@@ -68,8 +69,18 @@ coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
     return strcmp(isa, "plain") == 0 ? coh_panel_run_plain : NULL;
 }
 
+static coh_bf16_support bf16_support(const char *isa, const char *highest)
+{
+    if (strcmp(highest, "bf16-pretended") == 0)
+        return COH_BF16_PRETENDED;
+    return strcmp(isa, "avx512") == 0 && strcmp(highest, "avx512") != 0 &&
+                   coh_panel_run_of("avx512bf16", COH_DTYPE_BF16) != NULL
+               ? COH_BF16_HARDWARE
+               : COH_BF16_WIDENED;
+}
+
 /* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied, "+amx"
- * where tiles of them are. */
+ * where tiles of them are, "+bf16-pretended" where they are widened and bf16 is the default. */
 void coh_products_start(const char *isa, const char *highest)
 {
     const char *plain = getenv("COH_PLAIN_MATMUL"), *bf16 = "";
@@ -79,14 +90,15 @@ void coh_products_start(const char *isa, const char *highest)
         coh_panel_run_of(is_plain ? "plain" : isa, COH_DTYPE_F32);
     products.of_f32 = COH_PRODUCT_PANELS;
     snprintf(name, sizeof(name), is_plain ? "plain" : "panels");
-    if (!is_plain && strcmp(isa, "avx512") != 0) {
+    products.wants_openblas = !is_plain && strcmp(isa, "avx512") != 0;
+    if (products.wants_openblas && coh_openblas_start()) {
         products.of_f32 = COH_PRODUCT_OPENBLAS;
-        coh_openblas_start();
         coh_openblas_name(name, sizeof(name));
     }
-    products.bf16_is_fast = strcmp(isa, "avx512") == 0 && strcmp(highest, "avx512") != 0 &&
-                            coh_panel_run_of("avx512bf16", COH_DTYPE_BF16) != NULL;
-    if (products.bf16_is_fast && !is_plain) {
+    products.bf16 = bf16_support(isa, highest);
+    if (products.bf16 == COH_BF16_PRETENDED)
+        bf16 = "+bf16-pretended";
+    else if (products.bf16 == COH_BF16_HARDWARE && !is_plain) {
         coh_panel_run *tiles = strcmp(highest, "avx512bf16") != 0
                                    ? coh_panel_run_of("avx512amx", COH_DTYPE_BF16)
                                    : NULL;
@@ -105,10 +117,16 @@ const char *coh_kernel_path(void)
     return products.path;
 }
 
-int coh_kernels_bf16_is_fast(void)
+const char *coh_kernel_fallback(void)
 {
     coh_kernels_start();
-    return products.bf16_is_fast;
+    return products.wants_openblas ? coh_openblas_why_not() : "";
+}
+
+coh_bf16_support coh_kernels_bf16(void)
+{
+    coh_kernels_start();
+    return products.bf16;
 }
 
 int coh_product_available(coh_product product, coh_dtype dtype)
@@ -118,7 +136,7 @@ int coh_product_available(coh_product product, coh_dtype dtype)
     case COH_PRODUCT_PANELS:
         return dtype == COH_DTYPE_F32 || dtype == COH_DTYPE_BF16;
     case COH_PRODUCT_OPENBLAS:
-        return dtype == COH_DTYPE_F32;
+        return dtype == COH_DTYPE_F32 && coh_openblas_start();
     case COH_PRODUCT_ONEDNN: /* its bf16 begins with AVX-512 */
         return coh_onednn_available() &&
                (dtype == COH_DTYPE_F32 ||
@@ -201,7 +219,6 @@ static void write_path(void)
     if (products.choice_count == 0 || products.is_plain)
         return;
     if (table_names(COH_PRODUCT_OPENBLAS) && products.of_f32 != COH_PRODUCT_OPENBLAS) {
-        coh_openblas_start();
         blas[0] = '+';
         coh_openblas_name(blas + 1, sizeof(blas) - 1);
     }
@@ -212,6 +229,20 @@ static void write_path(void)
     snprintf(products.path + products.path_length,
              sizeof(products.path) - (size_t)products.path_length, "%s%s+table-%016" PRIx64, blas,
              onednn, table_hash());
+}
+
+static coh_status not_available(const coh_product_choice *choice)
+{
+    if (choice->product == COH_PRODUCT_OPENBLAS && choice->dtype == COH_DTYPE_F32)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the kernel table names openblas, which cannot be loaded: %s, or measure "
+                        "again",
+                        coh_openblas_why_not());
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "the kernel table names %s for %s products, which is not available here: "
+                    "measure again",
+                    coh_product_name(choice->product),
+                    choice->dtype == COH_DTYPE_BF16 ? "bf16" : "f32");
 }
 
 coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count)
@@ -226,11 +257,7 @@ coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count)
     qsort(sorted, (size_t)count, sizeof(*sorted), compare);
     for (int32_t i = 0; i < count; i++) {
         if (!coh_product_available(sorted[i].product, sorted[i].dtype))
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "the kernel table names %s for %s products, which is not available "
-                            "here: measure again",
-                            coh_product_name(sorted[i].product),
-                            sorted[i].dtype == COH_DTYPE_BF16 ? "bf16" : "f32");
+            return not_available(&sorted[i]);
         if (i > 0 && compare(&sorted[i - 1], &sorted[i]) == 0)
             return coh_fail(COH_ERR_ARGUMENT,
                             "the kernel table names the product %" PRId64 " x %" PRId64
@@ -249,7 +276,7 @@ void coh_tile_run_by(coh_product product, const coh_tile *tile)
     if (product == COH_PRODUCT_ONEDNN && coh_onednn_run(tile))
         return;
     if (product == COH_PRODUCT_OPENBLAS && tile->dtype == COH_DTYPE_F32 &&
-        tile->c_dtype == COH_DTYPE_F32)
+        tile->c_dtype == COH_DTYPE_F32 && coh_openblas_start())
         coh_openblas_run(tile);
     else if (tile->dtype == COH_DTYPE_F32)
         products.panels_f32(tile);

@@ -46,8 +46,6 @@ coh_status coh_kernels_time(void *queue, const coh_product_choice *choice, doubl
     if (!coh_product_available(choice->product, choice->dtype))
         return coh_fail(COH_ERR_ARGUMENT, "no %s here to be timed",
                         coh_product_name(choice->product));
-    if (choice->product == COH_PRODUCT_OPENBLAS)
-        coh_openblas_start();
     coh_matmul m = {
         .layout = choice->layout,
         .dtype = choice->dtype,

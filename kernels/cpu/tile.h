@@ -64,10 +64,12 @@ void coh_products_start(const char *isa, const char *highest);
 
 /* ---- openblas.c ---- */
 
-/* Tells OpenBLAS to stay on one thread and asks for its memory, once: no call does later. */
-void coh_openblas_start(void);
-/* "openblas-0.3.21-Cooperlake" */
+/* Loads OpenBLAS without a thread pool and maps its buffers, once: no later call allocates.
+ * Returns 1, or 0 where it cannot be loaded (coh_openblas_why_not). */
+int coh_openblas_start(void);
+/* "openblas-0.3.21-Cooperlake"; only where coh_openblas_start returned 1. */
 void coh_openblas_name(char *out_name, size_t bytes);
+/* Only where coh_openblas_start returned 1. */
 void coh_openblas_run(const coh_tile *tile);
 
 /* ---- onednn.c: answers no where the library is built without it ---- */

@@ -72,7 +72,6 @@ void coh_cuda_update(void *queue, const coh_update *update)
         .beta1 = update->beta1,
         .beta2 = update->beta2,
         .epsilon = update->epsilon,
-        .decay = update->decay,
         .f32_grads = update->f32_grads,
         .packed = COH_CUDA_PACKED(update->work, update->grad, update->low, update->m, update->v),
     };

@@ -13,7 +13,7 @@
 typedef struct grain {
     int64_t element, partial;
     int count;
-    int32_t decays;
+    float rate_factor, decay;
 } grain;
 
 COH_DEVICE grain grain_at(const coh_cuda_grains &grains, int64_t index)
@@ -24,7 +24,7 @@ COH_DEVICE grain grain_at(const coh_cuda_grains &grains, int64_t index)
     const coh_grain_run &run = grains.runs[r];
     const int64_t before = (index - run.first) * COH_CUDA_GRAIN, left = run.count - before;
     return { run.element + before, run.partial_begin + index - run.first,
-             (int)(left < COH_CUDA_GRAIN ? left : COH_CUDA_GRAIN), run.decays };
+             (int)(left < COH_CUDA_GRAIN ? left : COH_CUDA_GRAIN), run.rate_factor, run.decay };
 }
 
 /* ---- NORM ----
@@ -64,7 +64,7 @@ typedef struct factors {
 
 COH_DEVICE factors factors_of(const coh_cuda_update_arguments &a, const grain &one)
 {
-    return { a.cells->update_rate,
+    return { a.cells->update_rate * one.rate_factor,
              a.cells->update_scale,
              a.beta1,
              a.beta2,
@@ -73,7 +73,7 @@ COH_DEVICE factors factors_of(const coh_cuda_update_arguments &a, const grain &o
              a.cells->update_bias1,
              a.cells->update_bias2,
              a.epsilon,
-             one.decays ? a.decay : 0.0f };
+             one.decay };
 }
 
 /* One element, as kernels/cpu/isa/adamw.c. */

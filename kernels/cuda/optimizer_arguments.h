@@ -34,7 +34,7 @@ typedef struct coh_cuda_update_arguments {
     float *m, *v;
     const coh_cells *cells;
     const int32_t *predicate; /* NULL, or 0 there: nothing is done */
-    float beta1, beta2, epsilon, decay;
+    float beta1, beta2, epsilon;
     int32_t packed, f32_grads;
 } coh_cuda_update_arguments;
 

@@ -1,5 +1,5 @@
 """From step 2 on no thread of `cohobate train` allocates, maps or unmaps: streamed from disk, with saves
-every 2 steps, two checkpoints kept, validation and a log. Counted in the process and at the kernel's door
+every 2 steps, two checkpoints and the best kept, validation and a log. Counted in the process and at the kernel's door
 between the report of step 2 and the final report.
 
 Run as test_allocations.py COHOBATE WATCH_MEMORY.SO"""
@@ -22,14 +22,15 @@ class Allocations(ProgramTest):
         counted = self.path("counted")
         done = self.succeeds("train", *TINY, "--micro-batch", 1, "--data", self.corpus(), "--validation",
                              self.write("held-out", "text\n" * 99), "--validation-every", 3, "--steps", STEPS,
-                             "--save", self.path("run"), "--save-every", 2, "--keep", 2, "--log", self.path("log"),
-                             "--json", *flags,
+                             "--save", self.path("run"), "--save-every", 2, "--keep", 2, "--keep-best", "--log",
+                             self.path("log"), "--json", *flags,
                              env=environment(LD_PRELOAD=WATCH, WATCH_FILE=counted, WATCH_FROM=begin, WATCH_UNTIL=end))
         with open(counted, encoding="utf-8", errors="replace") as file:
             head, traces = file.read().split("\n", 1)
         state, seen_by, *words = head.split()
         kept = sorted(name for name in os.listdir(self.path("run")) if name.startswith("step"))
-        self.assertEqual(kept, ["step-8", "step-9"])
+        self.assertEqual(kept[-2:], ["step-8", "step-9"])
+        self.assertIn(os.readlink(self.path("run", "best")), kept)
         return done.json, state, seen_by, dict(zip(words[::2], map(int, words[1::2]))), traces
 
     def counts_nothing(self, name, *flags):

@@ -39,8 +39,8 @@ def environment(**more):
 
 
 def start(*arguments, **keywords):
-    return subprocess.Popen([COHOBATE, *map(str, arguments)], stdin=subprocess.DEVNULL,
-                            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
+    return subprocess.Popen([COHOBATE, *map(str, arguments)],
+                            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
 
 
 def run(*arguments, **keywords):
@@ -55,12 +55,15 @@ def pairs(*all_of_them):
     return all_of_them[-1:] if SANITIZED or SHORT else all_of_them
 
 
-def sealed(text):
-    """A file of ours whose members, each ending with a comma, are `text`: with the hash of them at its end."""
+def seal_of(text):
     library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
     library.XXH3_64bits.restype = ctypes.c_uint64
-    seal = library.XXH3_64bits(text.encode(), ctypes.c_size_t(len(text.encode())))
-    return f'{text}  "file_hash": "{seal:016x}"\n}}\n'
+    return f"{library.XXH3_64bits(text.encode(), ctypes.c_size_t(len(text.encode()))):016x}"
+
+
+def sealed(text):
+    """A file of ours whose members, each ending with a comma, are `text`: with the hash of them at its end."""
+    return f'{text}  "file_hash": "{seal_of(text)}"\n}}\n'
 
 
 class ProgramTest(unittest.TestCase):

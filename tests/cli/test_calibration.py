@@ -45,6 +45,26 @@ class Calibration(ProgramTest):
             self.assertAlmostEqual(both[line["opcode"].upper()]["factor"], mean, places=3)
         self.assertEqual(first["hash"], second["hash"])
 
+    def test_replays_take_the_calibration_that_is_asked_for_and_say_so(self):
+        path, file = self.path("calibration.json"), self.path("plan.json")
+        self.succeeds("plan", *TINY, "--calibration", "none", "-o", file)
+        self.train("--calibration", path)
+        for command in (["simulate", file], ["explain", file, "wte"]):
+            without, calibrated = (self.succeeds(*command, "--json", "--calibration", name).json for name in ("none", path))
+            self.assertNotEqual(without["step_seconds"], calibrated["step_seconds"])
+            said = " ".join(self.succeeds(*command, "--calibration", path).out.split())
+            self.assertIn("calibrated by 1 run", said)
+            self.assertNotIn("calibrated", self.succeeds(*command, "--calibration", "none").out)
+
+    def test_runs_of_another_number_of_threads_calibrate_nothing(self):
+        path = self.path("calibration.json")
+        made_for_two = ["--profile", "built-in-2", "--calibration", path]
+        self.train(*made_for_two, "--threads", 2)
+        self.assertEqual(self.plan(*made_for_two, "--threads", 2)["profile"]["calibrated_runs"], 1)
+        found = self.succeeds("plan", *TINY, "--json", *made_for_two, "--threads", 1)
+        self.assertEqual(found.json["profile"]["calibrated_runs"], 0)
+        self.assertIn("is for 2 threads", found.err)
+
     def test_none_keeps_nothing_and_has_the_same_bits(self):
         cache = self.path("cache")
         os.mkdir(cache)

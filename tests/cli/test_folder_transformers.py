@@ -51,7 +51,22 @@ WRITTEN = {
 }
 
 
-class Transformers(ProgramTest):
+class Folders(ProgramTest):
+    def ids(self, folder, text):
+        """The text's ids; where `transformers` has the tokenizer without more packages, by it as well."""
+        told = self.succeeds("tokenize", text, "--tokenizer", folder, "-o", self.path("tokens"), "--json")
+        told = told.json["file"]["tokens"]
+        with open(self.path("tokens"), "rb") as file:
+            ids = list(struct.unpack(f"<{told}H", file.read()[64:64 + 2 * told]))
+        its_own = os.path.join(folder, "tokenizer.json")
+        if os.path.exists(its_own):
+            with open(text, encoding="utf-8") as file:
+                tokenizer = PreTrainedTokenizerFast(tokenizer_file=its_own)
+                self.assertEqual(tokenizer(file.read())["input_ids"], ids)
+        return ids
+
+
+class Transformers(Folders):
     def test_what_transformers_wrote_comes_out_with_the_same_logits(self):
         ids = torch.randint(0, 99, (2, 30), generator=torch.Generator().manual_seed(2))
         for name, config in WRITTEN.items():
@@ -100,19 +115,6 @@ class Transformers(ProgramTest):
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "test_train.py"), encoding="utf-8") as file:
             return self.write("text.txt", file.read(12000))
 
-    def ids(self, folder, text):
-        """The text's ids; where `transformers` has the tokenizer without more packages, by it as well."""
-        told = self.succeeds("tokenize", text, "--tokenizer", folder, "-o", self.path("tokens"), "--json")
-        told = told.json["file"]["tokens"]
-        with open(self.path("tokens"), "rb") as file:
-            ids = list(struct.unpack(f"<{told}H", file.read()[64:64 + 2 * told]))
-        its_own = os.path.join(folder, "tokenizer.json")
-        if os.path.exists(its_own):
-            with open(text, encoding="utf-8") as file:
-                tokenizer = PreTrainedTokenizerFast(tokenizer_file=its_own)
-                self.assertEqual(tokenizer(file.read())["input_ids"], ids)
-        return ids
-
     def loss_by_transformers(self, folder, ids):
         """Mean over all disjoint windows, as `cohobate eval` takes it; and the loader's complaints."""
         model, told = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
@@ -156,6 +158,69 @@ class Transformers(ProgramTest):
             print(f"{kind}: budget {budget} of {weights} bytes of weights; loss {ours:.9f}, by transformers "
                   f"{transformers.__version__} {theirs:.9f}", flush=True)
             self.assertLessEqual(abs(ours - theirs), 1e-5 * theirs)
+
+
+class Perplexity(Folders):
+    """Of a small GPT-2 that was trained here, over 100 kB of text: the loop of Hugging Face's guide to the perplexity of
+    models of fixed length, in float64."""
+
+    POSITIONS = 128
+    TEXT_BYTES = 100000
+
+    def corpus_of_code(self):
+        folder = os.path.dirname(os.path.abspath(__file__))
+        parts = []
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    parts.append(file.read())
+        text = "".join(parts).encode("ascii", "replace")
+        self.assertGreaterEqual(len(text), self.TEXT_BYTES)
+        return self.write("code.txt", text[:self.TEXT_BYTES])
+
+    def guide(self, model, ids, stride):
+        """The guide's windows of max_length ids: each scores its last ids, less the very first of the text."""
+        sums, count, previous_end = 0.0, 0, 0
+        for begin in range(0, len(ids), stride):
+            end = min(begin + self.POSITIONS, len(ids))
+            target_count = end - previous_end
+            logits = model(ids[None, begin:end]).logits[0, :-1]
+            targets = ids[begin + 1:end][-target_count:]
+            sums += torch.nn.functional.cross_entropy(logits[-len(targets):], targets, reduction="sum").item()
+            count += len(targets)
+            previous_end = end
+            if end == len(ids):
+                break
+        return math.exp(sums / count), count
+
+    def disjoint(self, model, ids):
+        """Windows side by side, each of all positions, and every id behind the first scored once."""
+        sums = 0.0
+        for begin in range(0, len(ids) - 1, self.POSITIONS):
+            targets = ids[begin + 1:begin + 1 + self.POSITIONS]
+            logits = model(ids[None, begin:begin + len(targets)]).logits[0]
+            sums += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+        return math.exp(sums / (len(ids) - 1)), len(ids) - 1
+
+    def test_the_perplexity_of_a_text_is_that_of_transformers_with_the_same_stride(self):
+        folder, run, out, text = self.path("model"), self.path("run"), self.path("out"), self.corpus_of_code()
+        model_folder.make(folder, "gpt2", "F32", C=64, P=self.POSITIONS, inner=256)
+        self.succeeds("train", folder, "--data", text, "--sequence", 64, "--batch", 8, "--dtype", "f32", "--steps", 60,
+                      "--lr", "3e-3", "--save", run)
+        self.succeeds("export", run, "-o", out)
+        model = AutoModelForCausalLM.from_pretrained(out).double().eval()
+        ids = torch.tensor(self.ids(out, text))
+        with torch.no_grad():
+            cases = {"stride 64": (["--sequence", self.POSITIONS - 1, "--stride", 64], *self.guide(model, ids, 64)),
+                     "its own context": ([], *self.disjoint(model, ids))}
+        for name, (flags, theirs, count) in cases.items():
+            ours = self.succeeds("eval", out, "--data", text, "--dtype", "f32", "--json", *flags).json
+            difference = abs(ours["perplexity"] - theirs) / theirs
+            print(f"perplexity, {name}: {ours['perplexity']:.9f}, transformers {transformers.__version__}: {theirs:.9f},"
+                  f" relative difference {difference:.1e}", flush=True)
+            self.assertEqual(ours["tokens"], count)
+            self.assertLess(theirs, 200)  # of 420 ids: it was trained
+            self.assertLessEqual(difference, 1e-6)
 
 
 if __name__ == "__main__":

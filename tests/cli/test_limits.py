@@ -6,7 +6,7 @@ import re
 import resource
 import unittest
 
-from program import SANITIZED, TINY, ProgramTest, in_full, pairs
+from program import SANITIZED, TINY, ProgramTest, environment, in_full, pairs, run
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, and activations that 100 MiB do not hold.
@@ -77,6 +77,48 @@ class Limits(ProgramTest):
         for room in ("1MiB", "100MiB", "134MiB"):
             done = self.fails(3, *plan, room)
             self.assertNotIn("--emulate-host", done.err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_what_the_address_space_leaves_no_room_for_says_so(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_AS, (200 * MIB, 200 * MIB))
+        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        for run_ in (["plan", *TINY], train, [*train, "--device-memory", "1GiB"]):
+            self.fails(3, *run_, preexec_fn=lower, says="raise ulimit -v first: ")
+        # a budget that is too small by itself is not the limit's fault
+        said = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", preexec_fn=lower).err
+        self.assertNotIn("ulimit", said)
+        memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower).json["findings"]
+                  if f["subject"] == "memory"][0]
+        self.assertEqual(memory["remedy"], "raise ulimit -v")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's frames are larger")
+    def test_a_small_stack_is_raised_or_refused(self):
+        def lower(most):
+            return lambda: resource.setrlimit(resource.RLIMIT_STACK, (64 << 10, most))
+        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        self.succeeds(*train, preexec_fn=lower(8 * MIB))
+        self.fails(3, *train, preexec_fn=lower(64 << 10), says="a stack of 64 KiB (ulimit -s) is too small")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer maps terabytes")
+    def test_a_small_address_space_ends_no_command_and_keeps_none_from_ending(self):
+        def lower(mib):
+            return lambda: resource.setrlimit(resource.RLIMIT_AS, (mib * MIB, mib * MIB))
+        avx2 = environment(COH_ISA="avx2")  # where OpenBLAS multiplies f32
+        for mib in (65, 80, 100, 150, 200, 300):
+            with self.subTest(mib=mib):
+                for command in (["--help"], ["doctor"], ["inspect", "h100"]):
+                    done = run(*command, env=avx2, preexec_fn=lower(mib))
+                    # 127 is the system's loader, which says so
+                    self.assertIn(done.code, (0, 127) if mib < 200 else (0,), f"{command} {done.err}")
+        # OpenBLAS maps 128 MiB for each call under way: where it cannot, products fall back, and that is reported
+        done = self.succeeds("doctor", "--json", env=avx2, preexec_fn=lower(350))
+        blas = [finding for finding in done.json["findings"] if finding["subject"] == "BLAS"][0]
+        self.assertEqual(blas["level"], "warn")
+        self.assertIn("raise ulimit -v", blas["remedy"])
+        done = self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--save", "none", "--steps", 1,
+                             "--device-memory", "32MiB", "--disk", self.folder, env=avx2, preexec_fn=lower(350))
+        self.assertRegex(done.err, r"note: OpenBLAS cannot be loaded, .*\(kernel path \w+\+panels\): .*raise ulimit -v")
 
     @in_full
     def test_too_little_host_memory(self):

@@ -40,7 +40,7 @@ class Plan(ProgramTest):
         self.assertIn("blocks ", done.out)
 
     def test_the_screen_says_what_the_object_says(self):
-        flags = self.disk()
+        flags = [*self.disk(), "--dtype", "f32"]  # the size of the chunks follows from it
         said, planned = self.succeeds("plan", *TINY, *flags).out, self.plan(*flags)
         rate = float(re.search(r"speed:  ([\d.]+) tokens/s", said)[1])
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
@@ -50,6 +50,30 @@ class Plan(ProgramTest):
         self.assertIn("chunks of 1.00 MiB, ", self.succeeds("plan", *TINY, "--chunk", "1MiB").out)
         self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
         self.assertIn(f"({planned['smallest_device_bytes']} bytes", said.replace("\n        ", " "))
+
+    def test_a_plan_that_runs_most_of_forward_again_says_what_memory_ends_that(self):
+        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--dtype", "f32", "--disk", self.folder,
+                "--profile", "built-in-2,disk-read=0.02x,disk-write=0.02x"]
+        tight = [*plan, "--device-memory", "30MiB"]
+        planned = self.succeeds(*tight, "--json").json
+        found = planned["recompute"]
+        self.assertGreater(found["of_forward"], 0.5)
+        self.assertAlmostEqual(found["seconds"], found["of_step"] * planned["step_seconds"], delta=1e-6)
+        compute = next(limit["seconds"] for limit in planned["limits"] if limit["name"] == "compute")
+        self.assertAlmostEqual(found["seconds"], found["of_compute"] * compute, delta=1e-6)
+        enough = found["end_device_bytes"]
+        ended = self.succeeds(*plan, "--device-memory", f"{enough}B", "--json").json["recompute"]
+        self.assertLessEqual(ended["of_forward"], 0.5)
+        self.assertAlmostEqual(ended["of_forward"], found["end_of_forward"], delta=1e-9)
+        self.assertIsNone(ended["end_device_bytes"])
+        said = self.succeeds(*tight).out.replace("\n        ", " ")
+        line = re.search(r"(?m)^repeat: (\d+) % of the forward pass runs again .*; with --device-memory (\S+) .*?(\d+) % would$", said)
+        self.assertEqual([round(100 * found["of_forward"]), round(100 * found["end_of_forward"])], [int(line[1]), int(line[3])])
+        self.assertEqual(line[2], f"{enough >> 20}MiB")
+        self.assertNotIn("repeat:", self.succeeds(*plan, "--device-memory", f"{enough}B").out)
+        asked = self.succeeds("plan", *TINY, "--recompute", "all", "--json").json["recompute"]
+        self.assertGreater(asked["of_forward"], 0.5)
+        self.assertIsNone(asked["end_device_bytes"])
 
     def test_what_does_not_fit_is_an_object_too(self):
         done = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", "--disk", self.folder, "--json")
@@ -212,14 +236,14 @@ class Plan(ProgramTest):
         self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise it to {least}GB/day")
 
     def test_a_drive_lasts_as_long_as_its_endurance(self):
-        flags = ["--device-memory", "40MiB"]
-        planned = self.plan("--profile", "rtx-4090,host-memory=60MiB,endurance=600TB", *flags)
+        flags = self.disk()
+        planned = self.plan("--profile", "built-in-2,endurance=600TB", *flags)
         self.assertEqual(planned["drive_endurance_bytes"], 600e12)
         self.assertAlmostEqual(planned["drive_life_days"], 600e12 / planned["disk_bytes_written_per_day"], places=3)
         self.assertIsNone(self.plan()["drive_life_days"])
         for days, says in ((0.5, "12 h 00 min"), (1.99, "47 h 45 min"), (25.5, "25.5 days"), (1095, "3.0 years")):
             endurance = round(days * planned["disk_bytes_written_per_day"]) + 10**6
-            said = self.succeeds("plan", *TINY, "--profile", f"rtx-4090,host-memory=60MiB,endurance={endurance}B", *flags).out
+            said = self.succeeds("plan", *TINY, "--profile", f"built-in-2,endurance={endurance}B", *flags).out
             self.assertIn(f"; it lasts {says} of that", said.replace("\n        ", " "))
 
     def test_train_asks_before_it_writes_more_than_a_terabyte_in_a_day(self):

@@ -5,7 +5,7 @@ import math
 import os
 import unittest
 
-from program import TINY, ProgramTest
+from program import TINY, ProgramTest, environment
 
 
 class Text(ProgramTest):
@@ -61,18 +61,6 @@ class Text(ProgramTest):
         free = self.succeeds("generate", run, *flags)
         tight = self.succeeds("generate", run, *flags, "--device-memory", "24MiB", "--disk", self.folder)
         self.assertEqual(tight.out, free.out)
-
-    def test_eval_takes_smaller_micro_batches_where_the_budget_asks_for_it(self):
-        run = self.path("run")
-        text = self.corpus(lines=100)  # a few batches, the last of them short
-        self.succeeds("train", "gpt2-nano", "--sequence", 64, "--batch", 8, "--threads", 2, "--data", text,
-                      "--steps", 1, "--save", run, "--dtype", "f32")
-        whole = self.succeeds("eval", run, "--data", text, "--json")
-        self.assertNotIn("micro-batch", whole.err)
-        done = self.succeeds("eval", run, "--data", text, "--json", "--device-memory", "45MiB")
-        self.assertRegex(done.err, r"micro-batch 8 -> [421]: other rounding")
-        self.assertAlmostEqual(done.json["loss"], whole.json["loss"], places=2)
-        self.fails(3, "eval", run, "--data", self.corpus(), "--device-memory", "1MiB", says="from 8 down to 1")
 
     def test_another_tokenizer_than_the_checkpoints_is_refused_with_what_to_leave_out(self):
         run = self.trained()
@@ -232,6 +220,21 @@ class Text(ProgramTest):
         self.assertIn("cores", [finding["subject"] for finding in findings])
         self.assertTrue(self.succeeds("doctor").out)
         json.dumps(findings)
+
+    def test_the_default_dtype_follows_the_processor_and_a_pretence_is_reported(self):
+        dtype, says = {}, {}
+        for isa in ("plain", "bf16-pretended"):
+            there = {"env": environment(COH_ISA=isa)}
+            dtype[isa] = self.succeeds("plan", *TINY, "--json", **there).json["dtype"]
+            says[isa] = self.succeeds("doctor", **there).out
+        self.assertEqual(dtype, {"plain": "f32", "bf16-pretended": "bf16"})
+        self.assertIn("--dtype is f32 unless given", says["plain"])
+        self.assertIn("--dtype is bf16 unless given", says["bf16-pretended"])
+        self.assertIn("COH_ISA=bf16-pretended, a test setting", says["bf16-pretended"])
+        trained = self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none",
+                                env=environment(COH_ISA="bf16-pretended")).err
+        self.assertRegex(trained, r"dtype: +bf16 \(COH_ISA takes this CPU for one that multiplies it")
+        self.assertRegex(trained, r"kernel: \S+\+bf16-pretended;")
 
 
 if __name__ == "__main__":

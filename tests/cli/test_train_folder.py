@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -41,6 +42,15 @@ class TrainFolder(TrainTest):
         for line, rate in zip(lines, [0.5e-3, 1e-3, 0.55e-3, 1e-4]):
             self.assertAlmostEqual(line["lr"], rate, places=12)
 
+    def test_a_warm_up_given_as_a_share_is_that_share_of_the_schedule(self):
+        for share, schedule, steps in (("50%", 4, 2), ("12.5%", 20, 3), ("0%", 20, 0), ("100%", 3, 3)):
+            done = self.train("--steps", 1, "--schedule-steps", schedule, "--warmup", share, "--save",
+                              self.path(f"run-{schedule}-{steps}"), "--lr", "1e-3")
+            note = self.succeeds("inspect", self.path(f"run-{schedule}-{steps}"), "--json").json["note"]
+            self.assertEqual(note["warmup_steps"], steps, done.err)
+        for share in ("101%", "-1%", "x%", "%", "5%%", "nan%"):
+            self.fails(2, "train", *TINY, "--data", self.corpus(), "--warmup", share, says="--warmup")
+
     def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
         whole = self.train("--steps", 8, "--save", "none")
         odd = "a run's $HOME"  # what is printed is pasted into a shell
@@ -64,6 +74,74 @@ class TrainFolder(TrainTest):
         self.succeeds("check", self.path(odd))
         self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
 
+    def begun(self, *flags, **keywords):
+        """A run of many steps that has one behind it."""
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, *flags, **keywords)
+        for line in process.stderr:
+            if line.startswith(b"step 1/"):
+                break
+        return process
+
+    def test_whoever_asks_for_a_stop_gets_a_checkpoint(self):
+        def not_ignored():
+            """The tests themselves may run under nohup, and what is ignored at the start stays ignored."""
+            signal.signal(number, signal.SIG_DFL)
+
+        run = ["--save", self.path("run")]
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+            with self.subTest(number=number):
+                process = self.begun(*run, preexec_fn=not_ignored)
+                self.addCleanup(process.kill)
+                process.send_signal(number)
+                if number == signal.SIGXCPU:
+                    process.send_signal(number)  # the system repeats it
+                _, err = process.communicate(timeout=120)
+                self.assertEqual(process.returncode, 75, err)
+                self.succeeds("check", self.path("run"))
+                shutil.rmtree(self.path("run"))
+
+    def wait_for_another_step(self, process):
+        """Two saves more: the second of them began after this call."""
+        def newest():
+            return max([int(name[5:]) for name in os.listdir(self.path("run")) if re.fullmatch(r"step-\d+", name)],
+                       default=0)
+        now = newest()
+        while newest() < now + 2:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+
+    def test_nohup_and_a_reader_that_ends_do_not_end_a_run(self):
+        def nohup():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        process = self.begun("--save", self.path("run"), "--save-every", 1, preexec_fn=nohup)
+        process.stderr.close()  # what it prints from now on has no reader
+        for number in (signal.SIGHUP, signal.SIGPIPE):
+            process.send_signal(number)
+            self.wait_for_another_step(process)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(b"saved:", process.stdout.read())
+        self.assertEqual(process.wait(timeout=120), 75)
+        self.succeeds("check", self.path("run"))
+
+    def test_a_limit_of_file_sizes_fails_a_save_and_not_the_run(self):
+        run = self.path("run")
+        process = self.begun("--save", run, "--save-every", 1)
+        self.wait_for_another_step(process)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+        for line in process.stderr:
+            if line.startswith(b"warning: "):
+                break
+        self.assertRegex(line, rb"^warning: .*after step \d+: .*File too large.*; the run goes on, step-\d+ stays the")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 5, err)
+        self.assertIn(b"File too large", err)
+        self.succeeds("check", run)
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        self.fails(3, "train", *TINY, "--data", self.path("corpus.txt"), "--save", "none", "--steps", 1, "--disk",
+                   self.folder, "--device-memory", "40MiB", preexec_fn=little, says="raise ulimit -f")
+
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
                         self.path("run"))
@@ -84,9 +162,8 @@ class TrainFolder(TrainTest):
         for line in process.stderr:
             if line.startswith(b"step 1/"):
                 break
-        for _ in range(signals):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.002)  # two at once would be one
+        for number in (signal.SIGINT, signal.SIGTERM)[:signals]:  # a second SIGINT may be merged with the first
+            process.send_signal(number)
         _, err = process.communicate(timeout=120)
         return process.returncode, err.decode().strip().split("\n")[-1]
 
@@ -207,7 +284,7 @@ class TrainFolder(TrainTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))
         bad = self.write("bad.jsonl", "no object\n")
         os.mkdir(self.path("there"))
-        for folder in ("made", "there/made/deep", "there/made//"):
+        for folder in ("made", "there/made", "there/made//"):
             self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="bad.jsonl:1:")
             # room is asked for before the text is read
             self.fails(3, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="cannot hold",
@@ -220,8 +297,24 @@ class TrainFolder(TrainTest):
         self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path("there"))
         self.assertTrue(os.path.isdir(self.path("there")))
 
+    def paused_while_it_tokenizes(self, case, before):
+        def partial():
+            return glob.glob(self.path("**", "*.partial-*"), recursive=True)
+        for _ in range(20):
+            process = start(*case, env=environment(TMPDIR=self.path("temporary")))
+            while process.poll() is None and not partial():
+                time.sleep(0.001)
+            process.send_signal(signal.SIGSTOP)
+            if partial():
+                return process
+            process.send_signal(signal.SIGCONT)
+            process.communicate(timeout=120)
+            for name in set(os.listdir(self.folder)) - set(before):
+                shutil.rmtree(self.path(name)) if os.path.isdir(self.path(name)) else os.remove(self.path(name))
+        self.fail("not caught tokenizing")
+
     def test_a_run_that_is_stopped_while_it_tokenizes_leaves_nothing(self):
-        """A large text; the process stands still when it is signalled, so that it has surely not come further."""
+        """The process is paused while its partial file is looked for; if it was faster, it is started again."""
         tokenizer = self.path("tokenizer")
         model_folder.make(tokenizer, "gpt2")
         text = self.write("large.txt", "".join(f"{i * 7919 % 10007} of the many words, and {i}\n" for i in range(200000)))
@@ -234,13 +327,7 @@ class TrainFolder(TrainTest):
         for case in cases:
             for number in (signal.SIGTERM, signal.SIGINT):
                 with self.subTest(command=case[0], save=case[-1], number=number):
-                    process = start(*case, env=environment(TMPDIR=self.path("temporary")))
-                    partial = None
-                    while not partial and process.poll() is None:
-                        partial = glob.glob(self.path("**", "*.partial-*"), recursive=True)
-                        time.sleep(0.001)
-                    process.send_signal(signal.SIGSTOP)
-                    self.assertTrue(glob.glob(self.path("**", "*.partial-*"), recursive=True), "not caught tokenizing")
+                    process = self.paused_while_it_tokenizes(case, before)
                     process.send_signal(number)
                     process.send_signal(signal.SIGCONT)
                     _, err = process.communicate(timeout=120)

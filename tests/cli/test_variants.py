@@ -37,6 +37,16 @@ class Variants(ProgramTest):
         self.assertGreater(steps[0], steps[-1])
         self.assertLessEqual(rows[1]["step_seconds"], rows[0]["step_seconds"])
 
+    def test_no_row_of_a_sweep_is_slower_than_the_plan_of_a_faster_row_on_its_machine(self):
+        slow, fast = ["--profile", "h100,pcie=1GB/s"], ["--profile", "h100,pcie=4500MB/s"]
+        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--dtype", "f32", "--device-memory", "60MiB", "--json"]
+        path = self.path("fast.json")
+        self.succeeds(*plan, *fast, "-o", path)
+        taken_over = self.succeeds("simulate", path, *slow, "--json").json["step_seconds"]
+        rows = self.succeeds(*plan, *slow, "--sweep", "pcie=1GB/s:4500MB/s:2").json["rows"]
+        self.assertLess(taken_over, rows[0]["step_seconds"])  # alone, the search finds less
+        self.assertLessEqual(rows[1]["step_seconds"], taken_over)
+
     def test_what_fits_in_memory_is_no_slower_than_what_does_not(self):
         """A host that updates parameters beside the GPU is worth having where nothing need be streamed, too."""
         step = {room: self.succeeds("plan", "gpt2-xl", "--profile", "a100-40g", "--device-memory", room, "--json").json

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,11 +109,11 @@ static void without_graphs_the_bits_are_the_same(void **state)
 
 enum { SENTENCE_BYTES = 256 };
 
-/* A rate that is no number breaks the parameters, and the step behind finds it. */
+/* The largest rate breaks the parameters, and the next step finds it. */
 static void scan_on(const coh_plan *plan, const coh_engine_device *device, char *sentence)
 {
     static const int32_t ids[TRIAL_IDS];
-    coh_step_input input = { .learning_rate = NAN, .inputs = { ids, ids } };
+    coh_step_input input = { .learning_rate = FLT_MAX, .inputs = { ids, ids } };
     coh_engine_options options;
     coh_engine *engine;
     coh_step_result result;

@@ -19,11 +19,22 @@ enum { GRAIN = COH_GRAIN_ELEMENTS, ELEMENTS = GRAIN + 4096, PARTIALS = 20, MICRO
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 
-/* A whole grain and a short one, padding, one element, padding, a tensor on no boundary. */
+/* A whole grain and a short one, padding, one element, padding, a tensor on no boundary; each of a
+ * group of its own. */
 static const coh_grain_run runs[] = {
-    { .first = 0, .element = 0, .count = GRAIN + 77, .partial_begin = 3, .decays = 1 },
-    { .first = 2, .element = GRAIN + 100, .count = 1, .partial_begin = 9 },
-    { .first = 3, .element = GRAIN + 1027, .count = 1023, .partial_begin = 10, .decays = 1 },
+    { .first = 0,
+      .element = 0,
+      .count = GRAIN + 77,
+      .partial_begin = 3,
+      .rate_factor = 1,
+      .decay = 0.1f },
+    { .first = 2, .element = GRAIN + 100, .count = 1, .partial_begin = 9, .rate_factor = 0.3f },
+    { .first = 3,
+      .element = GRAIN + 1027,
+      .count = 1023,
+      .partial_begin = 10,
+      .rate_factor = 7,
+      .decay = 0.7f },
 };
 static const coh_chunk_grains grains = { runs, 3 };
 
@@ -86,8 +97,7 @@ static void updates_have_the_hosts_bits(void **state)
                                 .cells = coh_twins_copy(&cells, sizeof(cells)),
                                 .beta1 = 0.9f,
                                 .beta2 = 0.95f,
-                                .epsilon = 1e-8f,
-                                .decay = 0.1f };
+                                .epsilon = 1e-8f };
             coh_twins_check(
                 &(coh_twins_case){ .name = "update",
                                    .run = run_update,

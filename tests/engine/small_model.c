@@ -279,9 +279,9 @@ void small_oracle_step(small_oracle *o, const coh_engine_options *options, const
     o->applied++;
     for (int l = 0; l < SMALL_LAYERS; l++)
         for (int e = 0; e < SMALL_ELEMENTS; e++) {
-            oracle_adamw(o, options, rate, (double)options->weight_decay, o->gw[l][e] * scale,
-                         &o->w[l][e], &o->wm[l][e], &o->wv[l][e]);
-            oracle_adamw(o, options, rate, 0, o->gb[l][e] * scale, &o->b[l][e], &o->bm[l][e],
-                         &o->bv[l][e]);
+            oracle_adamw(o, options, rate * o->rate_factor[l][0], o->decay[l][0],
+                         o->gw[l][e] * scale, &o->w[l][e], &o->wm[l][e], &o->wv[l][e]);
+            oracle_adamw(o, options, rate * o->rate_factor[l][1], o->decay[l][1],
+                         o->gb[l][e] * scale, &o->b[l][e], &o->bm[l][e], &o->bv[l][e]);
         }
 }

@@ -28,6 +28,7 @@ typedef struct small_oracle {
     float w[SMALL_LAYERS][SMALL_ELEMENTS], b[SMALL_LAYERS][SMALL_ELEMENTS];
     float wm[SMALL_LAYERS][SMALL_ELEMENTS], wv[SMALL_LAYERS][SMALL_ELEMENTS];
     float bm[SMALL_LAYERS][SMALL_ELEMENTS], bv[SMALL_LAYERS][SMALL_ELEMENTS];
+    double rate_factor[SMALL_LAYERS][2], decay[SMALL_LAYERS][2]; /* of weight and bias */
     double gw[SMALL_LAYERS][SMALL_ELEMENTS], gb[SMALL_LAYERS][SMALL_ELEMENTS];
     uint64_t applied;
     double loss, norm;

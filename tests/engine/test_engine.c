@@ -1,5 +1,6 @@
 /* The numbers of the public engine on plans of the planner: against plain loops, and against
  * themselves under other placements. */
+#include "cohobate/models.h"
 #include "tests/engine/engine_bench.h"
 #include "tests/length.h"
 
@@ -37,6 +38,8 @@ static void oracle_begin(run *r)
     for (int l = 0; l < SMALL_LAYERS; l++) {
         fetch_into(r, 2 * l, COH_FETCH_VALUE, oracle.w[l]);
         fetch_into(r, 2 * l + 1, COH_FETCH_VALUE, oracle.b[l]);
+        oracle.rate_factor[l][0] = oracle.rate_factor[l][1] = 1;
+        oracle.decay[l][0] = (double)r->options.weight_decay;
     }
 }
 
@@ -94,6 +97,132 @@ static void a_gradient_is_fetched_as_the_body_left_it(void **state)
         assert_true(fabs((double)values[i] - oracle.gw[1][i]) <=
                     1e-5 * fabs(oracle.gw[1][i]) + 1e-9);
     run_end(&r);
+}
+
+/* ---- parameter groups ---- */
+
+static const coh_parameter_group groups[] = {
+    { "*.bias", COH_GROUP_SETS_DECAY, NAN, 2.0f }, /* what is not set is not read */
+    { "layer1", COH_GROUP_SETS_RATE, 3.0f, NAN },
+    { "layer0.weight, layer3.*", COH_GROUP_SETS_RATE | COH_GROUP_SETS_DECAY, 0.25f, 0 },
+    { "layer3.bias", COH_GROUP_SETS_RATE, 2.0f, NAN }, /* the last one counts */
+    { "layer2.bias", COH_GROUP_SETS_RATE, 0, NAN },
+};
+enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
+
+static void run_begin_grouped(run *r, const placement *p, int deferred,
+                              const coh_parameter_group *given, uint32_t count)
+{
+    run_prepare(r, p, deferred);
+    r->options.groups = given;
+    r->options.group_count = count;
+    run_create(r);
+    assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);
+}
+
+static void each_group_has_its_own_rate_and_decay(void **state)
+{
+    (void)state;
+    static const double rates[SMALL_LAYERS][2] = { { 0.25, 1 }, { 3, 3 }, { 1, 0 }, { 0.25, 2 } };
+    static const double decays[SMALL_LAYERS][2] = { { 0, 2 }, { 0.1, 2 }, { 0.1, 2 }, { 0, 0 } };
+    for (int deferred = 0; deferred < 2; deferred++) {
+        const float clip = deferred ? 0.002f : 0;
+        run r;
+        run_begin_grouped(&r, &placements[2], deferred, groups, GROUP_COUNT);
+        oracle_begin(&r);
+        memcpy(oracle.rate_factor, rates, sizeof(rates));
+        memcpy(oracle.decay, decays, sizeof(decays));
+        for (uint64_t step = 0; step < 3; step++) {
+            coh_step_result result;
+            run_step(&r, step, clip, &result);
+            small_oracle_step(&oracle, &r.options, input, 0.01 + 0.002 * (double)step,
+                              (double)clip);
+        }
+        for (int l = 0; l < SMALL_LAYERS; l++) { /* the bound of steps_equal_plain_loops */
+            fetch_into(&r, 2 * l, COH_FETCH_VALUE, values);
+            check_close(values, oracle.w[l], 2e-3);
+            fetch_into(&r, 2 * l + 1, COH_FETCH_VALUE, values);
+            check_close(values, oracle.b[l], 2e-3);
+        }
+        assert_true(oracle.b[2][7] == 1.0f && oracle.b[1][7] != 1.0f);
+        run_end(&r);
+    }
+}
+
+static void groups_keep_the_bits_of_every_placement(void **state)
+{
+    (void)state;
+    /* written out, the numbers of no group */
+    static const coh_parameter_group same[] = {
+        { "*", COH_GROUP_SETS_RATE, 1.0f, 0 },
+        { "weight", COH_GROUP_SETS_DECAY, 0, 0.1f },
+    };
+    for (int deferred = 0; deferred < 2; deferred++) {
+        const float clip = deferred ? 0.002f : 0;
+        uint64_t expected[3];
+        for (int p = 0; p < PLACEMENT_COUNT; p += 2) {
+            uint64_t hash[3];
+            for (int g = 0; g < 3; g++) {
+                run r;
+                run_begin_grouped(&r, &placements[p], deferred, g == 1 ? same : groups,
+                                  g == 0   ? 0
+                                  : g == 1 ? 2
+                                           : GROUP_COUNT);
+                hash[g] = train(&r, 3, clip);
+                run_end(&r);
+            }
+            assert_true(hash[0] == hash[1] && hash[0] != hash[2]);
+            if (p == 0)
+                memcpy(expected, hash, sizeof(hash));
+            else
+                assert_memory_equal(hash, expected, sizeof(hash));
+        }
+    }
+}
+
+static void a_group_that_is_wrong_is_refused_by_name(void **state)
+{
+    (void)state;
+    static char long_pattern[COH_PATTERN_BYTES + 1];
+    memset(long_pattern, 'a', COH_PATTERN_BYTES);
+    const coh_parameter_group wrong[] = {
+        { "layer9", COH_GROUP_SETS_RATE, 1, 0 },
+        { "layer1", 0, 1, 0 },
+        { "layer1", 8, 1, 0 },
+        { "layer1", COH_GROUP_SETS_RATE, NAN, 0 },
+        { "layer1", COH_GROUP_SETS_RATE, -1, 0 },
+        { "layer1", COH_GROUP_SETS_RATE, INFINITY, 0 },
+        { "layer1", COH_GROUP_SETS_DECAY, 1, -1 },
+        { "layer1", COH_GROUP_SETS_DECAY, 1, NAN },
+        { NULL, COH_GROUP_SETS_RATE, 1, 0 },
+        { long_pattern, COH_GROUP_SETS_RATE, 1, 0 },
+        { "", COH_GROUP_SETS_RATE, 1, 0 },
+        { " ,", COH_GROUP_SETS_RATE, 1, 0 },
+    };
+    uint32_t count = 0;
+    uint64_t elements = 0;
+    run r;
+    run_prepare(&r, &placements[0], 1);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const coh_parameter_group two[] = { groups[0], wrong[i] };
+        r.options.groups = two;
+        r.options.group_count = 2;
+        assert_int_equal(coh_engine_create(r.plan, &r.options, &r.engine), COH_ERR_ARGUMENT);
+        assert_null(r.engine);
+        assert_non_null(strstr(coh_last_error(), "parameter group"));
+    }
+    r.options.groups = NULL;
+    assert_int_equal(coh_engine_create(r.plan, &r.options, &r.engine), COH_ERR_ARGUMENT);
+    coh_plan_destroy(r.plan);
+    assert_int_equal(coh_parameter_group_count(graph, "layer1, layer2.bias", &count, &elements),
+                     COH_OK);
+    assert_true(count == 3 && elements == 3 * SMALL_ELEMENTS);
+    assert_int_equal(coh_parameter_group_count(NULL, "layer1", NULL, NULL), COH_ERR_ARGUMENT);
+    coh_graph *frozen;
+    assert_int_equal(small_model_create_frozen(model_dtype, 1, &frozen), COH_OK);
+    assert_int_equal(coh_parameter_group_count(frozen, "layer1", NULL, NULL), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "not trained"));
+    coh_graph_destroy(frozen);
 }
 
 /* ---- loss factor ---- */
@@ -273,6 +402,9 @@ int main(void)
         cmocka_unit_test(clipped_deferred_steps_equal_plain_loops),
         cmocka_unit_test(updates_in_backward_equal_plain_loops),
         cmocka_unit_test(a_gradient_is_fetched_as_the_body_left_it),
+        cmocka_unit_test(each_group_has_its_own_rate_and_decay),
+        cmocka_unit_test(groups_keep_the_bits_of_every_placement),
+        cmocka_unit_test(a_group_that_is_wrong_is_refused_by_name),
         cmocka_unit_test(a_loss_factor_multiplies_the_loss_and_every_gradient),
         cmocka_unit_test(a_loss_factor_that_is_no_positive_number_is_refused),
         cmocka_unit_test(placement_changes_no_bit),

@@ -202,7 +202,7 @@ def built(build, allow_build=True):
 
 DEVICE.shutil.which = lambda name: name
 with tempfile.TemporaryDirectory() as build:
-    options = ("-Dbenchmarks=true", build, DEVICE.ROOT)
+    options = ("-Dbenchmarks=true", "-Dtests=true", "-Dcuda=enabled", build, DEVICE.ROOT)
     ninja = ("ninja", "-C", build)
     expect("nothing there", built(build, False), "refused")
     expect("a build", built(build), [DEVICE.BUILD_S, ("meson", "setup", *options), ninja])

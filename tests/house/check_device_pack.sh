@@ -14,7 +14,7 @@ foreign=$(LD_LIBRARY_PATH="$folder/packed/lib" ldd "$folder/packed/cli/cohobate"
 LD_LIBRARY_PATH="$folder/packed/lib" "$folder/packed/cli/cohobate" --version
 [ ! -e "$folder/packed/lib/libcuda.so.1" ] || { echo "a driver was packed"; exit 1; }
 if said=$("$source/scripts/device-pack" "$folder/none" "$folder" 2>&1); then echo "nothing was refused"; exit 1; fi
-case $said in *"is not there: scripts/setup builds it, where CUDA 13 is"*) ;; *) echo "no remedy: $said"; exit 1 ;; esac
+case $said in *"is not there: scripts/setup --cuda --tests builds it, where CUDA 13 is"*) ;; *) echo "no remedy: $said"; exit 1 ;; esac
 mkdir -p "$folder/bare/cli" "$folder/bare/tests/cuda"
 cp "$build/cli/cohobate" "$folder/bare/cli/"
 cp "$build/tests/cuda/gpu-check" "$folder/bare/tests/cuda/"

@@ -21,6 +21,14 @@ if nm -D --defined-only "$libraries/libcohobate.so" | awk '{print $3}' | grep -v
     exit 1
 fi
 
+# OpenBLAS starts threads as it is loaded, so no program that links the library may load it at its start.
+for file in "$libraries/libcohobate.so" "$root/bin/cohobate"; do
+    if readelf -d "$file" | grep 'NEEDED.*blas' >&2; then
+        echo "$file loads OpenBLAS at its start" >&2
+        exit 1
+    fi
+done
+
 built=0
 for compiler in gcc clang; do
     command -v "$compiler" >/dev/null || continue
@@ -38,7 +46,9 @@ for compiler in gcc clang; do
         fi
         # shellcheck disable=SC2086 # one word per flag is meant
         "$compiler" -std=c17 -Wall -Wextra -Werror "$consumer" -o "$program" $flags
+        # The plain path multiplies by OpenBLAS, so both are tried: with it and without.
         LD_LIBRARY_PATH=$libraries "$program"
+        COH_ISA=plain LD_LIBRARY_PATH=$libraries "$program"
         built=$((built + 1))
     done
 done

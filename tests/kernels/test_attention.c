@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/rows.h"
+#include "tests/length.h"
 #include "tests/reference/reference.h"
 
 #define EPS      0x1p-24
@@ -64,7 +65,7 @@ static const shape shapes[] = {
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
-static float stored(coh_dtype dtype, const void *tensor, int64_t i)
+TEST_ORACLE static float stored(coh_dtype dtype, const void *tensor, int64_t i)
 {
     if (dtype == COH_DTYPE_F32)
         return ((const float *)tensor)[i];
@@ -182,12 +183,13 @@ typedef struct query {
     double weight_eps, out_eps; /* of operands; of what is stored */
 } query;
 
-static double qkv_at(const problem *p, const query *one, int64_t token, int part, int64_t d)
+TEST_ORACLE static double qkv_at(const problem *p, const query *one, int64_t token, int part,
+                                 int64_t d)
 {
     return stored(p->a.dtype, p->qkv, one->place[part] + token * p->wide + d);
 }
 
-static void weigh(const problem *p, query *one)
+TEST_ORACLE static void weigh(const problem *p, query *one)
 {
     double max = -INFINITY, sum = 0.0, size = 0.0;
     for (int64_t j = 0; j <= one->i; j++) {
@@ -211,7 +213,7 @@ static void weigh(const problem *p, query *one)
         EPS * (2.0 * (double)(p->a.D + 16) * size + (double)one->i + 32.0) + one->weight_eps;
 }
 
-static void draw(const problem *p, query *one, int64_t head)
+TEST_ORACLE static void draw(const problem *p, query *one, int64_t head)
 {
     const coh_call call = { .random_cell = &random_cell, .operator_index = 13, .microbatch = 14 };
     uint32_t stream[4];
@@ -221,7 +223,7 @@ static void draw(const problem *p, query *one, int64_t head)
             coh_reference_pair_word(stream, p->a.first_head + head, p->a.T, one->i, j), p->dropped);
 }
 
-static void expect_y(problem *p, const query *one)
+TEST_ORACLE static void expect_y(problem *p, const query *one)
 {
     for (int64_t d = 0; d < p->a.D; d++) {
         double y = 0.0, size = 0.0;
@@ -237,7 +239,7 @@ static void expect_y(problem *p, const query *one)
     }
 }
 
-static void expect_gradients(problem *p, const query *one)
+TEST_ORACLE static void expect_gradients(problem *p, const query *one)
 {
     const int64_t D = p->a.D, sum_terms = p->a.T * (p->a.H / p->a.G);
     double mean = 0.0, mean_error = 0.0, mean_size = 0.0;
@@ -277,7 +279,7 @@ static void expect_gradients(problem *p, const query *one)
     }
 }
 
-static void expect(problem *p, int pairs)
+TEST_ORACLE static void expect(problem *p, int pairs)
 {
     const int64_t D = p->a.D, H = p->a.H, T = p->a.T;
     double *weights = doubles(2 * T);

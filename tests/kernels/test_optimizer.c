@@ -21,21 +21,38 @@ enum { GRAIN = COH_GRAIN_ELEMENTS, PARTIALS = 20, MICROBATCHES = 3, LOSS_STRIDE 
 /* The end of a tensor whose last grain is short, padding, a tensor of one element, padding, and two
  * grains of a third. Its first grains' partials stand apart, as those of tensors before them do. */
 static const coh_grain_run runs[] = {
-    { .first = 0, .element = 0, .count = GRAIN + 77, .partial_begin = 3, .decays = 1 },
-    { .first = 2, .element = 2 * GRAIN, .count = 1, .partial_begin = 9 },
-    { .first = 3, .element = 2 * GRAIN + 2048, .count = 2 * GRAIN, .partial_begin = 10 },
+    { .first = 0,
+      .element = 0,
+      .count = GRAIN + 77,
+      .partial_begin = 3,
+      .rate_factor = 1,
+      .decay = 0.5f },
+    { .first = 2, .element = 2 * GRAIN, .count = 1, .partial_begin = 9, .rate_factor = 0.5f },
+    { .first = 3,
+      .element = 2 * GRAIN + 2048,
+      .count = 2 * GRAIN,
+      .partial_begin = 10,
+      .rate_factor = 2,
+      .decay = 0.125f },
 };
 enum { RUNS = 3, ELEMENTS = 5 * GRAIN };
 
 static const coh_chunk_grains grains = { runs, RUNS };
 
-/* The partial of an element, or -1: it is padding. */
-static int64_t partial_of(int64_t element)
+/* The run of an element, or NULL: it is padding. */
+static const coh_grain_run *run_of(int64_t element)
 {
     for (int r = 0; r < RUNS; r++)
         if (element >= runs[r].element && element < runs[r].element + runs[r].count)
-            return runs[r].partial_begin + (element - runs[r].element) / GRAIN;
-    return -1;
+            return &runs[r];
+    return NULL;
+}
+
+/* The partial of an element, or -1. */
+static int64_t partial_of(int64_t element)
+{
+    const coh_grain_run *run = run_of(element);
+    return run ? run->partial_begin + (element - run->element) / GRAIN : -1;
 }
 
 static float *random_floats(uint64_t stream)
@@ -92,15 +109,16 @@ static void nothing_is_done_where_nothing_is_trained(void **state)
     coh_kernel_update(pool, &update);
 }
 
-/* The first step of AdamW: m = (1 - beta1) g, v = (1 - beta2) g^2. */
-static double updated(double work, double grad, const coh_update *update, int decays)
+/* The first step of AdamW: m = (1 - beta1) g, v = (1 - beta2) g^2; rate and decay of the group. */
+static double updated(double work, double grad, const coh_update *update, const coh_grain_run *run)
 {
     const coh_cells *c = update->cells;
     const double g = grad * (double)c->update_scale;
     const double m = (1.0 - (double)update->beta1) * g / (double)c->update_bias1;
     const double v = (1.0 - (double)update->beta2) * g * g / (double)c->update_bias2;
-    const double decay = decays ? (double)update->decay * work : 0.0;
-    return work - (double)c->update_rate * (m / (sqrt(v) + (double)update->epsilon) + decay);
+    const double decay = (double)run->decay * work;
+    const double rate = (double)c->update_rate * (double)run->rate_factor;
+    return work - rate * (m / (sqrt(v) + (double)update->epsilon) + decay);
 }
 
 static void an_update_reaches_what_is_trained_and_no_padding(void **state)
@@ -123,14 +141,13 @@ static void an_update_reaches_what_is_trained_and_no_padding(void **state)
                                 .cells = &cells,
                                 .beta1 = 0.875f,
                                 .beta2 = 0.9375f,
-                                .epsilon = 0x1p-20f,
-                                .decay = 0.5f };
+                                .epsilon = 0x1p-20f };
     coh_kernel_update(pool, &update);
     for (int64_t i = 0; i < ELEMENTS; i++) {
         const int64_t partial = partial_of(i);
         const double expected =
             partial < 0 ? (double)before[i]
-                        : updated((double)before[i], (double)grad[i], &update, partial < 9);
+                        : updated((double)before[i], (double)grad[i], &update, run_of(i));
         /* at most |work| + rate (1 + |decay|) + what eight roundings leave */
         assert_true(fabs((double)work[i] - expected) <=
                     (partial < 0 ? 0.0 : 0x1p-20 * (fabs((double)before[i]) + 1.0)));

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/panel.h"
+#include "tests/length.h"
 
 #define EPS 0x1p-24 /* of a sum in f32, and of rounding to f32 */
 
@@ -49,7 +50,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-static float from_bf16(uint16_t half)
+TEST_ORACLE static float from_bf16(uint16_t half)
 {
     const uint32_t bits = (uint32_t)half << 16;
     float x;
@@ -57,7 +58,7 @@ static float from_bf16(uint16_t half)
     return x;
 }
 
-static float at(const matrix *m, int64_t i, int64_t j)
+TEST_ORACLE static float at(const matrix *m, int64_t i, int64_t j)
 {
     const int64_t index = i * m->stride + j;
     return m->dtype == COH_DTYPE_BF16 ? from_bf16(((uint16_t *)m->data)[index])
@@ -87,7 +88,7 @@ typedef struct problem {
     double *sums, *sizes; /* of each element of op(a) op(b): its terms, and their magnitudes */
 } problem;
 
-static void sum_in_double(problem *p)
+TEST_ORACLE static void sum_in_double(problem *p)
 {
     const int a_transposed = p->layout == COH_MATMUL_TN, b_transposed = p->layout == COH_MATMUL_NT;
     p->sums = calloc((size_t)(p->rows * p->columns), sizeof(double));

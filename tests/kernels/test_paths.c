@@ -132,6 +132,21 @@ static void the_path_names_instruction_set_and_product(void **state)
                         cpu_has("amx_bf16") ? "avx512+panels+amx" : bf16.path);
 }
 
+/* The test setting changes the default dtype and no bit; the path names it on every processor. */
+static void pretended_bf16_is_named_and_has_the_bits_of_widened_products(void **state)
+{
+    (void)state;
+    const char *highest = coh_rows_of("avx512", COH_DTYPE_F32) != NULL ? "avx512"
+                          : coh_rows_of("avx2", COH_DTYPE_F32) != NULL ? "avx2"
+                                                                       : "plain";
+    const answer widened = ask(highest, "0", "2"), pretended = ask("bf16-pretended", "0", "2");
+    char path[160];
+    snprintf(path, sizeof(path), "%s+bf16-pretended", widened.path);
+    assert_string_equal(pretended.path, path);
+    assert_string_equal(pretended.hash, widened.hash);
+    assert_string_equal(ask("bf16-pretended", "1", "2").hash, ask("plain", "1", "2").hash);
+}
+
 int main(int count, char **arguments)
 {
     if (count == 2)
@@ -140,6 +155,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_and_with_plain_products_instruction_sets_change_no_bit),
         cmocka_unit_test(the_path_names_instruction_set_and_product),
+        cmocka_unit_test(pretended_bf16_is_named_and_has_the_bits_of_widened_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,9 @@ static float number_of(const char *name, uint64_t at)
 
 typedef struct source {
     const char *fails_at; /* NULL, or the parameter that cannot be read */
+    const char *odd_in;   /* NULL, or the parameter whose element `odd_at` is `odd` */
+    uint64_t odd_at;
+    float odd;
     int calls;
 } source;
 
@@ -57,7 +60,9 @@ static coh_status numbers(void *context, const char *name, uint64_t begin, uint6
     if (s->fails_at && strcmp(s->fails_at, name) == 0)
         return coh_kind_fail(COH_ERR_IO, "%s cannot be read", name);
     for (uint64_t i = 0; i < count; i++)
-        values[i] = number_of(name, begin + i);
+        values[i] = s->odd_in && begin + i == s->odd_at && strcmp(s->odd_in, name) == 0
+                        ? s->odd
+                        : number_of(name, begin + i);
     return COH_OK;
 }
 
@@ -211,6 +216,54 @@ static void what_cannot_be_written_leaves_nothing_behind(void **state)
     assert_int_equal(folder_count(), 3);
 }
 
+static void a_number_that_is_not_finite_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3 }, none = { .freeze = "wte" };
+    const coh_model model = made_model(GPT2, &adapters), plain = made_model(GPT2, &none);
+    const float odd[] = { NAN, INFINITY, -INFINITY };
+    const char *out = folder_file("out");
+    for (int i = 0; i < 3; i++)
+        for (coh_dtype dtype = COH_DTYPE_F32; dtype <= COH_DTYPE_F16; dtype++) {
+            const coh_adapters_write_options beside = { .dtype = dtype };
+            const coh_folder_write_options whole = { .dtype = dtype };
+            source up = { .odd_in = "h.1.attn.c_attn.lora_B.weight", .odd_at = 7, .odd = odd[i] };
+            /* [outputs, inputs] = [36, 12] is published the other way round */
+            source linear = { .odd_in = "h.0.attn.c_attn.weight", .odd_at = 17, .odd = odd[i] };
+            source bias = { .odd_in = "h.0.attn.c_attn.bias", .odd_at = 5, .odd = odd[i] };
+            assert_int_equal(coh_adapters_write(&model, &beside, out, numbers, &up),
+                             COH_ERR_CORRUPT);
+            assert_non_null(strstr(coh_last_error(), "h.1.attn.c_attn.lora_B.weight holds "));
+            assert_non_null(strstr(coh_last_error(), "at [2, 1]"));
+            assert_int_equal(coh_folder_write(&plain, &whole, out, numbers, &linear),
+                             COH_ERR_CORRUPT);
+            assert_non_null(strstr(coh_last_error(), "transformer.h.0.attn.c_attn.weight holds "));
+            assert_non_null(strstr(coh_last_error(), "at [5, 1]"));
+            assert_int_equal(coh_folder_write(&plain, &whole, out, numbers, &bias),
+                             COH_ERR_CORRUPT);
+            assert_non_null(strstr(coh_last_error(), "at [5, 0]"));
+            assert_int_equal(folder_count(), 0);
+        }
+}
+
+/* Factors that are finite, and their product beyond f32. */
+static void a_merge_that_overflows_is_not_written(void **state)
+{
+    (void)state;
+    const coh_adapters adapters = { .rank = 3 };
+    const coh_model model = made_model(GPT2, &adapters);
+    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32 };
+    source from = { .odd_in = "h.0.attn.c_attn.lora_A.weight", .odd_at = 4, .odd = 3e38f };
+    coh_merge *merge;
+    assert_int_equal(coh_merge_open(&model, numbers, &from, &merge), COH_OK);
+    assert_int_equal(
+        coh_folder_write(&model, &options, folder_file("out"), coh_merge_numbers, merge),
+        COH_ERR_CORRUPT);
+    assert_non_null(strstr(coh_last_error(), "transformer.h.0.attn.c_attn.weight holds "));
+    assert_int_equal(folder_count(), 0);
+    coh_merge_close(merge);
+}
+
 static void every_failing_operation_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -339,6 +392,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(tensors_have_pefts_names_and_our_numbers, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_leaves_nothing_behind, set_up,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(a_number_that_is_not_finite_is_refused_with_its_place,
+                                        set_up, folder_remove),
+        cmocka_unit_test_setup_teardown(a_merge_that_overflows_is_not_written, set_up,
                                         folder_remove),
         cmocka_unit_test_setup_teardown(every_failing_operation_leaves_nothing_behind, set_up,
                                         folder_remove),

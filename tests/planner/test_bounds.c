@@ -16,6 +16,7 @@
 #include "planner/bounds.h"
 #include "planner/bounds_traffic.h"
 #include "planner/schedule.h"
+#include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
 typedef struct draws {
@@ -257,14 +258,18 @@ static void no_program_is_faster_than_a_bound(void **state)
 {
     (void)state;
     tally t = { 0 };
-    for (uint64_t seed = 0; seed < 500; seed++)
-        check_seed(seed, 0, &t);
+    const int cases = (int)test_cases(500);
+    for (int seed = 0; seed < cases; seed++)
+        check_seed((uint64_t)seed, 0, &t);
     print_message("%d programs, %d refused, %d within 1 %% of the bound, mean ratio %.3f\n",
                   t.built, t.refused, t.met, t.ratio_sum / t.built);
     for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
         print_message("  %-14s %d\n", coh_plan_bound_name((coh_plan_bound)b), t.binding[b]);
     print_message("  in slices %d, with blocks that stay %d\n", t.sliced, t.resident);
-    assert_true(t.built >= 300 && t.sliced >= 15 && t.resident >= 30);
+    /* The draws have every variety; the first tenth of them need not. */
+    const int is_whole = cases == 500;
+    assert_true(t.built >= cases * 3 / 5);
+    assert_true(!is_whole || (t.sliced >= cases * 3 / 100 && t.resident >= cases * 3 / 50));
 }
 
 /* Neither above what programs move nor so low that it forgets the states. */
@@ -272,12 +277,13 @@ static void the_drive_carries_what_the_host_lane_needs(void **state)
 {
     (void)state;
     tally t = { 0 };
-    for (uint64_t seed = 1000; seed < 1500; seed++)
-        check_seed(seed, 1, &t);
+    const int cases = (int)test_cases(500);
+    for (int seed = 1000; seed < 1000 + cases; seed++)
+        check_seed((uint64_t)seed, 1, &t);
     print_message("%d programs with updates on the host over a drive, %d refused; the states of %d "
                   "have no room above it\n",
                   t.built, t.refused, t.beyond);
-    assert_true(t.built >= 250 && t.beyond >= 50);
+    assert_true(t.built >= cases / 2 && t.beyond >= cases / 10);
 }
 
 /* 1 where there is a plan: it is not faster by more than an eighth than was known without it. */
@@ -321,11 +327,12 @@ static int check_plan(uint64_t seed, int *out_tight)
 static void no_plan_is_much_faster_than_what_is_known_without_making_it(void **state)
 {
     (void)state;
+    const int cases = (int)test_cases(100);
     int planned = 0, tight = 0;
-    for (uint64_t seed = 2000; seed < 2100; seed++)
-        planned += check_plan(seed, &tight);
+    for (int seed = 2000; seed < 2000 + cases; seed++)
+        planned += check_plan((uint64_t)seed, &tight);
     print_message("%d plans, %d within 5 %% of what was known\n", planned, tight);
-    assert_true(planned >= 80 && tight >= 15);
+    assert_true(planned >= cases * 4 / 5 && tight >= cases * 3 / 20);
 }
 
 int main(void)

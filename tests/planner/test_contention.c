@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "planner/simulate_walk.h"
+#include "tests/length.h"
 #include "tests/planner/small_program.h"
 
 #define STEP 0.25
@@ -135,7 +136,7 @@ static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
 {
     (void)state;
     made m;
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(20); seed++) {
         coh_profile profile = random_profile(seed);
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         double fluid = (double)run(&m, &profile, NULL).period_ns;
@@ -153,7 +154,7 @@ static void fluid_lies_between_none_and_all(void **state)
 {
     (void)state;
     made m;
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(300); seed++) {
         coh_profile profile = random_profile(seed);
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         uint64_t none = run_as(&m, &profile, COH_CONTENTION_NONE, NULL).period_ns;
@@ -172,7 +173,7 @@ static void without_contention_both_walks_agree(void **state)
     made m;
     coh_profile profile = unit_profile();
     profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
-    for (uint64_t seed = 0; seed < 300; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(300); seed++) {
         uint64_t service_ns[LINES_MOST], times[2 * LINES_MOST], fluid_times[2 * LINES_MOST];
         coh_simulation fluid = { 0 };
         if (seed % 2)
@@ -203,8 +204,10 @@ static void nothing_is_faster_than_the_bound(void **state)
 {
     (void)state;
     made m;
+    const int cases = (int)test_cases(400);
     int joint = 0;
-    for (uint64_t seed = 0; seed < 400; seed++) {
+    for (int number = 0; number < cases; number++) {
+        const uint64_t seed = (uint64_t)number;
         coh_profile profile = random_profile(seed);
         uint64_t service_ns[LINES_MOST];
         coh_simulation walked = { 0 };
@@ -217,7 +220,7 @@ static void nothing_is_faster_than_the_bound(void **state)
             fail_msg("seed %" PRIu64 ": %" PRIu64 " under the bound of %" PRIu64, seed,
                      walked.period_ns, s.bound_ns);
     }
-    assert_true(joint > 100);
+    assert_true(joint > cases / 4);
 }
 
 /* Two lanes with nothing to wait for: one long line each. The fluid walk starts both at once, which
@@ -226,7 +229,7 @@ static void the_joint_bound_of_two_lanes_is_sharp(void **state)
 {
     (void)state;
     made m;
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(100); seed++) {
         coh_profile profile = unit_profile();
         double a = 0.5 + 0.5 * coh_rng_uniform(seed, 6, 0);
         double b = 0.5 + 0.5 * coh_rng_uniform(seed, 6, 1);

@@ -9,10 +9,11 @@
 #include <cmocka.h>
 
 #include "planner/residency_state.h"
+#include "tests/length.h"
 #include "tests/planner/draws.h"
 
 enum { OBJECTS_MOST = 60, CHUNKS_MOST = 3 * OBJECTS_MOST, UNIT = 4096, STEP = 40, PASSES = 3 };
-enum { CASES = 40000, CHANGES = 300 };
+enum { CHANGES = 300 };
 
 typedef struct scene {
     coh_object objects[OBJECTS_MOST];
@@ -343,9 +344,10 @@ static void every_choice_is_that_of_the_rule(void **state)
 {
     (void)state;
     static scene s;
+    const int cases = (int)test_cases(40000);
     int found = 0, moved = 0;
-    for (uint64_t seed = 0; seed < CASES; seed++) {
-        draws d = { .stream = 81, .seed = seed };
+    for (int seed = 0; seed < cases; seed++) {
+        draws d = { .stream = 81, .seed = (uint64_t)seed };
         uint64_t expected = 0, offset = 0;
         draw_scene(&d, &s);
         coh_need need = { .object = draw(&d, 0, (int)s.layout.object_count - 1),
@@ -365,14 +367,14 @@ static void every_choice_is_that_of_the_rule(void **state)
         moved += is_found && q.has_content;
         coh_arena_map_fini(&s.runner.map);
     }
-    assert_true(found > CASES / 2 && moved > CASES / 20);
+    assert_true(found > cases / 2 && moved > cases / 20);
 }
 
 static void the_lists_of_an_arena_are_those_of_its_segments(void **state)
 {
     (void)state;
     static scene s;
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(200); seed++) {
         draws d = { .stream = 81, .seed = 1000000 + seed };
         draw_scene(&d, &s);
         for (int i = 0; i < CHANGES; i++) {

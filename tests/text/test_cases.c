@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/length.h"
 #include "tests/text/blocks.h"
 #include "tests/text/folder.h"
 #include "tests/text/nasty.h"
@@ -233,7 +234,7 @@ static void ids_do_not_depend_on_how_a_text_is_cut_into_blocks(void **state)
     char text[300];
     for (size_t i = 0; i < NASTY_COUNT; i++)
         assert_same_in_blocks(nasty_texts[i].bytes, nasty_texts[i].byte_count, i);
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(60); seed++) {
         assert_same_in_blocks(text, nasty_random(seed, text, sizeof(text)), seed);
         assert_same_in_blocks(text, marked_random(seed, text, sizeof(text)), seed);
     }
@@ -247,7 +248,7 @@ static void a_second_tokenizer_for_another_thread_gives_the_same(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(coh_tokenizer_fork(tokenizer, &forks[i]), COH_OK);
     assert_int_equal(coh_tokenizer_identity(forks[0]), coh_tokenizer_identity(tokenizer));
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(60); seed++) {
         int32_t *ids[2];
         size_t counts[2], text_bytes = marked_random(seed, text, sizeof(text));
         coh_tokenizer *both[2] = { tokenizer, forks[seed & 1] };
@@ -282,7 +283,7 @@ static void any_bytes_come_back(void **state)
     char bytes[2000], *decoded;
     int32_t *ids;
     size_t count, decoded_bytes;
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 0; seed < test_cases(100); seed++) {
         size_t byte_count = 600;
         if (seed & 1)
             byte_count = nasty_random(seed, bytes, sizeof(bytes));

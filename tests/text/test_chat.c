@@ -131,6 +131,91 @@ static void ids_and_what_counts_are_those_of_transformers(void **state)
         assert_true(compare_form(forms[i]) > 50);
 }
 
+/* ---- prompts ---- */
+
+static void compare_prompt(const char *where, coh_chat *chat, const json_t *line)
+{
+    const conversation c = conversation_of(json_object_get(line, "messages"));
+    const json_t *expected = json_object_get(line, "ids");
+    coh_chat_turn turns[MESSAGES_MOST];
+    int32_t *ids;
+    size_t count;
+    for (size_t i = 0; i < c.count; i++)
+        turns[i] = (coh_chat_turn){ c.messages[i].role, c.messages[i].content.bytes,
+                                    c.messages[i].content.count };
+    if (coh_chat_prompt(chat, turns, c.count, &ids, &count) != COH_OK)
+        fail_msg("%s: %s", where, coh_last_error());
+    if (count != json_array_size(expected))
+        fail_msg("%s: %zu ids, expected %zu", where, count, json_array_size(expected));
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] != json_integer_value(json_array_get(expected, i)))
+            fail_msg("%s: id %d at %zu", where, ids[i], i);
+    coh_text_free(ids);
+}
+
+static void prompts_are_those_of_transformers(void **state)
+{
+    (void)state;
+    static const char *const forms[] = { "qwen2.5",  "smollm2", "chatml", "llama3",
+                                         "llama3.1", "llama2",  "plain" };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        char path[PATH_MAX];
+        opened o = { 0 };
+        size_t number = 0;
+        snprintf(path, sizeof(path), "%s/%s/prompts", CHATS, forms[i]);
+        char *text = folder_read(path, NULL);
+        for (char *rest = text, *end; *rest && (end = strchr(rest, '\n')); rest = end + 1) {
+            json_t *line = json_loadb(rest, (size_t)(end - rest), JSON_ALLOW_NUL, NULL);
+            open_for(forms[i], json_string_value(json_object_get(line, "tokenizer")), &o);
+            snprintf(path, sizeof(path), "%s, line %zu", forms[i], ++number);
+            compare_prompt(path, o.chat, line);
+            json_decref(line);
+        }
+        assert_true(number > 10);
+        close_opened(&o);
+        free(text);
+    }
+}
+
+static void a_prompt_ends_with_the_users_turn(void **state)
+{
+    (void)state;
+    const coh_chat_turn said[] = { { COH_CHAT_SYSTEM, "s", 1 },
+                                   { COH_CHAT_USER, "u", 1 },
+                                   { COH_CHAT_ASSISTANT, "a", 1 } },
+                        odd[] = { { (coh_chat_role)7, "u", 1 }, { COH_CHAT_USER, "u", 1 } },
+                        empty[] = { { COH_CHAT_USER, NULL, 0 } };
+    coh_tokenizer *tokenizer;
+    coh_chat *chat;
+    int32_t *ids;
+    size_t count;
+    assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
+    assert_int_equal(coh_chat_prompt(chat, said, 0, &ids, &count), COH_ERR_CORRUPT);
+    assert_int_equal(coh_chat_prompt(chat, said, 1, &ids, &count), COH_ERR_CORRUPT);
+    assert_int_equal(coh_chat_prompt(chat, said, 3, &ids, &count), COH_ERR_CORRUPT);
+    assert_null(ids);
+    assert_int_equal(coh_chat_prompt(chat, odd, 2, &ids, &count), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_prompt(chat, empty, 1, &ids, &count), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_prompt(NULL, said, 2, &ids, &count), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_prompt(chat, NULL, 2, &ids, &count), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_prompt(chat, said, 2, NULL, &count), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_prompt(chat, said, 2, &ids, NULL), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_prompt(chat, said, 2, &ids, &count), COH_OK);
+    static const char text[] = "system: s\nuser: u\nassistant:";
+    assert_int_equal(count, sizeof(text) - 1);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(ids[i], text[i]);
+    assert_int_equal(coh_chat_end_of_turn(chat), 256);
+    assert_string_equal(coh_chat_answer_prefix(chat), " ");
+    assert_int_equal(coh_chat_end_of_turn(NULL), -1);
+    coh_text_free(ids);
+    coh_chat_close(chat);
+    assert_int_equal(coh_chat_open(NULL, NULL, COH_CHAT_FORM_AUTO, &chat), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, NULL), COH_ERR_ARGUMENT);
+    coh_tokenizer_close(tokenizer);
+}
+
 /* ---- forms ---- */
 
 static void write_text(const char *name, const char *text)
@@ -480,6 +565,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_and_what_counts_are_those_of_transformers),
+        cmocka_unit_test(prompts_are_those_of_transformers),
+        cmocka_unit_test(a_prompt_ends_with_the_users_turn),
         IN_FOLDER(the_form_follows_from_special_tokens_and_the_template),
         IN_FOLDER(a_template_of_no_known_form_is_refused_unless_a_form_is_named),
         cmocka_unit_test(a_form_that_the_vocabulary_cannot_write_is_refused),

@@ -156,6 +156,44 @@ static void a_file_without_a_window_says_so(void **state)
     }
 }
 
+static void stretches_in_order_score_every_id_behind_the_first_once(void **state)
+{
+    (void)state;
+    /* ids, tokens of a stretch, distance of the next; the last stretch is cut, full or one id */
+    static const struct shape {
+        uint64_t count;
+        int64_t tokens, stride;
+    } all[] = { { 100, 16, 16 }, { 97, 16, 16 }, { 98, 16, 16 }, { 100, 16, 5 }, { 9, 16, 16 } };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        coh_token_file *file = open_counting_file(all[i].count, 70000);
+        int32_t tokens[16], targets[16];
+        unsigned char scored[100] = { 0 };
+        for (uint64_t begin = 0; begin + 1 < all[i].count; begin += (uint64_t)all[i].stride) {
+            assert_int_equal(coh_token_file_stretch(file, begin, all[i].tokens, tokens, targets),
+                             COH_OK);
+            for (int64_t k = 0; k < all[i].tokens; k++) {
+                const uint64_t at = begin + (uint64_t)k;
+                assert_int_equal(tokens[k], at < all[i].count ? (int64_t)at : 0);
+                assert_int_equal(targets[k], at + 1 < all[i].count ? (int64_t)at + 1 : -1);
+                if (targets[k] >= 0 && (begin == 0 || k >= all[i].tokens - all[i].stride))
+                    scored[targets[k]]++;
+            }
+            if (begin + (uint64_t)all[i].tokens + 1 >= all[i].count)
+                break;
+        }
+        assert_int_equal(scored[0], 0);
+        for (uint64_t id = 1; id < all[i].count; id++)
+            assert_int_equal(scored[id], 1);
+        assert_int_equal(coh_token_file_stretch(file, all[i].count, 4, tokens, targets),
+                         COH_ERR_ARGUMENT);
+        assert_int_equal(coh_token_file_stretch(file, 0, 0, tokens, targets), COH_ERR_ARGUMENT);
+        assert_int_equal(coh_token_file_stretch(NULL, 0, 4, tokens, targets), COH_ERR_ARGUMENT);
+        assert_int_equal(coh_token_file_stretch(file, 0, 4, NULL, targets), COH_ERR_ARGUMENT);
+        assert_int_equal(coh_token_file_stretch(file, 0, 4, tokens, NULL), COH_ERR_ARGUMENT);
+        coh_token_file_close(file);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +203,7 @@ int main(void)
         cmocka_unit_test(passes_and_seeds_have_orders_of_their_own),
         cmocka_unit_test(a_window_is_found_by_its_number_alone_and_allocates_nothing),
         cmocka_unit_test(a_file_without_a_window_says_so),
+        cmocka_unit_test(stretches_in_order_score_every_id_behind_the_first_once),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

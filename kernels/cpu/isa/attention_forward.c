@@ -19,7 +19,7 @@ typedef struct forward_block {
 } __attribute__((aligned(64))) forward_block;
 
 /* scores = k q^T, twelve keys at a time, from the first sixteen queries on that may see them. */
-static void score(forward_block *f)
+static void find_scores(forward_block *f)
 {
     for (int64_t j = 0; j < f->keys; j += 12) {
         const int64_t first = within(f->k0 + j - f->q0, 0, f->lanes) / 16 * 16;
@@ -50,7 +50,7 @@ LANES_INLINE vector where_seen(const forward_block *f, int64_t j, int64_t c, vec
 }
 
 /* Words of a pair of keys, or of one. */
-LANES_INLINE void put_weights(forward_block *f, int64_t j, int64_t c, const vector *p)
+LANES_INLINE void store_weights(forward_block *f, int64_t j, int64_t c, const vector *p)
 {
     float *to = f->weights + j / WORD_ELEMENTS * f->one.queries + c;
 #if WORD_ELEMENTS == 2
@@ -89,7 +89,7 @@ static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen
             p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
             sum += p[e];
         }
-        put_weights(f, j, c, p);
+        store_weights(f, j, c, p);
     }
     for (; j < seen; j += WORD_ELEMENTS) {
         for (int e = 0; e < WORD_ELEMENTS; e++) {
@@ -97,7 +97,7 @@ static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen
             p[e] = where_seen(f, j + e, c, p[e], 0.0f);
             sum += p[e];
         }
-        put_weights(f, j, c, p);
+        store_weights(f, j, c, p);
     }
     vector_store(f->max + c, max);
     vector_store(f->sum + c, sum);
@@ -105,7 +105,7 @@ static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen
 }
 
 /* Weights of all lanes and keys of the tile, zeros where a query may not see a key. */
-static void weigh(forward_block *f)
+static void find_weights(forward_block *f)
 {
     for (int64_t c = 0; c < f->lanes; c += COH_VECTOR_FLOATS) {
         const int64_t whole = within(f->q0 + c + 1 - f->k0, 0, f->seen);
@@ -129,11 +129,11 @@ static void drop_weights(forward_block *f)
             vector_bits kept[4];
             head_kept(&f->one, f->k0 + j, f->q0 + c, kept);
             for (int w = 0; w < 4 / WORD_ELEMENTS; w++) {
-                float *weights = f->weights + (j / WORD_ELEMENTS + w) * f->one.queries + c;
+                float *row = f->weights + (j / WORD_ELEMENTS + w) * f->one.queries + c;
                 vector_bits mask = kept[w * WORD_ELEMENTS];
                 if (WORD_ELEMENTS == 2)
                     mask = (mask & 0xffffu) | (kept[2 * w + 1] & 0xffff0000u);
-                vector_store(weights, (vector)(mask & (vector_bits)vector_load(weights)));
+                vector_store(row, (vector)(mask & (vector_bits)vector_load(row)));
             }
         }
     }
@@ -193,8 +193,8 @@ void attention_forward(const coh_attention *attention, int64_t index)
         f.seen = smaller(f.one.keys, f.q0 + f.rows - f.k0);
         f.keys = block_round(f.seen, 4);
         head_rows(&f.one, f.k_rows, f.keys, f.one.k, f.one.kv_stride, f.k0, f.seen);
-        score(&f);
-        weigh(&f);
+        find_scores(&f);
+        find_weights(&f);
         if (attention->drop.threshold > 0)
             drop_weights(&f);
         head_rows(&f.one, f.rows_of, f.keys, f.one.v, f.one.kv_stride, f.k0, f.seen);

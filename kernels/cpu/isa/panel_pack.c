@@ -143,8 +143,8 @@ LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, i
             const char *first = from + k * row + r * (int64_t)sizeof(uint16_t);
             lanes square[TRANSPOSE_WORDS];
             for (int64_t w = 0; w < TRANSPOSE_WORDS; w++, first += 2 * row) {
-                const int64_t left = depth - k - w * WORD_ELEMENTS;
-                square[w] = left > 0 ? words_pair(first, left > 1 ? first + row : NULL, count)
+                const int64_t rest = depth - k - w * WORD_ELEMENTS;
+                square[w] = rest > 0 ? words_pair(first, rest > 1 ? first + row : NULL, count)
                                      : lanes_all(0.0f);
             }
             transpose(square, sizeof(*square), dtype, packed + r * stride + k / WORD_ELEMENTS,

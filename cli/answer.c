@@ -1,0 +1,131 @@
+#include "cli/answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- stop strings ---- */
+
+static int ends_with(const cli_answer *answer, const char *text, size_t length)
+{
+    return length <= answer->count &&
+           memcmp(answer->bytes + answer->count - length, text, length) == 0;
+}
+
+/* The longest that the last byte completes; NULL: none. */
+static const char *completed(const cli_answer *answer)
+{
+    const char *longest = NULL;
+    for (const char *const *stop = answer->stops; stop && *stop; stop++)
+        if (ends_with(answer, *stop, strlen(*stop)) &&
+            (!longest || strlen(*stop) > strlen(longest)))
+            longest = *stop;
+    return longest;
+}
+
+size_t cli_answer_certain(const cli_answer *answer)
+{
+    size_t longest = 0;
+    if (answer->stopped_by)
+        return answer->count;
+    for (const char *const *stop = answer->stops; stop && *stop; stop++)
+        for (size_t length = strlen(*stop) - 1; length > longest; length--)
+            if (ends_with(answer, *stop, length))
+                longest = length;
+    return answer->count - longest;
+}
+
+/* ---- text ---- */
+
+static coh_status grow(cli_answer *answer, size_t more)
+{
+    if (answer->count + more <= answer->capacity)
+        return COH_OK;
+    const size_t capacity = 2 * (answer->count + more) + 256;
+    char *bytes = realloc(answer->bytes, capacity);
+    if (!bytes)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a text of %zu bytes", capacity);
+    answer->bytes = bytes;
+    answer->capacity = capacity;
+    return COH_OK;
+}
+
+coh_status cli_answer_add(cli_answer *answer, const char *bytes, size_t count)
+{
+    CLI_TRY(grow(answer, count));
+    for (size_t i = 0; i < count && !answer->stopped_by; i++) {
+        const int is_first = answer->added_count++ == 0;
+        if (is_first && answer->prefix && answer->prefix[0] && bytes[i] == answer->prefix[0])
+            continue;
+        answer->bytes[answer->count++] = bytes[i];
+        answer->stopped_by = completed(answer);
+        if (answer->stopped_by)
+            answer->count -= strlen(answer->stopped_by);
+    }
+    return COH_OK;
+}
+
+void cli_answer_clear(cli_answer *answer)
+{
+    answer->count = answer->added_count = 0;
+    answer->stopped_by = NULL;
+}
+
+void cli_answer_free(cli_answer *answer)
+{
+    free(answer->bytes);
+    *answer = (cli_answer){ 0 };
+}
+
+/* ---- JSON ---- */
+
+/* Bytes that the first byte of a character announces; 0: it cannot be one. */
+static size_t announced(unsigned char first)
+{
+    if (first < 0x80)
+        return 1;
+    if (first < 0xc2 || first > 0xf4)
+        return 0;
+    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+/* Overlong forms, halves of pairs and what lies beyond U+10FFFF are told by the second byte. */
+static int may_follow(unsigned char first, unsigned char second)
+{
+    const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return second >= least && second <= most;
+}
+
+/* Bytes at text[0..left) that are one character, or that one U+FFFD stands for, as in Python's
+ * errors="replace": the longest beginning of a character, at least one byte. */
+static size_t character(const unsigned char *text, size_t left, int *out_is_whole)
+{
+    const size_t length = announced(text[0]);
+    size_t count = 1;
+    while (count < length && count < left &&
+           (count == 1 ? may_follow(text[0], text[1]) : (text[count] & 0xc0) == 0x80))
+        count++;
+    *out_is_whole = count == length;
+    return count;
+}
+
+void cli_print_json_text(const char *bytes, size_t count)
+{
+    const unsigned char *text = (const unsigned char *)bytes;
+    putchar('"');
+    for (size_t i = 0; i < count;) {
+        int is_whole;
+        const size_t length = character(text + i, count - i, &is_whole);
+        if (!is_whole)
+            fputs("\\ufffd", stdout);
+        else if (text[i] == '"' || text[i] == '\\')
+            printf("\\%c", text[i]);
+        else if (text[i] < 0x20 || text[i] == 0x7f)
+            printf("\\u%04x", text[i]);
+        else
+            fwrite(text + i, 1, length, stdout);
+        i += length;
+    }
+    putchar('"');
+}

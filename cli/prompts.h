@@ -1,0 +1,36 @@
+/* prompts.h - what a text begins with, from flags and files, as ids: all of it before the first
+ * token is computed, so that a mistake in the last prompt costs nothing.
+ *
+ *     --prompt ... ─> --prompt-file ─> --prompts, by lines ─> --messages, by conversations
+ *
+ * is their order. With --chat a prompt is what a user says, and its ids are those of the whole
+ * conversation up to the answer; --messages implies --chat. */
+#ifndef COH_CLI_PROMPTS_H
+#define COH_CLI_PROMPTS_H
+
+#include "cli/inference.h"
+
+typedef struct cli_prompt {
+    char *text; /* as it was given; NULL: a conversation, which is not printed */
+    size_t text_bytes;
+    int32_t *ids;
+    size_t count;
+} cli_prompt;
+
+typedef struct cli_prompts {
+    const cli_inference *inference;
+    coh_chat *chat; /* NULL: plain text */
+    cli_prompt *list;
+    size_t count, capacity;
+} cli_prompts;
+
+/* Reads and encodes all prompts. Fails: COH_ERR_ARGUMENT (none, an empty one, one too long for the
+ * model, flags that contradict one another), COH_ERR_CORRUPT (a file that holds no messages, or an
+ * id that the model does not have), COH_ERR_IO, COH_ERR_MEMORY. Close it either way. */
+coh_status cli_prompts_open(const cli_inference *inference, cli_prompts *out_prompts);
+void cli_prompts_close(cli_prompts *prompts); /* accepts a zeroed one */
+
+/* Fails where no flag gives a prompt, before anything is opened: COH_ERR_ARGUMENT. */
+coh_status cli_prompts_check_flags(const cli_options *options);
+
+#endif

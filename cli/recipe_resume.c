@@ -1,0 +1,213 @@
+/* What flags change of a resumed run. The checkpoint's note has the whole recipe; a flag that is
+ * given replaces one number of it, says so in one line, and goes into the next note (recipe.h). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/recipe.h"
+
+/* ---- what cannot change ---- */
+
+static coh_status check_fixed(const cli_options *options)
+{
+    static const cli_flag fixed[] = { CLI_FLAG_SEQUENCE, CLI_FLAG_SEED, CLI_FLAG_VOCABULARY,
+                                      CLI_FLAG_FREEZE,   CLI_FLAG_LORA, CLI_FLAG_LORA_TARGETS,
+                                      CLI_FLAG_DROPOUT };
+    if (cli_given(options, CLI_FLAG_EPOCHS))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--epochs is for a new run; with --resume --steps says at which step of "
+                        "the whole run it ends: give that");
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+        if (cli_given(options, fixed[i]))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--%s comes from the checkpoint with --resume: leave it out",
+                            cli_flag_table[fixed[i]].name);
+    return COH_OK;
+}
+
+/* ---- numbers ---- */
+
+static void set_real(const char *name, double value, double *field)
+{
+    char before[32], now[32];
+    if (*field != value)
+        cli_note("%s %s -> %s", name, cli_rate(*field, before), cli_rate(value, now));
+    *field = value;
+}
+
+static void set_count(const char *name, uint64_t value, uint64_t *field)
+{
+    if (*field != value)
+        cli_note("%s %" PRIu64 " -> %" PRIu64, name, *field, value);
+    *field = value;
+}
+
+/* A new highest rate without a lowest one keeps their ratio, and so the shape of the schedule. */
+static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
+{
+    cli_schedule *schedule = &recipe->schedule;
+    const double before = schedule->highest;
+    double lowest = schedule->lowest;
+    char low[32], high[32];
+    if (cli_given(options, CLI_FLAG_LR)) {
+        set_real("lr", options->lr, &schedule->highest);
+        if (before > 0 && before != options->lr)
+            lowest = options->lr * (lowest / before);
+    }
+    if (cli_given(options, CLI_FLAG_MIN_LR))
+        lowest = options->min_lr;
+    set_real("min-lr", lowest, &schedule->lowest);
+    if (schedule->lowest <= schedule->highest)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "the lowest rate %s is above the highest %s: lower --min-lr, or raise --lr",
+                    cli_rate(schedule->lowest, low), cli_rate(schedule->highest, high));
+}
+
+static coh_status set_schedule(cli_recipe *recipe, const cli_options *options)
+{
+    cli_schedule *schedule = &recipe->schedule;
+    if (cli_given(options, CLI_FLAG_SCHEDULE_STEPS))
+        set_count("schedule-steps", (uint64_t)options->schedule_steps, &schedule->schedule_steps);
+    if (cli_given(options, CLI_FLAG_WARMUP))
+        set_count("warmup", cli_warmup_steps(&options->warmup, schedule->schedule_steps),
+                  &schedule->warmup_steps);
+    if (schedule->warmup_steps <= schedule->schedule_steps)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "a warm-up of %" PRIu64 " steps is longer than the schedule of %" PRIu64
+                    ": lower --warmup, or raise --schedule-steps",
+                    schedule->warmup_steps, schedule->schedule_steps);
+}
+
+static void add_fors(const cli_for_list *list, cli_line *line)
+{
+    char number[32];
+    for (int64_t i = 0; i < list->count; i++)
+        cli_line_add(line, " %s=%s", list->at[i].pattern, cli_rate(list->at[i].value, number));
+    if (list->count == 0)
+        cli_line_add(line, " none");
+}
+
+/* The patterns that are given replace all that the run had. */
+static void set_fors(const char *name, const cli_for_list *given, cli_for_list *field)
+{
+    cli_line line;
+    int is_same = given->count == field->count;
+    for (int64_t i = 0; is_same && i < given->count; i++)
+        is_same = strcmp(given->at[i].pattern, field->at[i].pattern) == 0 &&
+                  given->at[i].value == field->at[i].value;
+    cli_line_clear(&line);
+    cli_line_add(&line, "%s", name);
+    add_fors(field, &line);
+    cli_line_add(&line, " ->");
+    add_fors(given, &line);
+    if (!is_same)
+        cli_note("%s", line.text);
+    *field = *given;
+}
+
+static void set_optimizer(cli_recipe *recipe, const cli_options *options)
+{
+    if (cli_given(options, CLI_FLAG_BETA1))
+        set_real("beta1", options->beta1, &recipe->beta1);
+    if (cli_given(options, CLI_FLAG_BETA2))
+        set_real("beta2", options->beta2, &recipe->beta2);
+    if (cli_given(options, CLI_FLAG_WEIGHT_DECAY))
+        set_real("weight-decay", options->weight_decay, &recipe->weight_decay);
+    if (cli_given(options, CLI_FLAG_CLIP))
+        set_real("clip", options->clip, &recipe->clip);
+    if (cli_given(options, CLI_FLAG_LR_FOR))
+        set_fors("lr-for", &options->lr_for, &recipe->lr_for);
+    if (cli_given(options, CLI_FLAG_WEIGHT_DECAY_FOR))
+        set_fors("weight-decay-for", &options->weight_decay_for, &recipe->weight_decay_for);
+}
+
+/* ---- batches ---- */
+
+static void set_micro_batch(cli_recipe *recipe, int64_t micro_batch)
+{
+    if (recipe->micro_batch != micro_batch)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding, the run will not continue bit for bit",
+                 recipe->micro_batch, micro_batch);
+    recipe->micro_batch = micro_batch;
+}
+
+/* The next step reads on where the last one stopped, in batches of the new size. */
+static coh_status set_batches(cli_recipe *recipe, const cli_options *options, uint64_t step)
+{
+    if (cli_given(options, CLI_FLAG_BATCH) && options->batch != recipe->batch) {
+        cli_note("batch %" PRId64 " -> %" PRId64, recipe->batch, options->batch);
+        recipe->data_first_window = cli_recipe_window(recipe, step);
+        recipe->data_first_step = step;
+        recipe->batch = options->batch;
+    }
+    if (options->micro_batch > 0)
+        set_micro_batch(recipe, options->micro_batch);
+    else if (recipe->batch % recipe->micro_batch != 0)
+        set_micro_batch(recipe, cli_default_micro_batch(recipe->batch));
+    return cli_recipe_check_micro_batch(recipe);
+}
+
+/* ---- data ---- */
+
+static coh_status set_form(cli_recipe *recipe, const cli_options *options)
+{
+    if (cli_recipe_form_is_given(options)) {
+        if (!options->data)
+            return cli_fail(
+                COH_ERR_ARGUMENT,
+                "--field, --chat, --chat-form, --documents and --validation-split "
+                "come from the checkpoint with --resume: leave them out, or give the --data that "
+                "they are for");
+        CLI_TRY(cli_data_form_from_options(options, &recipe->form));
+        if (recipe->form.validation_split > 0)
+            recipe->validation[0] = '\0'; /* from now on what is put aside */
+    }
+    if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->data && !options->validation)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--id-bytes comes from the checkpoint with --resume: leave"
+                        " it out, or give the --data that it is for");
+    if (options->new_data || (options->data && cli_given(options, CLI_FLAG_ID_BYTES)))
+        recipe->form.id_bytes = cli_data_id_bytes(options);
+    if (options->validation)
+        recipe->validation_id_bytes = cli_data_id_bytes(options);
+    return COH_OK;
+}
+
+/* The flag's choices are in the order of coh_dtype. */
+static void set_gradients(cli_recipe *recipe, const cli_options *options)
+{
+    const uint64_t in_f32 = options->gradients == COH_DTYPE_F32;
+    if (!cli_given(options, CLI_FLAG_GRADIENTS))
+        return;
+    if (recipe->f32_gradients != in_f32)
+        cli_note("gradients %s -> %s: other rounding, the run will not continue bit for bit",
+                 recipe->f32_gradients ? "f32" : "bf16", in_f32 ? "f32" : "bf16");
+    recipe->f32_gradients = in_f32;
+}
+
+coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, uint64_t step)
+{
+    CLI_TRY(check_fixed(options));
+    if (recipe->data_first_step > step)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "the checkpoint's note has data from step %" PRIu64
+                        " on, and it is of step %" PRIu64 ": use another checkpoint",
+                        recipe->data_first_step, step);
+    CLI_TRY(set_form(recipe, options));
+    if (cli_given(options, CLI_FLAG_STEPS))
+        recipe->steps = (uint64_t)options->steps;
+    CLI_TRY(set_rates(recipe, options));
+    CLI_TRY(set_schedule(recipe, options));
+    set_optimizer(recipe, options);
+    /* The folder may have moved; its identity is compared when it is opened. */
+    cli_recipe_set_tokenizer(recipe, options);
+    if (options->kernels)
+        cli_recipe_keep_path(options->kernels, recipe->kernels);
+    CLI_TRY(set_batches(recipe, options, step));
+    if (cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order != COH_SWEEP_AUTO)
+        cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);
+    set_gradients(recipe, options);
+    return COH_OK;
+}

@@ -1,0 +1,122 @@
+/* Finds the memory that ends most of the recompute: halves the range between the budget and the
+ * bytes of a run in memory, with a plan at each size. See cli/recompute.h. */
+#include "cli/recompute.h"
+
+#define GIB ((uint64_t)1 << 30)
+#define MIB ((uint64_t)1 << 20)
+
+/* Plans that are made to find the memory, and the longest program for which they are: each takes
+ * about as long as the job's own plan. */
+enum { TRIALS = 2, TRIAL_LINES_MOST = 20000 };
+
+/* Does a flag ask for recompute? More memory does not end it then. */
+static int is_asked_for(const cli_job *job)
+{
+    if (job->plan_options.recompute == COH_RECOMPUTE_ALL)
+        return 1;
+    for (int32_t i = 0; i < job->plan_options.pin_count; i++)
+        if (job->plan_options.pins[i].place == COH_PIN_RECOMPUTE)
+            return 1;
+    return 0;
+}
+
+/* Above it, recompute is large. */
+#define LARGE 0.5
+
+static double of_forward(const coh_plan_summary *summary)
+{
+    if (summary->recompute_ns == 0)
+        return 0;
+    return (double)summary->recompute_ns / (double)summary->forward_ns;
+}
+
+/* Plans with `bytes` of device memory; 1 in *out_of_forward if there is no such plan. */
+static coh_status try_bytes(const cli_job *job, uint64_t bytes, double *out_of_forward)
+{
+    coh_plan_options options = job->plan_options;
+    coh_plan *plan = NULL;
+    coh_plan_summary summary;
+    *out_of_forward = 1;
+    options.device_memory_bytes = bytes;
+    options.earlier_count = 0;
+    coh_status status = coh_plan_create(job->graph, &options, &plan);
+    if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
+        return COH_OK; /* more than this machine allows, or too long a program */
+    if (status == COH_OK)
+        status = coh_plan_summarize(plan, &summary);
+    if (status == COH_OK)
+        *out_of_forward = of_forward(&summary);
+    coh_plan_destroy(plan);
+    return status;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return bytes / unit * unit + (bytes % unit ? unit : 0);
+}
+
+/* Halves the range from the budget, which is too little, to `most`, which is enough. */
+static coh_status find_end(const cli_job *job, uint64_t most, cli_recompute *out)
+{
+    const uint64_t unit = most >= 16 * GIB ? GIB : MIB;
+    uint64_t low = job->plan_options.device_memory_bytes;
+    out->end_bytes = most;
+    for (int i = 0; i < TRIALS; i++) {
+        double share = 1;
+        const uint64_t bytes = round_up(low + (out->end_bytes - low) / 2, unit);
+        if (bytes >= out->end_bytes)
+            break;
+        CLI_TRY(try_bytes(job, bytes, &share));
+        if (share <= LARGE) {
+            out->end_bytes = bytes;
+            out->end_of_forward = share;
+            out->is_planned = 1;
+        } else {
+            low = bytes;
+        }
+    }
+    return COH_OK;
+}
+
+coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
+                              cli_recompute *out_recompute)
+{
+    const coh_plan_summary *summary = &job->summary;
+    const double ns = (double)summary->recompute_ns;
+    const uint64_t most = round_up(in_memory_bytes, MIB);
+    cli_recompute found = { .seconds = ns * 1e-9, .of_forward = of_forward(summary) };
+    if (summary->recompute_ns > 0) {
+        found.of_compute = ns / (double)summary->bounds_ns[COH_PLAN_BOUND_COMPUTE];
+        found.of_step = ns / (double)summary->step_ns;
+    }
+    found.is_large = found.of_forward > LARGE;
+    *out_recompute = found;
+    out_recompute->is_asked_for = is_asked_for(job);
+    if (!found.is_large || out_recompute->is_asked_for ||
+        job->plan_options.device_memory_bytes >= most || summary->line_count > TRIAL_LINES_MOST)
+        return COH_OK;
+    out_recompute->end_bytes = most;
+    if (summary->smallest_device_bytes == 0)
+        return COH_OK; /* read from a file: nothing is searched */
+    return find_end(job, most, out_recompute);
+}
+
+void cli_recompute_add(const cli_recompute *recompute, cli_line *line)
+{
+    char size[32];
+    if (!recompute->is_large)
+        return;
+    cli_line_add(line,
+                 "repeat: %.0f %% of the forward pass runs again (recompute: %.1f %% of compute "
+                 "time, %.1f %% of the step)",
+                 100 * recompute->of_forward, 100 * recompute->of_compute,
+                 100 * recompute->of_step);
+    if (recompute->end_bytes > 0)
+        cli_line_add(line, "; with --device-memory %s %s%.0f %% would\n",
+                     cli_size_whole(recompute->end_bytes, size),
+                     recompute->is_planned ? "" : "(everything in memory) ",
+                     100 * recompute->end_of_forward);
+    else
+        cli_line_add(line, "%s\n",
+                     recompute->is_asked_for ? "; --recompute or a pin asks for it" : "");
+}

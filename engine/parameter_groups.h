@@ -1,0 +1,32 @@
+/* parameter_groups.h - which rate and decay each trained parameter has. Groups are patterns of
+ * names (cohobate/engine.h); they are resolved once, when an engine is made, into a rule a
+ * parameter, which the grains of its chunks carry to the update (kernels/optimizer.h). */
+#ifndef COH_ENGINE_PARAMETER_GROUPS_H
+#define COH_ENGINE_PARAMETER_GROUPS_H
+
+#include "cohobate/engine.h"
+#include "planner/layout.h"
+
+#define COH_WEIGHT_DECAY_DEFAULT 0.1f
+
+typedef struct coh_parameter_rule {
+    float rate_factor, decay;
+} coh_parameter_rule;
+
+/* The rule of a parameter that is in no group. */
+static inline coh_parameter_rule coh_parameter_rule_of(const coh_parameter_layout *parameter,
+                                                       float weight_decay)
+{
+    return (coh_parameter_rule){ 1.0f, parameter->decays ? weight_decay : 0.0f };
+}
+
+/* Checks the groups of an engine's options. Fails: COH_ERR_ARGUMENT with the pattern. */
+coh_status coh_parameter_groups_check(const coh_graph *graph, const coh_engine_options *options);
+
+/* The rules of all parameters of `layout`, in its order; release with coh_free. `options` were
+ * checked. Fails: COH_ERR_MEMORY. */
+coh_status coh_parameter_rules_make(const coh_graph *graph, const coh_layout *layout,
+                                    const coh_engine_options *options,
+                                    coh_parameter_rule **out_rules);
+
+#endif

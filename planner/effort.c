@@ -1,0 +1,219 @@
+/* The estimate is a sum over operators: the lines of a call (its ranges of rows) times the phases
+ * it has times the micro-batches; and for each line the chunks of the objects that it touches. It
+ * reads the objects' sizes from a layout that is cut into no chunks. */
+#include "planner/effort.h"
+
+#include <inttypes.h>
+
+#include "planner/layout.h"
+#include "planner/pattern.h"
+#include "planner/pins.h"
+
+/* A line costs about as much as this many touches. */
+enum { LINE_TOUCHES = 4 };
+
+/* NORM and UPDATE of a chunk: lines, and what they touch. */
+enum { UPDATE_LINES = 2, UPDATE_TOUCHES = 8 };
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    uint64_t out;
+    return __builtin_add_overflow(a, b, &out) ? UINT64_MAX : out;
+}
+
+static uint64_t product(uint64_t a, uint64_t b)
+{
+    uint64_t out;
+    return __builtin_mul_overflow(a, b, &out) ? UINT64_MAX : out;
+}
+
+typedef struct scene {
+    const coh_graph *graph;
+    const coh_plan_options *options;
+    const coh_decisions *decisions;
+    coh_layout layout; /* of whole objects, and of two micro-batches at most */
+    coh_object_map map;
+    coh_block_set recompute;
+} scene;
+
+/* Chunks of an object; 0 for -1. */
+static uint64_t chunks_of(const scene *s, int32_t object)
+{
+    const uint64_t chunk = coh_layout_chunk_bytes(s->decisions->chunk_bytes);
+    if (object < 0)
+        return 0;
+    const coh_object *facts = &s->layout.objects[object];
+    return facts->pinned ? 1 : facts->bytes / chunk + (facts->bytes % chunk != 0);
+}
+
+/* Chunks of an operator's activations and of what its forward leaves for backward. */
+static uint64_t activation_chunks(const scene *s, int32_t op)
+{
+    const coh_graph_op_entry *entry = &s->graph->ops[op];
+    uint64_t chunks = chunks_of(s, s->map.saved[op]) + chunks_of(s, s->map.cache[op]);
+    for (int32_t port = 0; port < entry->kind.input_count; port++)
+        chunks += chunks_of(s, s->map.activation[entry->input[port]]);
+    for (int32_t port = 0; port < entry->kind.output_count; port++)
+        chunks += chunks_of(s, s->map.activation[entry->output[port]]);
+    return chunks;
+}
+
+/* Of the gradients of its activations. */
+static uint64_t gradient_chunks(const scene *s, int32_t op)
+{
+    const coh_graph_op_entry *entry = &s->graph->ops[op];
+    uint64_t chunks = 0;
+    for (int32_t port = 0; port < entry->kind.input_count; port++)
+        chunks += chunks_of(s, s->map.gradient[entry->input[port]]);
+    for (int32_t port = 0; port < entry->kind.output_count; port++)
+        chunks += chunks_of(s, s->map.gradient[entry->output[port]]);
+    return chunks;
+}
+
+static uint64_t parameter_chunks(const scene *s, int32_t op)
+{
+    const coh_graph_op_entry *entry = &s->graph->ops[op];
+    uint64_t chunks = 0;
+    for (int32_t port = 0; port < entry->kind.parameter_count; port++)
+        if (entry->parameter[port] >= 0)
+            chunks += chunks_of(
+                s, s->layout.groups[s->map.group_of_parameter[entry->parameter[port]]].work);
+    return chunks;
+}
+
+static int is_recomputed(const scene *s, int32_t op)
+{
+    return s->options->mode == COH_PLAN_TRAIN && s->graph->ops[op].block >= 0 &&
+           coh_block_set_has(&s->recompute, coh_graph_blocks_before(s->graph, (size_t)op));
+}
+
+static void add_operator(const scene *s, int32_t op, coh_effort *out)
+{
+    const coh_pattern_scene pattern = { s->graph, &s->layout, &s->map, s->decisions->row_passes };
+    const uint64_t parts = (uint64_t)coh_pattern_of(&pattern, op)->shard(&pattern, op).parts;
+    const uint64_t microbatches = (uint64_t)s->options->microbatch_count;
+    const uint64_t forwards = 1 + (uint64_t)is_recomputed(s, op);
+    const uint64_t backwards = s->map.runs_backward[op] ? 1 : 0;
+    const uint64_t activations = activation_chunks(s, op), parameters = parameter_chunks(s, op);
+    const uint64_t ahead =
+        product(parts, activations + chunks_of(s, s->map.workspace[COH_PHASE_FORWARD][op])) +
+        parameters;
+    const uint64_t back =
+        product(parts, activations + gradient_chunks(s, op) +
+                           chunks_of(s, s->map.workspace[COH_PHASE_BACKWARD][op])) +
+        2 * parameters;
+    out->lines = sum(out->lines, product(product(parts, forwards + backwards), microbatches));
+    out->touches =
+        sum(out->touches,
+            product(sum(product(forwards, ahead), product(backwards, back)), microbatches));
+}
+
+/* Sweeps by layers have objects for each micro-batch. */
+static void add_objects(const scene *s, coh_effort *out)
+{
+    const uint64_t copies =
+        s->options->sweep_order == COH_SWEEP_LAYER ? (uint64_t)s->options->microbatch_count : 1;
+    uint64_t of_first = 0;
+    for (uint32_t i = 0; i < s->layout.object_count; i++) {
+        const coh_object *object = &s->layout.objects[i];
+        const uint64_t chunks = chunks_of(s, (int32_t)i);
+        const int is_copied = object->stream >= COH_STREAM_ACTIVATION &&
+                              object->stream <= COH_STREAM_CACHE && object->microbatch == 0;
+        if (is_copied)
+            of_first = sum(of_first, chunks);
+        else if (object->microbatch == 0)
+            out->chunks = sum(out->chunks, chunks);
+        if (object->stream == COH_STREAM_GRAD) {
+            out->lines = sum(out->lines, product(UPDATE_LINES, chunks));
+            out->touches = sum(out->touches, product(UPDATE_TOUCHES, chunks));
+        }
+    }
+    out->chunks = sum(out->chunks, product(of_first, copies));
+}
+
+coh_status coh_effort_of(const coh_graph *graph, const coh_plan_options *options,
+                         const coh_decisions *decisions, coh_effort *out_effort)
+{
+    coh_plan_options few = *options;
+    scene s = { .graph = graph,
+                .options = options,
+                .decisions = decisions,
+                .recompute = decisions->recompute };
+    *out_effort = (coh_effort){ 0 };
+    if (few.microbatch_count > 2)
+        few.microbatch_count = 2;
+    COH_TRY(coh_pins_blocks(graph, options, &s.recompute));
+    COH_TRY(coh_layout_build(graph, &few, COH_WHOLE_OBJECTS, decisions->cache, decisions->slices,
+                             &s.layout, &s.map));
+    for (size_t i = 0; i < graph->op_count; i++)
+        add_operator(&s, (int32_t)i, out_effort);
+    add_objects(&s, out_effort);
+    coh_object_map_fini(&s.map);
+    coh_layout_fini(&s.layout);
+    return COH_OK;
+}
+
+coh_status coh_effort_raise_chunk(const coh_graph *graph, const coh_plan_options *options,
+                                  uint64_t most_bytes, coh_decisions *decisions)
+{
+    coh_effort now, next;
+    COH_TRY(coh_effort_of(graph, options, decisions, &now));
+    while ((now.touches > COH_TOUCHES_MOST / 2 || now.chunks > COH_CHUNKS_MOST / 2) &&
+           decisions->chunk_bytes <= most_bytes / 2) {
+        coh_decisions larger = *decisions;
+        larger.chunk_bytes *= 2;
+        COH_TRY(coh_effort_of(graph, options, &larger, &next));
+        if (next.touches > now.touches - now.touches / 16)
+            break;
+        *decisions = larger;
+        now = next;
+    }
+    return COH_OK;
+}
+
+coh_status coh_effort_check_count(uint64_t count, const char *what)
+{
+    if (count < INT32_MAX)
+        return COH_OK;
+    return coh_fail(COH_ERR_FULL,
+                    "a step's program has more than 2^31 %s: raise --micro-batch or --chunk, or "
+                    "lower --batch",
+                    what);
+}
+
+int coh_effort_is_bearable(const coh_effort *effort)
+{
+    return effort->lines <= COH_LINES_MOST && effort->touches <= COH_TOUCHES_MOST &&
+           effort->chunks <= COH_CHUNKS_MOST;
+}
+
+uint64_t coh_effort_sum(const coh_effort *effort)
+{
+    return sum(effort->touches, product(LINE_TOUCHES, effort->lines));
+}
+
+coh_status coh_effort_refuse(const coh_effort *effort, const coh_plan_options *options)
+{
+    const int is_cut = options->chunk_bytes > 0 &&
+                       (effort->chunks > COH_CHUNKS_MOST || effort->lines <= COH_LINES_MOST);
+    if (coh_effort_is_bearable(effort))
+        return COH_OK;
+    if (is_cut)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a step is a program that touches %" PRIu64 " of %" PRIu64
+                        " chunks of at most %" PRIu64 " bytes, and %d of %d are the most that are "
+                        "planned: raise --chunk, or leave it out",
+                        effort->touches, effort->chunks, options->chunk_bytes, COH_TOUCHES_MOST,
+                        COH_CHUNKS_MOST);
+    if (effort->lines <= COH_LINES_MOST)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a step of %d micro-batches uses chunks %" PRIu64 " times, and %d are the "
+                        "most that are planned: raise --device-memory, by which chunks are cut, or "
+                        "give a larger --chunk, or lower --batch",
+                        options->microbatch_count, effort->touches, COH_TOUCHES_MOST);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "a step of %d micro-batches is a program of at least %" PRIu64
+                    " instructions, and %d are the most that are planned: raise --micro-batch, or "
+                    "lower --batch",
+                    options->microbatch_count, effort->lines, COH_LINES_MOST);
+}

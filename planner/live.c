@@ -1,0 +1,103 @@
+/* The lines of at most three micro-batches are written down, with no object cut. The bytes at each
+ * line grow by the same amount with every micro-batch, so their maximum is convex in the number of
+ * micro-batches: the line through its values at two and three never lies above it. */
+#include "planner/live.h"
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "planner/layout.h"
+#include "planner/lower.h"
+#include "planner/pins.h"
+
+enum { FEW = 3 };
+
+/* Gradients of parameters are left out: a schedule may take them and update them range by range. */
+static int counts(const coh_object *object)
+{
+    return !object->survives && !object->pinned && object->stream != COH_STREAM_GRAD;
+}
+
+/* Bytes that exist in every line. */
+static uint64_t standing_bytes(const coh_layout *layout)
+{
+    uint64_t bytes = layout->pinned_bytes;
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].survives && !layout->objects[i].pinned)
+            bytes += layout->objects[i].bytes;
+    return bytes;
+}
+
+typedef struct live_set {
+    const coh_layout *layout;
+    uint8_t *has; /* by object */
+    uint64_t bytes;
+} live_set;
+
+static void set_live(live_set *live, int32_t object, int is_live)
+{
+    const coh_object *facts = &live->layout->objects[object];
+    if (!counts(facts) || live->has[object] == is_live)
+        return;
+    live->has[object] = (uint8_t)is_live;
+    live->bytes += is_live ? facts->bytes : 0;
+    live->bytes -= is_live ? 0 : facts->bytes;
+}
+
+/* From the last line to the first: what a line reads exists before it; what it writes without
+ * reading does not. Returns the most bytes at one line. */
+static uint64_t most_live(const coh_sheet *sheet, live_set *live)
+{
+    uint64_t most = 0;
+    for (size_t line = sheet->line_count; line-- > 0;) {
+        const coh_need *needs = &sheet->needs[sheet->lines[line].need_begin];
+        const uint32_t count = sheet->lines[line].need_count;
+        for (uint32_t i = 0; i < count; i++)
+            set_live(live, needs[i].object, 1);
+        most = live->bytes > most ? live->bytes : most;
+        for (uint32_t i = 0; i < count; i++)
+            set_live(live, needs[i].object, 0);
+        for (uint32_t i = 0; i < count; i++)
+            if (needs[i].access & COH_ACCESS_READ)
+                set_live(live, needs[i].object, 1);
+    }
+    return most;
+}
+
+static coh_status live_of(const coh_graph *graph, const coh_plan_options *options,
+                          const coh_block_set *recompute, uint64_t *out_bytes)
+{
+    coh_layout layout;
+    coh_object_map map;
+    coh_sheet sheet = { 0 };
+    coh_block_set blocks = *recompute;
+    COH_TRY(coh_pins_blocks(graph, options, &blocks));
+    COH_TRY(coh_layout_build(graph, options, COH_WHOLE_OBJECTS, 0, 1, &layout, &map));
+    live_set live = { .layout = &layout };
+    coh_status status =
+        coh_lower(graph, options, &layout, &map, &blocks, 1, 0, COH_PROGRAM_BODY, &sheet);
+    if (status == COH_OK)
+        status = COH_ALLOC(layout.object_count, &live.has);
+    if (status == COH_OK)
+        *out_bytes = standing_bytes(&layout) + most_live(&sheet, &live);
+    coh_free(live.has);
+    coh_sheet_fini(&sheet);
+    coh_object_map_fini(&map);
+    coh_layout_fini(&layout);
+    return status;
+}
+
+coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
+                          const coh_block_set *recompute, uint64_t *out_bytes)
+{
+    coh_plan_options few = *options;
+    uint64_t fewer_bytes = 0, more_bytes = 0;
+    if (few.microbatch_count < FEW)
+        return live_of(graph, options, recompute, out_bytes);
+    few.microbatch_count = FEW - 1;
+    COH_TRY(live_of(graph, &few, recompute, &fewer_bytes));
+    few.microbatch_count = FEW;
+    COH_TRY(live_of(graph, &few, recompute, out_bytes));
+    more_bytes = *out_bytes > fewer_bytes ? *out_bytes - fewer_bytes : 0;
+    COH_TRY(coh_bytes_mul(more_bytes, (uint64_t)(options->microbatch_count - FEW), &more_bytes));
+    return coh_bytes_add(*out_bytes, more_bytes, out_bytes);
+}

@@ -1,0 +1,252 @@
+"""Writes the tests of the public interface from its headers: write_calls.py calls|names INCLUDE OUT
+
+calls   a C program that calls each public function once with valid arguments, then with each pointer NULL, with
+        each number NaN, infinite, negative, 0 and largest, and with each field of each struct so (objects.h has
+        the valid ones). A function added later is in it by itself, and fails until it refuses all that.
+names   a C++ file that names every function and kind, to be compiled and linked.
+
+Tables below list the exceptions, each with its reason. One that names nothing any more is an error."""
+import sys
+
+import public_api
+
+# NULL is documented as allowed: any status will do.
+MAY_BE_NULL = {
+    "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.numeric_changed", "coh_graph_op.out_parameters",
+    "coh_kernels_tune.report", "coh_kernels_use.out_machine",
+    "coh_device_summarize.device", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
+    "coh_token_file_build.out_token_count", "coh_parameter_group_count.out_parameter_count",
+    "coh_parameter_group_count.out_element_count",
+}
+# NULL is allowed and starts minutes of work: not called. tests/engine/test_measure.c does it.
+MEASURES = {"coh_profile_measure.known"}
+# A status that the caller chooses comes back.
+RETURNS_ITS_ARGUMENT = {"coh_kind_fail"}
+# The size of the caller's own array: a larger one is a lie that no library can find. 0 and -1 alone.
+EXTENTS = {
+    "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens",
+    "coh_tokenizer_encode.text_bytes", "coh_tokenizer_decode.count",
+    "coh_machine_examine.most", "coh_size_format.text_bytes", "coh_model_to_json.text_bytes",
+    "coh_kernels_use.machine_bytes", "coh_engine_ledger.text_bytes", "coh_random_words.count",
+    "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
+    "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
+    "coh_parallel.piece_count",  # as many calls as that
+}
+SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
+FLOATS = ("NAN", "INFINITY", "-INFINITY", "-1", "0", "MAX")
+FAMILIES = {"opt": "COH_FAMILY_OPT", "llama": "COH_FAMILY_LLAMA"}
+# Attributes of the library's kinds that are not called as the kind is.
+ATTRIBUTES = {
+    "attention_atomic": "attention", "attention_grouped_atomic": "attention_grouped", "logits": "classifier",
+    "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
+    "linear_gelu": "linear", "linear_relu": "linear", "position_at": "position", "rope_at": "rope",
+    "gelu": None, "relu": None, "swiglu": None,
+}
+
+
+def values(variable, key):
+    """C texts of what a number is set to."""
+    if variable.type in public_api.FLOATS:
+        most = "FLT_MAX" if variable.type == "float" else "DBL_MAX"
+        return [most if value == "MAX" else value for value in FLOATS]
+    if variable.type in public_api.INTEGERS:
+        bits, signed = public_api.INTEGERS[variable.type]
+        return [value.format(bits) for value in SIGNED[signed] if key not in EXTENTS or value in ("0", "-1")]
+    return [f"({variable.type})0", f"({variable.type})-1", f"({variable.type})INT32_MAX"]
+
+
+def fields(api, struct, prefix=""):
+    """(path, variable) of every number and pointer in a struct, first and last of arrays."""
+    for variable in api.structs[struct].fields:
+        paths = [prefix + variable.name]
+        if variable.extents:
+            if variable.type == "char" and not variable.stars:
+                continue
+            paths = [paths[0] + "[0]" * len(variable.extents)]
+        for path in paths:
+            if variable.is_pointer or variable.type in api.callbacks:
+                yield path, variable
+            elif variable.type in api.structs:
+                yield from fields(api, variable.type, path + ".")
+            elif variable.type != "char":
+                yield path, variable
+
+
+def is_number(api, variable):
+    return not variable.is_pointer and (
+        variable.type in public_api.INTEGERS or variable.type in public_api.FLOATS or variable.type in api.enums)
+
+
+class Writer:
+    def __init__(self, api):
+        self.api = api
+        self.used = set()
+        self.destroys = {}
+        for function in api.functions:
+            if function.name.rsplit("_", 1)[1] in ("destroy", "close") and len(function.parameters) == 1:
+                self.destroys[function.parameters[0].type] = function.name
+
+    def declaration(self, function, i, parameter):
+        """Lines that make a valid argument of the parameter's name."""
+        name, kind = parameter.name, parameter.type
+        if function.name.rsplit("_", 1)[1] in ("destroy", "close", "free"):
+            return [f"{kind} *{name} = NULL;"]  # the other tests show what becomes of a valid one
+        if parameter.is_function:
+            return [f"void (*{name})(void *, int64_t) = no_piece;"]
+        if kind in self.api.callbacks:
+            values = {"coh_number_source": "no_numbers", "coh_parameter_source": "no_parameters",
+                      "coh_kernel_report": "no_report"}
+            return [f"{kind} {name} = {values[kind]};"]
+        const = "const " if parameter.is_const else ""
+        if parameter.stars == 0:
+            if kind in self.api.structs:
+                return [f"{kind} {name} = {{ 0 }};"]
+            text = "8" if name == "tokens" else "0" if name in ("index", "stream", "what", "begin") else "1"
+            return [f"{kind} {name} = ({kind}){text};"]
+        if parameter.extents[1:]:
+            return [f"{kind} (*{name})[{parameter.extents[1]}] = scratch({i});"]
+        if kind == "char" and parameter.stars == 1 and parameter.is_const:
+            return [f"const char *{name} = valid_text(\"{function.name}\", \"{name}\");"]
+        stars = "*" * parameter.stars
+        if kind == "void" and not name.startswith("out_"):
+            return [f"void {stars}{name} = valid_object(\"{function.name}\", \"{name}\");"]
+        is_output = name.startswith("out_") or parameter.stars > 1 or (not parameter.is_const and kind in (
+            "char", "float", "double", "int", "int32_t", "uint32_t"))
+        if is_output or (kind in public_api.INTEGERS):
+            return [f"{const}{kind} {stars}{name} = scratch({i});"]
+        if kind in self.api.structs:
+            return [f"{kind} {name}_value = valid_{kind}();", f"{const}{kind} *{name} = &{name}_value;"]
+        maker = f"valid_{kind}"
+        if function.name in ("coh_graph_op", "coh_graph_input", "coh_graph_output"):
+            maker = "valid_open_graph"
+        if function.name == "coh_profile_measure":
+            maker = "valid_datasheet"  # refused after the options: nothing is measured in each case
+        return [f"{const}{kind} *{name} = {maker}();"]
+
+    def struct_cases(self, function, parameter):
+        name, struct = parameter.name, parameter.type
+        for path, variable in fields(self.api, struct):
+            key = f"{struct}.{variable.name}"
+            before = ""
+            if struct == "coh_model" and path.split(".")[0] in FAMILIES:
+                before = f"{name}_value = valid_model_of({FAMILIES[path.split('.')[0]]}); "
+            if not is_number(self.api, variable):
+                yield f"{name}->{path} NULL", f"{name}_value.{path} = NULL;", "any"
+                continue
+            self.used.add(key)
+            for value in values(variable, key):
+                strict = value == "NAN" and not (struct == "coh_model" and not function.name.endswith("_graph"))
+                yield (f"{name}->{path} {value}", f"{before}{name}_value.{path} = {value};",
+                       "refused" if strict else "any")
+
+    def cases(self, function):
+        yield "valid arguments", "", "any"
+        for parameter in function.parameters:
+            key = f"{function.name}.{parameter.name}"
+            self.used.add(key)
+            if key in MEASURES:
+                continue
+            if parameter.is_pointer or parameter.type in self.api.callbacks:
+                free = key in MAY_BE_NULL or parameter.name == "context" or function.name in RETURNS_ITS_ARGUMENT
+                yield f"{parameter.name} NULL", f"{parameter.name} = NULL;", "any" if free else "argument"
+            elif parameter.type in self.api.structs:
+                for value in ("-1", "0", "INT32_MAX"):
+                    yield f"{parameter.name} {value}", f"{parameter.name}.index = {value};", "any"
+            else:
+                for value in values(parameter, key):
+                    yield f"{parameter.name} {value}", f"{parameter.name} = {value};", "any"
+            if (parameter.stars == 1 and parameter.type in self.api.structs and parameter.is_const):
+                yield from self.struct_cases(function, parameter)
+
+    def function(self, function):
+        lines = [f"static void call_{function.name}(int case_number, int must)", "{", "    (void)must;"]
+        for i, parameter in enumerate(function.parameters):
+            lines += ["    " + line for line in self.declaration(function, i, parameter)]
+        cases = list(self.cases(function))
+        lines.append("    switch (case_number) {")
+        for i, (_, code, _) in enumerate(cases):
+            lines += [f"    case {i}:", f"        {code}", "        break;"]
+        lines += ["    }"]
+        arguments = ", ".join(parameter.name for parameter in function.parameters)
+        call = f"{function.name}({arguments})"
+        if function.name in RETURNS_ITS_ARGUMENT:
+            lines += [f"    (void){call};"]
+        elif function.result.type == "coh_status" and not function.result.stars:
+            lines += [f"    judge({call}, must);"]
+            for parameter in function.parameters:
+                if parameter.stars == 2 and parameter.type in self.destroys and parameter.name.startswith("out_"):
+                    lines += [f"    if (case_number > 0 && {parameter.name} != NULL)",
+                              f"        {self.destroys[parameter.type]}(*{parameter.name});"]
+        elif function.result.type == "char" and function.result.stars:
+            lines += [f"    look({call});"]
+        else:
+            lines += [f"    (void){call};"]
+        return lines + ["}", ""], cases
+
+
+def kind_function(api, kind):
+    """Every number of a kind's attributes, through coh_graph_op."""
+    attributes = ATTRIBUTES.get(kind, kind)
+    if attributes is None:
+        return [], []
+    struct = f"coh_{attributes}_attributes"
+    cases = []
+    for path, variable in fields(api, struct):
+        cases += [(f"{path} {value}", f"attributes.{path} = {value};", "any" if value != "NAN" else "refused")
+                  for value in values(variable, f"{struct}.{variable.name}")]
+    lines = [f"static void call_kind_{kind}(int case_number, int must)", "{", f"    {struct} attributes = {{ 0 }};",
+             "    switch (case_number) {"]
+    for i, (_, code, _) in enumerate(cases):
+        lines += [f"    case {i}:", f"        {code}", "        break;"]
+    lines += ["    }", f"    judge_kind(&coh_kind_{kind}, &attributes, sizeof(attributes), must);", "}", ""]
+    return lines, cases
+
+
+def write_calls(api):
+    writer = Writer(api)
+    lines = ["/* Made by write_calls.py from the public headers. */", "#include \"tests/api/calls.h\"", ""]
+    table = []
+    for function in api.functions:
+        body, cases = writer.function(function)
+        lines += body
+        table.append((function.name, f"call_{function.name}", cases))
+    for kind in api.objects:
+        body, cases = kind_function(api, kind.removeprefix("coh_kind_"))
+        lines += body
+        if cases:
+            table.append((kind, f"call_kind_{kind.removeprefix('coh_kind_')}", cases))
+    unused = (MAY_BE_NULL | EXTENTS | MEASURES) - writer.used
+    if unused:
+        raise SystemExit(f"exceptions that name nothing: {', '.join(sorted(unused))}")
+    for name, _, cases in table:
+        lines.append(f"static const call_case cases_{name}[] = {{")
+        lines += [f"    {{ \"{text}\", MUST_{judges.upper()} }}," for text, _, judges in cases]
+        lines.append("};")
+    lines.append("const call_entry call_entries[] = {")
+    lines += [f"    {{ \"{name}\", {call}, cases_{name}, {len(cases)} }}," for name, call, cases in table]
+    lines += ["};", f"const int call_entry_count = {len(table)};", ""]
+    return "\n".join(lines)
+
+
+def write_names(api):
+    lines = ["// Made by write_calls.py from the public headers.", "#include <cohobate/cohobate.h>", "",
+             "typedef void (*any_function)();", "", "extern \"C\" const any_function every_function[];",
+             "const any_function every_function[] = {"]
+    lines += [f"    reinterpret_cast<any_function>(&{function.name})," for function in api.functions]
+    lines += ["};", "", "extern \"C\" const coh_op_kind *const every_kind[];",
+              "const coh_op_kind *const every_kind[] = {"]
+    lines += [f"    &{kind}," for kind in api.objects]
+    lines += ["};", "", "int main()", "{", "    const coh_parameter parameters[] = { COH_PARAMETER_NEW };",
+              "    return every_function[0] != nullptr && every_kind[0] != nullptr && parameters[0].index == -1",
+              "               ? coh_version()[0] == '\\0'", "               : 1;", "}", ""]
+    return "\n".join(lines)
+
+
+def main():
+    form, folder, out = sys.argv[1:]
+    api = public_api.read(folder)
+    with open(out, "w", encoding="utf-8") as file:
+        file.write(write_calls(api) if form == "calls" else write_names(api))
+
+
+main()

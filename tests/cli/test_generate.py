@@ -1,0 +1,226 @@
+"""Text by the program: samplers, stop strings, prompts from everywhere, conversations."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+import model_folder
+from program import ProgramTest, start
+
+CHATML = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+
+
+class Generate(ProgramTest):
+    def model(self, tokenizer="bytes"):
+        """A small GPT-2 of random weights, and the flags for it."""
+        folder = self.path("model")
+        if not os.path.exists(folder):
+            self.tensors = model_folder.make(folder, "gpt2", dtype="F32", P=128)
+        if tokenizer != "bytes":
+            shutil.copy(os.path.join(model_folder.TOKENIZERS, tokenizer, "tokenizer.json"), folder)
+            tokenizer = folder
+        return [folder, "--tokenizer", tokenizer, "--dtype", "f32", "--threads", 2]
+
+    def answers(self, *flags, tokenizer="bytes", **keywords):
+        done = self.succeeds("generate", *self.model(tokenizer), "--json", *flags, **keywords)
+        return [json.loads(line) for line in done.out.split("\n") if line]
+
+    def answer(self, *flags, **keywords):
+        answer, = self.answers(*flags, **keywords)
+        return answer
+
+    def fed(self, text, *flags):
+        """With `text` on standard input."""
+        process = start("generate", *self.model(), "--json", *flags, stdin=subprocess.PIPE)
+        out, err = process.communicate(text.encode(), timeout=60)
+        self.assertEqual(process.returncode, 0, err)
+        return [json.loads(line) for line in out.decode().split("\n") if line]
+
+    # ---- several prompts ----
+
+    def test_a_prompts_text_does_not_depend_on_the_others(self):
+        prompts = ["one", "a second that is longer than the others, so that the window is another", "x", "one"]
+        flags = [flag for prompt in prompts for flag in ("--prompt", prompt)]
+        for more in (["--seed", 5], ["--seed", 5, "--top-p", 0.8, "--repetition-penalty", 1.3], ["--temperature", 0]):
+            together = self.answers(*flags, "--tokens", 20, *more)
+            self.assertEqual([answer["index"] for answer in together], [0, 1, 2, 3])
+            for i, prompt in enumerate(prompts):
+                alone = self.answer("--prompt", prompt, "--tokens", 20, *more, "--seed", together[i]["seed"])
+                self.assertEqual({**alone, "index": i}, together[i])
+        self.assertEqual([answer["seed"] for answer in self.answers(*flags, "--seed", 5)], [5, 6, 7, 8])
+        self.assertNotEqual(*(self.answers(*flags, "--seed", 5)[i]["text"] for i in (0, 3)))
+
+    def test_text_is_the_prompt_and_what_follows_with_a_header_where_there_are_several(self):
+        flags = ["--tokens", 5, "--temperature", 0, "--tokenizer", self.model("gpt2")[0]]
+        follows = [self.answer("--prompt", prompt, *flags, tokenizer="gpt2")["text"] for prompt in ("ab", "cd")]
+        one = self.succeeds("generate", *self.model(), "--prompt", "ab", *flags)
+        self.assertEqual(one.out, f"ab{follows[0]}\n")
+        two = self.succeeds("generate", *self.model(), "--prompt", "ab", "--prompt", "cd", *flags)
+        self.assertEqual(two.out, f"==> prompt 1 of 2 <==\nab{follows[0]}\n\n==> prompt 2 of 2 <==\ncd{follows[1]}\n")
+
+    def test_prompts_come_from_flags_files_and_standard_input_in_that_order(self):
+        whole, lines = self.write("whole.txt", "two\nlines\n"), self.write("lines.txt", "l1\r\n\nl2\nl3")
+        messages = self.write("chat.json", json.dumps([{"role": "user", "content": "m"}]))
+        counts = [answer["prompt_tokens"] for answer in self.answers(
+            "--prompt", "p", "--prompt", "pp", "--prompt-file", whole, "--prompts", lines, "--tokens", 1)]
+        self.assertEqual(counts, [1, 2, 9, 2, 2, 2])
+        self.assertEqual(self.fed("two\nlines\n", "--prompt-file", "-", "--tokens", 9),
+                         self.answers("--prompt", "two\nlines", "--tokens", 9))
+        self.assertEqual(self.fed("l1\nl2\n", "--prompts", "-"), self.answers("--prompt", "l1", "--prompt", "l2"))
+        self.assertEqual(self.fed('[{"role": "user", "content": "m"}]', "--messages", "-"),
+                         self.answers("--messages", messages))
+
+    # ---- samplers ----
+
+    def test_the_narrowest_samplers_are_greedy(self):
+        flags = ["--prompt", "abc", "--tokens", 20]
+        greedy = self.answer(*flags, "--temperature", 0)["text"]
+        for narrow in (["--top-p", 0], ["--min-p", 1], ["--top-k", 1], ["--top-p", "1e-9", "--temperature", 3]):
+            self.assertEqual(self.answer(*flags, *narrow)["text"], greedy, narrow)
+        drawn = self.answer(*flags)["text"]
+        self.assertNotEqual(drawn, greedy)
+        wide = ["--top-p", 1, "--min-p", 0, "--top-k", 0, "--repetition-penalty", 1]
+        self.assertEqual(self.answer(*flags, *wide)["text"], drawn)
+
+    def test_a_penalty_holds_for_prompt_and_text_and_at_temperature_0(self):
+        prompt = "abcdef"
+        process = start("generate", *self.model(), "--prompt", prompt, "--tokens", 40, "--temperature", 0,
+                        "--repetition-penalty", 1000)
+        out, _ = process.communicate(timeout=60)
+        text = out[:-1]
+        self.assertEqual(len(text), len(prompt) + 40)
+        self.assertEqual(len(set(text)), len(text))
+
+    def test_values_out_of_range_are_refused(self):
+        for flag, values in (("--top-p", ["1.01", "-0.1", "nan", "x", ""]), ("--min-p", ["1.5", "-1e-9", "nan"]),
+                             ("--repetition-penalty", ["0", "-1", "nan", "inf"]), ("--top-k", ["-1", "1.5"]),
+                             ("--temperature", ["-0.1", "nan"]), ("--stop", [""]), ("--prompt", [""]), ("--system", [""]),
+                             ("--tokens", ["0"])):
+            for value in values:
+                self.fails(2, "generate", self.path("model"), "--prompt", "x", f"{flag}={value}", says=flag)
+
+    # ---- stop strings ----
+
+    def test_a_text_ends_before_its_stop_string(self):
+        process = start("generate", *self.model(), "--prompt", "abc", "--tokens", 60)
+        out, _ = process.communicate(timeout=60)
+        text = out[3:-1]
+        for begin, length in ((0, 1), (5, 1), (17, 4), (30, 9)):  # a token is a byte, a character may be several
+            stop = text[begin:begin + length]
+            if b"\0" in stop:
+                continue
+            end = text.index(stop)
+            process = start("generate", *self.model(), "--prompt", "abc", "--tokens", 60, f"--stop={os.fsdecode(stop)}", "--stop",
+                            "never found")
+            out, err = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, out), (0, b"abc" + text[:end] + b"\n"), err)
+        answer = self.answer("--prompt", "abc", "--tokens", 60, "--stop", "never found")
+        self.assertEqual((answer["finish"], answer["stop"], answer["tokens"]), ("length", None, 60))
+
+    def test_a_stop_string_across_tokens_is_found(self):
+        flags = ["--prompt", "the ", "--tokens", 20, "--temperature", 0]
+        whole = self.answer(*flags, tokenizer="gpt2")["text"]
+        self.assertGreater(len(whole), 20)  # tokens of several bytes
+        for begin in range(1, len(whole) - 4, 3):
+            stop = whole[begin:begin + 4]
+            if "\ufffd" in stop:
+                continue
+            answer = self.answer(*flags, "--stop", stop, tokenizer="gpt2")
+            self.assertEqual((answer["text"], answer["finish"], answer["stop"]), (whole[:whole.index(stop)], "stop", stop))
+
+    def test_the_reason_of_the_end_is_told(self):
+        self.assertEqual(self.answer("--prompt", "abc", "--tokens", 5)["finish"], "length")
+        long = self.answer("--prompt", "x" * 120, "--tokens", 50)
+        self.assertEqual((long["finish"], long["tokens"]), ("window", 8))
+
+    # ---- conversations ----
+
+    def test_a_plain_conversation_is_its_text(self):
+        flags = ["--tokens", 20, "--seed", 3]
+        for more, written in ((["--chat", "--prompt", "Hi"], "user: Hi\nassistant:"),
+                              (["--chat", "--system", "Be", "--prompt", "Hi"], "system: Be\nuser: Hi\nassistant:")):
+            asked, told = self.answer(*flags, *more), self.answer(*flags, "--prompt", written)
+            self.assertEqual(asked["prompt_tokens"], told["prompt_tokens"])
+            self.assertEqual(asked["text"], told["text"].removeprefix(" "))
+        out = self.succeeds("generate", *self.model("gpt2"), "--chat", "--prompt", "Hi", "--tokens", 3)
+        self.assertNotIn("Hi", out.out)  # the answer alone
+
+    def chatml(self):
+        """A tokenizer with a chat template, and a model that always ends a turn."""
+        flags = self.model("qwen2")
+        self.write("model/tokenizer_config.json", json.dumps({"chat_template": CHATML, "eos_token": "<|endoftext|>"}))
+        return flags
+
+    def test_a_conversation_goes_through_the_tokenizers_template(self):
+        self.chatml()
+        written = "<|im_start|>system\nBe<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        told = self.answer("--tokens", 5, "--prompt", written, tokenizer="qwen2")
+        self.assertEqual(self.answer("--tokens", 5, "--chat", "--system", "Be", "--prompt", "Hi", tokenizer="qwen2"), told)
+        said = [{"role": "system", "content": "Be"}, {"role": "user", "content": "Hi"}]
+        more = [*said, {"role": "assistant", "content": "Oh"}, {"role": "user", "content": "So"}]
+        other = written.removesuffix("<|im_start|>assistant\n") + (
+            "<|im_start|>assistant\nOh<|im_end|>\n<|im_start|>user\nSo<|im_end|>\n<|im_start|>assistant\n")
+        both = self.answers("--tokens", 5, "--prompt", written, "--prompt", other, tokenizer="qwen2")
+        for text in (json.dumps([said, more]), json.dumps([{"messages": said}, {"messages": more}], indent=1),
+                     f'{json.dumps({"messages": said})}\n\n{json.dumps(more)}\n'):
+            self.assertEqual(self.answers("--tokens", 5, "--messages", self.write("m.json", text), tokenizer="qwen2"), both)
+        for text in (json.dumps(said), json.dumps({"messages": said}), json.dumps({"messages": said}) + "\n"):
+            self.assertEqual(self.answer("--tokens", 5, "--messages", self.write("m.json", text), tokenizer="qwen2"), told)
+        self.assertEqual(self.answer("--tokens", 5, "--messages", self.write("m.json", json.dumps(said[1:])), "--system", "Be",
+                                     tokenizer="qwen2"), told)
+
+    def test_the_end_of_a_turn_ends_an_answer(self):
+        folder = self.chatml()[0]
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as file:
+            end, = (token["id"] for token in json.load(file)["added_tokens"] if token["content"] == "<|im_end|>")
+        # the last norm gives one vector whatever comes in; the row of one token is that vector
+        changed = {"transformer.ln_f.weight": [0.0] * 32, "transformer.ln_f.bias": [1.0] * 32}
+        dtype, shape, data = self.tensors["transformer.wte.weight"]
+        table = list(model_folder.widen(data, dtype))
+        table[32 * end:32 * end + 32] = [1.0] * 32
+        changed["transformer.wte.weight"] = table
+        for name, values in changed.items():
+            self.tensors[name] = (dtype, self.tensors[name][1], model_folder.narrow(values, dtype))
+        model_folder.write_file(os.path.join(folder, "model.safetensors"), self.tensors)
+        answer = self.answer("--chat", "--prompt", "Hi", "--temperature", 0, tokenizer="qwen2")
+        self.assertEqual((answer["text"], answer["finish"], answer["tokens"]), ("", "end", 0))
+        answer = self.answer("--prompt", "Hi", "--temperature", 0, "--tokens", 2, tokenizer="qwen2")
+        self.assertEqual((answer["finish"], answer["tokens"]), ("length", 2))
+
+    # ---- what is refused ----
+
+    def test_prompts_that_are_none_are_refused_before_anything_is_written(self):
+        model = self.model()
+        user, assistant = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}
+        cases = [(2, [], "--prompt TEXT is missing"), (2, ["--prompts", self.path("no.txt")], "--prompts"),
+                 (4, ["--prompt-file", self.folder], "is a folder"), (4, ["--prompts", self.write("e", "\n\n")], "holds no prompt"),
+                 (2, ["--prompt-file", self.write("n", "\n")], "is empty"),
+                 (2, ["--prompt", "ok", "--prompt", "x" * 500], "--prompt number 2 has 500 tokens"),
+                 (2, ["--prompts", self.write("l", "ok\n\n" + "x" * 500)], "l:3 has 500 tokens"),
+                 (2, ["--prompts", "-", "--messages", "-"], "once only"), (2, ["--prompt", "x", "--system", "s"], "--system"),
+                 (2, ["--prompt", "x", "--chat-form", "plain"], "--chat-form"),
+                 (2, ["--chat", "--prompt", "x", "--chat-form", "chatml"], "<|im_start|>")]
+        for text, says in (
+                ("{", ":1 is not JSON"), (json.dumps([user]) + "\n{x", ":2 is not JSON"), ("[]", "holds no prompt"), ("[[]]", "does not end"),
+                ('{"a": 3}', "holds no conversation"), ("3", ":1 is not JSON"), ('[\n{},\nx]', ":3 is not JSON"), (json.dumps([user, assistant]), "does not end with a user's message"),
+                (json.dumps([user, {"role": "tool", "content": "x"}]), "message 2"),
+                (json.dumps([{"role": "user", "content": 3}]), "message 1"),
+                (json.dumps([dict(user, tool_calls=[1])]), "tool_calls"), ("", "holds no prompt"),
+                (json.dumps([[user], [assistant]]), "conversation 2")):
+            cases.append((4, ["--messages", self.write(f"m{len(cases)}.json", text)], says))
+        own = self.write("own.json", json.dumps([{"role": "system", "content": "s"}, user]))
+        cases.append((2, ["--messages", own, "--system", "t"], "leave --system out"))
+        for code, flags, says in cases:
+            done = self.fails(code, "generate", *model, *flags, says=says)
+            self.assertEqual(done.out, "")
+
+    def test_a_lost_output_is_an_io_fault_with_json_too(self):
+        for more in ([], ["--json"]):
+            with open("/dev/full", "wb") as full:
+                self.fails(5, "generate", *self.model(), "--prompt", "x", "--tokens", 2, *more, stdout=full, says="could not be")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+"""One mistake with a path has one exit code, whatever the flag and the command: 2 where nothing is there, 4 where a
+thing of another kind is, 5 where the system refuses. Each is one sentence that names flag and path."""
+
+import os
+import re
+import unittest
+
+from program import ProgramTest, run
+
+# What a flag or operand needs.
+FLAGS = {
+    "--data": "any", "--validation": "any", "--tokenizer": "any", "--plan": "file", "--pins": "file", "--kernels": "file",
+    "--profile": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--resume": "model",
+    "--save": "new folder", "--output": "new file", "--held-out-file": "new file", "--program": "new file",
+    "--tune": "new file", "--log": "log", "--prompt-file": "text", "--prompts": "text", "--messages": "text",
+    "--logits": "new file",
+}
+OPERANDS = {
+    "train": "model", "plan": "model", "tune": "model", "profile": "model", "generate": "model", "eval": "model",
+    "export": "model", "tokenize": "any", "inspect": "any", "check": "any", "simulate": "file", "explain": "file",
+    "doctor": None,
+}
+# A command up to its flags, with an operand that is right.
+BEGIN = {"train": ["gpt2-nano"], "plan": ["gpt2-nano"], "tune": ["gpt2-nano"], "profile": ["gpt2-nano"], "doctor": []}
+READ = ("any", "file", "text", "folder", "model")
+
+
+class Paths(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.text, self.empty = self.corpus(4), self.write("empty", "")
+        os.mkdir(self.path("folder"))
+        os.mkfifo(self.path("pipe"))
+        os.symlink("nowhere", self.path("dangling"))
+        os.symlink("loop", self.path("loop"))
+        self.plan = self.path("plan.json")
+        self.succeeds("plan", "gpt2-nano", "--sequence", 16, "--batch", 1, "-o", self.plan)
+        self.begin = {**BEGIN, "generate": [self.folder], "eval": [self.folder], "export": [self.folder],
+                      "tokenize": [self.text], "inspect": [self.text], "check": [self.text], "simulate": [self.plan],
+                      "explain": [self.plan, "wte"]}
+
+    def places(self):
+        """Each place of a path in each command: its name, what it needs, and the arguments for a path."""
+        for command, needs in OPERANDS.items():
+            if needs:
+                second = ["wte"] if command == "explain" else []
+                yield "", needs, lambda path, c=command, s=second: [c, path, *s]
+            for flag in self.flags_of(command):
+                kind = "fresh folder" if (command, flag) == ("export", "--output") else FLAGS[flag]
+                yield flag, kind, lambda path, c=command, f=flag: [c, *self.begin[c], f, path]
+
+    @staticmethod
+    def flags_of(command):
+        """The flags that take a path, as --help has them."""
+        found = re.findall(r"^  (?:-\w, )?(--[\w-]+) ([^ ]+)", run(command, "--help").out, re.M)
+        return [flag for flag, takes in found if re.search(r"\b(FILE|DIR|PATH|OUT)\b", takes)]
+
+    def refused(self, code, path, kinds, says=""):
+        for flag, needs, arguments in self.places():
+            if needs not in kinds:
+                continue
+            with self.subTest(arguments=arguments(path)):
+                done = self.fails(code, *arguments(path), says=says)
+                self.assertIn(path[:40], done.err)
+                self.assertIn("-o" if flag == "--output" else flag, done.err.split("\n")[-2])
+                self.assertEqual(done.out, "")
+
+    def test_no_flag_that_takes_a_path_is_forgotten(self):
+        seen = set()
+        for command in OPERANDS:
+            flags = self.flags_of(command)
+            self.assertEqual([flag for flag in flags if flag not in FLAGS], [], command)
+            seen.update(flags)
+        self.assertEqual(seen, set(FLAGS))
+        self.assertEqual(sorted(OPERANDS), sorted(re.findall(r"^  (\w+) ", run("--help").out, re.M)))
+
+    def test_what_is_not_there_is_2(self):
+        for path in (self.path("gone"), self.path("gone", "below"), self.path("dangling"), self.text + "/below"):
+            self.refused(2, path, READ)
+
+    def test_a_path_that_is_too_long_is_2(self):
+        for path in (self.path("x" * 300), self.path("x/" * 3000)):
+            self.refused(2, path, set(FLAGS.values()) | {"fresh folder"})
+
+    def test_an_output_whose_folder_is_not_there_is_2_and_makes_none(self):
+        before = sorted(os.listdir(self.folder))
+        self.refused(2, self.path("gone", "below"), ("new file", "new folder", "fresh folder", "kept file", "log"),
+                     says="is not there: make it")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_a_file_where_a_folder_is_due_is_4(self):
+        for path in (self.text, self.empty):
+            self.refused(4, path, ("folder", "model", "new folder"), says=" file, and ")
+        self.refused(4, self.text + "/below", ("new file", "new folder", "fresh folder", "kept file", "log"),
+                     says="a file, and a folder is needed")
+
+    def test_a_folder_where_a_file_is_due_is_4(self):
+        self.refused(4, self.path("folder"), ("file", "text", "new file", "kept file", "log"), says="is a folder, and ")
+
+    def test_a_device_or_a_pipe_where_a_file_or_folder_is_due_is_4_and_waits_for_nobody(self):
+        for path in ("/dev/zero", "/dev/null", self.path("pipe")):
+            self.refused(4, path, set(FLAGS.values()) - {"log", "text"}, says="neither a file nor a folder")
+        self.refused(5, self.path("pipe"), ("log",), says="a pipe without a reader")
+
+    def test_an_empty_file_where_something_must_be_in_it_is_4(self):
+        self.refused(4, self.empty, ("file", "kept file"), says="an empty file")
+
+    def test_what_the_system_refuses_is_5(self):
+        self.refused(5, self.path("loop"), set(FLAGS.values()))
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read and write everything")
+    def test_what_may_not_be_read_or_written_is_5(self):
+        for path in (self.text, self.plan):
+            os.chmod(path, 0)
+            self.refused(5, path, ("any", "file", "text", "kept file"))
+        os.chmod(self.path("folder"), 0)
+        self.refused(5, self.path("folder"), ("any", "folder", "model"))
+        self.refused(5, self.path("folder", "new"), ("new file", "new folder", "fresh folder", "log"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,226 @@
+"""What flags change of a resumed run: each is said, noted, and exact."""
+
+import json
+import os
+import re
+import unittest
+
+import model_folder
+from program import TrainTest, seal_of
+
+SMALL = ["--tokenizer", "bytes", "--sequence", 16, "--threads", 2, "--dtype", "f32", "--validation", "none"]
+WINDOWS = 7  # of the small data in one pass
+
+
+class Resume(TrainTest):
+    def setUp(self):
+        super().setUp()
+        model_folder.make(self.path("model"), "gpt2")
+        self.data = self.write("data.txt", bytes(i * i * 7 % 251 % 96 + 32 for i in range(16 * WINDOWS + 1)))
+        self.other = self.write("other.txt", "something else entirely, many times over\n" * 20)
+
+    def begin(self, name, *flags):
+        return self.succeeds("train", self.path("model"), "--data", self.data, *SMALL, "--save", self.path(name), *flags)
+
+    def go_on(self, name, *flags):
+        return self.succeeds("train", "--resume", self.path(name), "--threads", 2, *flags)
+
+    def note(self, name):
+        return self.succeeds("inspect", self.path(name), "--json").json["note"]
+
+    def logged(self, name, key):
+        with open(self.path(name), encoding="utf-8") as file:
+            return [json.loads(line)[key] for line in file]
+
+    def still_losses(self, log, *cuts):
+        """Losses of a run that changes no weight: (batch, steps so far, more flags) in turn."""
+        for at, (batch, steps, *more) in enumerate(cuts):
+            flags = ["--batch", batch, "--micro-batch", 1, "--steps", steps, "--log", self.path(log), *more]
+            if at == 0:
+                self.begin(log + ".run", "--lr", 0, "--clip", 0, "--weight-decay", 0, *flags)
+            else:
+                self.go_on(log + ".run", *flags)
+        return self.logged(log, "loss")
+
+    # ---- the data's position ----
+
+    def test_another_batch_reads_every_sequence_once_a_pass(self):
+        one_by_one = self.still_losses("one", (1, 3 * WINDOWS))
+        for begin in (WINDOWS, 2 * WINDOWS):  # a pass is all sequences, in its own order
+            for a, b in zip(sorted(one_by_one[:WINDOWS]), sorted(one_by_one[begin:begin + WINDOWS])):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+        self.assertGreater(max(one_by_one) - min(one_by_one), 1e-2)
+        batches = [2, 2, 3, 3, 1, 1, 1, 5]
+        losses = self.still_losses("many", (2, 2), (3, 4), (1, 7), (5, 8))
+        self.assertEqual(len(losses), len(batches))
+        begin = 0
+        for loss, batch in zip(losses, batches):
+            self.assertAlmostEqual(loss, sum(one_by_one[begin:begin + batch]) / batch, delta=1e-5)
+            begin += batch
+
+    def test_other_data_and_then_another_batch_are_read_from_the_right_place(self):
+        def other(log, *cuts):
+            return self.still_losses(log, (1, 2), (1, 3, "--data", self.other), *cuts)
+        one_by_one = other("one", (1, 12))
+        first = self.still_losses("first", (1, 1, "--data", self.other))  # of a run on that data alone
+        self.assertAlmostEqual(one_by_one[2], first[0], delta=1e-5)
+        losses = other("many", (3, 5), (2, 6))
+        for loss, begin, end in zip(losses[3:], (3, 6, 9), (6, 9, 11)):
+            self.assertAlmostEqual(loss, sum(one_by_one[begin:end]) / (end - begin), delta=1e-5)
+
+    def test_a_second_resume_after_a_change_goes_on_bit_for_bit(self):
+        flags = ["--batch", 4, "--lr", "3e-3", "--weight-decay", 0.2, "--beta1", 0.8, "--beta2", 0.99, "--clip", 0.5,
+                 "--schedule-steps", 9, "--warmup", 1, "--data", self.other]
+        hashes = []
+        for name, cut in (("whole", False), ("half", True)):
+            self.begin(name, "--batch", 2, "--lr", "1e-3", "--steps", 2, "--schedule-steps", 6)
+            if cut:
+                self.go_on(name, *flags, "--steps", 4)
+                more = self.go_on(name, "--steps", 6)
+                self.assertNotIn("->", more.err)
+            else:
+                more = self.go_on(name, *flags, "--steps", 6)
+            hashes.append(self.says_hash(more))
+        self.assertEqual(hashes[0], hashes[1])
+
+    # ---- what is said and noted ----
+
+    def test_each_change_is_one_line_and_in_the_next_note(self):
+        self.begin("run", "--batch", 2, "--lr", "6e-4", "--steps", 1, "--schedule-steps", 20, "--warmup", 2)
+        done = self.go_on("run", "--steps", 2, "--lr", "3e-4", "--batch", 4, "--weight-decay", 0.05, "--beta1", 0.8,
+                          "--beta2", 0.999, "--clip", 2, "--schedule-steps", 40, "--warmup", "25%", "--data", self.other)
+        tokens = re.escape(os.path.realpath(self.path("run", "data.tokens")))
+        for line in ("lr 6e-4 -> 3e-4", "min-lr 6e-5 -> 3e-5", "batch 2 -> 4", "weight-decay 0.1 -> 0.05",
+                     "beta1 0.9 -> 0.8", "beta2 0.95 -> 0.999", "clip 1 -> 2", "schedule-steps 20 -> 40",
+                     "warmup 2 -> 10", f"data {tokens} -> {re.escape(self.other)}: other data, read from .*"):
+            self.assertEqual(len(re.findall(f"(?m)^{line}$", done.err)), 1, f"{line}\n{done.err}")
+        note = self.note("run")
+        expected = {"lr": 3e-4, "batch": 4, "micro_batch": 2, "weight_decay": 0.05, "beta1": 0.8, "beta2": 0.999, "clip": 2,
+                    "schedule_steps": 40, "warmup_steps": 10, "data_first_step": 1, "data_first_window": 0}
+        self.assertEqual({key: note[key] for key in expected}, expected)
+        self.assertAlmostEqual(note["min_lr"], 3e-5, delta=1e-18)
+        same = self.go_on("run", "--steps", 3, "--lr", "3e-4", "--batch", 4, "--beta1", 0.8)
+        self.assertNotIn("->", same.err)
+        rates = self.go_on("run", "--steps", 4, "--min-lr", "1e-5", "--micro-batch", 4)
+        self.assertRegex(rates.err, r"(?m)^min-lr 3e-5 -> 1e-5$")
+        self.assertRegex(rates.err, r"(?m)^micro-batch 2 -> 4: other rounding")
+        odd = self.go_on("run", "--steps", 5, "--batch", 3)
+        self.assertRegex(odd.err, r"(?m)^micro-batch 4 -> 3: other rounding")
+        self.assertEqual(self.note("run")["lr"], 3e-4)
+
+    def test_the_rate_of_the_next_step_follows_the_new_schedule(self):
+        self.begin("run", "--batch", 1, "--lr", "8e-4", "--min-lr", 0, "--steps", 3, "--schedule-steps", 8, "--warmup", 0)
+        self.go_on("run", "--steps", 4, "--lr", "4e-4", "--schedule-steps", 4, "--log", self.path("log"))
+        self.go_on("run", "--steps", 6, "--schedule-steps", 10, "--min-lr", "4e-4", "--log", self.path("log"))
+        # the end of a schedule of 4; then no room between the rates
+        for rate, wanted in zip(self.logged("log", "lr"), (0, 4e-4, 4e-4)):
+            self.assertAlmostEqual(rate, wanted, delta=1e-15)
+
+    def test_what_cannot_change_is_refused_and_leaves_the_run_as_it_was(self):
+        self.begin("run", "--batch", 2, "--steps", 1)
+        before = sorted(os.listdir(self.path("run")))
+        for flags in (["--seed", 2], ["--sequence", 8], ["--vocabulary", 300], ["--dropout", 0.1], ["--freeze", "wte"],
+                      ["--lora", 4], ["--epochs", 2], ["--chat"], ["--id-bytes", 2]):
+            self.fails(2, "train", "--resume", self.path("run"), "--steps", 2, *flags, says=flags[0])
+        for flags, says in ((["--min-lr", 1], "--min-lr"), (["--warmup", 9, "--schedule-steps", 8], "--warmup"),
+                            (["--batch", 4, "--micro-batch", 3], "--micro-batch 3"), (["--lr", -1], "--lr")):
+            self.fails(2, "train", "--resume", self.path("run"), "--steps", 2, *flags, says=says)
+        self.fails(2, "train", "--resume", self.path("run"), "--steps", 2, "--data", self.other, "--validation-split", 0.5,
+                   "--validation", self.other, says="--validation")
+        short = self.write("short.txt", "short")
+        self.fails(4, "train", "--resume", self.path("run"), "--steps", 2, "--data", short, says="needs 17")
+        self.assertEqual(sorted(os.listdir(self.path("run"))), before)
+        planned = self.succeeds("plan", "--resume", self.path("run"), "--steps", 2, "--batch", 4, "--json")
+        self.assertIn("batch 2 -> 4", planned.err)
+
+    # ---- parameter groups ----
+
+    def hash_with(self, *flags):
+        return self.says_hash(self.succeeds("train", self.path("model"), "--data", self.data, *SMALL, "--batch", 2, "--steps",
+                                            4, "--save", "none", *flags))
+
+    def test_a_group_follows_the_schedule_at_its_own_highest_rate_and_decay(self):
+        # powers of two commute with every rounding: the very bits of a run with that rate for all
+        self.assertEqual(self.hash_with("--lr", "1e-3", "--lr-for", "*=2e-3"), self.hash_with("--lr", "2e-3"))
+        matrices = "wte,wpe,c_attn.weight,c_proj.weight,c_fc.weight"
+        self.assertEqual(self.hash_with("--lr", "1e-3", "--weight-decay-for", f"{matrices}=0.5"),
+                         self.hash_with("--lr", "1e-3", "--weight-decay", 0.5))
+        plain = self.hash_with("--lr", "1e-3")
+        self.assertEqual(self.hash_with("--lr", "1e-3", "--lr-for", "*=3e-3", "--lr-for", "*=1e-3"), plain)  # the last one
+        self.assertNotEqual(self.hash_with("--lr", "1e-3", "--weight-decay-for", "bias=0.5"), plain)
+
+    def test_groups_are_part_of_the_note_shown_and_kept_by_a_resume(self):
+        flags = ["--batch", 2, "--lr", "1e-2", "--warmup", 0, "--lr-for", "wte, ln_f=0", "--lr-for", "mlp.*=2e-2",
+                 "--weight-decay-for", "bias=0.5"]
+        whole = self.begin("whole", "--steps", 4, *flags)
+        self.assertRegex(whole.err, r"(?m)^group:  highest lr 0 for wte, ln_f: 3 tensors, \d+ parameters$")
+        self.assertIn("\ngroup:  weight decay 0.5 for bias: 13 tensors, ", whole.err)
+        self.begin("half", "--steps", 2, "--schedule-steps", 4, *flags)
+        more = self.go_on("half", "--steps", 4)
+        self.assertNotIn("->", more.err)
+        self.assertEqual(self.says_hash(more), self.says_hash(whole))
+        note = self.note("half")
+        self.assertEqual(note["lr_for"], [["wte, ln_f", 0], ["mlp.*", 0.02]])
+        self.assertEqual(note["weight_decay_for"], [["bias", 0.5]])
+        shown = self.succeeds("inspect", self.path("half")).out
+        for line in ("highest lr 0 for wte, ln_f", "highest lr 2e-2 for mlp.*", "weight decay 0.5 for bias"):
+            self.assertIn(f"\ngroup:  {line.replace('2e-2', '0.02')}\n", shown)
+        self.succeeds("export", self.path("half"), "-o", self.path("out"))
+        before, after = model_folder.read(self.path("model")), model_folder.read(self.path("out"))
+        for name, tensor in before.items():
+            still = "wte.weight" in name or "ln_f.weight" in name
+            self.assertEqual(after[name][2] == tensor[2], still or "ln_f.bias" in name, name)
+        changed = self.go_on("half", "--steps", 5, "--lr-for", "wte=1e-4", "--weight-decay-for", "none")
+        self.assertIn("\nlr-for wte, ln_f=0 mlp.*=0.02 -> wte=1e-4\n", "\n" + changed.err)
+        self.assertIn("\nweight-decay-for bias=0.5 -> none\n", "\n" + changed.err)
+        note = self.note("half")
+        self.assertEqual((note["lr_for"], note["weight_decay_for"]), ([["wte", 1e-4]], []))
+
+    def test_a_group_that_is_wrong_is_refused_by_its_pattern_before_anything_is_made(self):
+        begin = ["train", self.path("model"), "--data", self.data, *SMALL, "--save", self.path("run")]
+        for flags, says in ((["--lr-for", "wtf=1e-3"], "--lr-for: parameter group 'wtf' matches no parameter"),
+                            (["--weight-decay-for", "h.9.*=0"], "--weight-decay-for: parameter group 'h.9.*'"),
+                            (["--lr-for", "wte=1e-3", "--freeze", "wte"], "not trained"),
+                            (["--lr-for", "wte=1e-3", "--lr", 0], "--lr above 0"),
+                            (["--lr-for", "wte"], "--lr-for takes a pattern"), (["--lr-for", "=1"], "--lr-for takes"),
+                            (["--lr-for", "wte=-1"], "--lr-for"), (["--lr-for", "wte=nan"], "--lr-for"),
+                            (["--weight-decay-for", "wte=101"], "--weight-decay-for"),
+                            (["--lr-for", "w" * 256 + "=1"], "--lr-for"), (["--lr-for", "wte=1"] * 17, "more than 16 times")):
+            self.fails(2, *begin, *flags, says=says)
+        self.assertFalse(os.path.exists(self.path("run")))
+        self.fails(2, "plan", self.path("model"), "--lr-for", "wtf=1e-3", says="'wtf'")
+
+    # ---- data and notes of before ----
+
+    def test_data_that_changed_by_itself_is_refused_and_the_text_again_repairs_it(self):
+        self.begin("run", "--batch", 2, "--steps", 1)
+        tokens = self.path("run", "data.tokens")
+        self.succeeds("tokenize", self.other, "-o", self.path("else.tokens"), "--tokenizer", "bytes")
+        os.replace(self.path("else.tokens"), tokens)
+        self.fails(4, "train", "--resume", self.path("run"), "--steps", 2, says="is not what the checkpoint was trained on")
+        again = self.go_on("run", "--steps", 2, "--data", self.data)
+        self.assertNotIn("->", again.err)
+        self.go_on("run", "--steps", 3)
+        self.assertEqual(self.note("run")["data"], os.path.realpath(self.path("run", "data-1.tokens")))
+        before = sorted(os.listdir(self.path("run")))
+        self.go_on("run", "--steps", 4, "--data", self.data, "--new-data")  # which is the same, and kept once
+        self.assertEqual([name for name in before if "tokens" in name],
+                         [name for name in sorted(os.listdir(self.path("run"))) if "tokens" in name])
+
+    def test_a_note_of_an_earlier_version_goes_on_bit_for_bit(self):
+        whole = self.begin("whole", "--batch", 2, "--steps", 4)
+        self.begin("half", "--batch", 2, "--steps", 2, "--schedule-steps", 4)
+        path = self.path("half", "step-2", "manifest.json")
+        with open(path, encoding="utf-8") as file:
+            text = file.read().split(',\n  "manifest_hash"')[0]
+        for key in ("data_first_window", "lr_for", "weight_decay_for"):
+            text, count = re.subn(rf', "{key}": (\d+|\[\])', "", text)
+            self.assertEqual(count, 1, key)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f'{text},\n  "manifest_hash": "{seal_of(text)}"\n}}\n')
+        more = self.go_on("half", "--steps", 4)
+        self.assertEqual(self.says_hash(more), self.says_hash(whole))
+
+
+if __name__ == "__main__":
+    unittest.main()

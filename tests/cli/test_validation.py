@@ -1,0 +1,241 @@
+"""The loss of a text is one number, by `train` and by `eval`; which windows it is over; what follows from it: the best
+checkpoint, and when a run ends early."""
+
+import json
+import math
+import os
+import re
+import resource
+import signal
+import struct
+import unittest
+
+import model_folder
+from program import TINY, TrainTest, environment
+
+HEADER = 128
+
+
+class Windows(TrainTest):
+    def held(self, tokens):
+        return self.write("held.txt", "".join(f"line {i}: the {i * 7 % 11}th\n" for i in range(tokens))[:tokens])
+
+    def measure(self, what, text, *flags):
+        return self.succeeds("eval", what, "--data", text, "--json", "--threads", 2, *flags).json
+
+    def test_equal_weights_have_one_loss_under_every_seed_and_budget_by_train_and_eval(self):
+        run, held = self.path("run"), self.held(1200)  # 75 windows, the last of them short
+        flags = ["--data", self.corpus(), "--validation", held]
+        self.succeeds("train", *TINY, *flags, "--steps", 2, "--save", run, "--dropout", 0.1)
+        losses = set()
+        streamed = ["--device-memory", "40MiB", "--disk", self.folder]
+        for more in (["--seed", 1], ["--seed", 2], ["--seed", 3, *streamed]):
+            log = self.path(f"log-{more[1]}")
+            done = self.succeeds("train", run, *TINY[1:], *flags, "--steps", 1, "--lr", 0, "--dropout", 0.1, "--save",
+                                 "none", "--json", "--log", log, *more)
+            self.assertIn("over 75 of 75 windows", done.err)
+            self.assertEqual([done.json[k] for k in ("validation_windows", "validation_windows_total")], [75, 75])
+            with open(log, encoding="utf-8") as file:
+                row = json.loads(file.read().splitlines()[-1])
+            self.assertEqual([row[k] for k in ("step", "validation_loss", "windows", "windows_total")],
+                             [1, done.json["validation_loss"], 75, 75])
+            losses.add(done.json["validation_loss"])
+        for more in ([], ["--device-memory", "24MiB", "--disk", self.folder]):
+            told = self.measure(run, held, *more)
+            self.assertEqual([told[k] for k in ("tokens", "windows", "sequence", "stride", "micro_batch", "step")],
+                             [1199, 75, 16, 16, 2, 2])
+            self.assertAlmostEqual(told["bits_per_byte"], told["loss"] / math.log(2), places=9)
+            losses.add(told["loss"])
+        self.assertEqual(len(losses), 1, losses)
+        print(f"validation loss {losses.pop()!r} of 1199 tokens in 75 windows", flush=True)
+
+    def test_every_token_but_the_first_is_scored_once(self):
+        run = self.path("run")
+        self.train("--steps", 1, "--save", run)
+        for tokens, stride in ((2, 16), (17, 16), (18, 16), (60, 5)):
+            windows = 1 if tokens <= 17 else 1 + -(-(tokens - 17) // stride)
+            told = self.measure(run, self.held(tokens), "--stride", stride)
+            self.assertEqual([told["tokens"], told["windows"]], [tokens - 1, windows])
+        self.fails(4, "eval", run, "--data", self.held(1), says="holds 1 token, and a loss needs 2")
+        self.fails(2, "eval", run, "--data", self.held(60), "--stride", 17, says="--stride 17 is above the 16 tokens")
+        self.fails(2, "eval", run, "--data", self.held(60), "--stride", 4, "--documents", "aligned",
+                   says="--stride 4 is for packed text")
+
+    def test_validations_between_saves_take_the_windows_that_are_asked_for(self):
+        log = self.path("log")
+        self.train("--steps", 5, "--save", self.path("run"), "--save-every", 4, "--validation", self.held(170), "--log",
+                   log, "--validation-every", 2, "--validation-windows", 3)
+        with open(log, encoding="utf-8") as file:
+            rows = [row for row in map(json.loads, file) if "validation_loss" in row]
+        self.assertEqual([[row["step"], row["windows"], row["windows_total"]] for row in rows],
+                         [[2, 3, 11], [4, 11, 11], [5, 11, 11]])
+
+    # ---- logits ----
+
+    def logits(self, *arguments):
+        """The rows of the file, by a reader of our own, and the result."""
+        path = self.path("logits.npy")
+        told = self.measure(*arguments, "--logits", path)
+        with open(path, "rb") as file:
+            data = file.read()
+        self.assertEqual(data[:10], b"\x93NUMPY\x01\x00" + struct.pack("<H", HEADER - 10))
+        rows, columns = map(int, re.fullmatch(
+            r"\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), (\d+)\), \} *\n", data[10:HEADER].decode()).groups())
+        self.assertEqual(rows, told["tokens"])
+        self.assertEqual(len(data), HEADER + 4 * columns * rows)
+        return [struct.unpack_from(f"<{columns}f", data, HEADER + 4 * columns * row) for row in range(rows)], told
+
+    @staticmethod
+    def surprise(row, target):
+        most = max(row)
+        return most + math.log(math.fsum(math.exp(x - most) for x in row)) - row[target]
+
+    def test_a_sliding_window_scores_its_last_tokens_and_logits_say_so(self):
+        run, text = self.path("run"), b"line 12: the 5th of many"
+        self.train("--steps", 3, "--save", run, "--dtype", "f32")
+        # windows of 8 tokens, 3 apart: [0, 8), [3, 11), ... score behind 0-7, 8-10, ...; each alone is a text
+        expected = []
+        for begin in range(0, len(text) - 9 + 3, 3):
+            part = text[begin:begin + 9]
+            rows, _ = self.logits(run, self.write("part.txt", part), "--sequence", 8)
+            scored = [self.surprise(row, target) for row, target in zip(rows, part[1:])]
+            expected += scored if begin == 0 else scored[8 - 3:]
+        self.assertEqual(len(expected), len(text) - 1)
+        whole = self.write("whole.txt", text)
+        rows, told = self.logits(run, whole, "--sequence", 8, "--stride", 3)
+        for row, target, value in zip(rows, text[1:], expected):
+            self.assertAlmostEqual(self.surprise(row, target), value, places=5)
+        self.assertAlmostEqual(told["loss"], math.fsum(expected) / len(expected), places=5)
+        # an output next to the loss changes no digit of it
+        self.assertEqual(self.measure(run, whole, "--sequence", 8, "--stride", 3)["loss"], told["loss"])
+
+    def test_a_logits_file_is_whole_or_not_there(self):
+        folder, text = self.path("model"), self.corpus(20)
+        model_folder.make(folder, "gpt2")
+        measure = ["eval", folder, "--data", text, "--logits"]
+
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
+
+        self.fails(5, *measure, self.path("l.npy"), says=f"--logits {self.path('l.npy')} cannot be written: ",
+                   preexec_fn=small_files, env=environment(TMPDIR=self.folder))
+        self.assertFalse([name for name in os.listdir(self.folder) if "l.npy" in name])
+        self.fails(2, *measure, self.path("gone", "l.npy"), says="is not there")
+        self.fails(2, *measure, text, says="the same file as the input")
+        self.fails(2, *measure, self.write("mine.txt", "mine"), says="is no .npy file")
+
+    # ---- the micro-batch ----
+
+    def test_the_micro_batch_of_eval_follows_the_flag_and_never_the_budget(self):
+        run, text = self.path("run"), self.corpus(lines=100)
+        self.succeeds("train", "gpt2-nano", "--sequence", 64, "--batch", 8, "--threads", 2, "--data", text, "--steps", 1,
+                      "--save", run, "--dtype", "f32")
+        whole = self.measure(run, text)
+        self.assertEqual(whole["micro_batch"], 8)
+        tight = ["--device-memory", "45MiB"]
+        refused = self.fails(3, "eval", run, "--data", text, *tight, says="a micro-batch of 8 does not fit: ")
+        fits = int(refused.err.split("or give --micro-batch ")[1].split(",")[0])
+        self.assertIn(fits, (1, 2, 4))
+        smaller = self.measure(run, text, *tight, "--micro-batch", fits)
+        self.assertEqual([smaller["micro_batch"], smaller["loss"]],
+                         [fits, self.measure(run, text, "--micro-batch", fits)["loss"]])
+        self.assertAlmostEqual(smaller["loss"], whole["loss"], places=5)
+        chosen = self.succeeds("eval", run, "--data", text, "--json", *tight, "--micro-batch", "auto")
+        self.assertIn(f"micro-batch 8 -> {fits}: other rounding", chosen.err)
+        self.assertEqual(chosen.json["loss"], smaller["loss"])
+        self.fails(3, "eval", run, "--data", text, "--device-memory", "1MiB", says="from 8 down to 1")
+
+    def test_folders_of_every_family_are_measured_with_their_own_positions_and_give_their_logits(self):
+        text = self.corpus(4)
+        for kind in model_folder.KINDS:  # one of them with a head of its own
+            folder, tokens = self.path(kind), self.path(f"{kind}.tokens")
+            model_folder.make(folder, kind)
+            self.succeeds("tokenize", text, "--tokenizer", folder, "-o", tokens)
+            with open(tokens, "rb") as file:
+                data = file.read()[64:]
+            ids = struct.unpack(f"<{len(data) // 2}H", data)
+            rows, told = self.logits(folder, text, "--dtype", "f32")
+            self.assertEqual([told[k] for k in ("sequence", "stride", "micro_batch")], [64, 64, 8])
+            self.assertEqual(len(rows), len(ids) - 1)
+            loss = math.fsum(self.surprise(row, target) for row, target in zip(rows, ids[1:])) / len(rows)
+            self.assertAlmostEqual(told["loss"], loss, places=5)
+        self.assertEqual(self.measure(self.path("gpt2"), text, "--micro-batch", 3)["micro_batch"], 3)
+
+
+class Best(TrainTest):
+    """Trained on one letter, a model finds another ever less likely: the best is the first that is saved."""
+
+    def setUp(self):
+        super().setUp()
+        self.flags = ["--data", self.write("a.txt", "a" * 400), "--validation", self.write("z.txt", "z" * 40),
+                      "--save", self.path("run"), "--save-every", 1, "--lr", "1e-3", "--warmup", 0,
+                      "--schedule-steps", 9, "--threads", 2]
+
+    def begin(self, steps, *more):
+        return self.succeeds("train", *TINY, *self.flags, "--keep", 1, "--steps", steps, "--json", *more)
+
+    def resume(self, steps, *more):
+        return self.succeeds("train", "--resume", self.path("run"), "--save-every", 1, "--keep", 1, "--steps", steps,
+                             "--threads", 2, "--json", *more)
+
+    def kept(self):
+        names = os.listdir(self.path("run"))
+        best = os.readlink(self.path("run", "best")) if "best" in names else None
+        return sorted(name for name in names if name.startswith("step-")), best
+
+    def test_the_best_checkpoint_is_kept_through_resumes_and_named(self):
+        done = self.begin(3, "--keep-best").json
+        self.assertEqual(self.kept(), (["step-1", "step-3"], "step-1"))
+        self.assertEqual(done["best_step"], 1)
+        measure = ["--data", self.path("z.txt"), "--json"]
+        best = self.succeeds("eval", self.path("run", "best"), *measure).json
+        self.assertEqual([best["step"], best["loss"]], [1, done["best_validation_loss"]])
+        self.assertGreater(self.succeeds("eval", self.path("run"), *measure).json["loss"], best["loss"])
+        # a link that is there goes on counting without the flag; one that a kill has lost comes back with it
+        self.assertEqual(self.resume(4).json["best_step"], 1)
+        self.assertEqual(self.kept(), (["step-1", "step-4"], "step-1"))
+        os.remove(self.path("run", "best"))
+        self.resume(5, "--keep-best")
+        self.assertEqual(self.kept(), (["step-1", "step-5"], "step-1"))
+        # losses of another text do not compare: its first checkpoint is its best
+        self.resume(7, "--validation", self.write("y.txt", "y" * 40))
+        self.assertEqual(self.kept(), (["step-6", "step-7"], "step-6"))
+
+    def test_a_better_checkpoint_takes_the_place_of_the_best(self):
+        self.flags[3] = self.flags[1]
+        self.begin(3, "--keep-best")
+        self.assertEqual(self.kept(), (["step-3"], "step-3"))
+
+    def test_a_run_ends_after_so_many_validations_without_a_better_one(self):
+        done = self.begin(9, "--stop-after-worse", 2)
+        self.assertEqual([done.json[k] for k in ("step", "ended_early", "stopped")], [3, True, False])
+        self.assertEqual(self.kept(), (["step-3"], None))
+        self.assertEqual(self.hash_of(self.path("run")), done.json["hash"])
+        # what counts is in the checkpoint: a resumed run ends where the whole one does
+        self.flags[self.flags.index("--save") + 1] = self.path("other")
+        self.begin(2, "--stop-after-worse", 2)
+        other = self.succeeds("train", "--resume", self.path("other"), "--steps", 9, "--save-every", 1, "--threads", 2,
+                              "--stop-after-worse", 2)
+        self.assertIn("ended:  2 validations in a row without a lower loss", other.out)
+        self.assertEqual(self.says_hash(other), done.json["hash"])
+        # between saves, over some of the windows: saved all the same, and validated in full
+        log = self.path("log")
+        done = self.begin(9, "--stop-after-worse", 1, "--save-every", 0, "--validation-every", 1, "--validation-windows",
+                          1, "--save", self.path("third"), "--log", log).json
+        self.assertEqual([done["step"], done["ended_early"], done["validation_windows"]], [2, True, 3])
+        self.assertEqual(self.succeeds("inspect", self.path("third"), "--json").json["step"], 2)
+
+    def test_both_are_refused_where_nothing_is_validated(self):
+        train = ["train", *TINY, "--data", self.corpus(), "--save", self.path("none")]
+        for flag, more in (("--keep-best", []), ("--stop-after-worse", [2])):
+            for without in ([], ["--validation", "none"]):
+                self.fails(2, *train, *without, flag, *more, says=f"{flag} goes by the validation loss")
+        self.fails(2, *train[:-1], "none", "--validation", self.corpus(), "--keep-best", says="--save none keeps nothing")
+        self.assertFalse(os.path.exists(self.path("none")))
+        self.train("--steps", 1, "--save", self.path("run"))
+        self.fails(2, "train", "--resume", self.path("run"), "--steps", 2, "--keep-best", says="no text to validate with")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,216 @@
+/* Plans of steps that are too large: refused by bytes first, then by the length of the program,
+ * always in a sentence with what to change; and the estimates that these refusals come from. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "planner/effort.h"
+#include "planner/live.h"
+#include "tests/length.h"
+#include "tests/planner/toy_graph.h"
+
+#define KIB ((uint64_t)1 << 10)
+#define GIB ((uint64_t)1 << 30)
+#define TIB ((uint64_t)1 << 40)
+
+static coh_plan_options plan_options(int32_t microbatches)
+{
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .thread_count = 1,
+                                 .microbatch_count = microbatches,
+                                 .deferred_update = 1,
+                                 .kernel_path = "toy" };
+    return options;
+}
+
+static coh_graph *make_graph(int layers, int64_t rows)
+{
+    const toy_options toy = {
+        .layers = layers, .width = 256, .vocabulary = 1000, .rows = rows, .caches = 1, .is_tied = 1
+    };
+    coh_graph *graph = NULL;
+    if (toy_graph_make(&toy, &graph) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return graph;
+}
+
+static void assert_refused(const coh_graph *graph, const coh_plan_options *options,
+                           coh_status status, const char *words)
+{
+    coh_plan *plan = NULL;
+    assert_int_equal(coh_plan_create(graph, options, &plan), status);
+    assert_null(plan);
+    if (strstr(coh_last_error(), words) == NULL)
+        fail_msg("no \"%s\" in: %s", words, coh_last_error());
+}
+
+static void a_program_that_is_too_long_is_refused_with_the_flag_that_shortens_it(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(12, 64);
+    coh_plan_options options = plan_options(65536);
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
+    options.sweep_order = COH_SWEEP_LAYER;
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
+    options = plan_options(65537);
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
+    coh_graph_destroy(graph);
+    graph = make_graph(2, (int64_t)1 << 30); /* 1 TiB each activation: 2^24 chunks */
+    options = plan_options(1);
+    options.chunk_bytes = 64 * KIB;
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --chunk");
+    coh_graph_destroy(graph);
+}
+
+/* Without the bytes' refusal the first would be one of length, and the others take minutes. */
+static void bytes_are_refused_before_length(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(12, (int64_t)1 << 30);
+    coh_plan_options options = plan_options(65536);
+    options.device_memory_bytes = 64 * TIB;
+    options.emulate_host_bytes = 4 * GIB;
+    options.recompute = COH_RECOMPUTE_NONE;
+    options.sweep_order = COH_SWEEP_LAYER;
+    assert_refused(graph, &options, COH_ERR_FULL, "bytes short");
+    options.sweep_order = COH_SWEEP_MICROBATCH;
+    options.device_memory_bytes = 4 * TIB;
+    assert_refused(graph, &options, COH_ERR_FULL, "a step keeps at least");
+    coh_graph_destroy(graph);
+}
+
+/* Activations in 8 MiB chunks would be 2^17 each. In memory no chunk has to move. */
+static void a_huge_batch_in_memory_gets_larger_chunks(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(4, (int64_t)1 << 30);
+    const coh_plan_options options = plan_options(1);
+    coh_plan *plan = NULL;
+    coh_plan_summary summary;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
+    assert_true(summary.chunk_bytes > 8 * 1024 * KIB);
+    assert_true(plan->layout.chunk_count <= COH_CHUNKS_MOST);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+/* The oracle is a schedule: whatever it recomputes, it has room for all that exists at once. */
+static void no_schedule_takes_fewer_bytes_than_the_bound(void **state)
+{
+    (void)state;
+    const uint64_t count = test_is_short() ? 20 : 200;
+    for (uint64_t seed = 0; seed < count; seed++) {
+        uint64_t n = 0;
+#define DRAW(bound) coh_rng_below(21, seed, n++, bound)
+        const int layers = 1 + (int)DRAW(5);
+        coh_graph *graph = make_graph(layers, 1 + (int64_t)DRAW(3000));
+        coh_plan_options options = plan_options(1 + (int32_t)DRAW(6));
+        options.deferred_update = (int32_t)DRAW(2);
+        options.sweep_order = DRAW(2) ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+        options.recompute = DRAW(2) ? COH_RECOMPUTE_ALL : COH_RECOMPUTE_NONE;
+        const coh_block_set blocks =
+            coh_block_set_first(options.recompute == COH_RECOMPUTE_ALL ? COH_BLOCK_SET_MOST : 0);
+        uint64_t live = 0;
+        coh_plan *plan = NULL;
+        assert_int_equal(coh_live_bytes(graph, &options, &blocks, &live), COH_OK);
+        if (coh_plan_create(graph, &options, &plan) != COH_OK)
+            fail_msg("%s", coh_last_error());
+        const uint64_t taken = plan->layout.arena_bytes[COH_TIER_DEVICE];
+        if (live > taken || live < taken / 2)
+            fail_msg("seed %d: at least %llu bytes exist, the plan takes %llu", (int)seed,
+                     (unsigned long long)live, (unsigned long long)taken);
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
+}
+
+static void the_estimate_is_near_the_program(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(6, 500);
+    for (int i = 0; i < 4; i++) {
+        coh_plan_options options = plan_options(i < 2 ? 1 : 24);
+        options.sweep_order = i % 2 ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+        coh_plan *plan = NULL;
+        coh_effort effort;
+        if (coh_plan_create(graph, &options, &plan) != COH_OK)
+            fail_msg("%s", coh_last_error());
+        assert_int_equal(coh_effort_of(graph, &options, &plan->decisions, &effort), COH_OK);
+        const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+        assert_in_range(effort.lines, body->line_count / 2, body->line_count * 2);
+        assert_in_range(effort.touches, body->touch_count / 2, body->touch_count * 2);
+        assert_in_range(effort.chunks, plan->layout.chunk_count / 2, plan->layout.chunk_count * 2);
+        coh_plan_destroy(plan);
+    }
+    coh_graph_destroy(graph);
+}
+
+/* A layout cuts chunks of whole grains (64 KiB), whatever smaller size is asked for. */
+static void a_chunk_below_a_grain_counts_as_a_grain(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(6, 500);
+    const coh_plan_options options = plan_options(4);
+    const uint64_t sizes[] = { 0, 1, 4 * KIB, 64 * KIB + 1, 64 * KIB };
+    coh_effort effort[5];
+    for (int i = 0; i < 5; i++) {
+        const coh_decisions decisions = { .chunk_bytes = sizes[i], .row_passes = 1 };
+        assert_int_equal(coh_effort_of(graph, &options, &decisions, &effort[i]), COH_OK);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(effort[i].touches, effort[4].touches);
+        assert_int_equal(effort[i].chunks, effort[4].chunks);
+    }
+    coh_graph_destroy(graph);
+}
+
+/* Graphs, batches and budgets of all sizes: a plan within its budgets, or a sentence. */
+static void any_request_is_answered(void **state)
+{
+    (void)state;
+    const uint64_t count = test_is_short() ? 4 : 400;
+    for (uint64_t seed = 0; seed < count; seed++) {
+        uint64_t n = 0;
+        const int layers = 1 + (int)DRAW(8);
+        coh_graph *graph = make_graph(layers, (int64_t)1 << DRAW(34));
+        coh_plan_options options = plan_options((int32_t)1 << DRAW(17));
+        options.device_memory_bytes = (uint64_t)1 << (20 + DRAW(24));
+        options.emulate_host_bytes = DRAW(2) ? (uint64_t)1 << (20 + DRAW(24)) : 0;
+        options.disk_bytes = DRAW(2) ? (uint64_t)1 << (20 + DRAW(24)) : 0;
+        options.chunk_bytes = DRAW(3) ? 0 : 64 * KIB << DRAW(16);
+        options.recompute = (coh_recompute)DRAW(3);
+        options.sweep_order = (coh_sweep_order)DRAW(3);
+        options.deferred_update = (int32_t)DRAW(2);
+        coh_plan *plan = NULL;
+        const coh_status status = coh_plan_create(graph, &options, &plan);
+        if (status == COH_OK &&
+            plan->layout.arena_bytes[COH_TIER_DEVICE] > options.device_memory_bytes)
+            fail_msg("seed %d: the plan does not keep its budget", (int)seed);
+        if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
+            fail_msg("seed %d: %s", (int)seed, coh_last_error());
+        coh_plan_destroy(plan);
+        coh_graph_destroy(graph);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_that_is_too_long_is_refused_with_the_flag_that_shortens_it),
+        cmocka_unit_test(bytes_are_refused_before_length),
+        cmocka_unit_test(a_huge_batch_in_memory_gets_larger_chunks),
+        cmocka_unit_test(no_schedule_takes_fewer_bytes_than_the_bound),
+        cmocka_unit_test(the_estimate_is_near_the_program),
+        cmocka_unit_test(a_chunk_below_a_grain_counts_as_a_grain),
+        cmocka_unit_test(any_request_is_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
