@@ -316,6 +316,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     out_options->chunk_bytes = options->chunk_bytes;
     out_options->recompute =
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
+    out_options->search = options->search == 0 ? COH_SEARCH_USUAL : COH_SEARCH_QUICK;
     out_options->profile = profile;
     if (profile && coh_profile_summarize(profile, &facts) == COH_OK &&
         (facts.is_gpu ||

@@ -59,6 +59,7 @@ typedef enum cli_flag {
     CLI_FLAG_THREADS,
     CLI_FLAG_CHUNK,
     CLI_FLAG_RECOMPUTE,
+    CLI_FLAG_SEARCH,
     CLI_FLAG_PIN,
     CLI_FLAG_PINS,
     CLI_FLAG_PLAN,
@@ -175,7 +176,7 @@ typedef struct cli_options {
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
     uint64_t disk_write_limit; /* bytes a day */
-    int64_t threads, recompute, dtype, gradients, atomics, export_dtype;
+    int64_t threads, recompute, search, dtype, gradients, atomics, export_dtype;
     int64_t steps, epochs, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;

@@ -45,6 +45,8 @@ static coh_status check_options(const coh_plan_options *options)
     COH_TRY(coh_check_integer("mode", (int64_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER));
     COH_TRY(coh_check_integer("recompute", (int64_t)options->recompute, COH_RECOMPUTE_AUTO,
                               COH_RECOMPUTE_ALL));
+    COH_TRY(
+        coh_check_integer("search", (int64_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_QUICK));
     COH_TRY(coh_check_integer("pin_count", options->pin_count, 0, COH_PINS_MOST));
     COH_TRY(coh_check_integer("earlier_count", options->earlier_count, 0, EARLIER_MOST));
     if ((options->pin_count > 0 && options->pins == NULL) ||

@@ -192,7 +192,7 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
     COH_TRY_GOTO(status, try_starts(market, starts, count), done);
     if (!market->best.valid)
         COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
-    if (market->best.valid) {
+    if (market->best.valid && market->plan->options.search == COH_SEARCH_USUAL) {
         market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
         COH_TRY_GOTO(status,
                      coh_starts_least_bound(market->plan, market->pool, starts, count, &bound_ns),

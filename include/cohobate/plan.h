@@ -35,6 +35,14 @@ typedef enum coh_sweep_order {
 /* "micro-batch", "layer", "auto". */
 COH_API const char *coh_sweep_order_name(coh_sweep_order order);
 
+/* How long the search for a placement goes on. Bits do not depend on it. */
+typedef enum coh_search {
+    COH_SEARCH_USUAL, /* betters the best placements of the first round */
+    /* Takes the best placement of the first round: a third to a thirtieth of the time. Steps are
+     * often a tenth slower, and a host updates no parameters for a GPU. */
+    COH_SEARCH_QUICK
+} coh_search;
+
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
     COH_PLAN_INFER  /* body = forward only; parameters are read, states of kinds kept */
@@ -110,9 +118,10 @@ typedef struct coh_plan_options {
      * a tied parameter are not rounded on the way: 2 bytes a parameter more. 0: they are bf16. Of
      * the numeric plan where a parameter is bf16 and trained, else nothing. */
     int32_t f32_gradients;
+    coh_search search;
 } coh_plan_options;
 
-/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred. kernel_path
+/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred, the usual search. kernel_path
  * and bf16_is_fast are set to this machine's. */
 COH_API void coh_plan_options_init(coh_plan_options *out_options);
 

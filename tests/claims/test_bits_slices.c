@@ -14,6 +14,7 @@
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
 #include "tests/claims/trial.h"
+#include "tests/search_length.h"
 
 /* 4096 x 2048 comes in blocks of 2048 rows, 2048 x 4096 in blocks of 1024. */
 enum { STEPS = 3, WIDTH = 2048, HIDDEN = 4096, VOCABULARY = 61, TOKENS = 4 };
@@ -79,6 +80,7 @@ static uint64_t whole_bound(const coh_graph *graph, const trial_numbers *numbers
     coh_plan_options options;
     uint64_t bytes = 0;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.disk_bytes = UINT64_MAX;
     options.microbatch_count = numbers->microbatch_count;
     options.deferred_update = numbers->clip > 0;

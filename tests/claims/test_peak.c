@@ -15,6 +15,7 @@
 
 #include "tests/claims/trial.h"
 #include "tests/length.h"
+#include "tests/search_length.h"
 
 enum { STEPS = 3, PAGE = 4096 };
 
@@ -35,6 +36,7 @@ static coh_plan_options tight_options(const trial_numbers *numbers, uint64_t dev
 {
     coh_plan_options options;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.microbatch_count = numbers->microbatch_count;
     options.deferred_update = numbers->clip > 0;
     options.thread_count = 2;

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "tests/length.h"
+#include "tests/search_length.h"
 
 enum { INIT_SEED = 42, DATA_SEED = 7, INPUT_IDS_MOST = 1 << 14 };
 
@@ -70,6 +71,7 @@ static coh_plan_options options_of(const trial_numbers *numbers, const trial_pla
 {
     coh_plan_options options;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.microbatch_count = numbers->microbatch_count;
     options.sweep_order = numbers->order;
     options.deferred_update = numbers->clip > 0;

@@ -6,11 +6,11 @@ import re
 import resource
 import unittest
 
-from program import SANITIZED, TINY, ProgramTest, environment, in_full, pairs, run
+from program import QUICK, SANITIZED, TINY, ProgramTest, environment, in_full, pairs, run
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, and activations that 100 MiB do not hold.
-NANO = ["plan", "gpt2-nano", "--threads", "2", "--device-memory", "100MiB"]
+NANO = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--device-memory", "100MiB"]
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles")
 
 
@@ -29,7 +29,7 @@ class Limits(ProgramTest):
         return self.write("gpu.json", json.dumps({**profile, **more}))
 
     def test_a_plan_says_that_its_drive_is_too_full(self):
-        plan = ["plan", "gpt2-nano", "--device-memory", "64MiB"]
+        plan = ["plan", "gpt2-nano", *QUICK, "--device-memory", "64MiB"]
         self.assertIn("train would be refused here and now: the file system of /proc has",
                       self.succeeds(*plan, "--disk", "/proc").err)
         for elsewhere in (["--disk", self.folder], ["--disk", "/proc", "--profile", "built-in-2,disk-read=2x"]):

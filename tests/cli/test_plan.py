@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import TINY, ProgramTest, in_full, pairs, sealed
+from program import QUICK, TINY, ProgramTest, in_full, pairs, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -32,12 +32,20 @@ class Plan(ProgramTest):
                     self.assertEqual(sum(line.startswith(word) for line in lines), 1, word)
 
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
-        done = self.succeeds("plan", "opt-2.7b", "--profile", "rtx-4090,host-memory=16GB", "--device-memory", "4GiB",
+        done = self.succeeds("plan", "opt-2.7b", *QUICK, "--profile", "rtx-4090,host-memory=16GB", "--device-memory", "4GiB",
                              "--sequence", "64", "--batch", "1")
         lines = done.out.rstrip("\n").split("\n")
         self.assertLessEqual(len(lines), 40)
         self.assertLessEqual(max(map(len, lines)), 100)
         self.assertIn("blocks ", done.out)
+
+    def test_a_quick_search_finds_a_placement_of_the_same_bits(self):
+        flags = ["gpt2-nano", "--sequence", 16, "--batch", 2, "--threads", 2, *self.disk(), "--json"]
+        usual, quick = (self.succeeds("plan", *flags, "--search", search).json for search in ("usual", "quick"))
+        self.assertLessEqual(usual["step_seconds"], quick["step_seconds"])
+        self.assertNotEqual(usual["program_hash"], quick["program_hash"])
+        self.assertEqual(usual["numeric_fingerprint"], quick["numeric_fingerprint"])
+        self.fails(2, "plan", "gpt2-nano", "--search", "long", says="usual|quick")
 
     def test_the_screen_says_what_the_object_says(self):
         flags = [*self.disk(), "--dtype", "f32"]  # the size of the chunks follows from it
@@ -52,7 +60,7 @@ class Plan(ProgramTest):
         self.assertIn(f"({planned['smallest_device_bytes']} bytes", said.replace("\n        ", " "))
 
     def test_a_plan_that_runs_most_of_forward_again_says_what_memory_ends_that(self):
-        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "8", "--threads", "2", "--dtype", "f32", "--disk", self.folder,
+        plan = ["plan", "gpt2-nano", *QUICK, "--sequence", "64", "--batch", "8", "--threads", "2", "--dtype", "f32", "--disk", self.folder,
                 "--profile", "built-in-2,disk-read=0.02x,disk-write=0.02x"]
         tight = [*plan, "--device-memory", "30MiB"]
         planned = self.succeeds(*tight, "--json").json
@@ -224,7 +232,7 @@ class Plan(ProgramTest):
         self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
 
     def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
-        flags = ["gpt2-nano", "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
+        flags = ["gpt2-nano", *QUICK, "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
                  "60MiB", "--disk", self.folder, "--disk-write-limit"]
         fastest = self.succeeds("plan", *flags[:-1], "--json").json["disk_bytes_written_per_day"]
         said = self.fails(3, "plan", *flags, "1TB/day", says="the least that a plan was found for").err

@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from program import TINY, ProgramTest
+from program import QUICK, TINY, ProgramTest
 
 SHIPPED = ["a100-40g", "a100-80g", "h100", "h200", "mi250x", "rtx-3090", "rtx-4090", "rtx-5090"]
 DATASHEETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles")
@@ -71,7 +71,7 @@ class Profile(ProgramTest):
                    "--plan", plan, says="for a GPU")
 
     def test_a_gpu_alone_takes_no_drive_that_nobody_named(self):
-        alone = ["plan", "opt-13b", "--profile", "h200", "--host-memory", "none"]
+        alone = ["plan", "opt-13b", *QUICK, "--profile", "h200", "--host-memory", "none"]
         self.fails(3, *alone, says="without a far tier")
         self.assertEqual(self.succeeds(*alone[:-2], "--json").json["peak_bytes"]["disk"], 0)
 

@@ -5,7 +5,7 @@ import math
 import os
 import unittest
 
-from program import TINY, ProgramTest, environment
+from program import TINY, TINY_USUAL, ProgramTest, environment
 
 
 class Text(ProgramTest):
@@ -140,7 +140,7 @@ class Text(ProgramTest):
 
     def test_a_kernel_table_is_measured_used_and_remembered(self):
         table, other = self.path("kernels.json"), self.path("other.json")
-        tuned = self.succeeds("tune", *TINY, "--dtype", "f32", "-o", table, "--json").json
+        tuned = self.succeeds("tune", *TINY_USUAL, "--dtype", "f32", "-o", table, "--json").json
         with open(table, encoding="utf-8") as file:
             written = json.load(file)
         self.assertEqual(len(written["products"]), len(tuned["shapes"]))
@@ -170,7 +170,7 @@ class Text(ProgramTest):
 
     def test_a_table_by_onednn_is_noted_for_the_dtype_it_names_it_for(self):
         table, run = self.path("kernels.json"), self.path("run")
-        tuned = self.succeeds("tune", *TINY, "--dtype", "f32", "-o", table, "--json").json
+        tuned = self.succeeds("tune", *TINY_USUAL, "--dtype", "f32", "-o", table, "--json").json
         if "onednn" not in tuned["shapes"][0]["seconds"]:
             self.skipTest("this build has no oneDNN")
         with open(table, encoding="utf-8") as file:
@@ -202,7 +202,7 @@ class Text(ProgramTest):
         self.assertGreater(len(self.succeeds(*long).out), 4096)
         for arguments in [
             long, ["train", "--help"], ["--help"], ["--version"], ["doctor"], ["plan", *TINY], ["plan", *TINY, "--json"],
-            ["tune", *TINY, "-o", self.path("kernels.json"), "--json"], ["tokenize", self.corpus(), "-o", tokens],
+            ["tune", *TINY_USUAL, "-o", self.path("kernels.json"), "--json"], ["tokenize", self.corpus(), "-o", tokens],
             ["check", tokens], ["inspect", run, "--json"], ["inspect", run, "--hash"],
             ["eval", run, "--data", self.corpus(lines=20)], ["generate", run, "--prompt", "line", "--tokens", 1],
             ["train", *TINY, "--data", self.corpus(), "--steps", 1, "--save", "none"],
@@ -212,7 +212,7 @@ class Text(ProgramTest):
 
     def test_a_table_that_cannot_be_written_leaves_no_half_of_a_json_object(self):
         # a folder that is there and takes no file, root's neither
-        done = self.fails(5, "tune", *TINY, "-o", "/proc/kernels.json", "--json", says="/proc/kernels.json")
+        done = self.fails(5, "tune", *TINY_USUAL, "-o", "/proc/kernels.json", "--json", says="/proc/kernels.json")
         self.assertEqual(done.out, "")
 
     def test_the_doctor_says_what_is_there(self):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import COHOBATE, SANITIZED, TINY, TrainTest, environment, in_full, pairs, run
+from program import COHOBATE, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, pairs, run
 
 
 class Train(TrainTest):
@@ -98,7 +98,8 @@ class Train(TrainTest):
             self.assertRegex(begun.err, f"(?m)^dtype:  {dtype} \\(as the model was trained")
             note = self.succeeds("inspect", self.path("from-" + dtype), "--json").json["note"]
             self.assertEqual(note["model"]["dtype"], dtype)
-            tuned = self.succeeds("tune", *model, "-o", self.path(dtype + ".json"), "--json").json
+            tune = ["tune", self.path(dtype), *TINY_USUAL[1:]]
+            tuned = self.succeeds(*tune, "-o", self.path(dtype + ".json"), "--json").json
             self.assertEqual({shape["dtype"] for shape in tuned["shapes"]}, {dtype})
 
     def test_the_default_dtype_is_what_the_doctor_says(self):
@@ -172,7 +173,7 @@ class Train(TrainTest):
         self.fails(2, "plan", *TINY, "--dtype", "f32", "--gradients", "bf16", says="add --dtype bf16")
 
     def test_a_sweep_order_that_is_chosen_is_said(self):
-        small = ["gpt2-nano", "--sequence", "16", "--batch", "8", "--micro-batch", "1", "--device-memory", "12MiB",
+        small = ["gpt2-nano", "--sequence", "16", "--batch", "8", *QUICK, "--micro-batch", "1", "--device-memory", "12MiB",
                  "--disk", self.folder, "--recompute", "none"]
         done = self.succeeds("plan", *small, "--sweep-order", "auto", "--json")
         self.assertIn("sweep order micro-batch -> layer: other rounding", done.err)
@@ -182,7 +183,7 @@ class Train(TrainTest):
         self.assertLess(done.json["step_seconds"], usual.json["step_seconds"])
 
     def test_a_budget_changes_the_micro_batch_only_where_it_may_and_says_so(self):
-        big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2", "--recompute", "none"]
+        big = ["gpt2-nano", "--sequence", "128", "--batch", "4", *QUICK, "--threads", "2", "--recompute", "none"]
         need = {n: self.succeeds("plan", *big, "--micro-batch", n, "--json").json["in_memory_bytes"] for n in (4, 2, 1)}
         budget = ["--device-memory", f"{need[2]}B"]
         self.assertLess(need[2], need[4])
@@ -212,7 +213,7 @@ class Train(TrainTest):
         self.assertNotIn("->", resumed.err)
 
     def test_what_fits_nowhere_is_refused_with_the_smallest_change(self):
-        big = ["gpt2-nano", "--sequence", "128", "--batch", "4", "--threads", "2"]
+        big = ["gpt2-nano", "--sequence", "128", "--batch", "4", *QUICK, "--threads", "2"]
         done = self.fails(3, "plan", *big, "--device-memory", "24MiB", says="the smallest change: --disk DIR")
         none = self.fails(3, "plan", *big, "--micro-batch", "auto", "--device-memory", "24MiB", says="--disk DIR")
         self.assertIn("no micro-batch from 4 down to 1 fits", none.err)
@@ -227,7 +228,7 @@ class Train(TrainTest):
         self.fails(3, "plan", *big, "--device-memory", f"{least - 4096}B", "--disk", self.folder)
 
     def test_pins_are_kept_by_the_plan_and_by_the_run(self):
-        model = ["gpt2-nano", "--sequence", "64", "--batch", "2", "--threads", "2"]
+        model = ["gpt2-nano", "--sequence", "64", "--batch", "2", *QUICK, "--threads", "2"]
         budget = ["--device-memory", "40MiB", "--disk", self.folder]
         pins = ["--pin", "blocks.0=device", "--pin", "blocks.1=keep"]
         with open(self.path("pins.json"), "w", encoding="utf-8") as file:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, SHORT, TINY, ProgramTest, environment
+from program import COHOBATE, QUICK, SHORT, TINY, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
@@ -163,15 +163,15 @@ class Variants(ProgramTest):
 
     def test_max_is_the_last_of_the_family_that_fits(self):
         flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1200MB", "--dtype", "f32", "--json"]
-        found = self.succeeds("plan", "--max", "gpt2", *flags).json
+        found = self.succeeds("plan", "--max", "gpt2", *QUICK, *flags).json
         largest, following = found["largest"]["what"], found["next"]["what"]
         names = ["gpt2-nano", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
         self.assertEqual(names.index(following), names.index(largest) + 1)
         self.assertFalse(found["next"]["fits"])
-        alone = self.succeeds("plan", largest, *flags).json
+        alone = self.succeeds("plan", largest, *QUICK, *flags).json
         self.assertEqual(alone["step_seconds"], found["largest"]["step_seconds"])
         self.fails(3, "plan", following, *flags)
-        self.fails(3, "plan", "--max", "gpt2", "--device-memory", "1MiB", says="not even gpt2-nano")
+        self.fails(3, "plan", "--max", "gpt2", *QUICK, "--device-memory", "1MiB", says="not even gpt2-nano")
         all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
         self.assertIn("no preset of the family is larger", all_fit)
         self.assertRegex(all_fit, r"(?m)^prices: profile built-in")
@@ -196,14 +196,14 @@ class Variants(ProgramTest):
         master, slave = os.openpty()
         self.addCleanup(os.close, master)
         flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1MiB", "--disk", self.folder]
-        done = subprocess.run([COHOBATE, "plan", "--max", "gpt2", *flags], env=environment(), stdout=subprocess.PIPE,
+        done = subprocess.run([COHOBATE, "plan", "--max", "gpt2", *QUICK, *flags], env=environment(), stdout=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, stderr=slave, timeout=60, check=False)
         os.close(slave)
         shown = os.read(master, 65536)
         self.assertEqual(done.returncode, 3)
         self.assertIn(b"planning gpt2-xl, 1 of 5\r\n", shown)
         self.assertIn(b"planning gpt2-nano, 5 of 5\r\n", shown)
-        self.assertEqual(self.fails(3, "plan", "--max", "gpt2", *flags).err.count("planning"), 0)
+        self.assertEqual(self.fails(3, "plan", "--max", "gpt2", *QUICK, *flags).err.count("planning"), 0)
 
 
 class Replays(ProgramTest):

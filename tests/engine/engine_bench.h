@@ -16,6 +16,7 @@
 #include "planner/plan.h"
 #include "planner/plan_make.h"
 #include "tests/engine/small_model.h"
+#include "tests/search_length.h"
 
 static coh_graph *graph, *group_graph;
 static coh_dtype model_dtype; /* of the graph */
@@ -80,6 +81,7 @@ static inline coh_status plan_for(const placement *p, int deferred, coh_plan **o
 {
     coh_plan_options options;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.microbatch_count = SMALL_MICROBATCHES;
     options.deferred_update = deferred;
     options.thread_count = p->thread_count;

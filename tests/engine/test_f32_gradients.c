@@ -17,6 +17,7 @@
 #include "cohobate/models.h"
 #include "engine/grains.h"
 #include "planner/plan.h"
+#include "tests/search_length.h"
 
 enum { SEQUENCES = 2, TOKENS = 37, VOCABULARY = 300, MICROBATCHES = 4, PARAMETERS_MOST = 40 };
 enum { IDS = SEQUENCES * TOKENS };
@@ -58,6 +59,7 @@ static coh_plan_options options_of(int microbatches, int f32_gradients)
 {
     coh_plan_options options;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.microbatch_count = microbatches;
     options.f32_gradients = f32_gradients;
     options.chunk_bytes = 1 << 16;

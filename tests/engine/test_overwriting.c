@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/engine/small_model.h"
+#include "tests/search_length.h"
 
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
 static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
@@ -30,6 +31,7 @@ static uint64_t train_as(coh_dtype dtype, const coh_graph *graph, uint64_t perce
     coh_engine *engine = NULL;
     uint64_t whole = 0, hash = 0;
     coh_plan_options_init(&plan_options);
+    plan_options.search = test_search();
     plan_options.microbatch_count = SMALL_MICROBATCHES;
     plan_options.deferred_update = deferred;
     plan_options.chunk_bytes = 1 << 16;

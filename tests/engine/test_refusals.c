@@ -11,6 +11,7 @@
 
 #include "cohobate/cohobate.h"
 #include "engine/input_check.h"
+#include "tests/search_length.h"
 
 enum { TOKENS = 8, VOCABULARY = 32, ELEMENTS = 70000 };
 
@@ -428,6 +429,7 @@ static uint64_t three_steps(int fails, int streams)
     assert_int_equal(add(graph, &sum, "sum", NULL, &tensor), COH_OK);
     assert_int_equal(coh_graph_loss(graph, tensor), COH_OK);
     coh_plan_options_init(&plan_options);
+    plan_options.search = test_search();
     if (streams) {
         assert_int_equal(coh_plan_in_memory_bytes(graph, &plan_options, &least), COH_OK);
         plan_options.disk_bytes = UINT64_MAX;

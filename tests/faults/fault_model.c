@@ -19,6 +19,7 @@
 #include "cohobate/kinds.h"
 #include "cohobate/models.h"
 #include "engine/engine_state.h"
+#include "tests/search_length.h"
 
 enum { SEQUENCES = 2, TOKENS = 8, MICROBATCHES = 2, VOCABULARY = 96, CHANNELS = 32 };
 
@@ -87,6 +88,7 @@ coh_status fault_graph(fault_model_size size, coh_graph **out_graph)
 void fault_plan_options(uint64_t device_bytes, coh_plan_options *out_options)
 {
     coh_plan_options_init(out_options);
+    out_options->search = test_search();
     out_options->microbatch_count = MICROBATCHES;
     if (device_bytes == 0)
         return;

@@ -9,6 +9,7 @@
 
 #include "cohobate/engine.h"
 #include "planner/graph.h"
+#include "tests/search_length.h"
 
 enum { SEQUENCES = 2, TOKENS = 7, VOCABULARY = 37, STEPS = 100, BATCHES = 4 };
 
@@ -115,6 +116,7 @@ static made make_engine(const coh_model *model, coh_graph *graph, coh_plan_mode 
     coh_plan_options options;
     coh_engine_options engine_options;
     coh_plan_options_init(&options);
+    options.search = test_search();
     options.mode = mode;
     options.deferred_update = mode == COH_PLAN_TRAIN;
     ok(coh_plan_create(graph, &options, &m.plan));
