@@ -1,6 +1,7 @@
 /* cohobate - the program: finds the command, prints the one sentence of a failure, turns a status
  * into an exit code. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -67,6 +68,23 @@ static coh_status grow_stack(void)
                     (unsigned long long)had >> 10, LEAST_BYTES >> 10);
 }
 
+/* Without this a value that is mistyped would be taken as if the variable were unset. */
+static coh_status check_environment(void)
+{
+    static const char *const sets[] = { "plain",      "avx2",      "avx512",
+                                        "avx512bf16", "avx512amx", "bf16-pretended" };
+    const char *given = getenv("COH_ISA");
+    for (size_t i = 0; given != NULL && i < sizeof(sets) / sizeof(sets[0]); i++)
+        if (strcmp(given, sets[i]) == 0)
+            return COH_OK;
+    if (given == NULL || !given[0])
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "COH_ISA=%s in the environment is no instruction set: unset it, or give plain, "
+                    "avx2, avx512, avx512bf16, avx512amx or bf16-pretended",
+                    given);
+}
+
 int main(int argument_count, char **arguments)
 {
     cli_command command = argument_count > 1 ? cli_command_find(arguments[1]) : CLI_COMMAND_COUNT;
@@ -82,6 +100,8 @@ int main(int argument_count, char **arguments)
         cli_help(command);
         return finish(cli_command_name(command), 0);
     }
+    if (status == COH_OK)
+        status = check_environment();
     if (status == COH_OK)
         status = grow_stack();
     if (status == COH_OK)

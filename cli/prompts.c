@@ -285,8 +285,11 @@ static coh_status add_file(cli_prompts *prompts, const char *flag, const char *p
                            const char *bytes, size_t count)
 {
     char place[PLACE_BYTES];
+    const size_t length = without_line_end(bytes, count);
+    if (length == 0)
+        return cli_fail(COH_ERR_CORRUPT, "%s %s is empty: give at least one character", flag, path);
     snprintf(place, sizeof(place), "%s %s", flag, path);
-    return add_text(prompts, place, bytes, without_line_end(bytes, count));
+    return add_text(prompts, place, bytes, length);
 }
 
 typedef coh_status (*line_taker)(cli_prompts *prompts, const char *place, const char *line,

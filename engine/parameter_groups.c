@@ -28,6 +28,20 @@ static coh_status refuse_pattern(const coh_graph *graph, const char *pattern, in
                     is_frozen ? "only parameters that are not trained" : "no parameter", example);
 }
 
+/* A glob that matches nothing is a slip, whatever the others of its list match. */
+static coh_status check_globs(const coh_graph *graph, const char *pattern)
+{
+    char glob[COH_PATTERN_BYTES];
+    while (coh_pattern_next(&pattern, glob)) {
+        int is_used = 0;
+        for (size_t i = 0; i < graph->parameter_count && !is_used; i++)
+            is_used = matches(graph, glob, &graph->parameters[i]);
+        if (!is_used)
+            return refuse_pattern(graph, glob, 0);
+    }
+    return COH_OK;
+}
+
 coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern,
                                      uint32_t *out_parameter_count, uint64_t *out_element_count)
 {
@@ -52,7 +66,8 @@ coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern
         *out_parameter_count = count;
     if (out_element_count != NULL)
         *out_element_count = elements;
-    return count > 0 ? COH_OK : refuse_pattern(graph, pattern, frozen_count > 0);
+    return count > 0 ? check_globs(graph, pattern)
+                     : refuse_pattern(graph, pattern, frozen_count > 0);
 }
 
 static coh_status check_group(const coh_graph *graph, const coh_parameter_group *group)

@@ -35,7 +35,8 @@ typedef struct coh_parameter_group {
 #define COH_GROUP_SETS_DECAY 2u
 
 /* Counts the trained parameters that a group's pattern matches, and their elements. Both may be
- * NULL. Fails: COH_ERR_ARGUMENT: NULL, a pattern that is too long, or matches nothing trained. */
+ * NULL. Fails: COH_ERR_ARGUMENT: NULL, a pattern that is too long, that matches nothing trained, or
+ * of which one glob matches no parameter. */
 COH_API coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern,
                                              uint32_t *out_parameter_count,
                                              uint64_t *out_element_count);

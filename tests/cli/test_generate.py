@@ -196,7 +196,7 @@ class Generate(ProgramTest):
         user, assistant = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}
         cases = [(2, [], "--prompt TEXT is missing"), (2, ["--prompts", self.path("no.txt")], "--prompts"),
                  (4, ["--prompt-file", self.folder], "is a folder"), (4, ["--prompts", self.write("e", "\n\n")], "holds no prompt"),
-                 (2, ["--prompt-file", self.write("n", "\n")], "is empty"),
+                 (4, ["--prompt-file", self.write("n", "\n")], "is empty"),
                  (2, ["--prompt", "ok", "--prompt", "x" * 500], "--prompt number 2 has 500 tokens"),
                  (2, ["--prompts", self.write("l", "ok\n\n" + "x" * 500)], "l:3 has 500 tokens"),
                  (2, ["--prompts", "-", "--messages", "-"], "once only"), (2, ["--prompt", "x", "--system", "s"], "--system"),

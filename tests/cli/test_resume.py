@@ -179,6 +179,7 @@ class Resume(TrainTest):
     def test_a_group_that_is_wrong_is_refused_by_its_pattern_before_anything_is_made(self):
         begin = ["train", self.path("model"), "--data", self.data, *SMALL, "--save", self.path("run")]
         for flags, says in ((["--lr-for", "wtf=1e-3"], "--lr-for: parameter group 'wtf' matches no parameter"),
+                            (["--lr-for", "wte,zzz=1"], "parameter group 'zzz' matches no parameter"),
                             (["--weight-decay-for", "h.9.*=0"], "--weight-decay-for: parameter group 'h.9.*'"),
                             (["--lr-for", "wte=1e-3", "--freeze", "wte"], "not trained"),
                             (["--lr-for", "wte=1e-3", "--lr", 0], "--lr above 0"),

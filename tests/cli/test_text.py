@@ -138,6 +138,11 @@ class Text(ProgramTest):
         self.assertGreater(max(curve["device"]), 0)
         self.fails(2, "plan", *TINY, "--memory-curve", "7", says="--json")
 
+    def test_an_instruction_set_that_is_none_is_refused(self):
+        done = self.fails(2, "inspect", "h100", env=environment(COH_ISA="avx1024"), says="COH_ISA=avx1024 in the environment")
+        self.assertIn("give plain, avx2, ", done.err)
+        self.succeeds("inspect", "h100", env=environment(COH_ISA=""))
+
     def test_a_kernel_table_is_measured_used_and_remembered(self):
         table, other = self.path("kernels.json"), self.path("other.json")
         tuned = self.succeeds("tune", *TINY_USUAL, "--dtype", "f32", "-o", table, "--json").json
