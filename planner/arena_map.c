@@ -72,6 +72,37 @@ static int32_t free_before(const coh_arena_map *map, int32_t index)
     return stride < COH_ARENA_STRIDES ? map->last_free[stride] : -1;
 }
 
+static uint64_t end_of(const coh_segment *s)
+{
+    return s->offset + s->bytes;
+}
+
+/* Where the free room that holds the segment ends. */
+static uint64_t room_end(const coh_arena_map *map, int32_t index)
+{
+    int32_t next = map->segments[index].next;
+    while (next >= 0 && map->segments[next].chunk < 0) {
+        index = next;
+        next = map->segments[index].next;
+    }
+    return end_of(&map->segments[index]);
+}
+
+static void raise_most(coh_arena_map *map, uint64_t offset, uint64_t end)
+{
+    uint64_t *most = &map->most_free[stride_of(map, offset)];
+    if (*most < end - offset)
+        *most = end - offset;
+}
+
+/* Room that begins with this segment, or with a free one just before it, is longer now. */
+static void note_room(coh_arena_map *map, int32_t index)
+{
+    const uint64_t end = room_end(map, index);
+    for (; index >= 0 && map->segments[index].chunk < 0; index = map->segments[index].previous)
+        raise_most(map, map->segments[index].offset, end);
+}
+
 /* The segment has become free: it joins the list of those. */
 static void note_free(coh_arena_map *map, int32_t index)
 {
@@ -120,6 +151,60 @@ int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
     return index;
 }
 
+/* ---- looking for room ---- */
+
+/* What coh_arena_map_find looks for, and the room that ends with the last free segment it saw. */
+typedef struct room_search {
+    uint64_t bytes, floor;
+    int64_t latest;
+    uint64_t begin, end;
+} room_search;
+
+/* Goes through the free segments of a stride, the first of which is `first`. Returns 1 once the
+ * room is long enough; otherwise measures the longest room that begins in the stride. */
+static int search_stride(const coh_arena_map *map, room_search *s, int32_t first, int32_t last)
+{
+    const coh_segment *segments = map->segments;
+    uint64_t longest = 0, room_begin = segments[first].offset;
+    for (int32_t i = first;; i = segments[i].next_free) {
+        const coh_segment *segment = &segments[i];
+        if (segment->last_use <= s->latest && segment->offset >= s->floor) {
+            if (segment->offset != s->end)
+                s->begin = segment->offset;
+            s->end = end_of(segment);
+            if (s->end - s->begin >= s->bytes)
+                return 1;
+        }
+        if (i == last)
+            break;
+        if (segment->next != segment->next_free) {
+            longest =
+                end_of(segment) - room_begin > longest ? end_of(segment) - room_begin : longest;
+            room_begin = segments[segment->next_free].offset;
+        }
+    }
+    const uint64_t rest = room_end(map, last) - room_begin;
+    map->most_free[stride_of(map, segments[first].offset)] = rest > longest ? rest : longest;
+    return 0;
+}
+
+int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
+                       uint64_t *out_offset)
+{
+    room_search s = { .bytes = bytes, .floor = floor, .latest = latest };
+    for (int32_t i = map->first_free; i >= 0;) {
+        const size_t stride = stride_of(map, map->segments[i].offset);
+        const int32_t last = map->last_free[stride];
+        const int goes_on = map->segments[i].offset == s.end;
+        if ((goes_on || map->most_free[stride] >= bytes) && search_stride(map, &s, i, last)) {
+            *out_offset = s.begin;
+            return 1;
+        }
+        i = map->segments[last].next_free;
+    }
+    return 0;
+}
+
 /* ---- segments ---- */
 
 /* A node for a new segment, linked behind `previous` (-1: first). */
@@ -145,8 +230,10 @@ static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segme
     else
         map->last = index;
     note_begin(map, index);
-    if (segment.chunk < 0)
+    if (segment.chunk < 0) { /* a part of what was free: no room is longer */
         note_free(map, index);
+        raise_most(map, segment.offset, room_end(map, index));
+    }
     *out_index = index;
     return COH_OK;
 }
@@ -181,6 +268,7 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
         map->stride_bits++;
     for (int i = 0; i < COH_ARENA_STRIDES; i++)
         map->in_stride[i] = -1;
+    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));
     COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
     for (uint32_t i = 0; i < chunk_count; i++)
         map->segment_of_chunk[i] = -1;
@@ -199,6 +287,7 @@ void coh_arena_map_fini(coh_arena_map *map)
 {
     coh_free(map->segments);
     coh_free(map->segment_of_chunk);
+    coh_free(map->most_free);
     *map = (coh_arena_map){ 0 };
 }
 
@@ -257,6 +346,7 @@ void coh_arena_map_release(coh_arena_map *map, int32_t segment)
     s->extent = COH_NO_EXTENT;
     s->pin_step = UINT32_MAX;
     note_free(map, segment);
+    note_room(map, segment);
 }
 
 void coh_arena_map_settle(coh_arena_map *map, int64_t step)

@@ -36,7 +36,8 @@ typedef struct coh_arena_map {
     int stride_bits; /* a stride has 2^this bytes; the last one goes to the end */
     int32_t in_stride[COH_ARENA_STRIDES]; /* the first segment that begins there; -1: none */
     int32_t last_free[COH_ARENA_STRIDES]; /* the last free one there, where its bit is set: */
-    uint64_t strides_with_free[COH_ARENA_STRIDES / 64];  /* bit s % 64 of word s / 64 */
+    uint64_t strides_with_free[COH_ARENA_STRIDES / 64]; /* bit s % 64 of word s / 64 */
+    uint64_t *most_free; /* by stride: no free room that begins with a segment there is longer */
     uint64_t strides_with_begin[COH_ARENA_STRIDES / 64]; /* of any segment, as in_stride has it */
 } coh_arena_map;
 
@@ -54,6 +55,11 @@ static inline uint64_t coh_arena_map_usual_end(const coh_arena_map *map)
 
 /* The segment that covers `offset`, begin <= offset < end. */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
+
+/* The lowest room of `bytes` from `floor` on that begins with a segment and consists of free ones
+ * with last uses up to `latest`; 0: there is none. */
+int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
+                       uint64_t *out_offset);
 
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);

@@ -21,7 +21,7 @@ enum { COH_LINES_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MOST = 50
 /* In coh_effort_sum: a search ends after so much; a program of so little is built without asking
  * first whether it can fit; and programs of so much are built at the same time. */
 enum {
-    COH_SEARCH_EFFORT_MOST = 16000000,
+    COH_SEARCH_EFFORT_MOST = 10000000,
     COH_SHORT_EFFORT = 100000,
     COH_TOGETHER_EFFORT = 3000000
 };

@@ -77,6 +77,7 @@ struct coh_plan {
     uint64_t least_far_bytes;
     /* Likewise where nothing did for options.wear_bytes' sake: the least that a step then wrote. */
     uint64_t least_worn_bytes;
+    uint64_t search_effort; /* spent so far: coh_effort_sum of what was built */
 };
 
 #endif

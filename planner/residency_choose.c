@@ -323,20 +323,10 @@ static void consider_all(const coh_runner *r, search *s)
 /* The lowest room that nobody wants and that stood unused for long enough: nothing beats it. */
 static candidate find_idle(const coh_runner *r, const search *s)
 {
-    const coh_segment *segments = r->map.segments;
-    int64_t latest = s->most_last_use[first_pass(s)];
-    uint64_t floor = r->level->floor_bytes;
-    uint64_t begin = 0, end = 0; /* of the idle room that ends with the last segment seen */
-    for (int32_t i = r->map.first_free; i >= 0; i = segments[i].next_free) {
-        if (segments[i].last_use > latest || segments[i].offset < floor)
-            continue;
-        if (segments[i].offset != end)
-            begin = segments[i].offset;
-        end = segments[i].offset + segments[i].bytes;
-        if (end - begin >= s->bytes)
-            return (candidate){ .offset = begin, .next_use = COH_NEVER, .valid = 1 };
-    }
-    return (candidate){ 0 };
+    candidate c = { .next_use = COH_NEVER };
+    c.valid = coh_arena_map_find(&r->map, s->bytes, s->most_last_use[first_pass(s)],
+                                 r->level->floor_bytes, &c.offset);
+    return c;
 }
 
 /* A few places all over the arena, so that most others are soon known to be worse. Room that nobody

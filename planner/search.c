@@ -70,26 +70,32 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
 }
 
 /* Everything on the device: first without, then with recomputation of ever more blocks, until it
- * fits. *out_smallest: the one that takes least; with room for anything, the fastest. */
+ * fits; more of them take longer. *out_smallest: the one that takes least, where it is asked for:
+ * of a plan that fits and has no far tier, or of none that fits. */
 static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, coh_offer *out_smallest)
 {
     int32_t choices[COH_STARTS_CHOICES];
     int count = coh_starts_choices(plan, choices);
     *out_smallest = (coh_offer){ .device_bytes = UINT64_MAX };
-    int caches = coh_market_has_caches(plan);
     coh_decisions decisions;
     COH_TRY(in_memory_decisions(plan, &decisions));
     if (plan->options.device_memory_bytes == UINT64_MAX)
         count = 1;
-    for (int i = 0; i < count * (1 + caches); i++) {
-        coh_offer offer;
-        decisions.cache = i >= count;
-        decisions.recompute = coh_block_set_first(choices[i % count]);
-        COH_TRY(coh_offer_make(plan, &decisions, &offer));
-        if (offer.device_bytes > 0 && offer.device_bytes < out_smallest->device_bytes)
-            *out_smallest = offer;
-        if (coh_offer_is_better(&offer, best))
-            *best = offer;
+    for (int cache = 0; cache <= coh_market_has_caches(plan); cache++) {
+        for (int i = 0; i < count; i++) {
+            coh_offer offer;
+            decisions.cache = cache;
+            decisions.recompute = coh_block_set_first(choices[i]);
+            COH_TRY(coh_offer_make(plan, &decisions, &offer));
+            if (offer.device_bytes > 0 && offer.device_bytes < out_smallest->device_bytes)
+                *out_smallest = offer;
+            if (coh_offer_is_better(&offer, best))
+                *best = offer;
+            if (offer.valid && has_far(&plan->options))
+                break;
+            if (offer.valid && i < count - 2)
+                i = count - 2; /* the last is the smallest */
+        }
     }
     return COH_OK;
 }
@@ -181,6 +187,16 @@ static coh_status list_starts(const coh_market *market, coh_start *starts, int *
     return COH_OK;
 }
 
+/* Tried whatever effort is spent: a plan that is there must not be refused. */
+static coh_status try_last_resort(coh_market *market, const coh_decisions *smallest)
+{
+    const uint64_t spent = market->effort;
+    market->effort = 0;
+    const coh_status status = coh_market_try(market, smallest, 1);
+    market->effort += spent;
+    return status;
+}
+
 static coh_status search_market(coh_market *market, const coh_decisions *smallest)
 {
     coh_start *starts = NULL;
@@ -191,7 +207,7 @@ static coh_status search_market(coh_market *market, const coh_decisions *smalles
     COH_TRY_GOTO(status, list_starts(market, starts, &count), done);
     COH_TRY_GOTO(status, try_starts(market, starts, count), done);
     if (!market->best.valid)
-        COH_TRY_GOTO(status, coh_market_try(market, smallest, 1), done);
+        COH_TRY_GOTO(status, try_last_resort(market, smallest), done);
     if (market->best.valid && market->plan->options.search == COH_SEARCH_USUAL) {
         market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
         COH_TRY_GOTO(status,
@@ -227,6 +243,7 @@ static coh_status search_streamed(coh_plan *plan, coh_offer *best)
     coh_status status = COH_OK;
     COH_TRY(coh_market_open(&market, plan, UINT32_MAX));
     market.best = *best;
+    market.effort = plan->search_effort;
     COH_TRY_GOTO(status, coh_starts_smallest(plan, market.pool, &smallest), done);
     smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     if (smallest.device_bytes < plan->smallest_device_bytes)
@@ -237,6 +254,7 @@ static coh_status search_streamed(coh_plan *plan, coh_offer *best)
     if (!best->valid)
         note_least_far(&market, plan);
     plan->least_worn_bytes = market.least_worn_bytes;
+    plan->search_effort = market.effort;
 done:
     coh_market_close(&market);
     return status;
