@@ -15,6 +15,12 @@
 #define TEST_IS_SANITIZED 0
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define TEST_FINDS_RACES 1
+#else
+#define TEST_FINDS_RACES 0
+#endif
+
 /* For an oracle: what it computes from the test's own arrays is no business of a sanitizer. */
 #define TEST_ORACLE __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 
@@ -24,11 +30,24 @@ static inline int test_is_short(void)
     return length != NULL && strcmp(length, "short") == 0;
 }
 
+/* Whether numbers may be fewer: a short run under a sanitizer. */
+static inline int test_is_brief(void)
+{
+    return TEST_IS_SANITIZED && test_is_short();
+}
+
+/* Whether what one thread does by itself may be tried less: a short run under the thread
+ * sanitizer. */
+static inline int test_seeks_races(void)
+{
+    return TEST_FINDS_RACES && test_is_short();
+}
+
 /* How many of `cases` random cases to try: all, or a tenth (at least 1) in a short run under a
  * sanitizer. */
 static inline uint64_t test_cases(uint64_t cases)
 {
-    return TEST_IS_SANITIZED && test_is_short() ? (cases + 9) / 10 : cases;
+    return test_is_brief() ? (cases + 9) / 10 : cases;
 }
 
 #endif

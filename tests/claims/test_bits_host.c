@@ -117,8 +117,11 @@ static void the_lane_that_updates_changes_no_bit(void **state)
     (void)state;
     for (int half = 0; half < 2; half++) {
         trial_subject subject = subject_of(half ? COH_DTYPE_BF16 : COH_DTYPE_F32);
-        for (int n = 0; n < NUMBERS_COUNT; n++)
+        for (int n = 0; n < NUMBERS_COUNT; n++) {
+            if (test_is_brief() && (n + n / 2) % 2 != half) /* each numeric plan in one dtype */
+                continue;
             check_numbers(&subject, &numbers[n], (uint64_t)(100 * half + 10 * n + 1));
+        }
         trial_subject_close(&subject);
     }
 }

@@ -19,6 +19,7 @@
 #include "tests/cuda/fake_cudnn.h"
 #include "tests/cuda/kernel_session.h"
 #include "tests/cuda/stub_driver.h"
+#include "tests/length.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
@@ -264,7 +265,7 @@ static void whatever_the_driver_refuses_nothing_is_left(void **state)
     };
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         uint64_t n = 1;
-        for (int hit = 1; hit; n += 1 + n / 2) {
+        for (int hit = 1; hit; n += 1 + (test_is_brief() ? 2 * n : n / 2)) {
             session_begin(COH_OK, COH_OK);
             coh_stub_fail_nth(calls[i], n, CUDA_ERROR_UNKNOWN);
             const coh_status status = session_live_once();

@@ -231,7 +231,7 @@ static void check_order(trial *t, uint64_t seed)
 static void every_order_has_the_bits_of_the_host(void **state)
 {
     (void)state;
-    const uint64_t count = test_is_short() ? 12 : SEEDS_MOST;
+    const uint64_t count = test_is_brief() ? 6 : test_is_short() ? 12 : SEEDS_MOST;
     for (int i = 0; i < SETTING_COUNT; i++) {
         trial t;
         open_trial(&t, &settings[i]);
@@ -438,7 +438,7 @@ static void each_wait_is_needed(void **state)
     for (int i = 0; i < SETTING_COUNT && settings[i].placement.disk_bytes == 0; i++) {
         trial t;
         open_trial(&t, &settings[i]);
-        leave_out_each_wait(&t, test_is_short() ? 11 : 1);
+        leave_out_each_wait(&t, test_is_brief() ? 23 : test_is_short() ? 11 : 1);
         check_order(&t, 1);
         close_trial(&t);
     }

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tests/length.h"
 #include "tests/reference/float_bits.h"
 
 /* ---- elements ---- */
 
 /* To the nearest bf16, ties to the even one; NaN stays NaN. */
-static uint16_t round_bf16(float value)
+TEST_ORACLE static uint16_t round_bf16(float value)
 {
     uint32_t bits = bits_of(value), upper = bits >> 16;
     if (isnan(value))
@@ -18,20 +19,62 @@ static uint16_t round_bf16(float value)
     return (uint16_t)(upper + (rest > 0x8000 || (rest == 0x8000 && (upper & 1))));
 }
 
-static float get(const coh_view *view, int i)
+/* Tensors come and go in pieces, by copies that a sanitizer checks as one range each; element by
+ * element it takes most of a test's time. */
+enum { PIECE = 1000 };
+_Static_assert(SMALL_ELEMENTS % PIECE == 0, "whole pieces");
+
+static char *piece_at(const coh_view *view, int begin)
 {
-    if (view->shape.dtype == COH_DTYPE_F32)
-        return ((const float *)view->data)[i];
-    return float_of((uint32_t)((const uint16_t *)view->data)[i] << 16);
+    return (char *)view->data + (size_t)begin * coh_dtype_bytes(view->shape.dtype);
 }
 
-static void put(const coh_view *view, int i, float value, uint32_t adds)
+TEST_ORACLE static void widen(coh_dtype dtype, const void *raw, float *out)
 {
-    float sum = adds ? get(view, i) + value : value;
-    if (view->shape.dtype == COH_DTYPE_F32)
-        ((float *)view->data)[i] = sum;
-    else
-        ((uint16_t *)view->data)[i] = round_bf16(sum);
+    for (int i = 0; i < PIECE; i++)
+        out[i] = dtype == COH_DTYPE_F32 ? ((const float *)raw)[i]
+                                        : float_of((uint32_t)((const uint16_t *)raw)[i] << 16);
+}
+
+TEST_ORACLE static void narrow(coh_dtype dtype, const float *values, void *out_raw)
+{
+    for (int i = 0; i < PIECE; i++)
+        if (dtype == COH_DTYPE_F32)
+            ((float *)out_raw)[i] = values[i];
+        else
+            ((uint16_t *)out_raw)[i] = round_bf16(values[i]);
+}
+
+static void get(const coh_view *view, int begin, float *out)
+{
+    uint32_t raw[PIECE];
+    memcpy(raw, piece_at(view, begin), PIECE * coh_dtype_bytes(view->shape.dtype));
+    widen(view->shape.dtype, raw, out);
+}
+
+TEST_ORACLE static void add(float *sums, const float *values)
+{
+    for (int i = 0; i < PIECE; i++)
+        sums[i] += values[i];
+}
+
+static void put(const coh_view *view, int begin, const float *values, uint32_t adds)
+{
+    uint32_t raw[PIECE];
+    float sums[PIECE];
+    if (adds) {
+        get(view, begin, sums);
+        add(sums, values);
+    }
+    narrow(view->shape.dtype, adds ? sums : values, raw);
+    memcpy(piece_at(view, begin), raw, PIECE * coh_dtype_bytes(view->shape.dtype));
+}
+
+/* out = a b + c; c may be NULL */
+TEST_ORACLE static void multiply(const float *a, const float *b, const float *c, float *out)
+{
+    for (int i = 0; i < PIECE; i++)
+        out[i] = c != NULL ? a[i] * b[i] + c[i] : a[i] * b[i];
 }
 
 /* ---- kinds ---- */
@@ -55,10 +98,16 @@ static coh_status layer_forward(const coh_call *call)
     const coh_view *y = &call->output[0];
     int is_broken = call->random_cell != NULL && call->random_cell->seed == SMALL_BROKEN_SEED &&
                     *(const int *)call->attributes == 2;
-    for (int i = 0; i < SMALL_ELEMENTS; i++)
-        put(y, i, get(x, i) * get(w, i) + get(b, i), 0);
-    if (is_broken && call->microbatch == 1)
-        put(y, SMALL_ELEMENTS - 1, NAN, 0);
+    for (int begin = 0; begin < SMALL_ELEMENTS; begin += PIECE) {
+        float xs[PIECE], ws[PIECE], bs[PIECE], ys[PIECE];
+        get(x, begin, xs);
+        get(w, begin, ws);
+        get(b, begin, bs);
+        multiply(xs, ws, bs, ys);
+        if (is_broken && call->microbatch == 1 && begin + PIECE == SMALL_ELEMENTS)
+            ys[PIECE - 1] = NAN;
+        put(y, begin, ys, 0);
+    }
     return COH_OK;
 }
 
@@ -67,13 +116,21 @@ static coh_status layer_backward(const coh_call *call)
     const coh_view *x = &call->input[0], *w = &call->parameter[0], *dy = &call->output_grad[0];
     const coh_view *dx = &call->input_grad[0];
     const coh_view *dw = &call->parameter_grad[0], *db = &call->parameter_grad[1];
-    for (int i = 0; i < SMALL_ELEMENTS; i++) {
-        if (dx->data != NULL)
-            put(dx, i, get(dy, i) * get(w, i), call->input_grad_adds & 1);
-        if (dw->data != NULL)
-            put(dw, i, get(dy, i) * get(x, i), call->parameter_grad_adds & 1);
+    for (int begin = 0; begin < SMALL_ELEMENTS; begin += PIECE) {
+        float dys[PIECE], others[PIECE], products[PIECE];
+        get(dy, begin, dys);
+        if (dx->data != NULL) {
+            get(w, begin, others);
+            multiply(dys, others, NULL, products);
+            put(dx, begin, products, call->input_grad_adds & 1);
+        }
+        if (dw->data != NULL) {
+            get(x, begin, others);
+            multiply(dys, others, NULL, products);
+            put(dw, begin, products, call->parameter_grad_adds & 1);
+        }
         if (db->data != NULL)
-            put(db, i, get(dy, i), (call->parameter_grad_adds >> 1) & 1);
+            put(db, begin, dys, (call->parameter_grad_adds >> 1) & 1);
     }
     return COH_OK;
 }
@@ -104,20 +161,39 @@ static coh_status loss_infer(const void *attributes, const coh_shape *inputs,
     return COH_OK;
 }
 
+TEST_ORACLE static double add_squares(double sum, const float *values)
+{
+    for (int i = 0; i < PIECE; i++)
+        sum += (double)values[i] * (double)values[i];
+    return sum;
+}
+
+TEST_ORACLE static void scale(float *values, float factor)
+{
+    for (int i = 0; i < PIECE; i++)
+        values[i] = values[i] * factor / SMALL_ELEMENTS;
+}
+
 static coh_status loss_forward(const coh_call *call)
 {
     double sum = 0;
-    for (int i = 0; i < SMALL_ELEMENTS; i++)
-        sum += (double)get(&call->input[0], i) * (double)get(&call->input[0], i);
+    for (int begin = 0; begin < SMALL_ELEMENTS; begin += PIECE) {
+        float values[PIECE];
+        get(&call->input[0], begin, values);
+        sum = add_squares(sum, values);
+    }
     *(float *)call->output[0].data = (float)(sum / (2.0 * SMALL_ELEMENTS));
     return COH_OK;
 }
 
 static coh_status loss_backward(const coh_call *call)
 {
-    for (int i = 0; i < SMALL_ELEMENTS; i++)
-        put(&call->input_grad[0], i, get(&call->input[0], i) * call->loss_scale / SMALL_ELEMENTS,
-            call->input_grad_adds & 1);
+    for (int begin = 0; begin < SMALL_ELEMENTS; begin += PIECE) {
+        float values[PIECE];
+        get(&call->input[0], begin, values);
+        scale(values, call->loss_scale);
+        put(&call->input_grad[0], begin, values, call->input_grad_adds & 1);
+    }
     return COH_OK;
 }
 
@@ -202,27 +278,27 @@ void small_model_input(coh_dtype dtype, uint64_t step, float *input, void *store
 
 /* ---- the oracle ---- */
 
-double small_oracle_work(coh_dtype dtype, float master)
+TEST_ORACLE double small_oracle_work(coh_dtype dtype, float master)
 {
     if (dtype == COH_DTYPE_F32)
         return (double)master;
     return (double)float_of((bits_of(master) + 0x8000u) & 0xffff0000u); /* halves away from zero */
 }
 
-double small_oracle_kept(coh_dtype dtype, double value)
+TEST_ORACLE double small_oracle_kept(coh_dtype dtype, double value)
 {
     return dtype == COH_DTYPE_F32 ? value
                                   : (double)float_of((uint32_t)round_bf16((float)value) << 16);
 }
 
 /* A product on its way to a sum: bf16 tensors are computed with in f32. */
-static double product(const small_oracle *o, double a, double b)
+TEST_ORACLE static double product(const small_oracle *o, double a, double b)
 {
     return o->dtype == COH_DTYPE_F32 ? a * b : (double)(float)(a * b);
 }
 
 /* One element through all layers, forward and back. */
-static void oracle_element(small_oracle *o, int e, double input)
+TEST_ORACLE static void oracle_element(small_oracle *o, int e, double input)
 {
     double x[SMALL_LAYERS + 1];
     x[0] = input;
@@ -239,7 +315,7 @@ static void oracle_element(small_oracle *o, int e, double input)
     }
 }
 
-static void oracle_gradients(small_oracle *o, const float *input)
+TEST_ORACLE static void oracle_gradients(small_oracle *o, const float *input)
 {
     memset(o->gw, 0, sizeof(o->gw));
     memset(o->gb, 0, sizeof(o->gb));
@@ -256,8 +332,9 @@ static void oracle_gradients(small_oracle *o, const float *input)
 }
 
 /* Loshchilov and Hutter 2019, algorithm 2. */
-static void oracle_adamw(const small_oracle *o, const coh_engine_options *options, double rate,
-                         double decay, double g, float *w, float *m, float *v)
+TEST_ORACLE static void oracle_adamw(const small_oracle *o, const coh_engine_options *options,
+                                     double rate, double decay, double g, float *w, float *m,
+                                     float *v)
 {
     double beta1 = (double)options->beta1, beta2 = (double)options->beta2;
     double count = (double)o->applied;
@@ -271,8 +348,8 @@ static void oracle_adamw(const small_oracle *o, const coh_engine_options *option
     *v = (float)new_v;
 }
 
-void small_oracle_step(small_oracle *o, const coh_engine_options *options, const float *input,
-                       double rate, double clip)
+TEST_ORACLE void small_oracle_step(small_oracle *o, const coh_engine_options *options,
+                                   const float *input, double rate, double clip)
 {
     oracle_gradients(o, input);
     double scale = clip > 0 && o->norm > clip ? clip / o->norm : 1;

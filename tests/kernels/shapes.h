@@ -28,7 +28,8 @@ typedef struct shape_case {
     const coh_op_kind *kind;
     const void *attributes;
     coh_shape inputs[3];
-    int32_t ids; /* bound of the i32 input */
+    int32_t ids;  /* bound of the i32 input */
+    int is_large; /* the four with the most multiplications: more than all others together */
 } shape_case;
 
 #define ATTRIBUTES(type, ...)                                                                      \
@@ -52,12 +53,14 @@ static const shape_case shape_cases[] = {
       &coh_kind_linear,
       ATTRIBUTES(coh_linear_attributes, 401, 1, 0.02f),
       { F32(257, 67) },
-      0 },
+      0,
+      1 },
     { "linear: largest tiles, several of each side",
       &coh_kind_linear,
       ATTRIBUTES(coh_linear_attributes, 1031, 1, 0.02f),
       { F32(2, 311, 31) },
-      0 },
+      0,
+      1 },
     { "linear: two blocks of depth of pairs of bf16, three of floats",
       &coh_kind_linear,
       ATTRIBUTES(coh_linear_attributes, 41, 1, 0.02f),
@@ -329,12 +332,14 @@ static const shape_case shape_cases[] = {
       &coh_kind_classifier,
       ATTRIBUTES(coh_classifier_attributes, 1031, 1.0f),
       { F32(5, 215, 7), I32(5, 215) },
-      1031 },
+      1031,
+      1 },
     { "classifier: two chunks of tokens (bf16), two blocks of rows",
       &coh_kind_classifier,
       ATTRIBUTES(coh_classifier_attributes, 1031, 1.0f),
       { F32(7, 331, 5), I32(7, 331) },
-      1031 },
+      1031,
+      1 },
 };
 #define SHAPE_COUNT ((int)(sizeof(shape_cases) / sizeof(shape_cases[0])))
 /* Every shape in f32, then every shape in bf16. */

@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "tests/kernels/shapes.h"
+#include "tests/length.h"
 #include "tests/reference/reference.h"
 
 static coh_pool *pool;
@@ -36,6 +37,23 @@ static void must_agree(int index, const char *what, const coh_array *expected, c
         fail_msg("%s, %s", shape_case_at(index)->why, index < SHAPE_COUNT ? "f32" : "bf16");
 }
 
+/* In short a sanitizer sees the large cases in one or two tests only, and in most of the others
+ * each shape in one of the two dtypes. */
+static int is_left_out(int index)
+{
+    const int in_bf16 = index >= SHAPE_COUNT;
+    return test_is_brief() &&
+           (shape_case_at(index)->is_large || index % SHAPE_COUNT % 2 != in_bf16);
+}
+
+static int next_case(int index)
+{
+    do
+        index++;
+    while (index < SHAPE_CASES && is_left_out(index));
+    return index;
+}
+
 /* Gradients of inputs, then of parameters. */
 enum { INPUTS = COH_REFERENCE_INPUTS, GRADIENTS = INPUTS + 2 };
 
@@ -58,7 +76,8 @@ static void check_gradients(int index, coh_case *one, const coh_reference *r,
 static void forward_and_backward_agree_with_double_precision(void **state)
 {
     (void)state;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES;
+         index = test_seeks_races() ? next_case(index) : index + 1) {
         coh_case one;
         coh_reference r;
         shape_case_create(&one, index, 5);
@@ -78,7 +97,7 @@ static void forward_and_backward_agree_with_double_precision(void **state)
 static void every_gradient_can_be_added_to(void **state)
 {
     (void)state;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
         const coh_op_kind *kind = shape_case_at(index)->kind;
         coh_case one;
         coh_reference r;
@@ -107,6 +126,8 @@ static void gradients_of_parameters_may_be_f32(void **state)
     (void)state;
     int widened = 0;
     for (int index = SHAPE_COUNT; index < SHAPE_CASES; index++) {
+        if (test_is_brief() && shape_case_at(index)->is_large)
+            continue;
         coh_case one;
         coh_reference r;
         double *before[GRADIENTS] = { 0 };
@@ -167,7 +188,7 @@ static uint64_t whole_hash(coh_case *one, void *queue)
 static void the_number_of_threads_changes_no_bit(void **state)
 {
     (void)state;
-    for (int threads = 1; threads <= 3; threads++) {
+    for (int threads = test_is_brief() ? 3 : 1; threads <= 3; threads++) {
         coh_pool *other;
         assert_int_equal(coh_pool_create(threads, &other), COH_OK);
         for (int index = 0; index < SHAPE_CASES; index++) {
@@ -185,7 +206,7 @@ static void ranges_of_rows_change_no_bit(void **state)
 {
     (void)state;
     int split_cases = 0;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
         if (shape_case_at(index)->kind->row_split_parameters == 0)
             continue;
         coh_case one;
@@ -202,7 +223,7 @@ static void ranges_of_rows_change_no_bit(void **state)
                 assert_int_equal(coh_case_backward(&one, pool), COH_OK);
                 whole = hash_results(&one);
             }
-            for (int64_t blocks = 1; blocks <= 3; blocks++) {
+            for (int64_t blocks = 1; blocks <= 3; blocks += test_is_brief() ? 2 : 1) {
                 assert_int_equal(coh_case_forward_ranges(&one, pool, blocks), COH_OK);
                 one.call.input_grad_adds = one.call.parameter_grad_adds = 0;
                 assert_int_equal(coh_case_backward_ranges(&one, pool, blocks), COH_OK);
@@ -223,12 +244,12 @@ static void a_cache_changes_no_bit(void **state)
 {
     (void)state;
     int cached_cases = 0;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
         coh_case one;
         shape_case_create(&one, index, 12);
-        const uint64_t without = whole_hash(&one, pool);
-        one.call.cache = one.cache;
         if (one.cache != NULL) {
+            const uint64_t without = whole_hash(&one, pool);
+            one.call.cache = one.cache;
             assert_int_equal(whole_hash(&one, pool), without);
             assert_int_equal(coh_case_forward_ranges(&one, pool, 1), COH_OK);
             assert_int_equal(coh_case_backward_ranges(&one, pool, 1), COH_OK);
@@ -237,7 +258,7 @@ static void a_cache_changes_no_bit(void **state)
         }
         coh_case_destroy(&one);
     }
-    assert_true(cached_cases >= 8);
+    assert_true(cached_cases >= (test_is_brief() ? 2 : 8));
 }
 
 /* `width` channels, from `begin` on, of rows of `wide`. */
@@ -288,8 +309,10 @@ static void declared_pairs_may_share_their_bytes(void **state)
 {
     (void)state;
     int pairs = 0;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
         const coh_op_kind *kind = shape_case_at(index)->kind;
+        if (kind->in_place_count[COH_PHASE_FORWARD] + kind->in_place_count[COH_PHASE_BACKWARD] == 0)
+            continue;
         coh_case one;
         shape_case_create(&one, index, 9);
         const uint64_t apart = whole_hash(&one, pool);
@@ -312,14 +335,16 @@ static void declared_pairs_may_share_their_bytes(void **state)
         assert_int_equal(hash_results(&one), apart);
         coh_case_destroy(&one);
     }
-    assert_true(pairs >= 10);
+    assert_true(pairs >= (test_is_brief() ? 5 : 10));
 }
 
 static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void **state)
 {
     (void)state;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
         const coh_op_kind *kind = shape_case_at(index)->kind;
+        if (kind->can_skip_grad.inputs == 0 && kind->can_skip_grad.parameters == 0)
+            continue;
         coh_case one;
         shape_case_create(&one, index, 10);
         whole_hash(&one, pool);
@@ -346,7 +371,7 @@ static void frozen_parameters_leave_the_gradients_of_inputs_as_they_are(void **s
 {
     (void)state;
     int less = 0;
-    for (int index = 0; index < SHAPE_CASES; index++) {
+    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
         const coh_op_kind *kind = shape_case_at(index)->kind;
         coh_case one;
         shape_case_create(&one, index, 12);
@@ -364,7 +389,7 @@ static void frozen_parameters_leave_the_gradients_of_inputs_as_they_are(void **s
         }
         coh_case_destroy(&one);
     }
-    assert_true(less >= 10);
+    assert_true(less >= (test_is_brief() ? 5 : 10));
 }
 
 static void the_classifier_never_takes_logits_of_all_tokens_and_words(void **state)

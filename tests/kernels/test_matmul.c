@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/panel.h"
+#include "tests/length.h"
 
 #define EPS 0x1p-24
 
@@ -55,14 +56,27 @@ static void drop(product *p)
     free(p->residual);
 }
 
-static double a_at(const product *p, int64_t i, int64_t k)
+TEST_ORACLE static double a_at(const product *p, int64_t i, int64_t k)
 {
     return p->layout == COH_MATMUL_TN ? p->a[k * p->M + i] : p->a[i * p->K + k];
 }
 
-static double b_at(const product *p, int64_t k, int64_t j)
+TEST_ORACLE static double b_at(const product *p, int64_t k, int64_t j)
 {
     return p->layout == COH_MATMUL_NT ? p->b[j * p->K + k] : p->b[k * p->N + j];
+}
+
+/* Element [i,j] of the product, and the size of its terms. */
+TEST_ORACLE static double sum_at(const product *p, int64_t i, int64_t j, double *out_size)
+{
+    double sum = 0.0, size = 0.0;
+    for (int64_t k = 0; k < p->K; k++) {
+        const double term = a_at(p, i, k) * b_at(p, k, j);
+        sum += term;
+        size += fabs(term);
+    }
+    *out_size = size;
+    return sum;
 }
 
 /* `first` [M,N] and `bias` are what the sum begins with; either may be NULL. */
@@ -70,12 +84,8 @@ static void check(const product *p, const float *first, const float *bias)
 {
     for (int64_t i = 0; i < p->M; i++)
         for (int64_t j = 0; j < p->N; j++) {
-            double sum = 0.0, size = 0.0;
-            for (int64_t k = 0; k < p->K; k++) {
-                const double term = a_at(p, i, k) * b_at(p, k, j);
-                sum += term;
-                size += fabs(term);
-            }
+            double size;
+            const double sum = sum_at(p, i, j, &size);
             const double begin = (first ? first[i * p->N + j] : 0.0) + (bias ? bias[j] : 0.0);
             const double value = sum + begin;
             size += (first ? fabs(first[i * p->N + j]) : 0.0) + (bias ? fabs(bias[j]) : 0.0);

@@ -11,6 +11,7 @@
 
 #include "base/pool.h"
 #include "cohobate/kinds.h"
+#include "tests/length.h"
 #include "tests/reference/call.h"
 #include "tests/reference/reference.h"
 
@@ -21,6 +22,12 @@ static const coh_op_kind *const kinds[] = { &coh_kind_linear, &coh_kind_linear_u
                                             &coh_kind_linear_residual, &coh_kind_linear_gelu,
                                             &coh_kind_linear_relu };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), CASES = 2 * KINDS };
+/* In short a sanitizer sees each kind in one of the two dtypes. */
+static int next_case(int index)
+{
+    return index + (test_is_brief() ? 2 : 1);
+}
+
 static const coh_linear_attributes attributes = { OUTPUTS, 1, 0.02f };
 static coh_pool *pool;
 
@@ -63,7 +70,7 @@ static uint64_t hash_results(coh_case *one)
 static void blocks_agree_with_double_precision(void **state)
 {
     (void)state;
-    for (int index = 0; index < CASES; index++) {
+    for (int index = 0; index < CASES; index += test_seeks_races() ? 6 : 1) {
         coh_case one;
         coh_reference r;
         make_case(&one, index, 5);
@@ -103,13 +110,15 @@ static uint64_t run(coh_case *one, void *queue, int64_t blocks)
 static void ranges_and_threads_change_no_bit(void **state)
 {
     (void)state;
-    for (int index = 0; index < CASES; index++) {
+    for (int index = 0; index < CASES; index = next_case(index)) {
         coh_case one;
         make_case(&one, index, 8);
         const uint64_t whole = run(&one, pool, BLOCKS);
         assert_true(run(&one, pool, 1) == whole);
-        assert_true(run(&one, NULL, 2) == whole);
-        assert_true(run(&one, NULL, BLOCKS) == whole);
+        if (!test_seeks_races()) { /* one thread */
+            assert_true(run(&one, NULL, 2) == whole);
+            assert_true(run(&one, NULL, BLOCKS) == whole);
+        }
         coh_case_destroy(&one);
     }
 }

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "planner/plan.h"
+#include "tests/length.h"
 #include "tests/planner/small_program.h"
 #include "tests/planner/toy_graph.h"
 
@@ -150,7 +151,7 @@ static void the_step_is_never_outside_its_tenths(void **state)
 {
     (void)state;
     int wide = 0;
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = 0; seed < (test_is_brief() ? 20 : 60); seed++) {
         made m;
         coh_pricer pricer;
         coh_forecast forecast;
@@ -174,7 +175,7 @@ static void the_step_is_never_outside_its_tenths(void **state)
         wide += forecast.p10_ns < forecast.p90_ns;
         coh_pricer_fini(&pricer);
     }
-    assert_true(wide > 50);
+    assert_true(wide > (test_is_brief() ? 16 : 50));
 }
 
 /* ---- memory ---- */
@@ -318,7 +319,7 @@ static void failing_allocations_are_reported(void **state)
     (void)state;
     coh_graph *graph = toy();
     coh_plan *plan = streamed_plan(graph, 0);
-    for (uint64_t n = 1;; n++) {
+    for (uint64_t n = 1;; n += 1 + (test_is_brief() ? n / 4 : 0)) {
         uint64_t bytes[3 * PARTS];
         coh_forecast forecast;
         coh_alloc_fail_nth(n);

@@ -61,7 +61,7 @@ static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *option
 static void random_settings_give_verified_plans_within_budget(void **state)
 {
     (void)state;
-    const uint64_t seed_count = test_is_short() ? 15 : 60;
+    const uint64_t seed_count = test_is_brief() ? 6 : test_is_short() ? 15 : 60;
     for (uint64_t seed = 0; seed < seed_count; seed++) {
         uint64_t n = 0;
 #define DRAW(bound) coh_rng_below(20, seed, n++, bound)
@@ -113,6 +113,8 @@ static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
     (void)state;
     for (int tiers = 1; tiers <= 3; tiers++)
         for (int deferred = 0; deferred < 2; deferred++) {
+            if (test_is_brief() && deferred != tiers % 2)
+                continue;
             toy_options toy = {
                 .layers = 3, .width = 120, .vocabulary = 900, .rows = 200, .is_tied = 1
             };
@@ -151,7 +153,7 @@ static void every_budget_above_the_smallest_plans(void **state)
     coh_plan *plan = make_plan(graph, &options);
     uint64_t smallest = plan->smallest_device_bytes;
     coh_plan_destroy(plan);
-    const uint64_t stride = (test_is_short() ? 31 : 7) * PAGE;
+    const uint64_t stride = (test_is_brief() ? 93 : test_is_short() ? 31 : 7) * PAGE;
     for (uint64_t budget = smallest; budget <= memory + PAGE; budget += stride) {
         options.device_memory_bytes = budget;
         plan = make_plan(graph, &options);
@@ -398,7 +400,7 @@ static void an_edited_plan_file_is_refused(void **state)
     assert_int_equal(coh_file_read_whole(path, 1 << 20, &text, &bytes), COH_OK);
     size_t predictions = (size_t)(strstr(text, "\"predictions\"") - text);
     size_t slots = (size_t)(strstr(text, "\"slots\"") - text);
-    for (size_t i = 0; i < bytes; i += test_is_short() ? 13 : 3) {
+    for (size_t i = 0; i < bytes; i += test_is_brief() ? 17 : test_is_short() ? 13 : 3) {
         int in_numbers = text[i] >= '0' && text[i] <= '9' && (i < predictions || i > slots);
         int in_names = text[i] >= 'a' && text[i] <= 'z' && i < predictions;
         if (!in_numbers && !in_names)
@@ -467,7 +469,7 @@ static void a_failing_allocation_is_a_clean_refusal(void **state)
     options.disk_bytes = UINT64_MAX;
     options.device_memory_bytes = in_memory(graph, &options) / 4 * 3;
     uint64_t sites = 0;
-    for (uint64_t n = 1;; n += 1 + n / 8) {
+    for (uint64_t n = 1;; n += 1 + n / (test_is_brief() ? 2 : 8)) {
         coh_plan *plan = NULL;
         coh_alloc_fail_nth(n);
         coh_status status = coh_plan_create(graph, &options, &plan);

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "planner/plan_make.h"
+#include "tests/length.h"
 #include "tests/planner/mutations.h"
 #include "tests/planner/toy_graph.h"
 
@@ -271,8 +272,8 @@ static coh_mutation_report mutate_plan(const setting *what)
         if (program->line_count == 0)
             continue;
         uint32_t most = getenv("COH_ALL_MUTATIONS") != NULL ? 0
-                        : kind == COH_PROGRAM_BODY          ? 400
-                                                            : 80;
+                        : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 200 : 400)
+                                                            : (test_is_brief() ? 40 : 80);
         coh_mutation_report report = run_mutations(&plan->layout, program, &options, 5, most);
         char name[128];
         snprintf(name, sizeof(name), "%s, %s, %u lines", what->name,

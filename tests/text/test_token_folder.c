@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/length.h"
 #include "tests/text/folder.h"
 #include "tests/text/nasty.h"
 
@@ -102,7 +103,7 @@ static void assert_same_by_threads(coh_token_build_options options, const char *
     if (make_tokens(options, tokenizer_path, 1, &one) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_true(one.token_count > 100 && one.held_out_token_count > 10);
-    for (int threads = 2; threads < 6; threads += 3) {
+    for (int threads = test_seeks_races() ? 5 : 2; threads < 6; threads += 3) {
         assert_int_equal(make_tokens(options, tokenizer_path, threads, &many), COH_OK);
         assert_memory_equal(&many, &one, sizeof(one));
         assert_same_file("out", threads);
@@ -117,10 +118,13 @@ static void texts_become_the_same_bytes_by_any_number_of_threads(void **state)
     write_texts();
     coh_token_build_options options = { .in_path = keep_path("texts") };
     for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++) {
-        options.window = 0;
-        assert_same_by_threads(options, tokenizers[i]);
-        options.window = 37;
-        assert_same_by_threads(options, tokenizers[i]);
+        /* Of the two the thread sanitizer sees one, in short. */
+        for (int windows = 0; windows < 2; windows++) {
+            if (test_seeks_races() && windows != (int)i % 2)
+                continue;
+            options.window = windows ? 37 : 0;
+            assert_same_by_threads(options, tokenizers[i]);
+        }
     }
 }
 
@@ -204,7 +208,7 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
             assert_int_equal(folder_count(), 1 + FILE_COUNT);
         }
         remove(folder_file("out"));
-        n += n / 8; /* the later ones are alike */
+        n += n / (test_is_brief() ? 2 : 8); /* the later ones are alike */
     }
 }
 
