@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/attention_scratch.h"
 #include "kernels/cuda/cudnn.h"
+#include "tests/length.h"
 
 #define SKIPPED 77
 
@@ -110,6 +111,13 @@ static void check_refusal(const coh_cudnn_target *target, const coh_cudnn_shape 
     assert_non_null(strstr(refusal, "NOT_SUPPORTED"));
 }
 
+/* In short a shape is planned for one device, and each layout for both; one that only newer devices
+ * take is planned for all. */
+static int is_planned(size_t shape, size_t device)
+{
+    return !test_is_short() || shapes[shape].backward_from > 0 || (shape / 2 + device) % 2 == 0;
+}
+
 static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
 {
     (void)state;
@@ -117,6 +125,8 @@ static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
         const coh_cudnn_target target = { .call = &cudnn->call, .device = describe(&devices[d]) };
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
             const head_shape *s = &shapes[i];
+            if (!is_planned(i, d))
+                continue;
             const coh_cudnn_shape forward = shape_of(s, i % 2 == 1, 0);
             const coh_cudnn_shape backward = shape_of(s, i % 2 == 1, 1);
             const size_t told = (size_t)coh_cudnn_plan_bytes(s->B, s->T, s->H, s->G, s->D);
@@ -143,6 +153,8 @@ static void by_atomics_they_take_all_rows_and_what_the_planner_is_told(void **st
         const coh_cudnn_target target = { .call = &cudnn->call, .device = describe(&devices[d]) };
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
             const head_shape *s = &shapes[i];
+            if (!is_planned(i, d))
+                continue;
             const int64_t elements = s->B * s->H * s->D;
             const int64_t sums = devices[d].version < 900 ? 4 * elements * ((s->T + 7) / 8 * 8) : 0;
             const int64_t shared = s->H > s->G ? 4 * elements * s->T : 0;
