@@ -9,12 +9,13 @@ import time
 import unittest
 
 import model_folder
-from program import TINY, ProgramTest, environment, in_full, start
+from program import SHORT, TINY, ProgramTest, environment, in_full, start
 
 DOCUMENTS = ["one", "", "a longer document than one window", "x" * 15, "y" * 16, "z" * 17, "caf\u00e9\n"]
 CHATS = [[("user", "Hi"), ("assistant", "Hello")],
          [("system", "Be brief."), ("user", "1+1?"), ("assistant", "2"), ("user", "2+2?"), ("assistant", "4")]]
 END = 256
+LINES = 60 if SHORT else 400  # of text that is evaluated or validated whole
 
 
 def ids_of(text):
@@ -308,7 +309,9 @@ class Data(ProgramTest):
             self.assertEqual(TokenFile(self.path("half", name + ".tokens")).window, 32)
 
     def test_a_resumed_run_validates_with_the_text_it_had_or_says_why_not(self):
-        held, other = self.write("held.txt", "line 5: the 7th of many\n" * 40), self.write("other.txt", "as said\n" * 90)
+        lines = 10 if SHORT else 40
+        held = self.write("held.txt", "line 5: the 7th of many\n" * lines)
+        other = self.write("other.txt", "as said\n" * (20 if SHORT else 90))
         text, run = self.corpus(), self.path("run")
         whole = self.succeeds("train", *TINY, "--data", text, "--steps", 3, "--save", "none", "--validation", held, "--json")
         self.succeeds("train", *TINY, "--data", text, "--steps", 2, "--schedule-steps", 3, "--save", run, "--validation",
@@ -318,12 +321,12 @@ class Data(ProgramTest):
         self.assertEqual(note["validation"], os.path.realpath(held))
         self.assertEqual(note["validation_hash"], self.succeeds("inspect", self.path("held.tokens"), "--hash").out.strip())
         before = sorted(os.listdir(run))
-        self.write("held.txt", "line 5: the 7th of some\n" * 40)
+        self.write("held.txt", "line 5: the 7th of some\n" * lines)
         self.fails(4, "train", "--resume", run, "--steps", 3, says="held.txt is not what the run was validated with")
         os.rename(held, self.path("away.txt"))
         self.fails(2, "train", "--resume", run, "--steps", 3, says="held.txt, which the run was validated with, is gone")
         self.assertEqual(sorted(os.listdir(run)), before)
-        self.write("held.txt", "line 5: the 7th of many\n" * 40)
+        self.write("held.txt", "line 5: the 7th of many\n" * lines)
         resumed = self.succeeds("train", "--resume", run, "--steps", 3, "--json")
         self.assertEqual([resumed.json[k] for k in ("hash", "validation_loss")],
                          [whole.json[k] for k in ("hash", "validation_loss")])
@@ -338,17 +341,18 @@ class Data(ProgramTest):
             self.assertNotIn("validation loss", self.succeeds("train", "--resume", run, "--steps", steps, *flags).out)
 
     def test_what_was_put_aside_is_missed_and_known_again(self):
-        data, run = self.documents(documents=[f"document {i}" * 9 for i in range(60)]), self.path("run")
+        data, run = self.documents(documents=[f"document {i}" * 9 for i in range(20 if SHORT else 60)]), self.path("run")
         self.succeeds("train", *TINY, "--data", data, "--validation-split", "0.3", "--steps", 1, "--save", run)
         held = self.path("run", "validation.tokens")
         os.rename(held, self.path("away"))
         self.fails(2, "train", "--resume", run, "--steps", 2, says="put aside for validation is gone")
-        self.succeeds("tokenize", self.corpus(), "-o", held)
+        self.succeeds("tokenize", self.corpus(LINES), "-o", held)
         self.fails(4, "train", "--resume", run, "--steps", 2, says="is not what the run was validated with")
         os.rename(self.path("away"), held)
         self.assertIn("validation loss", self.succeeds("train", "--resume", run, "--steps", 2).out)
         # the text again, with a validation text of its own beside what is put aside
-        more = self.succeeds("train", "--resume", run, "--steps", 3, "--data", data, "--validation", self.corpus())
+        more = self.succeeds("train", "--resume", run, "--steps", 3, "--data", data, "--validation",
+                             self.corpus(LINES))
         self.assertIn("other validation data", more.err)
 
     def test_eval_is_the_mean_over_what_counts(self):
@@ -408,7 +412,7 @@ class Data(ProgramTest):
         self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", "none", says="id 257 at position 7")
 
     def test_the_width_of_ids_without_a_header_can_be_said_and_is_kept(self):
-        text, train = self.corpus(), ["train", *TINY, "--steps", 1, "--schedule-steps", 2]
+        text, train = self.corpus(LINES), ["train", *TINY, "--steps", 1, "--schedule-steps", 2]
         ids = self.tokenize(text).ids
         wide = self.write("wide.bin", struct.pack(f"<{len(ids)}I", *ids))
         self.fails(4, *train, "--data", wide, "--save", "none", says="give --id-bytes 4")

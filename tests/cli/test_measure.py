@@ -4,12 +4,24 @@ import json
 import os
 import unittest
 
-from program import TINY, ProgramTest, environment
+from program import SHORT, TINY, ProgramTest, environment
 
 QUICK = ["profile", "gpt2-nano", "--quick", "--threads", "2", "--sequence", "16", "--dtype", "f32"]
 
 
 class Measure(ProgramTest):
+    kept = None  # in short: the first profile that a test asked for
+
+    def measured(self):
+        """A profile of a batch of 1 as `machine.json`: measured anew, in short once for all tests."""
+        if Measure.kept is None:
+            self.succeeds(*QUICK, "--batch", "1", "-o", self.path("machine.json"))
+            if SHORT:
+                Measure.kept = self.text(self.path("machine.json"))
+        else:
+            self.write("machine.json", Measure.kept)
+        return self.path("machine.json")
+
     def text(self, path):
         with open(path) as file:
             return file.read()
@@ -48,8 +60,7 @@ class Measure(ProgramTest):
         self.assertEqual(os.listdir(self.folder), ["machine.json"])  # nothing of the scratch file
 
     def test_again_adds_to_the_figures_that_are_there(self):
-        path = self.path("machine.json")
-        self.succeeds(*QUICK, "--batch", "1", "-o", path)
+        path = self.measured()
         first = self.read(path)
         self.succeeds(*QUICK, "--batch", "1", "--again", "-o", path)
         second = self.read(path)
@@ -68,8 +79,7 @@ class Measure(ProgramTest):
     def test_files_that_are_not_this_machines_are_refused_and_stay(self):
         foreign = self.write("plan.json", '{"format": "cohobate plan"}\n')
         self.fails(2, *QUICK, "-o", foreign, says="no profile")
-        path = self.path("machine.json")
-        self.succeeds(*QUICK, "--batch", "1", "-o", path)
+        path = self.measured()
         before = self.text(path)
         other = QUICK[:QUICK.index("--threads")] + ["--threads", "1"]
         self.fails(2, *other, "-o", path, says="2 threads, not 1")
@@ -78,8 +88,7 @@ class Measure(ProgramTest):
         self.fails(4, *QUICK, "-o", damaged, says="damaged.json")
 
     def test_a_profile_of_other_kernels_is_noticed_and_not_added_to(self):
-        path = self.path("machine.json")
-        self.succeeds(*QUICK, "--batch", "1", "-o", path)
+        path = self.measured()
         before = self.text(path)
         plan = ["plan", *TINY, "--profile", path]
         self.assertNotIn("another machine", self.succeeds(*plan).err)

@@ -11,7 +11,7 @@ import struct
 import unittest
 
 import model_folder
-from program import TINY, TrainTest, environment
+from program import SHORT, TINY, TrainTest, environment
 
 HEADER = 128
 
@@ -24,7 +24,8 @@ class Windows(TrainTest):
         return self.succeeds("eval", what, "--data", text, "--json", "--threads", 2, *flags).json
 
     def test_equal_weights_have_one_loss_under_every_seed_and_budget_by_train_and_eval(self):
-        run, held = self.path("run"), self.held(1200)  # 75 windows, the last of them short
+        windows = 19 if SHORT else 75
+        run, held = self.path("run"), self.held(16 * windows)  # the last window is short
         flags = ["--data", self.corpus(), "--validation", held]
         self.succeeds("train", *TINY, *flags, "--steps", 2, "--save", run, "--dropout", 0.1)
         losses = set()
@@ -33,21 +34,21 @@ class Windows(TrainTest):
             log = self.path(f"log-{more[1]}")
             done = self.succeeds("train", run, *TINY[1:], *flags, "--steps", 1, "--lr", 0, "--dropout", 0.1, "--save",
                                  "none", "--json", "--log", log, *more)
-            self.assertIn("over 75 of 75 windows", done.err)
-            self.assertEqual([done.json[k] for k in ("validation_windows", "validation_windows_total")], [75, 75])
+            self.assertIn(f"over {windows} of {windows} windows", done.err)
+            self.assertEqual([done.json[k] for k in ("validation_windows", "validation_windows_total")], [windows, windows])
             with open(log, encoding="utf-8") as file:
                 row = json.loads(file.read().splitlines()[-1])
             self.assertEqual([row[k] for k in ("step", "validation_loss", "windows", "windows_total")],
-                             [1, done.json["validation_loss"], 75, 75])
+                             [1, done.json["validation_loss"], windows, windows])
             losses.add(done.json["validation_loss"])
         for more in ([], ["--device-memory", "24MiB", "--disk", self.folder]):
             told = self.measure(run, held, *more)
             self.assertEqual([told[k] for k in ("tokens", "windows", "sequence", "stride", "micro_batch", "step")],
-                             [1199, 75, 16, 16, 2, 2])
+                             [16 * windows - 1, windows, 16, 16, 2, 2])
             self.assertAlmostEqual(told["bits_per_byte"], told["loss"] / math.log(2), places=9)
             losses.add(told["loss"])
         self.assertEqual(len(losses), 1, losses)
-        print(f"validation loss {losses.pop()!r} of 1199 tokens in 75 windows", flush=True)
+        print(f"validation loss {losses.pop()!r} of {16 * windows - 1} tokens in {windows} windows", flush=True)
 
     def test_every_token_but_the_first_is_scored_once(self):
         run = self.path("run")
@@ -128,7 +129,7 @@ class Windows(TrainTest):
     # ---- the micro-batch ----
 
     def test_the_micro_batch_of_eval_follows_the_flag_and_never_the_budget(self):
-        run, text = self.path("run"), self.corpus(lines=100)
+        run, text = self.path("run"), self.corpus(lines=30 if SHORT else 100)
         self.succeeds("train", "gpt2-nano", "--sequence", 64, "--batch", 8, "--threads", 2, "--data", text, "--steps", 1,
                       "--save", run, "--dtype", "f32")
         whole = self.measure(run, text)

@@ -125,6 +125,15 @@ static uint64_t run(checked *c, int queue)
 
 /* ---- claims ---- */
 
+/* Shape i, in brief no longer than a block of 64 queries and one or two, even or odd as it was. */
+static attention_shape shape_at(const attention_bench *bench, int i)
+{
+    attention_shape shape = attention_shapes[i];
+    if (bench->is_brief && shape.T > 66)
+        shape.T = 66 - shape.T % 2;
+    return shape;
+}
+
 void attention_check_shape(const attention_bench *bench, const attention_shape *shape)
 {
     checked c;
@@ -140,8 +149,10 @@ void attention_check_shape(const attention_bench *bench, const attention_shape *
 
 void attention_check_shapes(const attention_bench *bench)
 {
-    for (int i = 0; i < ATTENTION_SHAPES; i++)
-        attention_check_shape(bench, &attention_shapes[i]);
+    for (int i = 0; i < ATTENTION_SHAPES; i++) {
+        const attention_shape shape = shape_at(bench, i);
+        attention_check_shape(bench, &shape);
+    }
 }
 
 void attention_check_added(const attention_bench *bench, const attention_shape *shape)
@@ -163,8 +174,10 @@ void attention_check_added(const attention_bench *bench, const attention_shape *
 
 void attention_check_adding(const attention_bench *bench)
 {
-    for (int i = 0; i < ATTENTION_SHAPES; i++)
-        attention_check_added(bench, &attention_shapes[i]);
+    for (int i = 0; i < ATTENTION_SHAPES; i++) {
+        const attention_shape shape = shape_at(bench, i);
+        attention_check_added(bench, &shape);
+    }
 }
 
 /* dq in dy's place, then y in q's. */
@@ -210,9 +223,11 @@ void attention_check_place(const attention_bench *bench, const attention_shape *
 
 void attention_check_places(const attention_bench *bench)
 {
-    for (int i = 0; i < ATTENTION_SHAPES; i++)
-        if (attention_shapes[i].G != attention_shapes[i].H)
-            attention_check_place(bench, &attention_shapes[i]);
+    for (int i = 0; i < ATTENTION_SHAPES; i++) {
+        const attention_shape shape = shape_at(bench, i);
+        if (shape.G != shape.H)
+            attention_check_place(bench, &shape);
+    }
 }
 
 static const attention_shape decoded[] = {

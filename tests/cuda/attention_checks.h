@@ -9,7 +9,8 @@
 typedef struct attention_bench {
     /* both make the same bits: other orders of threads, or the same once more */
     void *queues[2];
-    int atomics; /* 1: kinds that may add by them, whose bits need not be the same */
+    int atomics;  /* 1: kinds that may add by them, whose bits need not be the same */
+    int is_brief; /* 1: every shape with one whole block of queries and a rest at most */
     void (*finish)(void *queue); /* waits for a queue's kernels; NULL: they are done at once */
     /* Memory that the queues' kernels are to see, whole pages, and before it is freed; NULL: they
      * see all. */

@@ -1,6 +1,5 @@
 #include "tests/cuda/emulate.h"
 
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,8 @@
 enum {
     WARP = 32,
     THREADS_MOST = 1024,
-    STACK_BYTES = 256 << 10,
+    /* 256 KiB and nine cache lines: stacks a power of two apart would share one set of each cache. */
+    STACK_BYTES = (256 << 10) + 9 * 64,
     COPIES_MOST = 512, /* of one thread, not yet waited for */
     KERNELS_MOST = 512,
 };
@@ -22,15 +22,70 @@ typedef struct copy {
     int is_zero, group;
 } copy;
 
-/* A coroutine is entered once, by its context; from turn to turn it is left and entered by jumps,
- * which ask nothing of the system. It is never ended: with the next block it begins anew. */
+/* ---- coroutines ---- */
+
+#if defined(__x86_64__)
+/* The stack pointer of a coroutine that stopped: the registers that a call keeps lie on its stack.
+ * Switching is most of what an emulated block does. setjmp and longjmp take three times as long.
+ * The switch ends in a jump: a return to another stack is always mispredicted. */
+typedef uint64_t *place;
+
+void coh_emulate_switch(place *from, const place *to);
+__asm__(".text\n"
+        ".globl coh_emulate_switch\n"
+        ".hidden coh_emulate_switch\n"
+        ".type coh_emulate_switch, @function\n"
+        "coh_emulate_switch:\n"
+        "    push %rbp\n"
+        "    push %rbx\n"
+        "    push %r12\n"
+        "    push %r13\n"
+        "    push %r14\n"
+        "    push %r15\n"
+        "    mov %rsp, (%rdi)\n"
+        "    mov (%rsi), %rsp\n"
+        "    pop %r15\n"
+        "    pop %r14\n"
+        "    pop %r13\n"
+        "    pop %r12\n"
+        "    pop %rbx\n"
+        "    pop %rbp\n"
+        "    pop %rcx\n"
+        "    jmp *%rcx\n"
+        ".size coh_emulate_switch, . - coh_emulate_switch\n");
+
+/* Six registers, `entry` to return to, and what stands where its caller's address would. */
+static void prepare(place *to, unsigned char *stack, size_t bytes, void (*entry)(void))
+{
+    uint64_t *top = (uint64_t *)(void *)(stack + bytes / 16 * 16);
+    *--top = 0;
+    *--top = (uint64_t)(uintptr_t)entry;
+    *to = top - 6;
+}
+#else
+typedef ucontext_t place;
+
+static void coh_emulate_switch(place *from, const place *to)
+{
+    (void)swapcontext(from, to);
+}
+
+static void prepare(place *to, unsigned char *stack, size_t bytes, void (*entry)(void))
+{
+    getcontext(to);
+    to->uc_stack.ss_sp = stack;
+    to->uc_stack.ss_size = bytes;
+    makecontext(to, entry, 0);
+}
+#endif
+
+/* Never ended: with the next block it begins again. */
 typedef struct thread {
-    ucontext_t context;
-    jmp_buf place; /* where it stopped */
-    int is_entered, is_done, is_at_barrier;
-    uint64_t exchanges; /* that it has begun */
-    copy copies[COPIES_MOST];
+    place place; /* where it stopped */
+    int is_done, is_at_barrier;
+    uint64_t exchanges;    /* that it has begun */
     int copy_count, group; /* group: of the next copy */
+    copy *copies;          /* COPIES_MOST */
 } thread;
 
 typedef struct warp {
@@ -42,11 +97,14 @@ typedef struct warp {
 coh_emulated_thread coh_emulated;
 
 static struct {
-    jmp_buf scheduler;
+    place scheduler;
     thread *threads; /* THREADS_MOST, made for the first launch */
     warp warps[THREADS_MOST / WARP];
     int count, live, waiting; /* waiting: at the barrier */
     int now;                  /* index of the thread that runs */
+    int first, lanes,
+        step;          /* of the warp that runs: its first thread, how many, whose turn is next */
+    uint64_t progress; /* rises with every exchange, barrier and return */
     int mode;
     coh_emulated_kernel *kernel;
     const void *arguments;
@@ -93,11 +151,31 @@ coh_emulated_kernel *coh_emulate_find(const char *symbol)
 
 /* ---- who runs ---- */
 
+static thread *lane_at(int step)
+{
+    const int from_last = block.mode & COH_EMULATE_BACKWARD;
+    block.now = from_last ? block.first + block.lanes - 1 - step : block.first + step;
+    return &block.threads[block.now];
+}
+
+/* The next lane of the warp that can runs, or, after the last one, the scheduler. */
+static void pass_turn(place *from)
+{
+    const place *to = &block.scheduler;
+    while (to == &block.scheduler && block.step < block.lanes) {
+        const thread *next = lane_at(block.step++);
+        if (!next->is_done && !next->is_at_barrier)
+            to = &next->place;
+    }
+    coh_emulated.thread = (coh_emulated_index){ (uint32_t)block.now, 0, 0 };
+    if (to != from)
+        coh_emulate_switch(from, to);
+}
+
 /* The thread that runs stops, and goes on when its turn comes again. */
 static void yield_turn(void)
 {
-    if (_setjmp(block.threads[block.now].place) == 0)
-        _longjmp(block.scheduler, 1);
+    pass_turn(&block.threads[block.now].place);
 }
 
 static void thread_main(void)
@@ -106,41 +184,17 @@ static void thread_main(void)
         block.kernel(block.arguments);
         block.threads[block.now].is_done = 1;
         block.live--;
+        block.progress++;
         yield_turn();
     }
 }
 
-static void turn(int index)
-{
-    thread *self = &block.threads[index];
-    block.now = index;
-    coh_emulated.thread = (coh_emulated_index){ (uint32_t)index, 0, 0 };
-    if (_setjmp(block.scheduler) != 0)
-        return;
-    if (self->is_entered)
-        _longjmp(self->place, 1);
-    self->is_entered = 1;
-    setcontext(&self->context);
-}
-
 static void run_warp(int first)
 {
-    const int end = first + WARP < block.count ? first + WARP : block.count;
-    for (int step = 0; step < end - first; step++) {
-        const int index = block.mode & COH_EMULATE_BACKWARD ? end - 1 - step : first + step;
-        if (!block.threads[index].is_done && !block.threads[index].is_at_barrier)
-            turn(index);
-    }
-}
-
-/* Rises with every exchange, barrier and return of a warp's threads. */
-static uint64_t way_of(int first)
-{
-    uint64_t way = 0;
-    for (int i = first; i < first + WARP && i < block.count; i++)
-        way += block.threads[i].exchanges + (uint64_t)block.threads[i].is_done +
-               (uint64_t)block.threads[i].is_at_barrier;
-    return way;
+    block.first = first;
+    block.lanes = first + WARP < block.count ? WARP : block.count - first;
+    block.step = 0;
+    pass_turn(&block.scheduler);
 }
 
 /* Warp after warp, each as far as it can: what needs another warp's work must wait for it at a
@@ -152,9 +206,9 @@ static void run_to_barrier(void)
         const int index = block.mode & COH_EMULATE_BACKWARD ? warps - 1 - step : step;
         uint64_t before;
         do {
-            before = way_of(index * WARP);
+            before = block.progress;
             run_warp(index * WARP);
-        } while (way_of(index * WARP) != before);
+        } while (block.progress != before);
     }
     if (block.waiting != block.live)
         refuse("lanes of a warp do not meet at ", "an exchange or the barrier");
@@ -183,15 +237,14 @@ static void make_threads(void)
 {
     unsigned char *stacks = mmap(NULL, (size_t)THREADS_MOST * STACK_BYTES, PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    copy *copies = calloc((size_t)THREADS_MOST * COPIES_MOST, sizeof(copy));
     block.threads = calloc(THREADS_MOST, sizeof(thread));
-    if (block.threads == NULL || stacks == MAP_FAILED)
+    if (block.threads == NULL || copies == NULL || stacks == MAP_FAILED)
         refuse("no memory for its stacks", "");
     for (int i = 0; i < THREADS_MOST; i++) {
-        ucontext_t *context = &block.threads[i].context;
-        getcontext(context);
-        context->uc_stack.ss_sp = stacks + (size_t)i * STACK_BYTES;
-        context->uc_stack.ss_size = STACK_BYTES;
-        makecontext(context, thread_main, 0);
+        block.threads[i].copies = copies + (size_t)i * COPIES_MOST;
+        prepare(&block.threads[i].place, stacks + (size_t)i * STACK_BYTES, STACK_BYTES,
+                thread_main);
     }
 }
 
@@ -228,6 +281,7 @@ void coh_emulate_barrier(void)
 {
     block.threads[block.now].is_at_barrier = 1;
     block.waiting++;
+    block.progress++;
     yield_turn();
 }
 
@@ -236,6 +290,7 @@ const unsigned char *coh_emulate_exchange(const char *what, const void *value, s
     thread *self = &block.threads[block.now];
     const int index = block.now, side = (int)(self->exchanges++ & 1);
     warp *mine = &block.warps[index / WARP];
+    block.progress++;
     if (block.count % WARP != 0)
         refuse("a warp that is not whole reaches ", what);
     /* The lane that comes first: all have read what was left two exchanges ago. */

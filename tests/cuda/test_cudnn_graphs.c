@@ -111,6 +111,13 @@ static void check_refusal(const coh_cudnn_target *target, const coh_cudnn_shape 
     assert_non_null(strstr(refusal, "NOT_SUPPORTED"));
 }
 
+/* In short a shape is planned for one device, and each layout for both; one that only newer devices
+ * take is planned for all. */
+static int is_planned(size_t shape, size_t device)
+{
+    return !test_is_short() || shapes[shape].backward_from > 0 || (shape / 2 + device) % 2 == 0;
+}
+
 static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
 {
     (void)state;
@@ -120,6 +127,8 @@ static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
             if (test_is_brief() && (d + i) % 2 != 0) /* each shape on one device */
                 continue;
             const head_shape *s = &shapes[i];
+            if (!is_planned(i, d))
+                continue;
             const coh_cudnn_shape forward = shape_of(s, i % 2 == 1, 0);
             const coh_cudnn_shape backward = shape_of(s, i % 2 == 1, 1);
             const size_t told = (size_t)coh_cudnn_plan_bytes(s->B, s->T, s->H, s->G, s->D);
@@ -149,6 +158,8 @@ static void by_atomics_they_take_all_rows_and_what_the_planner_is_told(void **st
             if (test_is_brief() && ((d + i) % 2 == 0 || (i > 1 && shapes[i].backward_from == 0)))
                 continue;
             const head_shape *s = &shapes[i];
+            if (!is_planned(i, d))
+                continue;
             const int64_t elements = s->B * s->H * s->D;
             const int64_t sums = devices[d].version < 900 ? 4 * elements * ((s->T + 7) / 8 * 8) : 0;
             const int64_t shared = s->H > s->G ? 4 * elements * s->T : 0;

@@ -13,6 +13,7 @@
 #include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/twins.h"
+#include "tests/length.h"
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 
@@ -129,23 +130,31 @@ static void gradients_of_norms_are_the_hosts(void **state)
 }
 
 /* Sums in shared memory: one pack a thread, two and three; rows that end within a pack; more than
- * one block of rows. Then more than shared memory holds. */
+ * one block of rows. Then more than shared memory holds. `repeats`: another case has the same parts
+ * of the kernel; left out of a short run, for columns by the thousand take long to emulate. */
 static void gradients_of_wide_norms_are_the_hosts(void **state)
 {
     (void)state;
     static const struct {
         coh_dtype dtype;
         int64_t N, C;
-        int is_rms, how;
+        int is_rms, how, repeats;
     } cases[] = {
-        { COH_DTYPE_F32, 10, 3700, 0, 0 },  { COH_DTYPE_F32, 2, 4096, 1, 1 },
-        { COH_DTYPE_F32, 2, 8001, 0, 2 },   { COH_DTYPE_F32, 1, 12288, 1, 3 },
-        { COH_DTYPE_F32, 1, 12290, 0, 1 },  { COH_DTYPE_BF16, 2, 8192, 0, 1 },
-        { COH_DTYPE_BF16, 1, 8192, 1, 4 },  { COH_DTYPE_BF16, 2, 9217, 1, 0 },
-        { COH_DTYPE_BF16, 1, 12288, 0, 2 }, { COH_DTYPE_BF16, 2, 12300, 0, 0 },
+        { COH_DTYPE_F32, 10, 3700, 0, 0 },
+        { COH_DTYPE_F32, 2, 4096, 1, 1, .repeats = 1 },
+        { COH_DTYPE_F32, 2, 8001, 0, 2 },
+        { COH_DTYPE_F32, 1, 12288, 1, 3 },
+        { COH_DTYPE_F32, 1, 12290, 0, 1 },
+        { COH_DTYPE_BF16, 2, 8192, 0, 1 },
+        { COH_DTYPE_BF16, 1, 8192, 1, 4 },
+        { COH_DTYPE_BF16, 2, 9217, 1, 0 },
+        { COH_DTYPE_BF16, 1, 12288, 0, 2, .repeats = 1 },
+        { COH_DTYPE_BF16, 2, 12300, 0, 0 },
     };
     for (int i = 0; i < 10; i++)
-        check_norm_backward(cases[i].dtype, cases[i].N, cases[i].C, cases[i].is_rms, cases[i].how);
+        if (!cases[i].repeats || !test_is_short())
+            check_norm_backward(cases[i].dtype, cases[i].N, cases[i].C, cases[i].is_rms,
+                                cases[i].how);
 }
 
 /* Blocks of eight rows, the last one short, rows side by side in a block. */

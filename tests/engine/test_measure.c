@@ -576,15 +576,18 @@ static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
 }
 
 /* Not every one, for there are thousands: each of the first, then ever rarer; in short rarer still,
- * and every second measurement begins with what is known. */
+ * and every second of the first ones begins with what is known. In short none is left to its end:
+ * what succeeds is measured by every other test. */
 static void a_failed_allocation_leaves_nothing_behind(void **state)
 {
     (void)state;
     coh_graph *graph = strict_graph();
     const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
     for (uint64_t n = 1;; n += 1 + (test_is_short() ? 2 * n : n / 2)) {
-        const coh_profile *known = n % 2 == 0 ? begin_with() : NULL;
+        const coh_profile *known = n % 2 == 0 && n < 100 ? begin_with() : NULL;
         coh_profile *profile;
+        if (test_is_short() && n > 2000)
+            break;
         coh_alloc_fail_nth(n);
         coh_status status = coh_profile_measure(&options, known, &profile);
         const int was_hit = coh_alloc_fault_was_hit();
