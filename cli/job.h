@@ -28,6 +28,7 @@ typedef struct cli_job {
     int on_gpu; /* the profile's: --device's, or a what-if that nothing here runs */
     coh_plan_options plan_options;
     int uncalibrated;    /* plans are made to choose by, not to run */
+    int asks_what_fits;  /* a refusal looks for a remedy: plans need not be fast */
     int is_order_chosen; /* the recipe's sweep order is not to be chosen again */
     uint64_t wear_bytes; /* the most that a step may write to disk; 0: no limit */
     coh_plan *plan;

@@ -56,6 +56,8 @@ static void set_plan_options(cli_job *job)
     job->plan_options.sweep_order = order_of(job);
     job->plan_options.f32_gradients = (int32_t)recipe->f32_gradients;
     job->plan_options.uncalibrated = job->uncalibrated;
+    if (job->asks_what_fits)
+        job->plan_options.search = COH_SEARCH_QUICK;
     job->plan_options.deferred_update = recipe->clip > 0;
     job->plan_options.wear_bytes = job->wear_bytes;
     job->plan_options.pins = job->pins;
@@ -168,6 +170,7 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
     coh_profile_summary facts;
     const cli_options *options = job->options;
     coh_status status = COH_ERR_FULL;
+    job->asks_what_fits = 1;
     snprintf(why, sizeof(why), "%s", coh_last_error());
     if (!may_lower && wanted > 1) {
         status = plan_smaller(job, 0);

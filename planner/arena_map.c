@@ -77,32 +77,6 @@ static uint64_t end_of(const coh_segment *s)
     return s->offset + s->bytes;
 }
 
-/* Where the free room that holds the segment ends. */
-static uint64_t room_end(const coh_arena_map *map, int32_t index)
-{
-    int32_t next = map->segments[index].next;
-    while (next >= 0 && map->segments[next].chunk < 0) {
-        index = next;
-        next = map->segments[index].next;
-    }
-    return end_of(&map->segments[index]);
-}
-
-static void raise_most(coh_arena_map *map, uint64_t offset, uint64_t end)
-{
-    uint64_t *most = &map->most_free[stride_of(map, offset)];
-    if (*most < end - offset)
-        *most = end - offset;
-}
-
-/* Room that begins with this segment, or with a free one just before it, is longer now. */
-static void note_room(coh_arena_map *map, int32_t index)
-{
-    const uint64_t end = room_end(map, index);
-    for (; index >= 0 && map->segments[index].chunk < 0; index = map->segments[index].previous)
-        raise_most(map, map->segments[index].offset, end);
-}
-
 /* The segment has become free: it joins the list of those. */
 static void note_free(coh_arena_map *map, int32_t index)
 {
@@ -120,6 +94,7 @@ static void note_free(coh_arena_map *map, int32_t index)
     if (s->next_free < 0 || stride_of(map, map->segments[s->next_free].offset) != stride)
         map->last_free[stride] = index;
     mark(map->strides_with_free, stride);
+    map->most_free[stride] = UINT64_MAX; /* not measured */
 }
 
 /* The segment is free no more. */
@@ -160,9 +135,14 @@ typedef struct room_search {
     uint64_t begin, end;
 } room_search;
 
-/* Goes through the free segments of a stride, the first of which is `first`. Returns 1 once the
- * room is long enough; otherwise measures the longest room that begins in the stride. */
-static int search_stride(const coh_arena_map *map, room_search *s, int32_t first, int32_t last)
+static uint64_t longer(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Goes through the free segments of a stride. Returns 1 once the room is long enough; otherwise
+ * measures the longest room that they make. */
+static int search_stride(const coh_arena_map *map, room_search *s, size_t stride, int32_t first)
 {
     const coh_segment *segments = map->segments;
     uint64_t longest = 0, room_begin = segments[first].offset;
@@ -175,16 +155,15 @@ static int search_stride(const coh_arena_map *map, room_search *s, int32_t first
             if (s->end - s->begin >= s->bytes)
                 return 1;
         }
-        if (i == last)
-            break;
-        if (segment->next != segment->next_free) {
-            longest =
-                end_of(segment) - room_begin > longest ? end_of(segment) - room_begin : longest;
+        const int is_last = i == map->last_free[stride];
+        if (is_last || segment->next != segment->next_free) {
+            longest = longer(longest, end_of(segment) - room_begin);
+            if (is_last)
+                break;
             room_begin = segments[segment->next_free].offset;
         }
     }
-    const uint64_t rest = room_end(map, last) - room_begin;
-    map->most_free[stride_of(map, segments[first].offset)] = rest > longest ? rest : longest;
+    map->most_free[stride] = longest;
     return 0;
 }
 
@@ -194,13 +173,15 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
     room_search s = { .bytes = bytes, .floor = floor, .latest = latest };
     for (int32_t i = map->first_free; i >= 0;) {
         const size_t stride = stride_of(map, map->segments[i].offset);
-        const int32_t last = map->last_free[stride];
-        const int goes_on = map->segments[i].offset == s.end;
-        if ((goes_on || map->most_free[stride] >= bytes) && search_stride(map, &s, i, last)) {
+        const coh_segment *last = &map->segments[map->last_free[stride]];
+        /* Room that comes from the stride before, or goes on in the next one, may be longer. */
+        const int crosses = map->segments[i].offset == s.end ||
+                            (last->next_free >= 0 && last->next == last->next_free);
+        if ((crosses || map->most_free[stride] >= bytes) && search_stride(map, &s, stride, i)) {
             *out_offset = s.begin;
             return 1;
         }
-        i = map->segments[last].next_free;
+        i = last->next_free;
     }
     return 0;
 }
@@ -230,10 +211,8 @@ static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segme
     else
         map->last = index;
     note_begin(map, index);
-    if (segment.chunk < 0) { /* a part of what was free: no room is longer */
+    if (segment.chunk < 0)
         note_free(map, index);
-        raise_most(map, segment.offset, room_end(map, index));
-    }
     *out_index = index;
     return COH_OK;
 }
@@ -346,7 +325,6 @@ void coh_arena_map_release(coh_arena_map *map, int32_t segment)
     s->extent = COH_NO_EXTENT;
     s->pin_step = UINT32_MAX;
     note_free(map, segment);
-    note_room(map, segment);
 }
 
 void coh_arena_map_settle(coh_arena_map *map, int64_t step)
@@ -359,6 +337,7 @@ void coh_arena_map_settle(coh_arena_map *map, int64_t step)
             int both_old = s->last_use <= step && n->last_use <= step;
             if (both_old || s->last_use == n->last_use) {
                 s->bytes += n->bytes;
+                map->most_free[stride_of(map, s->offset)] = UINT64_MAX;
                 if (n->last_use > s->last_use)
                     s->last_use = n->last_use;
                 unlink_segment(map, next);

@@ -37,7 +37,8 @@ typedef struct coh_arena_map {
     int32_t in_stride[COH_ARENA_STRIDES]; /* the first segment that begins there; -1: none */
     int32_t last_free[COH_ARENA_STRIDES]; /* the last free one there, where its bit is set: */
     uint64_t strides_with_free[COH_ARENA_STRIDES / 64]; /* bit s % 64 of word s / 64 */
-    uint64_t *most_free; /* by stride: no free room that begins with a segment there is longer */
+    /* By stride with free ones: no room that they make without others is longer. */
+    uint64_t *most_free;
     uint64_t strides_with_begin[COH_ARENA_STRIDES / 64]; /* of any segment, as in_stride has it */
 } coh_arena_map;
 

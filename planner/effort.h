@@ -18,10 +18,12 @@ typedef struct coh_effort {
 /* What the planner builds: the schedule of such a program takes about 400 MB and a few seconds. */
 enum { COH_LINES_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MOST = 500000 };
 
-/* In coh_effort_sum: a search ends after so much; a program of so little is built without asking
- * first whether it can fit; and programs of so much are built at the same time. */
+/* In coh_effort_sum: a search ends after so much, a quick one after so much; a program of so little
+ * is built without asking first whether it can fit; and programs of so much are built at the same
+ * time. */
 enum {
     COH_SEARCH_EFFORT_MOST = 10000000,
+    COH_QUICK_EFFORT_MOST = 1500000,
     COH_SHORT_EFFORT = 100000,
     COH_TOGETHER_EFFORT = 3000000
 };

@@ -187,6 +187,12 @@ static int was_tried(const coh_market *market, const batch *b, const coh_decisio
     return 0;
 }
 
+static uint64_t effort_most(const coh_market *market)
+{
+    return market->plan->options.search == COH_SEARCH_QUICK ? COH_QUICK_EFFORT_MOST
+                                                            : COH_SEARCH_EFFORT_MOST;
+}
+
 coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
 {
     batch b = { .plan = market->plan };
@@ -199,7 +205,7 @@ coh_status coh_market_try(coh_market *market, const coh_decisions *list, int cou
         coh_effort effort;
         COH_TRY(coh_effort_of(market->plan->graph, &market->plan->options, &list[i], &effort));
         ahead += coh_effort_is_bearable(&effort) ? coh_effort_sum(&effort) : REFUSED_EFFORT;
-        if (market->effort + ahead > COH_SEARCH_EFFORT_MOST && market->offer_count > 0)
+        if (market->effort + ahead > effort_most(market) && market->offer_count > 0)
             break;
         b.decisions[b.count++] = &list[i];
         if (b.count < COH_AT_ONCE_MOST)
