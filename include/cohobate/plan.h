@@ -121,8 +121,8 @@ typedef struct coh_plan_options {
     coh_search search;
 } coh_plan_options;
 
-/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred, the usual search. kernel_path
- * and bf16_is_fast are set to this machine's. */
+/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred, the usual
+ * search. kernel_path and bf16_is_fast are set to this machine's. */
 COH_API void coh_plan_options_init(coh_plan_options *out_options);
 
 typedef struct coh_plan coh_plan;

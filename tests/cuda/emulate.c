@@ -9,7 +9,7 @@
 enum {
     WARP = 32,
     THREADS_MOST = 1024,
-    /* 256 KiB and nine cache lines: stacks a power of two apart would share one set of each cache. */
+    /* 256 KiB and nine cache lines: stacks a power of two apart share one set of each cache. */
     STACK_BYTES = (256 << 10) + 9 * 64,
     COPIES_MOST = 512, /* of one thread, not yet waited for */
     KERNELS_MOST = 512,

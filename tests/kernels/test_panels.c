@@ -144,7 +144,7 @@ static coh_tile tile_of(const problem *p)
                        .c = p->c.data };
 }
 
-/* In short a sanitizer sees a third of one shape's types and layouts: each type, and each layout. */
+/* In short a sanitizer sees a third of a shape's types and layouts: each type, and each layout. */
 static int is_left_out(int types, int layout, int shape)
 {
     return test_is_brief() && (types + layout + shape) % 3 != 0;
