@@ -74,14 +74,18 @@ static coh_status train(coh_engine *engine, uint64_t step)
 
 /* ---- a call of the driver fails in the midst of a step ---- */
 
-/* One sentence: what failed, and at which operator or line; of a chunk's copy, which chunk. */
-static void check_sentence(coh_stub_call call)
+/* One sentence: what failed, and at which operator or line; of a chunk's copy, which chunk. Of a
+ * GPU that breaks, the thread that looks at its streams may tell first. */
+static void check_sentence(coh_stub_call call, int breaks)
 {
     const char *told = coh_last_error();
+    const int is_seen = breaks && strstr(told, "broke off while lane ") != NULL;
     const int is_copy = strstr(told, "lane h2d") != NULL || strstr(told, "lane d2h") != NULL;
-    if (strstr(told, coh_stub_call_name(call)) == NULL || strchr(told, '\n') != NULL ||
+    if ((strstr(told, coh_stub_call_name(call)) == NULL && !is_seen) ||
+        strchr(told, '\n') != NULL ||
         (strstr(told, "operator '") == NULL && strstr(told, "line ") == NULL) ||
-        (is_copy && (strstr(told, " of chunk ") == NULL || strstr(told, " of stream ") == NULL)))
+        (is_copy && !is_seen &&
+         (strstr(told, " of chunk ") == NULL || strstr(told, " of stream ") == NULL)))
         fail_msg("not what should be told of %s: %s", coh_stub_call_name(call), told);
 }
 
@@ -117,9 +121,9 @@ static int fail_in_a_step(trial *t, coh_stub_call call, uint64_t n, int breaks)
     const int was_hit = coh_stub_fault_was_hit();
     assert_int_equal(status, was_hit ? COH_ERR_DEVICE : COH_OK);
     if (was_hit) {
-        check_sentence(call);
+        check_sentence(call, breaks);
         assert_int_equal(train(t->engine, 2), COH_ERR_DEVICE);
-        check_sentence(call);
+        check_sentence(call, breaks);
     }
     drop_engine(t);
     return was_hit;
