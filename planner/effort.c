@@ -46,28 +46,29 @@ static uint64_t chunks_of(const scene *s, int32_t object)
     return facts->pinned ? 1 : facts->bytes / chunk + (facts->bytes % chunk != 0);
 }
 
+/* Chunks of an operator's inputs and outputs; `objects`: by tensor. */
+static uint64_t port_chunks(const scene *s, int32_t op, const int32_t *objects)
+{
+    const coh_graph_op_entry *entry = &s->graph->ops[op];
+    uint64_t chunks = 0;
+    for (int32_t port = 0; port < entry->kind.input_count; port++)
+        chunks += chunks_of(s, objects[entry->input[port]]);
+    for (int32_t port = 0; port < entry->kind.output_count; port++)
+        chunks += chunks_of(s, objects[entry->output[port]]);
+    return chunks;
+}
+
 /* Chunks of an operator's activations and of what its forward leaves for backward. */
 static uint64_t activation_chunks(const scene *s, int32_t op)
 {
-    const coh_graph_op_entry *entry = &s->graph->ops[op];
-    uint64_t chunks = chunks_of(s, s->map.saved[op]) + chunks_of(s, s->map.cache[op]);
-    for (int32_t port = 0; port < entry->kind.input_count; port++)
-        chunks += chunks_of(s, s->map.activation[entry->input[port]]);
-    for (int32_t port = 0; port < entry->kind.output_count; port++)
-        chunks += chunks_of(s, s->map.activation[entry->output[port]]);
-    return chunks;
+    return chunks_of(s, s->map.saved[op]) + chunks_of(s, s->map.cache[op]) +
+           port_chunks(s, op, s->map.activation);
 }
 
 /* Of the gradients of its activations. */
 static uint64_t gradient_chunks(const scene *s, int32_t op)
 {
-    const coh_graph_op_entry *entry = &s->graph->ops[op];
-    uint64_t chunks = 0;
-    for (int32_t port = 0; port < entry->kind.input_count; port++)
-        chunks += chunks_of(s, s->map.gradient[entry->input[port]]);
-    for (int32_t port = 0; port < entry->kind.output_count; port++)
-        chunks += chunks_of(s, s->map.gradient[entry->output[port]]);
-    return chunks;
+    return port_chunks(s, op, s->map.gradient);
 }
 
 static uint64_t parameter_chunks(const scene *s, int32_t op)

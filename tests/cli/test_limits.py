@@ -109,9 +109,10 @@ class Limits(ProgramTest):
             for command in (["--help"], ["doctor"], ["inspect", "h100"]):
                 with self.subTest(mib=mib, command=command):
                     done = run(*command, env=avx2, preexec_fn=lower(mib))
-                    # With less, the loader or a library's constructor may fail; `run` fails a command that does not end.
-                    if mib >= 200:
-                        self.assertEqual(done.code, 0, done.err)
+                    # 127 is the system's loader, which says so. With 65 MiB a library's constructor may end the program
+                    # before its first line; `run` fails a command that does not end.
+                    if mib >= 80:
+                        self.assertIn(done.code, (0, 127) if mib < 200 else (0,), done.err)
         # OpenBLAS maps 128 MiB for each call under way: where it cannot, products fall back, and that is reported
         done = self.succeeds("doctor", "--json", env=avx2, preexec_fn=lower(350))
         blas = [finding for finding in done.json["findings"] if finding["subject"] == "BLAS"][0]
