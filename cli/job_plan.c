@@ -1,6 +1,7 @@
 #include "cli/job_plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "cli/budget.h"
@@ -150,17 +151,54 @@ static coh_status plan_faster(cli_job *job)
     return make_plan(job, 0);
 }
 
-/* Goes down the divisors of the batch until one fits: COH_OK. COH_ERR_FULL: none does, and the
+/* The divisor of the batch about half-way, in logarithms, between two others; 0 if there is none
+ * between them. */
+static int64_t middle_divisor(int64_t batch, int64_t low, int64_t high)
+{
+    const int64_t next = next_divisor(batch, high, -1);
+    if (next <= low)
+        return 0;
+    const double middle = sqrt((double)(low > 0 ? low : 1) * (double)high);
+    const int64_t divisor = next_divisor(batch, (int64_t)middle + 1, -1);
+    return divisor > low ? divisor : next;
+}
+
+/* The largest divisor of the batch below the present one that a quick search finds a plan for, by
+ * halving: a search that finds none takes seconds, so few are made. 0: there is none, and the
+ * sentence is that of the smallest. */
+static coh_status find_smaller(cli_job *job, int any_disk, int64_t *out_micro_batch)
+{
+    cli_recipe *recipe = &job->recipe;
+    int64_t low = 0, high = recipe->micro_batch, middle;
+    coh_status status = COH_ERR_FULL;
+    *out_micro_batch = 0;
+    while ((middle = middle_divisor(recipe->batch, low, high)) > 0) {
+        recipe->micro_batch = middle;
+        status = make_plan(job, any_disk);
+        if (status == COH_ERR_FULL)
+            high = middle;
+        else if (status == COH_OK)
+            low = *out_micro_batch = middle;
+        else if (status == COH_ERR_ARGUMENT) /* a step has too many of them */
+            low = middle;
+        else
+            return status;
+    }
+    return *out_micro_batch > 0 ? COH_OK : status;
+}
+
+/* Takes the largest divisor of the batch that fits: COH_OK. COH_ERR_FULL: none does, and the
  * sentence is that of the smallest. */
 static coh_status plan_smaller(cli_job *job, int any_disk)
 {
-    coh_status status = COH_ERR_FULL;
-    cli_recipe *recipe = &job->recipe;
-    while (status == COH_ERR_FULL && recipe->micro_batch > 1) {
-        recipe->micro_batch = next_divisor(recipe->batch, recipe->micro_batch, -1);
-        status = make_plan(job, any_disk);
-    }
-    return status;
+    const int asks = job->asks_what_fits;
+    int64_t fits;
+    job->asks_what_fits = 1;
+    const coh_status status = find_smaller(job, any_disk, &fits);
+    job->asks_what_fits = asks;
+    CLI_TRY(status);
+    job->recipe.micro_batch = fits;
+    return make_plan(job, any_disk);
 }
 
 /* No micro-batch that may be taken fits: the change that costs least is looked for and named. */

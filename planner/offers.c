@@ -187,10 +187,13 @@ static int was_tried(const coh_market *market, const batch *b, const coh_decisio
     return 0;
 }
 
-static uint64_t effort_most(const coh_market *market)
+/* Would `effort` end the search? Something is always tried: one batch, by a quick search one set of
+ * decisions. */
+static int is_too_much(const coh_market *market, const batch *b, uint64_t effort)
 {
-    return market->plan->options.search == COH_SEARCH_QUICK ? COH_QUICK_EFFORT_MOST
-                                                            : COH_SEARCH_EFFORT_MOST;
+    if (market->plan->options.search == COH_SEARCH_QUICK)
+        return effort > COH_QUICK_EFFORT_MOST && market->offer_count + (size_t)b->count > 0;
+    return effort > COH_SEARCH_EFFORT_MOST && market->offer_count > 0;
 }
 
 coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
@@ -205,7 +208,7 @@ coh_status coh_market_try(coh_market *market, const coh_decisions *list, int cou
         coh_effort effort;
         COH_TRY(coh_effort_of(market->plan->graph, &market->plan->options, &list[i], &effort));
         ahead += coh_effort_is_bearable(&effort) ? coh_effort_sum(&effort) : REFUSED_EFFORT;
-        if (market->effort + ahead > effort_most(market) && market->offer_count > 0)
+        if (is_too_much(market, &b, market->effort + ahead))
             break;
         b.decisions[b.count++] = &list[i];
         if (b.count < COH_AT_ONCE_MOST)

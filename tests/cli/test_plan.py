@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import QUICK, TINY, ProgramTest, in_full, pairs, sealed
+from program import QUICK, TINY, ProgramTest, in_full, pairs, run, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -170,6 +170,17 @@ class Plan(ProgramTest):
         taken = self.succeeds("plan", "gpt2", *flags, "256", "--micro-batch", "auto")
         self.assertEqual(taken.json["micro_batch"], 16)
         self.assertIn("micro-batch 8 -> 16: other rounding; the step is predicted to take 0.9", taken.err)
+
+    def test_of_the_smaller_micro_batches_the_largest_that_fits_is_found(self):
+        flags = ["plan", "gpt2-nano", "--sequence", "128", "--batch", "6", "--chunk", "1MiB", "--disk", self.folder,
+                 "--device-memory", "8MiB", "--search", "quick", "--dtype", "f32"]
+        divisors = [6, 3, 2, 1]
+        fits = [n for n in divisors if run(*flags, "--micro-batch", n).code == 0]
+        self.assertTrue(0 < len(fits) < len(divisors) - 1)
+        for wanted in divisors[:-len(fits)]:
+            self.fails(3, *flags, "--micro-batch", wanted, says=f"or give --micro-batch {fits[0]}: other rounding")
+        taken = self.succeeds(*flags, "--micro-batch", "auto", "--json")
+        self.assertEqual(taken.json["micro_batch"], fits[0])
 
     def test_limits_fall_and_the_first_is_the_bound_that_no_step_is_below(self):
         for flags in (self.disk(), [], ["--profile", "h100,pcie=100MB/s", "--device-memory", "40MiB"]):
