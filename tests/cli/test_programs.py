@@ -1,0 +1,48 @@
+"""The programs of recorded plans: a change that is not meant to change a program changes none of their hashes.
+
+    test_programs.py PATH-OF-COHOBATE [--record]
+
+programs.json has a row per plan: the arguments and the hash of the program. `--record` writes today's hashes; the commit
+that does so says why each one changed. The plans are for written profiles or in f32, so that no hash depends on the
+processor. A short run takes every fourth."""
+
+import json
+import os
+import sys
+import unittest
+
+RECORD = "--record" in sys.argv and not sys.argv.remove("--record")
+
+from program import SHORT, ProgramTest, run  # pylint: disable=wrong-import-position
+
+ROWS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs.json")
+
+
+def rows():
+    with open(ROWS, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def planned(arguments):
+    done = run("plan", *arguments.replace("@DISK", os.environ.get("TMPDIR", "/tmp")).split(), "--json")
+    return done.json["program_hash"] if done.code == 0 else done.err.strip().split("\n")[-1]
+
+
+class Programs(ProgramTest):
+    def test_recorded_programs_are_reproduced(self):
+        for arguments, recorded in rows()[:: 4 if SHORT else 1]:
+            with self.subTest(arguments=arguments):
+                self.assertEqual(planned(arguments), recorded)
+
+
+def record():
+    lines = [json.dumps([arguments, planned(arguments)]) for arguments, _ in rows()]
+    with open(ROWS, "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+if __name__ == "__main__":
+    if RECORD:
+        record()
+    else:
+        unittest.main()
