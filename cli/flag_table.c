@@ -200,7 +200,7 @@ const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
                           "tokens from one window to the next, each of which scores its last N "
                           "(default: the window, without overlap)" },
     [CLI_FLAG_LR] = { "lr", "X", CLI_VALUE_REAL, AT(lr), 0, 1e9, "--lr 6e-4", RUNS, 0, 0,
-                      "highest learning rate (default 6e-4; 2e-5 for pretrained weights)" },
+                      "highest learning rate (default 6e-4; pretrained 2e-5, with --lora 2e-4)" },
     [CLI_FLAG_LR_FOR] = { "lr-for", "PATTERN=X", CLI_VALUE_FOR, AT(lr_for), 0, 1e9,
                           "--lr-for 'wte,wpe=1e-4'", RUNS, 0, 0,
                           "highest learning rate of the parameters that match, in place of --lr; "

@@ -184,8 +184,10 @@ uint64_t cli_warmup_steps(const cli_share *warmup, uint64_t schedule_steps)
     return (uint64_t)(warmup->percent * (double)schedule_steps / 100 + 0.5);
 }
 
-/* Trained weights are lost at rates that new ones need. */
+/* High rates destroy trained weights. Adapters are new weights (LoRA, Hu et al. 2021, section D:
+ * 2e-4 for GPT-2). */
 #define PRETRAINED_RATE 2e-5
+#define ADAPTER_RATE    2e-4
 
 void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained)
 {
@@ -193,9 +195,11 @@ void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_
     recipe->schedule.highest = options->lr;
     if (!is_pretrained || cli_given(options, CLI_FLAG_LR))
         return;
-    recipe->schedule.highest = PRETRAINED_RATE;
+    const int adapts = cli_given(options, CLI_FLAG_LORA);
+    recipe->schedule.highest = adapts ? ADAPTER_RATE : PRETRAINED_RATE;
     if (options->command == CLI_TRAIN)
-        cli_note("lr %s: default for pretrained weights", cli_rate(PRETRAINED_RATE, rate));
+        cli_note("lr %s: default for %s", cli_rate(recipe->schedule.highest, rate),
+                 adapts ? "adapters of pretrained weights" : "pretrained weights");
 }
 
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps)

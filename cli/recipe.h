@@ -49,8 +49,8 @@ static inline uint64_t cli_recipe_window(const cli_recipe *recipe, uint64_t step
  * COH_ERR_ARGUMENT for flags that contradict one another. */
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe);
 
-/* The highest rate unless --lr gives one: 6e-4, or 2e-5 if `is_pretrained`, and says the latter in
- * train. Due before cli_recipe_set_steps. */
+/* Sets the highest rate: that of --lr, else 6e-4, or if `is_pretrained` 2e-5 and with --lora 2e-4.
+ * train prints the defaults of pretrained weights. Call it before cli_recipe_set_steps. */
 void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained);
 
 /* Sets the length of the run to `steps`, and the schedule that the flags make of it. With --epochs

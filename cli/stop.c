@@ -14,6 +14,7 @@ enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
 static const char *kept_line, *lost_line;
 static size_t kept_bytes, lost_bytes;
 static volatile sig_atomic_t asked, kept_any;
+static void (*former_sigpipe)(int) = SIG_DFL;
 static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline where no live line is */
 
 /* A request to stop: by hand (SIGINT), by an administrator or a batch system (SIGTERM, SIGUSR1 and
@@ -67,7 +68,8 @@ coh_status cli_stop_install(int kept, const char *left, const char *lost)
     for (int i = 0; i < REQUEST_COUNT; i++)
         if (!stays_ignored(requests[i]) && sigaction(requests[i], &action, NULL) != 0)
             return cli_fail(COH_ERR_INTERNAL, "cannot handle signals: %s", strerror(errno));
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader of the progress that ends does not end the work */
+    /* If the reader of the progress ends, the work goes on. */
+    former_sigpipe = signal(SIGPIPE, SIG_IGN);
     return COH_OK;
 }
 
@@ -76,7 +78,7 @@ void cli_stop_uninstall(void)
     for (int i = 0; i < REQUEST_COUNT; i++)
         if (!stays_ignored(requests[i]))
             (void)signal(requests[i], SIG_DFL);
-    (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGPIPE, former_sigpipe == SIG_ERR ? SIG_DFL : former_sigpipe);
 }
 
 void cli_stop_survive_limits(void)

@@ -159,9 +159,11 @@ class Folder(ProgramTest):
         self.assertNotIn("default for pretrained", given.err)
         again = self.train(self.path("given"), "--steps", 1, "--save", self.path("again"))  # a checkpoint is trained, too
         self.assertIn("lr 2e-5: default for pretrained weights\n", again.err)
+        adapted = self.train(folder, "--lora", 4, "--steps", 1, "--save", self.path("adapted"))
+        self.assertIn("lr 2e-4: default for adapters of pretrained weights\n", adapted.err)
         new = self.train("gpt2-nano", "--steps", 1, "--save", self.path("new"))
         self.assertNotIn("default for pretrained", new.err)
-        for run, rate in (("begun", 2e-5), ("given", 3e-4), ("again", 2e-5), ("new", 6e-4)):
+        for run, rate in (("begun", 2e-5), ("given", 3e-4), ("again", 2e-5), ("adapted", 2e-4), ("new", 6e-4)):
             note = self.succeeds("inspect", self.path(run), "--json").json["note"]
             self.assertEqual((note["lr"], note["min_lr"]), (rate, rate / 10), run)
         self.fails(2, "train", folder, "--data", self.corpus(60), *SHORT, "--min-lr", "6e-5", says="--min-lr")
