@@ -58,7 +58,7 @@ static void set_plan_options(cli_job *job)
     job->plan_options.f32_gradients = (int32_t)recipe->f32_gradients;
     job->plan_options.uncalibrated = job->uncalibrated;
     if (job->asks_what_fits)
-        job->plan_options.search = COH_SEARCH_QUICK;
+        job->plan_options.search = COH_SEARCH_PROBE;
     job->plan_options.deferred_update = recipe->clip > 0;
     job->plan_options.wear_bytes = job->wear_bytes;
     job->plan_options.pins = job->pins;

@@ -97,12 +97,12 @@ static void add_operator(const scene *s, int32_t op, coh_effort *out)
     const uint64_t backwards = s->map.runs_backward[op] ? 1 : 0;
     const uint64_t activations = activation_chunks(s, op), parameters = parameter_chunks(s, op);
     const uint64_t ahead =
-        product(parts, activations + chunks_of(s, s->map.workspace[COH_PHASE_FORWARD][op])) +
-        parameters;
+        sum(product(parts, activations + chunks_of(s, s->map.workspace[COH_PHASE_FORWARD][op])),
+            parameters);
     const uint64_t back =
-        product(parts, activations + gradient_chunks(s, op) +
-                           chunks_of(s, s->map.workspace[COH_PHASE_BACKWARD][op])) +
-        2 * parameters;
+        sum(product(parts, activations + gradient_chunks(s, op) +
+                               chunks_of(s, s->map.workspace[COH_PHASE_BACKWARD][op])),
+            2 * parameters);
     out->lines = sum(out->lines, product(product(parts, forwards + backwards), microbatches));
     out->touches =
         sum(out->touches,

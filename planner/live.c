@@ -44,8 +44,9 @@ static void set_live(live_set *live, int32_t object, int is_live)
 }
 
 /* From the last line to the first: what a line reads exists before it; what it writes without
- * reading does not. Returns the most bytes at one line. */
-static uint64_t most_live(const coh_sheet *sheet, live_set *live)
+ * reading does not. `or_fewer`: what only a recomputation reads does not count, since a program that
+ * keeps the results does without. Returns the most bytes at one line. */
+static uint64_t most_live(const coh_sheet *sheet, int or_fewer, live_set *live)
 {
     uint64_t most = 0;
     for (size_t line = sheet->line_count; line-- > 0;) {
@@ -57,14 +58,15 @@ static uint64_t most_live(const coh_sheet *sheet, live_set *live)
         for (uint32_t i = 0; i < count; i++)
             set_live(live, needs[i].object, 0);
         for (uint32_t i = 0; i < count; i++)
-            if (needs[i].access & COH_ACCESS_READ)
+            if ((needs[i].access & COH_ACCESS_READ) &&
+                !(or_fewer && sheet->lines[line].opcode == COH_OP_RECOMPUTE))
                 set_live(live, needs[i].object, 1);
     }
     return most;
 }
 
 static coh_status live_of(const coh_graph *graph, const coh_plan_options *options,
-                          const coh_block_set *recompute, uint64_t *out_bytes)
+                          const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes)
 {
     coh_layout layout;
     coh_object_map map;
@@ -78,7 +80,7 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
     if (status == COH_OK)
-        *out_bytes = standing_bytes(&layout) + most_live(&sheet, &live);
+        *out_bytes = standing_bytes(&layout) + most_live(&sheet, or_fewer, &live);
     coh_free(live.has);
     coh_sheet_fini(&sheet);
     coh_object_map_fini(&map);
@@ -87,16 +89,16 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
 }
 
 coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
-                          const coh_block_set *recompute, uint64_t *out_bytes)
+                          const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes)
 {
     coh_plan_options few = *options;
     uint64_t fewer_bytes = 0, more_bytes = 0;
     if (few.microbatch_count < FEW)
-        return live_of(graph, options, recompute, out_bytes);
+        return live_of(graph, options, recompute, or_fewer, out_bytes);
     few.microbatch_count = FEW - 1;
-    COH_TRY(live_of(graph, &few, recompute, &fewer_bytes));
+    COH_TRY(live_of(graph, &few, recompute, or_fewer, &fewer_bytes));
     few.microbatch_count = FEW;
-    COH_TRY(live_of(graph, &few, recompute, out_bytes));
+    COH_TRY(live_of(graph, &few, recompute, or_fewer, out_bytes));
     more_bytes = *out_bytes > fewer_bytes ? *out_bytes - fewer_bytes : 0;
     COH_TRY(coh_bytes_mul(more_bytes, (uint64_t)(options->microbatch_count - FEW), &more_bytes));
     return coh_bytes_add(*out_bytes, more_bytes, out_bytes);

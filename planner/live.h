@@ -8,10 +8,10 @@
 
 #include "planner/plan.h"
 
-/* Of schedules that recompute `recompute` and the blocks that pins add. With
- * options->recompute COH_RECOMPUTE_AUTO and all blocks it is the bound of every set of blocks.
- * Fails: COH_ERR_MEMORY, and as coh_layout_build. */
+/* The bound of schedules that recompute `recompute` and the blocks that pins add; with `or_fewer`,
+ * also of those that recompute only some of these blocks. Fails: COH_ERR_MEMORY, and as
+ * coh_layout_build. */
 coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
-                          const coh_block_set *recompute, uint64_t *out_bytes);
+                          const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes);
 
 #endif

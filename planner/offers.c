@@ -39,7 +39,7 @@ static coh_status refuse_early(const coh_plan *plan, coh_offer *offer)
     offer->is_refused = !coh_effort_is_bearable(&effort);
     if (offer->effort <= COH_SHORT_EFFORT)
         return COH_OK;
-    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &offer->decisions.recompute, &live_bytes));
+    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &offer->decisions.recompute, 0, &live_bytes));
     if (live_bytes <= room_of(plan, &offer->decisions))
         return COH_OK;
     offer->is_refused = 1;
@@ -187,12 +187,15 @@ static int was_tried(const coh_market *market, const batch *b, const coh_decisio
     return 0;
 }
 
-/* Would `effort` end the search? Something is always tried: one batch, by a quick search one set of
- * decisions. */
+/* Would `effort` end the search? A quick search ends early only once it has a plan. Something is
+ * always tried: a batch, or by a probe a single set of decisions. */
 static int is_too_much(const coh_market *market, const batch *b, uint64_t effort)
 {
-    if (market->plan->options.search == COH_SEARCH_QUICK)
+    const coh_search search = market->plan->options.search;
+    if (search == COH_SEARCH_PROBE)
         return effort > COH_QUICK_EFFORT_MOST && market->offer_count + (size_t)b->count > 0;
+    if (search == COH_SEARCH_QUICK && market->best.valid)
+        return effort > COH_QUICK_EFFORT_MOST;
     return effort > COH_SEARCH_EFFORT_MOST && market->offer_count > 0;
 }
 

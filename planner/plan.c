@@ -42,11 +42,15 @@ static coh_status check_options(const coh_plan_options *options)
     COH_TRY(check_struct(options));
     if (options->thread_count < 1 || options->thread_count > 1024)
         return coh_fail(COH_ERR_ARGUMENT, "%d threads are not 1..1024", options->thread_count);
-    COH_TRY(coh_check_integer("mode", (int64_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER));
-    COH_TRY(coh_check_integer("recompute", (int64_t)options->recompute, COH_RECOMPUTE_AUTO,
+    COH_TRY(coh_check_integer("mode", (int32_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER));
+    COH_TRY(coh_check_integer("recompute", (int32_t)options->recompute, COH_RECOMPUTE_AUTO,
                               COH_RECOMPUTE_ALL));
     COH_TRY(
-        coh_check_integer("search", (int64_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_QUICK));
+        coh_check_integer("search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE));
+    COH_TRY(coh_check_integer("deferred_update", options->deferred_update, 0, 1));
+    COH_TRY(coh_check_integer("f32_gradients", options->f32_gradients, 0, 1));
+    COH_TRY(coh_check_integer("uncalibrated", options->uncalibrated, 0, 1));
+    COH_TRY(coh_check_integer("bf16_is_fast", options->bf16_is_fast, 0, 1));
     COH_TRY(coh_check_integer("pin_count", options->pin_count, 0, COH_PINS_MOST));
     COH_TRY(coh_check_integer("earlier_count", options->earlier_count, 0, EARLIER_MOST));
     if ((options->pin_count > 0 && options->pins == NULL) ||
@@ -54,6 +58,9 @@ static coh_status check_options(const coh_plan_options *options)
         return coh_fail(COH_ERR_ARGUMENT, "%d pins at %s, %d earlier plans at %s",
                         options->pin_count, options->pins ? "their place" : "NULL",
                         options->earlier_count, options->earlier ? "their place" : "NULL");
+    for (int32_t i = 0; i < options->earlier_count; i++)
+        if (options->earlier[i] == NULL)
+            return coh_fail(COH_ERR_ARGUMENT, "earlier plan %d is NULL", i);
     if (memchr(options->kernel_path, '\0', sizeof(options->kernel_path)) == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "kernel_path has no terminator: call "
                                           "coh_plan_options_init");
@@ -383,7 +390,7 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     if (status == COH_ERR_ARGUMENT) { /* too long a program to be built */
         const coh_block_set none = coh_block_set_first(0);
-        status = coh_live_bytes(graph, &without, &none, out_bytes);
+        status = coh_live_bytes(graph, &without, &none, 0, out_bytes);
     }
     coh_plan_destroy(plan);
     return status;

@@ -187,13 +187,15 @@ static coh_status list_starts(const coh_market *market, coh_start *starts, int *
     return COH_OK;
 }
 
-/* Tried whatever effort is spent: a plan that is there must not be refused. */
+/* Tried whatever effort is spent, except by a probe: a plan that exists must not be refused. */
 static coh_status try_last_resort(coh_market *market, const coh_decisions *smallest)
 {
     const uint64_t spent = market->effort;
-    market->effort = 0;
+    if (market->plan->options.search != COH_SEARCH_PROBE)
+        market->effort = 0;
     const coh_status status = coh_market_try(market, smallest, 1);
-    market->effort += spent;
+    if (market->plan->options.search != COH_SEARCH_PROBE)
+        market->effort += spent;
     return status;
 }
 
@@ -403,7 +405,7 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
     if (__builtin_add_overflow(room, o->emulate_host_bytes, &room) ||
         __builtin_add_overflow(room, o->disk_bytes, &room))
         return COH_OK;
-    COH_TRY(coh_live_bytes(plan->graph, o, &recompute, &live));
+    COH_TRY(coh_live_bytes(plan->graph, o, &recompute, o->recompute == COH_RECOMPUTE_AUTO, &live));
     if (live <= room)
         return COH_OK;
     return coh_fail(COH_ERR_FULL,

@@ -15,7 +15,8 @@ extern "C" {
 #endif
 
 /* tokens i32 [B,T] -> y [B,T,C]; weight [V,C]: y[b,t,:] = weight[tokens[b,t],:]. Row-split. A token
- * outside 0..V-1 fails with COH_ERR_CORRUPT. */
+ * outside 0..V-1 fails with COH_ERR_CORRUPT; where tokens are an input of the graph, submit already
+ * refuses it with COH_ERR_ARGUMENT. */
 typedef struct coh_embedding_attributes {
     int64_t vocabulary, channels;
     float init_std;

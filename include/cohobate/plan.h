@@ -40,7 +40,10 @@ typedef enum coh_search {
     COH_SEARCH_USUAL, /* betters the best placements of the first round */
     /* Takes the best placement of the first round: a third to a thirtieth of the time. Steps are
      * often a tenth slower, and a host updates no parameters for a GPU. */
-    COH_SEARCH_QUICK
+    COH_SEARCH_QUICK,
+    /* Gives up early, so that COH_ERR_FULL does not mean that a usual search finds nothing. For a
+     * caller that asks for many budgets which of them may do. */
+    COH_SEARCH_PROBE
 } coh_search;
 
 typedef enum coh_plan_mode {

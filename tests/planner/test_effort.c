@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "cohobate/kinds.h"
 #include "planner/effort.h"
 #include "planner/live.h"
 #include "tests/length.h"
@@ -120,7 +121,7 @@ static void no_schedule_takes_fewer_bytes_than_the_bound(void **state)
             coh_block_set_first(options.recompute == COH_RECOMPUTE_ALL ? COH_BLOCK_SET_MOST : 0);
         uint64_t live = 0;
         coh_plan *plan = NULL;
-        assert_int_equal(coh_live_bytes(graph, &options, &blocks, &live), COH_OK);
+        assert_int_equal(coh_live_bytes(graph, &options, &blocks, 0, &live), COH_OK);
         if (coh_plan_create(graph, &options, &plan) != COH_OK)
             fail_msg("%s", coh_last_error());
         const uint64_t taken = plan->layout.arena_bytes[COH_TIER_DEVICE];
@@ -130,6 +131,73 @@ static void no_schedule_takes_fewer_bytes_than_the_bound(void **state)
         coh_plan_destroy(plan);
         coh_graph_destroy(graph);
     }
+}
+
+static coh_tensor add_op(coh_graph *graph, const coh_op_kind *kind, const char *name,
+                         const coh_tensor *inputs, const void *attributes, size_t bytes, int block,
+                         uint32_t frozen)
+{
+    const coh_op_args args = { .name = name,
+                               .inputs = inputs,
+                               .attributes = attributes,
+                               .attribute_bytes = bytes,
+                               .block = block,
+                               .frozen_parameters = frozen };
+    coh_tensor output;
+    if (coh_graph_op(graph, kind, &args, &output, NULL) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return output;
+}
+
+/* Blocks that read wide tensors from outside, which their backward does not read: to recompute such
+ * a block keeps its input. */
+static coh_graph *make_wide_inputs(void)
+{
+    enum { BLOCKS = 10, WIDTH = 64, WIDE = 2048 };
+    const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 128 } };
+    const coh_embedding_attributes narrow = { .vocabulary = 64, .channels = WIDTH };
+    const coh_embedding_attributes wide = { .vocabulary = 64, .channels = WIDE };
+    const coh_linear_attributes linear = { .outputs = WIDTH };
+    const coh_classifier_attributes classifier = { .vocabulary = 64 };
+    coh_graph *graph = NULL;
+    coh_tensor tokens, targets, stream;
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "tokens", &shape, &tokens), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "targets", &shape, &targets), COH_OK);
+    stream = add_op(graph, &coh_kind_embedding, "start", &tokens, &narrow, sizeof(narrow), -1, 0);
+    for (int i = 0; i < BLOCKS; i++) {
+        char names[3][16];
+        for (int k = 0; k < 3; k++)
+            snprintf(names[k], sizeof(names[k]), "%c%d", "abc"[k], i);
+        coh_tensor side =
+            add_op(graph, &coh_kind_embedding, names[0], &tokens, &wide, sizeof(wide), -1, 0);
+        side =
+            add_op(graph, &coh_kind_linear_relu, names[1], &side, &linear, sizeof(linear), i, ~0u);
+        stream = add_op(graph, &coh_kind_linear_residual, names[2], (coh_tensor[]){ side, stream },
+                        &linear, sizeof(linear), i, 0);
+    }
+    stream = add_op(graph, &coh_kind_classifier, "head", (coh_tensor[]){ stream, targets },
+                    &classifier, sizeof(classifier), -1, 0);
+    assert_int_equal(coh_graph_loss(graph, stream), COH_OK);
+    return graph;
+}
+
+/* Where recomputing keeps more than it saves, the plan that recomputes nothing takes less. */
+static void the_bound_of_all_blocks_is_one_of_plans_that_recompute_none(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_wide_inputs();
+    coh_plan_options options = plan_options(4);
+    options.recompute = COH_RECOMPUTE_NONE;
+    const coh_block_set all = coh_block_set_first(COH_BLOCK_SET_MOST);
+    uint64_t live = 0;
+    coh_plan *plan = NULL;
+    if (coh_plan_create(graph, &options, &plan) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_live_bytes(graph, &options, &all, 1, &live), COH_OK);
+    assert_in_range(live, 1, plan->layout.arena_bytes[COH_TIER_DEVICE]);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
 }
 
 static void the_estimate_is_near_the_program(void **state)
@@ -208,6 +276,7 @@ int main(void)
         cmocka_unit_test(bytes_are_refused_before_length),
         cmocka_unit_test(a_huge_batch_in_memory_gets_larger_chunks),
         cmocka_unit_test(no_schedule_takes_fewer_bytes_than_the_bound),
+        cmocka_unit_test(the_bound_of_all_blocks_is_one_of_plans_that_recompute_none),
         cmocka_unit_test(the_estimate_is_near_the_program),
         cmocka_unit_test(a_chunk_below_a_grain_counts_as_a_grain),
         cmocka_unit_test(any_request_is_answered),
