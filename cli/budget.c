@@ -48,7 +48,11 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
         cli_given(options, CLI_FLAG_DEVICE_MEMORY) && options->device_memory_bytes <= most;
     if (!coh_machine_is_limited() || (status == COH_ERR_FULL && is_enough))
         return status;
-    return cli_blame(status, "the address-space limit leaves %s for a plan: raise ulimit -v first",
+    return cli_blame(status,
+                     has_budget
+                         ? "the address-space limit leaves %s for a plan: raise ulimit -v, or"
+                           " give --device-memory of less than that"
+                         : "the address-space limit leaves %s: raise ulimit -v",
                      coh_size_format(most, left, sizeof(left)));
 }
 

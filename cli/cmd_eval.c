@@ -97,11 +97,28 @@ static coh_status choose_plan(evaluation *run)
     return status == COH_ERR_FULL ? take_smaller(run, wanted) : status;
 }
 
+/* A run's own form, so that its loss is the one of its validation; of the flags where they are
+ * given, and of the flags alone for a folder. */
+static coh_status choose_form(const evaluation *run, cli_data_form *out_form)
+{
+    const cli_options *options = run->inference.options;
+    if (!run->inference.weights.checkpoint)
+        return cli_data_form_from_options(options, out_form);
+    *out_form = run->inference.recipe.form;
+    out_form->validation_split = 0;
+    out_form->id_bytes = cli_data_id_bytes(options);
+    if (!cli_data_may_hold_lines(options->data)) {
+        out_form->chat = 0;
+        out_form->field[0] = '\0';
+    }
+    return cli_data_form_override(options, out_form);
+}
+
 static coh_status open_data(evaluation *run, int64_t vocabulary)
 {
     const cli_options *options = run->inference.options;
     cli_data_form form;
-    CLI_TRY(cli_data_form_from_options(options, &form));
+    CLI_TRY(choose_form(run, &form));
     CLI_TRY(cli_data_check_id_bytes(options));
     const cli_data_source source = { .tokenizer = run->inference.tokenizer,
                                      .tokenizer_path = run->inference.recipe.tokenizer,

@@ -105,14 +105,29 @@ static int may_validate(const cli_options *options)
     return options->resume || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
+/* Every flag of validation has an effect, or is refused. */
 static coh_status check_validates(const cli_options *options, int validates)
 {
-    if (validates || !(options->keep_best || options->stop_after_worse))
-        return COH_OK;
-    return cli_fail(COH_ERR_ARGUMENT,
-                    "--%s goes by the validation loss, and there is no text to validate with: add"
-                    " --validation FILE or --validation-split X, or leave it out",
-                    options->keep_best ? "keep-best" : "stop-after-worse");
+    const int has_windows = cli_given(options, CLI_FLAG_VALIDATION_WINDOWS);
+    const char *flag = options->keep_best          ? "keep-best"
+                       : options->stop_after_worse ? "stop-after-worse"
+                       : options->validation_every ? "validation-every"
+                       : has_windows               ? "validation-windows"
+                                                   : NULL;
+    if (!validates && flag)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s needs a validation loss, and there is no text to validate with: add"
+                        " --validation FILE or --validation-split X, or leave it out",
+                        flag);
+    if (has_windows && options->validation_every == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--validation-windows is for the validations of --validation-every, since"
+                        " those at saves take all windows: add it, or leave this out");
+    if (options->stop_after_worse && options->validation_every == 0 && options->save_every == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--stop-after-worse compares validations, and there is only one, at the"
+                        " end: add --validation-every N or --save-every N");
+    return COH_OK;
 }
 
 /* Everything the loop will write to: it allocates nothing itself. */
@@ -318,10 +333,13 @@ static void add_done(const cli_run *run, cli_line *line)
         cli_line_add(line, "%.4f", report->last_loss);
     else
         cli_line_add(line, "not finite");
-    if (run->validation.file && report->last_validation == report->last_validation)
+    if (run->validation.file && report->last_validation == report->last_validation) {
         cli_line_add(line, ", validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows",
                      report->last_validation, report->validation_windows,
                      report->validation_windows_total);
+        if (report->validation_step != run->done_steps)
+            cli_line_add(line, " (of step %" PRIu64 ")", report->validation_step);
+    }
     if (report->skipped_count)
         cli_line_add(line, ", %" PRIu64 " step%s left out", report->skipped_count,
                      report->skipped_count == 1 ? "" : "s");
@@ -346,6 +364,18 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
                      run->options->stop_after_worse == 1 ? "" : "s");
     cli_line_add(line, "hash:   %016" PRIx64 "\n", hash);
     add_done(run, line);
+}
+
+/* The flags of saves and validations, which the checkpoint does not keep. */
+static void add_run_flags(const cli_options *options, cli_line *line)
+{
+    static const cli_flag flags[] = { CLI_FLAG_SAVE_EVERY, CLI_FLAG_KEEP, CLI_FLAG_VALIDATION_EVERY,
+                                      CLI_FLAG_VALIDATION_WINDOWS, CLI_FLAG_STOP_AFTER_WORSE };
+    const int64_t values[] = { options->save_every, options->keep, options->validation_every,
+                               options->validation_windows, options->stop_after_worse };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+        if (cli_given(options, flags[i]))
+            cli_line_add(line, " --%s %" PRId64, cli_flag_table[flags[i]].name, values[i]);
 }
 
 static coh_status finish(cli_run *run)
@@ -376,6 +406,7 @@ static coh_status finish(cli_run *run)
     cli_line_clear(&line);
     cli_line_add_word(&line, run->folder.path);
     cli_budget_add_flags(run->options, &line);
+    add_run_flags(run->options, &line);
     return cli_fail(COH_ERR_STOPPED,
                     "stopped after step %" PRIu64 " of %" PRIu64
                     "; go on with: cohobate train --resume %s",
@@ -435,6 +466,9 @@ static coh_status prepare_validation(cli_run *run)
         cli_validations_clear(kept, &run->validations);
     if (run->folder.path[0])
         cli_run_folder_find_best(&run->folder, hash);
+    /* The note of a step without a validation has no best; the checkpoints before it may. */
+    if (run->folder.best_loss < run->validations.best)
+        run->validations.best = run->folder.best_loss;
     return COH_OK;
 }
 

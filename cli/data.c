@@ -26,26 +26,40 @@ int32_t cli_data_id_bytes(const cli_options *options)
     return options->id_bytes == 0 ? 2 : 4; /* in the order of the flag's choices */
 }
 
-coh_status cli_data_form_from_options(const cli_options *options, cli_data_form *out_form)
+/* The flags' choices are in the order of the enums. */
+coh_status cli_data_form_override(const cli_options *options, cli_data_form *form)
 {
-    *out_form = (cli_data_form){ .chat = options->chat,
-                                 .chat_form = options->chat_form, /* in the order of choices */
-                                 .aligned = options->documents,
-                                 .validation_split = options->validation_split,
-                                 .id_bytes = cli_data_id_bytes(options) };
     if (options->field && options->chat)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--chat reads the field \"messages\", so --field %s says "
                         "nothing: leave one of them out",
                         options->field);
-    if (cli_given(options, CLI_FLAG_CHAT_FORM) && !options->chat)
+    if (cli_given(options, CLI_FLAG_CHAT_FORM) && !options->chat && !form->chat)
         return cli_fail(COH_ERR_ARGUMENT, "--chat-form says how conversations are written: add "
                                           "--chat, or leave it out");
-    if (options->field && strlen(options->field) >= sizeof(out_form->field))
+    if (options->field && strlen(options->field) >= sizeof(form->field))
         return cli_fail(COH_ERR_ARGUMENT, "--field takes a name of less than %zu bytes, not %zu",
-                        sizeof(out_form->field), strlen(options->field));
-    snprintf(out_form->field, sizeof(out_form->field), "%s", options->field ? options->field : "");
+                        sizeof(form->field), strlen(options->field));
+    if (options->field || options->chat) { /* each ends the other */
+        form->chat = options->chat;
+        snprintf(form->field, sizeof(form->field), "%s", options->field ? options->field : "");
+    }
+    if (cli_given(options, CLI_FLAG_CHAT_FORM))
+        form->chat_form = options->chat_form;
+    if (cli_given(options, CLI_FLAG_DOCUMENTS))
+        form->aligned = options->documents;
+    if (cli_given(options, CLI_FLAG_VALIDATION_SPLIT))
+        form->validation_split = options->validation_split;
     return COH_OK;
+}
+
+coh_status cli_data_form_from_options(const cli_options *options, cli_data_form *out_form)
+{
+    *out_form = (cli_data_form){ .chat_form = options->chat_form,
+                                 .aligned = options->documents,
+                                 .validation_split = options->validation_split,
+                                 .id_bytes = cli_data_id_bytes(options) };
+    return cli_data_form_override(options, out_form);
 }
 
 /* ---- what it is ---- */
@@ -65,6 +79,12 @@ static int ends_with(const char *text, const char *ending)
 static int is_named_lines(const char *path)
 {
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
+}
+
+int cli_data_may_hold_lines(const char *path)
+{
+    struct stat facts;
+    return is_named_lines(path) || (stat(path, &facts) == 0 && S_ISDIR(facts.st_mode));
 }
 
 static int is_ours(const void *head, size_t head_bytes)

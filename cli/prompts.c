@@ -346,6 +346,8 @@ static coh_status add_document(cli_prompts *prompts, const char *place, const js
 
 static int begins_with_json_line(const char *bytes, size_t count)
 {
+    for (; count > 0 && (*bytes == '\n' || *bytes == '\r'); count--)
+        bytes++;
     const char *end = memchr(bytes, '\n', count);
     json_t *value = json_loadb(bytes, end ? (size_t)(end - bytes) : count, 0, NULL);
     json_decref(value);
@@ -410,6 +412,11 @@ coh_status cli_prompts_check_flags(const cli_options *options)
         1)
         return cli_fail(COH_ERR_ARGUMENT, "standard input can be read once only: give \"-\" to one "
                                           "of --prompt-file, --prompts and --messages");
+    if (options->messages && !options->chat &&
+        (options->prompt[0] || options->prompt_file || options->prompts))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--messages holds conversations, and the other prompts are plain text: add "
+                        "--chat to ask each of them as a question, or leave one kind out");
     if (!is_chat && (options->system || cli_given(options, CLI_FLAG_CHAT_FORM)))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s is part of a conversation: add --chat, or leave it "

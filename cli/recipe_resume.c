@@ -160,8 +160,8 @@ static coh_status set_form(cli_recipe *recipe, const cli_options *options)
                 "--field, --chat, --chat-form, --documents and --validation-split "
                 "come from the checkpoint with --resume: leave them out, or give the --data that "
                 "they are for");
-        CLI_TRY(cli_data_form_from_options(options, &recipe->form));
-        if (recipe->form.validation_split > 0)
+        CLI_TRY(cli_data_form_override(options, &recipe->form));
+        if (cli_given(options, CLI_FLAG_VALIDATION_SPLIT) && recipe->form.validation_split > 0)
             recipe->validation[0] = '\0'; /* from now on what is put aside */
     }
     if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->data && !options->validation)
@@ -202,6 +202,10 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, u
     CLI_TRY(set_schedule(recipe, options));
     set_optimizer(recipe, options);
     /* The folder may have moved; its identity is compared when it is opened. */
+    if (cli_given(options, CLI_FLAG_TOKENIZER) && strcmp(options->tokenizer, "none") == 0 &&
+        strcmp(recipe->tokenizer, "none") != 0)
+        cli_note("tokenizer %s -> none: the run and its checkpoints read and write ids from now on",
+                 recipe->tokenizer);
     cli_recipe_set_tokenizer(recipe, options);
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);

@@ -189,6 +189,7 @@ void cli_report_validation(cli_report *report, uint64_t step, double loss, uint6
 {
     cli_line line;
     report->last_validation = loss;
+    report->validation_step = step;
     report->validation_windows = windows;
     report->validation_windows_total = total;
     cli_report_break(report);
@@ -313,8 +314,10 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
     cli_line_add(line, ", \"validation_loss\": ");
     cli_line_add_json_number(line, report->last_validation);
     cli_line_add(line,
-                 ", \"validation_windows\": %" PRIu64 ", \"validation_windows_total\": %" PRIu64,
-                 report->validation_windows, report->validation_windows_total);
+                 ", \"validation_step\": %" PRIu64 ", \"validation_windows\": %" PRIu64
+                 ", \"validation_windows_total\": %" PRIu64,
+                 report->validation_step, report->validation_windows,
+                 report->validation_windows_total);
     cli_line_add(line,
                  ", \"steps_run\": %" PRIu64 ", \"skipped_steps\": %" PRIu64
                  ", \"seconds\": %.6f, \"predicted_step_seconds\": %.9f",

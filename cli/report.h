@@ -25,7 +25,8 @@ typedef struct cli_report {
     double exposed_s[COH_PLAN_LANES], step_s;
     uint64_t link_bytes[COH_PLAN_LANES], frozen_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
     double last_loss, last_validation;                     /* NaN: none */
-    uint64_t validation_windows, validation_windows_total; /* of last_validation */
+    /* of last_validation */
+    uint64_t validation_step, validation_windows, validation_windows_total;
 } cli_report;
 
 /* Opens `log_path` for appending (NULL: no log). Fails: COH_ERR_IO. */

@@ -86,15 +86,20 @@ static void remove_tokens(cli_run *run)
     run->data.path[0] = '\0';
 }
 
-/* Does the run still have its token file, undamaged? */
+/* Does the run still have its token file, undamaged, and next to it what it put aside? */
 static int has_tokens(const cli_run *run)
 {
-    char moved[CLI_PATH_BYTES];
+    char moved[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES];
     coh_token_file *file;
     coh_token_file_facts facts = { 0 };
     const char *kept = resumed_data(run, moved);
     if (!kept || coh_token_file_open(kept, &file) != COH_OK)
         return 0;
+    if (run->job.recipe.form.validation_split > 0 &&
+        !(name_held_out(kept, held_out) && access(held_out, R_OK) == 0)) {
+        coh_token_file_close(file);
+        return 0;
+    }
     const int is_whole = coh_token_file_facts_get(file, &facts) == COH_OK &&
                          facts.hash == run->job.recipe.data_hash &&
                          coh_token_file_check(file) == COH_OK;

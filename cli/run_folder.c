@@ -216,11 +216,11 @@ static void find_link(cli_run_folder *folder)
     folder->keeps_best = 1;
     for (int i = 0; i < folder->step_count; i++)
         if (folder->steps[i] == step)
-            folder->best_step = step;
+            folder->best_step = folder->linked_step = step;
 }
 
 /* Replaces the link in one step, so that it always names a checkpoint that is there. */
-static void write_link(const cli_run_folder *folder)
+static void write_link(cli_run_folder *folder)
 {
     char path[CLI_PATH_BYTES], fresh[CLI_PATH_BYTES], target[32];
     struct stat facts;
@@ -234,7 +234,9 @@ static void write_link(const cli_run_folder *folder)
     }
     snprintf(target, sizeof(target), "step-%" PRIu64, folder->best_step);
     (void)unlink(fresh);
-    if (symlink(target, fresh) != 0 || rename(fresh, path) != 0 || coh_name_flush(path) != COH_OK)
+    if (symlink(target, fresh) == 0 && rename(fresh, path) == 0 && coh_name_flush(path) == COH_OK)
+        folder->linked_step = folder->best_step;
+    else
         cli_note("warning: cannot make the link %s: %s; the best checkpoint is %s", path,
                  strerror(errno), target);
 }
@@ -288,9 +290,9 @@ coh_status cli_run_folder_open(const char *path, const char *data, int64_t keep_
     CLI_TRY(check_nothing_foreign(folder->path, data));
     CLI_TRY(coh_run_lock_take(folder->path, &folder->lock));
     CLI_TRY(list_checkpoints(folder));
-    find_link(folder);
     if (first_step > 0)
         CLI_TRY(set_broken_aside(folder, first_step));
+    find_link(folder);
     if (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step)
         return refuse_later(folder, first_step);
     return COH_OK;
@@ -305,7 +307,7 @@ void cli_run_folder_clear(cli_run_folder *folder)
     folder->piece_is_out = 0;
     folder->step_count = 0;
     folder->keeps_best = 0;
-    folder->best_step = UINT64_MAX;
+    folder->best_step = folder->linked_step = UINT64_MAX;
     folder->best_loss = INFINITY;
 }
 
@@ -405,7 +407,8 @@ void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
         write_link(folder); /* before the one that it named is removed */
     }
     for (int i = 0; i < folder->step_count - folder->keep_count;)
-        if (folder->keeps_best && folder->steps[i] == folder->best_step)
+        if (folder->keeps_best &&
+            (folder->steps[i] == folder->best_step || folder->steps[i] == folder->linked_step))
             i++;
         else
             remove_checkpoint(folder, i);

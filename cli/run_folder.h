@@ -32,7 +32,8 @@ typedef struct cli_run_folder {
     int step_count;
     uint64_t steps[CLI_CHECKPOINTS_MOST]; /* of the checkpoints here, rising */
     int keeps_best; /* the checkpoint of best_step is not removed; set at open by a link `best` */
-    uint64_t best_step; /* UINT64_MAX: none yet */
+    uint64_t best_step;   /* UINT64_MAX: none yet */
+    uint64_t linked_step; /* that the link `best` names, not removed either; UINT64_MAX: none */
     double best_loss;   /* of validation; INFINITY: none to compare with */
 } cli_run_folder;
 

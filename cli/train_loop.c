@@ -193,12 +193,16 @@ static int is_worse_for_long(const cli_run *run)
 static coh_status quiet_point(cli_run *run)
 {
     const uint64_t step = run->done_steps;
-    const int saves = save_due(run, step);
+    int saves = save_due(run, step);
     if (validation_due(run, step) && !run->stopped) {
         CLI_TRY(validate(run, saves));
         run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
-        if (run->ended && !run->validations.is_of_all) /* of the checkpoint to come */
+        if (run->ended && !run->validations.is_of_all) {
+            const int is_first = isinf(run->validations.best);
+            saves = 1; /* over all windows, this checkpoint may be the best: then the run goes on */
             CLI_TRY(validate(run, 1));
+            run->ended = !run->stopped && (is_first || is_worse_for_long(run));
+        }
     }
     if (saves || run->stopped || run->ended)
         CLI_TRY(save(run));

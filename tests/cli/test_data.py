@@ -355,6 +355,33 @@ class Data(ProgramTest):
                              self.corpus(LINES))
         self.assertIn("other validation data", more.err)
 
+    def test_new_data_keeps_the_form_that_no_flag_changes(self):
+        run = self.path("run")
+        texts = [[f"document {i} of {n}" * 9 for i in range(20)] for n in range(2)]
+        first = self.documents(documents=texts[0])
+        self.succeeds("train", *TINY, "--data", first, "--validation-split", "0.3", "--steps", 1, "--save", run)
+        second = self.write("second.jsonl", "".join(json.dumps({"body": text}) + "\n" for text in texts[1]))
+        more = self.succeeds("train", "--resume", run, "--steps", 2, "--data", second, "--field", "body")
+        self.assertIn("validation loss", more.out)
+        note = self.succeeds("inspect", run, "--json").json["note"]
+        self.assertEqual((note["validation_split"], note["field"]), (0.3, "body"))
+
+    def test_what_was_put_aside_is_made_again_from_the_same_data(self):
+        data, run = self.documents(documents=[f"document {i}" * 9 for i in range(20)]), self.path("run")
+        self.succeeds("train", *TINY, "--data", data, "--validation-split", "0.3", "--steps", 1, "--save", run)
+        os.remove(self.path("run", "validation.tokens"))
+        self.assertIn("validation loss", self.succeeds("train", "--resume", run, "--steps", 2, "--data", data).out)
+        self.assertIn("validation loss", self.succeeds("train", "--resume", run, "--steps", 3).out)
+
+    def test_eval_reads_text_in_the_form_of_the_run(self):
+        chats = self.chats(chats=[[("user", f"What is {i}?"), ("assistant", f"It is {i * i % 97}.")] for i in range(12)])
+        for name, form in (("chat", ["--chat", "--documents", "aligned"]), ("aligned", ["--documents", "aligned"])):
+            data = chats if name == "chat" else self.documents(documents=[f"document {i}" * 3 for i in range(20)])
+            done = self.succeeds("train", "gpt2-nano", "--sequence", 32, "--batch", 2, "--threads", 2, "--data", data,
+                                 "--validation", data, *form, "--steps", 1, "--save", self.path(name), "--json").json
+            told = self.succeeds("eval", self.path(name), "--data", data, "--json").json
+            self.assertEqual(told["loss"], done["validation_loss"])
+
     def test_eval_is_the_mean_over_what_counts(self):
         self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--steps", 1, "--save",
                       self.path("run"))

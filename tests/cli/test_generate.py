@@ -170,6 +170,8 @@ class Generate(ProgramTest):
             self.assertEqual(self.answer("--tokens", 5, "--messages", self.write("m.json", text), tokenizer="qwen2"), told)
         self.assertEqual(self.answer("--tokens", 5, "--messages", self.write("m.json", json.dumps(said[1:])), "--system", "Be",
                                      tokenizer="qwen2"), told)
+        lines = self.write("m.jsonl", f"\n{json.dumps({'messages': said})}\n{json.dumps(more)}\n")
+        self.assertEqual(self.answers("--tokens", 5, "--messages", lines, tokenizer="qwen2"), both)
 
     def test_the_end_of_a_turn_ends_an_answer(self):
         folder = self.chatml()[0]
@@ -200,6 +202,7 @@ class Generate(ProgramTest):
                  (2, ["--prompt", "ok", "--prompt", "x" * 500], "--prompt number 2 has 500 tokens"),
                  (2, ["--prompts", self.write("l", "ok\n\n" + "x" * 500)], "l:3 has 500 tokens"),
                  (2, ["--prompts", "-", "--messages", "-"], "once only"), (2, ["--prompt", "x", "--system", "s"], "--system"),
+                 (2, ["--prompt", "x", "--messages", self.write("u.json", json.dumps([user]))], "add --chat"),
                  (2, ["--prompt", "x", "--chat-form", "plain"], "--chat-form"),
                  (2, ["--chat", "--prompt", "x", "--chat-form", "chatml"], "<|im_start|>")]
         for text, says in (

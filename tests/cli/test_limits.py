@@ -84,7 +84,7 @@ class Limits(ProgramTest):
             resource.setrlimit(resource.RLIMIT_AS, (200 * MIB, 200 * MIB))
         train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
         for run_ in (["plan", *TINY], train, [*train, "--device-memory", "1GiB"]):
-            self.fails(3, *run_, preexec_fn=lower, says="raise ulimit -v first: ")
+            self.fails(3, *run_, preexec_fn=lower, says="raise ulimit -v, or give --device-memory")
         # a budget that is too small by itself is not the limit's fault
         said = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", preexec_fn=lower).err
         self.assertNotIn("ulimit", said)

@@ -203,6 +203,29 @@ class Best(TrainTest):
         self.resume(7, "--validation", self.write("y.txt", "y" * 40))
         self.assertEqual(self.kept(), (["step-6", "step-7"], "step-6"))
 
+    def test_the_best_outlives_steps_that_are_not_validated(self):
+        self.begin(2, "--keep-best")
+        self.resume(3, "--validation", "none")
+        done = self.resume(9, "--validation", self.path("z.txt"), "--stop-after-worse", 2).json
+        self.assertEqual([done[k] for k in ("step", "ended_early", "best_step")], [5, True, 1])
+        note = self.succeeds("inspect", self.path("run"), "--json").json["note"]
+        self.assertEqual(note["validated"]["best"], done["best_validation_loss"])
+
+    def test_the_checkpoint_that_the_link_names_stays_where_the_link_cannot_be_moved(self):
+        self.flags[3] = self.flags[1]  # each step is better than the last
+        self.begin(1, "--keep-best")
+        os.mkdir(self.path("run", "best.partial"))
+        done = self.resume(3)
+        self.assertIn("cannot make the link", done.err)
+        self.assertEqual(self.kept(), (["step-1", "step-3"], "step-1"))
+
+    def test_a_run_goes_on_where_all_windows_give_a_better_loss_than_some(self):
+        # some windows get worse, all of them better: the first is of "z", the others are of "a"
+        self.flags[3] = self.write("za.txt", "z" * 17 + "a" * 160)
+        self.flags[self.flags.index("--save-every") + 1] = 2
+        done = self.begin(5, "--stop-after-worse", 1, "--validation-every", 1, "--validation-windows", 1, "--keep-best")
+        self.assertEqual([done.json[k] for k in ("step", "ended_early")], [5, False])
+
     def test_a_better_checkpoint_takes_the_place_of_the_best(self):
         self.flags[3] = self.flags[1]
         self.begin(3, "--keep-best")
@@ -227,11 +250,15 @@ class Best(TrainTest):
         self.assertEqual([done["step"], done["ended_early"], done["validation_windows"]], [2, True, 3])
         self.assertEqual(self.succeeds("inspect", self.path("third"), "--json").json["step"], 2)
 
-    def test_both_are_refused_where_nothing_is_validated(self):
+    def test_flags_of_validation_are_refused_where_they_have_no_effect(self):
         train = ["train", *TINY, "--data", self.corpus(), "--save", self.path("none")]
-        for flag, more in (("--keep-best", []), ("--stop-after-worse", [2])):
+        for flag, more in (("--keep-best", []), ("--stop-after-worse", [2]), ("--validation-every", [5]),
+                           ("--validation-windows", [4])):
             for without in ([], ["--validation", "none"]):
-                self.fails(2, *train, *without, flag, *more, says=f"{flag} goes by the validation loss")
+                self.fails(2, *train, *without, flag, *more, says=f"{flag} needs a validation loss")
+        validates = [*train, "--validation", self.corpus()]
+        self.fails(2, *validates, "--validation-windows", 4, says="add it, or leave this out")
+        self.fails(2, *validates, "--stop-after-worse", 1, says="--validation-every N or --save-every N")
         self.fails(2, *train[:-1], "none", "--validation", self.corpus(), "--keep-best", says="--save none keeps nothing")
         self.assertFalse(os.path.exists(self.path("none")))
         self.train("--steps", 1, "--save", self.path("run"))
