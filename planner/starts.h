@@ -45,8 +45,8 @@ coh_status coh_starts_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *ou
 coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh_start *starts,
                            int *out_count);
 
-/* Computes a lower bound for all sets: that of the most promising start, with none, some or all of
- * its updates in the host tier. Fails: COH_ERR_MEMORY. */
+/* Computes a bound that no set is known to beat: that of the most promising start, with none, some
+ * or all of its updates in the host tier. Fails: COH_ERR_MEMORY. */
 coh_status coh_starts_least_bound(const coh_plan *plan, coh_pool *pool, const coh_start *starts,
                                   int count, uint64_t *out_bound_ns);
 
