@@ -68,8 +68,8 @@ static const coh_pattern replicate = { .name = "replicate",
 
 /* ---- slice ---- */
 
-/* Splits rows into whole units, in at most as many ranges as the decisions allow. A kind takes
- * ranges of its own whole blocks, even for a parameter that another kind introduced. */
+/* Splits rows into whole units, in at most as many ranges as the decisions allow. Ranges are
+ * whole blocks of the kind that reads them, even for a parameter that another kind introduced. */
 static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
 {
     const coh_graph_op_entry *entry = &scene->graph->ops[op];

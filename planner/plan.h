@@ -40,7 +40,7 @@ typedef struct coh_bounds {
     uint64_t least_bytes[COH_LANE_COUNT]; /* over each link */
 } coh_bounds;
 
-/* What the body does with an operator. */
+/* How the body treats an operator. */
 typedef struct coh_operator_note {
     char pattern[24];      /* "slice x4" */
     int32_t part_count;    /* the ranges of rows that one call of it takes */
@@ -48,7 +48,7 @@ typedef struct coh_operator_note {
     uint8_t is_moved;      /* its outputs cross a link */
 } coh_operator_note;
 
-/* What the body does with an object of the layout. */
+/* How the body treats an object of the layout. */
 typedef struct coh_object_note {
     uint32_t resident_count[COH_TIER_COUNT]; /* of its chunks, between steps */
     uint8_t update_lane;                     /* of a work object; COH_LANE_COUNT: none */

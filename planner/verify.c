@@ -1,3 +1,6 @@
+/* Runs all checks in order and formats the message of a broken rule. The idea: tables are checked
+ * first, so that every later check can follow indices safely. The list of files is in
+ * verify_state.h; the rules are in verify.h. */
 #include "planner/verify.h"
 
 #include <inttypes.h>

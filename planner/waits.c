@@ -1,7 +1,7 @@
 /* Derives waits with vector clocks: walks the lines in issue order, finds conflicts on byte
  * intervals, and drops waits that others imply. The idea: the latest writer and the latest reader
  * of each lane represent all earlier ones, since lanes retire in order. The rules are in waits.h;
- * the verifier checks the result independently (verify_clock.c). */
+ * the verifier checks the result independently (verify.h). */
 #include "planner/waits.h"
 
 #include <stdlib.h>
