@@ -58,7 +58,7 @@ static inline uint64_t coh_arena_map_usual_end(const coh_arena_map *map)
     return map->end - map->begin < bytes ? map->end : map->begin + bytes;
 }
 
-/* The segment that covers `offset`, begin <= offset < end. */
+/* Returns the segment that covers `offset`, begin <= offset < end. */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
 
 /* Finds the lowest range of `bytes` at or above `floor` that begins with a segment and consists of

@@ -19,9 +19,9 @@ typedef struct coh_effort {
  * and a few seconds. */
 enum { COH_LINES_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MOST = 500000 };
 
-/* In units of coh_effort_sum: the limit of a whole search, and of a quick one; up to
- * COH_SHORT_EFFORT a program is built without first checking that it can fit; programs built at the
- * same time add up to at most COH_TOGETHER_EFFORT. */
+/* In units of coh_effort_sum. The limits of a whole search and of a quick one. COH_SHORT_EFFORT: up
+ * to this effort a program is built without first checking that it can fit. COH_TOGETHER_EFFORT:
+ * programs are built at the same time up to about this sum. */
 enum {
     COH_SEARCH_EFFORT_MOST = 10000000,
     COH_QUICK_EFFORT_MOST = 1500000,

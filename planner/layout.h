@@ -41,7 +41,8 @@ typedef struct coh_object_map {
 /* As a chunk size: cut no object, except at the ranges of a row-split parameter. */
 #define COH_WHOLE_OBJECTS ((uint64_t)1 << 48)
 
-/* The chunk size that a layout uses if `chunk_bytes` is asked for: whole grains, at least one. */
+/* Returns the chunk size that a layout uses for a requested `chunk_bytes`: whole grains, at least
+ * one. */
 uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes);
 
 /* Builds the layout: objects, chunks, parameters, groups and pinned offsets; residents, file

@@ -287,7 +287,7 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 
 /* ---- which lane updates ---- */
 
-/* Returns 1 if an operator in or after the last `host_updates` blocks. Operators before the first
+/* Returns 1 for an operator in or after the last `host_updates` blocks. Operators before the first
  * block are needed first in the next step and finished last in this one: they are on the host only
  * if all others are. */
 static int is_on_host(const coh_graph *graph, size_t op, int host_updates)

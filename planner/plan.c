@@ -170,8 +170,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     plan->graph = graph;
     plan->options = *options;
     if (options->microbatch_count == 1 || options->sweep_order == COH_SWEEP_AUTO)
-        /* with one micro-batch, the same program */
-        plan->options.sweep_order = COH_SWEEP_MICROBATCH;
+        plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* same program with one micro-batch */
     plan->options.f32_gradients =
         options->mode == COH_PLAN_TRAIN && options->f32_gradients && coh_graph_trains_bf16(graph);
     if (options->profile) {
@@ -245,7 +244,7 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
 }
 
 /* Tries both sweep orders and takes the faster one, or the one that fits; of equal plans the usual
- * order. If neither fits, the message is of the order that needs less memory. */
+ * order. If neither fits, the message is that of the order that needs less memory. */
 static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
                                        coh_plan **out_plan)
 {

@@ -43,7 +43,7 @@ typedef struct coh_bounds {
 /* How the body treats an operator. */
 typedef struct coh_operator_note {
     char pattern[24];      /* "slice x4" */
-    int32_t part_count;    /* the ranges of rows that one call of it takes */
+    int32_t part_count;    /* row ranges of one call */
     uint8_t is_recomputed; /* in backward */
     uint8_t is_moved;      /* its outputs cross a link */
 } coh_operator_note;

@@ -27,7 +27,7 @@ typedef struct coh_plan_text {
     int builder;
     int names_kernels; /* 1: options.kernel_path is that of the file; older files have none */
     coh_pin *pins;     /* what options.pins points to */
-    json_t *operators; /* a list of objects of five texts */
+    json_t *operators; /* a list of objects of five strings */
 } coh_plan_text;
 
 /* Parses the text; `text` ends with a NUL beyond `bytes`. On success call coh_plan_text_fini later.

@@ -11,7 +11,7 @@
 
 /* ---- the curves of a profile ---- */
 
-/* Compares by kind, phase, lane and dtype: the samples of one kind of line are equal. */
+/* Compares by kind, phase, lane and dtype: curves for the same kind of line compare equal. */
 static int compare_kinds(const coh_operator_times *a, const coh_operator_times *b)
 {
     int order = strcmp(a->kind, b->kind);
@@ -322,7 +322,8 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *lin
     memory.source = through.source;
     if (line->lane == COH_LANE_HOST && profile->device_kind == 0 && profile->threads > 1 &&
         through.source == SOURCE_MEMORY)
-        memory = scaled(memory, profile->threads); /* a rate of all threads; the host lane is one */
+        /* the rate is of all threads; the host lane is one thread */
+        memory = scaled(memory, profile->threads);
     return with_line(memory.p50 > price.p50 ? memory : price, &profile->line_ns);
 }
 

@@ -38,7 +38,7 @@ typedef struct coh_link_profile {
     coh_figure latency_ns, bytes_per_s; /* at `depth` lines in flight */
     /* a drive's writes once its cache is full; p50 0: same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
-    uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
+    uint32_t depth; /* lines in flight, 1 to 64; 0 if there is no link */
     /* Compute time that a transfer costs, since cores copy, hash and submit: the work of the
      * compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or unknown. */
     double steal_ns, steal_ns_per_byte;
@@ -58,7 +58,7 @@ typedef struct coh_operator_sample {
  * are piecewise affine in work: from 0 at no work through the samples; above the last sample the
  * rate is constant. */
 typedef struct coh_operator_times {
-    char kind[48];   /* "linear"; of lines without a kind: "update", "norm", "add", ... */
+    char kind[48];   /* "linear"; without a kind: "update", "norm", "add", ... */
     coh_dtype dtype; /* BF16: some tensors are */
     uint8_t phase;   /* coh_phase */
     uint8_t lane;    /* COH_LANE_COMPUTE or COH_LANE_HOST */

@@ -1,6 +1,6 @@
 /* Chooses the place of a window: of all places of its size the one whose present content is needed
- * again latest and, for a fetch, that was unused for a while. The idea: weigh a few samples first,
- * so that most other places are quickly known to be worse. Called by residency.c. */
+ * again latest. For a fetch the place must also have been unused for a while. The idea: weigh a few
+ * samples first, so that most other places are quickly known to be worse. Called by residency.c. */
 #include "planner/residency_state.h"
 
 /* Passes of decreasing minimum idle time, tried from the strictest on. */

@@ -1,7 +1,7 @@
 /* Walks a program whose lanes slow one another, from event to event. Between two events the set of
  * busy lanes, and so every lane's speed, is constant. A lane is busy while it computes or moves
- * bytes, not during a link's latency. The model is in simulate.h; without interference simulate.c
- * is faster. */
+ * bytes, not during a link's latency. The model is in simulate.h; simulate.c walks programs without
+ * interference. */
 #include <math.h>
 
 #include "base/alloc.h"

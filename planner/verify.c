@@ -32,7 +32,7 @@ static const char *rule_name(coh_rule rule)
     return names[rule];
 }
 
-/* "work of group 2, chunk 5 (bytes 65536 + 4096)". */
+/* Writes the text of a chunk: "work of group 2, chunk 5 (bytes 65536 + 4096)". */
 static void describe_chunk(const coh_verifier *v, uint32_t chunk, char *text, size_t text_bytes)
 {
     const coh_chunk *facts = &v->layout->chunks[chunk];

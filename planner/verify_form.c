@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "planner/verify_state.h"
 
-/* ---- FORM: each line by itself ---- */
+/* ---- FORM: each line separately ---- */
 
 /* Only updates may also be on the host lane. */
 static int lane_of_opcode(uint8_t opcode)
@@ -59,7 +59,7 @@ static int by_rows(int64_t row_begin)
     return row_begin > 0 ? MAY_BOTH : MAY_WRITE;
 }
 
-/* The accesses that an operand of a call may have. */
+/* Returns the accesses that an operand of a call may have. */
 static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream stream,
                           const coh_line_call *call)
 {
@@ -101,7 +101,7 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     return 0;
 }
 
-/* The accesses that an operand of a line without a call may have. */
+/* Returns the accesses that an operand of a line without a call may have. */
 static int access_of_line(uint8_t opcode, const coh_operand *operand)
 {
     uint8_t role = operand->role;
@@ -257,7 +257,8 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
     return check_touches(v, line_index, operand);
 }
 
-/* FROM and TO: the same chunks in the same version, between the tiers of the opcode. */
+/* Checks a mover: FROM and TO are the same chunks in the same version, between the tiers of the
+ * opcode. */
 static coh_status check_mover(coh_verifier *v, uint32_t line_index)
 {
     const coh_instruction *line = &v->program->lines[line_index];

@@ -1,6 +1,6 @@
 /* Tracks the lifetimes of extents while verify_bytes.c runs the program (rules OVERLAP, LOST_DATA,
- * CLOSURE). The idea: cut arenas into cells at all extent ends, so that overlap is a question of
- * who was the last tenant of a cell. The structures are in verify_scene.h. */
+ * CLOSURE). The idea: cut arenas into cells at all extent ends, so each cell has one tenant at a
+ * time and only its previous tenant need be compared. The structures are in verify_scene.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Checks that each trained chunk gets its gradient, norm and update once and in order (rule
- * EXACTLY_ONCE), and that INIT, IMPORT, SAVE and HASH visit every chunk once. The idea: one
- * pass records the first and last line of each duty per chunk. The list of files is in
+ * EXACTLY_ONCE), and that INIT, IMPORT, SAVE and HASH visit every chunk once (CONSISTENT_SAVE). The
+ * idea: one pass records the first and last line of each duty per chunk. The list of files is in
  * verify_state.h. */
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
-/* Checks the places of extents and file ranges: alignment, arena and file sizes, peaks, and bytes
- * written per run (rules ALIGNMENT, CAPACITY, WEAR). Lifetimes are checked in verify_lifetime.c;
- * the list of files is in verify_state.h. */
+/* Checks the places of extents and file ranges: alignment, overlap in the file, arena sizes, peaks,
+ * and bytes written per run (rules ALIGNMENT, OVERLAP, CAPACITY, WEAR). Lifetimes are checked in
+ * verify_lifetime.c; the list of files is in verify_state.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 

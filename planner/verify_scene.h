@@ -6,7 +6,7 @@
  *            at a run's end lives on as the extent that is there at the next run's begin.
  *   cell     bytes of an arena between two neighbouring extent ends; has one tenant, a life.
  *
- * The program is run in issue order. If any two lines that touch a place, one of them writing,
+ * The program is run in issue order. If every two lines that touch a place, one of them writing,
  * are ordered by the clocks, then every other legal order computes the same. That is what is
  * checked. */
 #ifndef COH_PLANNER_VERIFY_SCENE_H
@@ -94,7 +94,7 @@ static inline int coh_scene_starts_empty(const coh_scene *scene)
            scene->v->program->kind == COH_PROGRAM_IMPORT;
 }
 
-/* The innermost tier whose arena holds the chunk at a boundary, or COH_TIER_DISK. */
+/* Returns the innermost tier whose arena holds the chunk at a boundary, or COH_TIER_DISK. */
 static inline coh_tier coh_scene_home(const coh_scene *scene, uint32_t chunk)
 {
     for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)

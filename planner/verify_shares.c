@@ -66,7 +66,7 @@ static coh_status list_gradients(coh_verifier *v, share_book *book)
     return COH_OK;
 }
 
-/* The gradient object of an activation, or -1. */
+/* Returns the gradient object of an activation, or -1. */
 static int32_t gradient_of(const coh_verifier *v, const share_book *book, int32_t index)
 {
     const coh_object *object = &v->layout->objects[index];

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "planner/effort.h"
 
-/* Numbers count a lane's lines through all bodies from 1; 0 is "none". */
+/* Numbers count a lane's lines over all bodies from 1; 0 means none. */
 typedef struct clock {
     uint64_t number[COH_LANE_COUNT];
 } clock;
@@ -94,7 +94,7 @@ static size_t run_of(const space *s, size_t interval)
     return word * 64 + 63 - (size_t)__builtin_clzll(bits);
 }
 
-/* The next run that begins before interval `end`, or `end`. */
+/* Returns the next run that begins before interval `end`, or `end`. */
 static size_t run_after(const space *s, size_t run, size_t end)
 {
     size_t word = ++run / 64;
