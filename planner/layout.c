@@ -1,6 +1,7 @@
 /* Lists all objects of a plan and cuts them into chunks. The idea: parameters that are always used
- * together form a group, and its gradient and state objects have matching chunks. The drawing is in
- * layout.h; program.h defines the tables. */
+ * together form a group, and its gradient and state objects have matching chunks. The file is long
+ * because one builder makes the objects of all streams. The drawing is in layout.h; program.h
+ * defines the tables. */
 #include "planner/layout.h"
 
 #include <inttypes.h>
