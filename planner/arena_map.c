@@ -1,3 +1,6 @@
+/* Keeps the segments of an arena sorted by offset and finds free ranges in it. The idea: each of
+ * 1024 strides records its first segment, its last free segment and its longest free range, so that
+ * a search skips strides without enough space. Interface: arena_map.h; its user is residency.c. */
 #include "planner/arena_map.h"
 
 #include <assert.h>
@@ -22,7 +25,7 @@ static void unmark(uint64_t *strides, size_t stride)
     strides[stride / 64] &= ~((uint64_t)1 << (stride % 64));
 }
 
-/* The last marked stride before one; COH_ARENA_STRIDES: there is none. */
+/* Returns the last marked stride before `stride`; COH_ARENA_STRIDES if there is none. */
 static size_t marked_before(const uint64_t *strides, size_t stride)
 {
     size_t word = stride / 64;
@@ -35,7 +38,7 @@ static size_t marked_before(const uint64_t *strides, size_t stride)
     return word * 64 + 63 - (size_t)__builtin_clzll(below);
 }
 
-/* A segment begins where none did. */
+/* Records that a segment now begins at its offset. */
 static void note_begin(coh_arena_map *map, int32_t index)
 {
     size_t stride = stride_of(map, map->segments[index].offset);
@@ -45,7 +48,7 @@ static void note_begin(coh_arena_map *map, int32_t index)
     mark(map->strides_with_begin, stride);
 }
 
-/* The segment goes: the next one may begin in the same stride. */
+/* Removes a segment from its stride; the next one may begin in the same stride. */
 static void note_end(coh_arena_map *map, int32_t index)
 {
     size_t stride = stride_of(map, map->segments[index].offset);
@@ -58,7 +61,7 @@ static void note_end(coh_arena_map *map, int32_t index)
         unmark(map->strides_with_begin, stride);
 }
 
-/* The last free segment that begins before one; -1: there is none. */
+/* Returns the last free segment before `index`; -1 if there is none. */
 static int32_t free_before(const coh_arena_map *map, int32_t index)
 {
     size_t stride = stride_of(map, map->segments[index].offset);
@@ -77,7 +80,7 @@ static uint64_t end_of(const coh_segment *s)
     return s->offset + s->bytes;
 }
 
-/* The segment has become free: it joins the list of those. */
+/* Adds a newly free segment to the list of free ones. */
 static void note_free(coh_arena_map *map, int32_t index)
 {
     coh_segment *s = &map->segments[index];
@@ -97,7 +100,7 @@ static void note_free(coh_arena_map *map, int32_t index)
     map->most_free[stride] = UINT64_MAX; /* not measured */
 }
 
-/* The segment is free no more. */
+/* Removes a segment from the list of free ones. */
 static void note_taken(coh_arena_map *map, int32_t index)
 {
     const coh_segment *s = &map->segments[index];
@@ -126,9 +129,9 @@ int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset)
     return index;
 }
 
-/* ---- looking for room ---- */
+/* ---- searching for space ---- */
 
-/* What coh_arena_map_find looks for, and the room that ends with the last free segment it saw. */
+/* The request of coh_arena_map_find, and the range that ends with the last free segment visited. */
 typedef struct room_search {
     uint64_t bytes, floor;
     int64_t latest;
@@ -140,8 +143,8 @@ static uint64_t longer(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Goes through the free segments of a stride. Returns 1 once the room is long enough; otherwise
- * measures the longest room that they make. */
+/* Visits the free segments of a stride. Returns 1 once the range is long enough; otherwise records
+ * the longest range that they make. */
 static int search_stride(const coh_arena_map *map, room_search *s, size_t stride, int32_t first)
 {
     const coh_segment *segments = map->segments;
@@ -174,7 +177,7 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
     for (int32_t i = map->first_free; i >= 0;) {
         const size_t stride = stride_of(map, map->segments[i].offset);
         const coh_segment *last = &map->segments[map->last_free[stride]];
-        /* Room that comes from the stride before, or goes on in the next one, may be longer. */
+        /* A range that starts in the stride before, or continues in the next one, may be longer. */
         const int crosses = map->segments[i].offset == s.end ||
                             (last->next_free >= 0 && last->next == last->next_free);
         if ((crosses || map->most_free[stride] >= bytes) && search_stride(map, &s, stride, i)) {
@@ -188,7 +191,7 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
 
 /* ---- segments ---- */
 
-/* A node for a new segment, linked behind `previous` (-1: first). */
+/* Makes a node for a new segment, linked after `previous` (-1: first). */
 static coh_status insert(coh_arena_map *map, int32_t previous, coh_segment segment,
                          int32_t *out_index)
 {

@@ -1,7 +1,7 @@
-/* arena_map.h - an arena while it is being planned: a list of segments, sorted by offset, that
- * covers it. A segment is free, reserved for a chunk (no extent yet), or holds a chunk (an extent).
- * Free segments remember when their bytes were used last: that is how early something can be
- * fetched into them. */
+/* arena_map.h - a map of an arena during planning: a list of segments, sorted by offset, that
+ * covers the arena. A segment is free, reserved for a chunk (no extent yet), or holds a chunk (with
+ * an extent). A free segment remembers the last use of its bytes: a fetch into it can start from
+ * then on. */
 #ifndef COH_PLANNER_ARENA_MAP_H
 #define COH_PLANNER_ARENA_MAP_H
 
@@ -16,59 +16,64 @@ typedef struct coh_segment {
     uint64_t offset, bytes;
     int32_t chunk;                    /* -1: free */
     int32_t previous, next;           /* in order of offset; -1: none */
-    int32_t previous_free, next_free; /* of a free one: the free ones around it; -1: none */
+    int32_t previous_free, next_free; /* free segments: the free neighbours; -1: none */
     uint32_t extent;
     int64_t last_use;  /* step; -1: before the first */
-    uint64_t next_use; /* of the chunk; kept by whoever takes and uses it */
-    uint32_t pin_step; /* the step that needs it now; UINT32_MAX: none */
+    uint64_t next_use; /* of the chunk; set by the caller that takes and uses it */
+    uint32_t pin_step; /* the step that needs the segment now; UINT32_MAX: none */
 } coh_segment;
 
-/* Strides of an arena of which each knows its first segment. */
+/* The arena is divided into this many strides; each records its first segment. */
 enum { COH_ARENA_STRIDES = 1024 };
 
 typedef struct coh_arena_map {
     coh_segment *segments;
     size_t capacity, count;
-    int32_t first, last, unused; /* list heads; unused: chain of nodes to take again */
+    int32_t first, last, unused; /* list heads; unused: chain of nodes to reuse */
     int32_t first_free;
     int32_t *segment_of_chunk; /* -1: none */
     uint64_t begin, end;
-    int stride_bits; /* a stride has 2^this bytes; the last one goes to the end */
-    int32_t in_stride[COH_ARENA_STRIDES]; /* the first segment that begins there; -1: none */
-    int32_t last_free[COH_ARENA_STRIDES]; /* the last free one there, where its bit is set: */
+    int stride_bits; /* a stride has 2^this bytes; the last one extends to the end */
+    /* the first segment that begins in the stride; -1: none */
+    int32_t in_stride[COH_ARENA_STRIDES];
+    /* the last free segment of a stride, valid if the stride's bit is set: */
+    int32_t last_free[COH_ARENA_STRIDES];
     uint64_t strides_with_free[COH_ARENA_STRIDES / 64]; /* bit s % 64 of word s / 64 */
-    /* By stride with free ones: no room that they make without others is longer. */
+    /* By stride with free segments: upper bound of the free bytes that they alone have in one
+     * piece. */
     uint64_t *most_free;
-    uint64_t strides_with_begin[COH_ARENA_STRIDES / 64]; /* of any segment, as in_stride has it */
+    /* strides in which any segment begins, as in_stride */
+    uint64_t strides_with_begin[COH_ARENA_STRIDES / 64];
 } coh_arena_map;
 
-/* `usual_bytes`: about how far from `begin` things will stand, where `end` is far beyond. */
+/* `usual_bytes`: how far from `begin` chunks usually lie, if `end` is far beyond that. */
 coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                               uint64_t usual_bytes, uint32_t chunk_count);
 void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
 
-/* Where the last stride but one ends: about how far things stand. */
+/* The end of the last stride but one: about how far from `begin` chunks lie. */
 static inline uint64_t coh_arena_map_usual_end(const coh_arena_map *map)
 {
     const uint64_t bytes = (uint64_t)(COH_ARENA_STRIDES - 1) << map->stride_bits;
     return map->end - map->begin < bytes ? map->end : map->begin + bytes;
 }
 
-/* The segment that covers `offset`, begin <= offset < end. */
+/* Returns the segment that covers `offset`, begin <= offset < end. */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
 
-/* The lowest room of `bytes` from `floor` on that begins with a segment and consists of free ones
- * with last uses up to `latest`; 0: there is none. */
+/* Finds the lowest range of `bytes` at or above `floor` that begins with a segment and consists of
+ * free segments with last uses up to `latest`. Returns 0 if there is none. */
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
                        uint64_t *out_offset);
 
-/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment. */
+/* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment yet. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
 
-/* Frees a chunk's segment; it keeps its last use. */
+/* Frees the segment of a chunk; the segment keeps its last use. */
 void coh_arena_map_release(coh_arena_map *map, int32_t segment);
 
-/* Joins neighbouring free segments whose last uses lie at or before `step`, or are equal. */
+/* Merges neighbouring free segments if the last uses of both are at or before `step`, or are
+ * equal. */
 void coh_arena_map_settle(coh_arena_map *map, int64_t step);
 
 #endif

@@ -1,3 +1,6 @@
+/* Writes a program from the placed lines and moves of its levels. The idea: every move has a key
+ * (before or after a step), so one merge in key order gives a topological issue order. Interface:
+ * assemble.h; waits are added later by waits.c. */
 #include "planner/assemble.h"
 
 #include <stdlib.h>
@@ -9,7 +12,7 @@
 /* ---- key order ---- */
 
 typedef struct move_key {
-    int64_t key; /* 2 * step before it, 2 * step + 1 after it */
+    int64_t key; /* 2 * step if before it, 2 * step + 1 if after it */
     uint32_t move;
 } move_key;
 
@@ -26,7 +29,7 @@ static int compare_keys(const void *a, const void *b)
     return x->move < y->move ? -1 : x->move > y->move;
 }
 
-/* Indices of a residency's moves in key order; equal keys as they were decided. */
+/* Lists the indices of a residency's moves in key order; equal keys in the order of decision. */
 static coh_status sort_moves(const coh_residency *residency, uint32_t **out_order)
 {
     move_key *keys = NULL;
@@ -87,7 +90,7 @@ static coh_status add_move_step(outer_writer *w, const coh_move *move)
     return end_step(w);
 }
 
-/* What a line of the host lane wants, as needs of the tier where it wants it. */
+/* Adds the needs of a host-lane line, as needs of the tier where they lie. */
 static coh_status add_line_step(outer_writer *w, uint32_t step)
 {
     for (uint32_t i = w->a->need_begin[step]; i < w->a->need_begin[step + 1]; i++) {
@@ -146,8 +149,8 @@ typedef struct writer {
     coh_program *program;
     size_t line_capacity, operand_capacity, touch_capacity;
     uint32_t *device_order, *host_order;
-    uint32_t device_next, host_next; /* in those orders */
-    uint32_t outer_step, outer_need; /* of the host level: steps and needs that are written */
+    uint32_t device_next, host_next; /* next indices in those orders */
+    uint32_t outer_step, outer_need; /* steps and needs of the host level already written */
 } writer;
 
 static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
@@ -178,7 +181,7 @@ static coh_status add_operand(writer *w, coh_operand operand)
     return COH_OK;
 }
 
-/* The next touch of the newest operand. */
+/* Adds the next touch to the newest operand. */
 static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t version)
 {
     coh_program *p = w->program;
@@ -192,7 +195,7 @@ static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t 
     return COH_OK;
 }
 
-/* One end of a mover: a whole chunk in an arena or in the file. */
+/* Adds one end of a mover: a whole chunk in an arena or in the file. */
 static coh_status add_mover_end(writer *w, uint32_t chunk, coh_tier tier, uint32_t extent,
                                 uint64_t offset, int32_t version, int is_to)
 {
@@ -206,14 +209,14 @@ static coh_status add_mover_end(writer *w, uint32_t chunk, coh_tier tier, uint32
     return add_touch(w, chunk, extent, version);
 }
 
-/* Position of a key in a program: 0 is its begin, step s is s + 1. */
+/* The position of a step in a program: 0 is the begin, step s is s + 1. */
 static uint32_t position_of(int32_t step)
 {
     return (uint32_t)(step + 1);
 }
 
-/* A move between `near` and the tier beyond: the disk, or a place in the host tier given by extent
- * and offset. */
+/* Writes a move between `near` and the tier beyond: the disk, or a place in the host tier given by
+ * extent and offset. */
 static coh_status move_line(writer *w, const coh_move *move, uint32_t near_extent,
                             coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
                             uint32_t position)
@@ -242,7 +245,7 @@ static coh_status disk_line(writer *w, const coh_move *move, uint32_t extent, ui
                      w->a->layout->chunks[move->chunk].file_offset, position);
 }
 
-/* The host level's moves with keys below `key_end` (in steps of the host level). */
+/* Writes the host level's moves with keys below `key_end` (in steps of the host level). */
 static coh_status host_moves_until(writer *w, int64_t key_end, uint32_t position)
 {
     const coh_residency *host = w->a->host;
@@ -254,7 +257,8 @@ static coh_status host_moves_until(writer *w, int64_t key_end, uint32_t position
     return COH_OK;
 }
 
-/* The device level's moves with keys below `key_end`, each with the host level's around it. */
+/* Writes the device level's moves with keys below `key_end`, each with the host level's moves
+ * around it. */
 static coh_status device_moves_until(writer *w, int64_t key_end)
 {
     const coh_residency *device = w->a->device;
@@ -278,7 +282,7 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
     return COH_OK;
 }
 
-/* The operand of the newest line for a need that stands in `tier`, where `level` has it. */
+/* Adds the operand of a need to the newest line: its place in `tier`, according to `level`. */
 static coh_status add_need_operand(writer *w, const coh_need *need, coh_tier tier,
                                    const coh_residency *level, const coh_placing *placing)
 {
@@ -298,8 +302,8 @@ static coh_status add_need_operand(writer *w, const coh_need *need, coh_tier tie
     return COH_OK;
 }
 
-/* A line of the sheet, on its lane: its needs stand on the device, or all of them in the host
- * tier, where it is a step between the moves of that level. */
+/* Writes a line of the sheet on its lane. Its needs lie on the device, or all of them in the host
+ * tier, where the line is a step between the moves of that level. */
 static coh_status sheet_line(writer *w, uint32_t step)
 {
     const coh_sheet_line *line = &w->a->sheet->lines[step];

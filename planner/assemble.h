@@ -1,13 +1,12 @@
-/* assemble.h - put the lines that compute and the moves in key order and write them out as a
- * program. */
+/* assemble.h - merge compute lines and moves in key order and write them out as a program. */
 #ifndef COH_PLANNER_ASSEMBLE_H
 #define COH_PLANNER_ASSEMBLE_H
 
 #include "planner/lower.h"
 #include "planner/residency.h"
 
-/* The steps of the next level out, in key order: a residency's moves (an `in` reads its chunk
- * there, an `out` writes it), and between them the lines of the host lane. */
+/* The steps of the next level out, in key order: the moves of a residency (an `in` reads its chunk
+ * in the outer tier, an `out` writes it), and between them the lines of the host lane. */
 typedef struct coh_outer_list {
     uint32_t count;
     uint32_t *need_begin;
@@ -20,17 +19,17 @@ typedef struct coh_assembly {
     const coh_sheet *sheet;
     const uint32_t *need_begin;
     const coh_residency *device;
-    /* NULL without a host tier: the device's moves then go to and from disk. Its placings are by
-     * need of coh_outer_list_make's list */
+    /* NULL without a host tier: the device's moves then go to and from disk. Its placings are
+     * indexed by the needs of the list that coh_outer_list_make gives. */
     const coh_residency *host;
 } coh_assembly;
 
-/* Of a device level: assembly->host is not looked at. Fails: COH_ERR_MEMORY; *out_list can then be
- * released. */
+/* Lists the steps outside the device level; assembly->host is not read. Fails: COH_ERR_MEMORY;
+ * *out_list can then be released. */
 coh_status coh_outer_list_make(const coh_assembly *assembly, coh_outer_list *out_list);
 void coh_outer_list_fini(coh_outer_list *list); /* accepts a zeroed struct */
 
-/* Everything of a program but lane depths and waits. */
+/* Writes the whole program except lane depths and waits. */
 coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program);
 
 #endif

@@ -1,3 +1,6 @@
+/* Runs independent pieces on a pool and reports the first failure by index. The idea: error
+ * messages are per thread, so each piece copies its message for the caller. Interface:
+ * at_once.h. */
 #include "planner/at_once.h"
 
 #include <assert.h>
@@ -9,7 +12,8 @@ typedef struct sharing {
     coh_at_once_piece piece;
     void *argument;
     coh_status status[COH_AT_ONCE_MOST];
-    char sentence[COH_AT_ONCE_MOST][COH_ERROR_TEXT_BYTES]; /* of what failed, on its thread */
+    /* messages of failed pieces, copied on their threads */
+    char sentence[COH_AT_ONCE_MOST][COH_ERROR_TEXT_BYTES];
 } sharing;
 
 static void run_piece(void *argument, int64_t index)

@@ -1,5 +1,5 @@
-/* at_once.h - pieces of planning that do not depend on one another, by all threads of a pool. What
- * comes out is what the caller alone would make: of failures the first by index counts. */
+/* at_once.h - run independent pieces of planning on all threads of a pool. The result is the same
+ * as on one thread. If several pieces fail, the failure with the lowest index is reported. */
 #ifndef COH_PLANNER_AT_ONCE_H
 #define COH_PLANNER_AT_ONCE_H
 
@@ -10,9 +10,10 @@ enum { COH_AT_ONCE_MOST = 16 };
 
 typedef coh_status (*coh_at_once_piece)(void *argument, int index);
 
-/* piece(argument, i) for i in [0, count), count <= COH_AT_ONCE_MOST, on any threads at once; each
- * fills places of its own. A NULL pool: in the caller.
- * Fails: as the first piece that does, with its sentence; all have ended then. */
+/* Calls piece(argument, i) for i in [0, count), count <= COH_AT_ONCE_MOST, on several threads at
+ * once; each call writes only its own outputs. With a NULL pool all calls run on the caller's
+ * thread. Fails: as the failed piece of lowest index, with its message; all calls have returned by
+ * then. */
 coh_status coh_at_once(coh_pool *pool, int count, coh_at_once_piece piece, void *argument);
 
 #endif

@@ -1,3 +1,5 @@
+/* A set of blocks as a bit array, and its canonical text such as "0-3,7". Interface:
+ * block_set.h. */
 #include "planner/block_set.h"
 
 void coh_block_set_add(coh_block_set *set, int32_t block)
@@ -46,7 +48,7 @@ coh_status coh_block_set_write(const coh_block_set *set, coh_text *text)
     return COH_OK;
 }
 
-/* A number without sign or leading zero, below COH_BLOCK_SET_MOST; else -1. */
+/* Reads a number without sign or leading zero, below COH_BLOCK_SET_MOST; else returns -1. */
 static int32_t read_number(const char **at)
 {
     int32_t value = 0;
@@ -61,7 +63,7 @@ static int32_t read_number(const char **at)
 coh_status coh_block_set_read(const char *text, coh_block_set *out_set)
 {
     const char *at = text;
-    int32_t least = 0; /* one block lies between two ranges, or they were one */
+    int32_t least = 0; /* at least one block lies between two ranges, else they were one */
     *out_set = (coh_block_set){ 0 };
     while (*at) {
         int32_t first = read_number(&at), last = first;

@@ -1,3 +1,6 @@
+/* Computes the lower bounds of a set of decisions. The idea: lower and price the compute lines once
+ * (the base), then evaluate the bounds of any memory sizes without placing anything. The bounds are
+ * explained in bounds.h; bytes over links are computed in bounds_traffic.c. */
 #include "planner/bounds.h"
 
 #include <math.h>
@@ -10,12 +13,12 @@
 #include "planner/lower.h"
 #include "planner/pins.h"
 
-/* Windows begin at so many steps, spread evenly, and where the step turns from
- * forward to backward and back. */
+/* Windows begin at this many evenly spread steps, and where the step turns from forward to backward
+ * and back. */
 enum { EVEN_STARTS = 8, TURNS_MOST = 8 };
 
-/* A line of the host lane: from the end of compute line `release` on, before
- * line `use` of the next step (steps of the base's sheet). */
+/* A line of the host lane: runs after compute line `release` ends and before line `use` of the next
+ * step (steps of the base's sheet). */
 typedef struct host_line {
     uint64_t service_ns, work_bytes, grad_bytes;
     uint32_t release, use;
@@ -29,12 +32,13 @@ struct coh_bound_base {
     coh_sheet sheet;
     uint32_t *need_begin;
     coh_traffic traffic; /* of the compute lane's lines */
-    coh_traffic whole;   /* of the host lane's as well; empty where it has none */
-    coh_traffic both;    /* so, where device and host are one room */
+    coh_traffic whole;   /* of both lanes; empty without a host lane */
+    coh_traffic both;    /* likewise, with device and host as one memory */
     host_line *host_lines;
     uint32_t host_line_count;
     uint64_t host_ns;
-    uint64_t *before_ns;  /* by step: compute of all steps before it; one more: of all */
+    /* by step: compute time of all steps before it; the last one: of all steps */
+    uint64_t *before_ns;
     uint32_t updates_end; /* the step after the last deferred update */
     uint32_t starts[EVEN_STARTS + TURNS_MOST];
     uint32_t start_count;
@@ -70,8 +74,8 @@ static const coh_lane links[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH
 static const coh_opcode movers[] = { COH_OP_LOAD, COH_OP_STORE, COH_OP_READ, COH_OP_WRITE };
 enum { LINK_COUNT = 4 };
 
-/* As the assembled program's line will be priced: by opcode, work, and whom it
- * works for. */
+/* Prices a line as the assembled program's line will be priced: by opcode, work, and the operator
+ * or group it belongs to. */
 static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
                         const coh_sheet_line *line)
 {
@@ -93,7 +97,8 @@ static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
     return coh_whole_ns(coh_price_line(pricer, &base->layout, &program, &instruction).p50);
 }
 
-/* A chunk's own rounded time over its bytes, the least of all chunks. */
+/* Finds the least ns per byte of each link: the rounded time of a chunk over its bytes, the least
+ * of all chunks. */
 static void find_link_rates(coh_bound_base *base, const coh_pricer *pricer)
 {
     uint64_t last_bytes = 0;
@@ -164,10 +169,10 @@ static uint64_t need_bytes(const coh_layout *layout, const coh_need *need)
     return bytes;
 }
 
-/* When an update of the host lane may begin, and when its parameters are
- * wanted. A deferred one begins after its step's CLIP, the last line of
- * compute; one in backward after its gradient's last writer. 0: nobody reads
- * the parameters, or they are wanted after that. `at`: its place in the sheet. */
+/* Computes when an update of the host lane may begin, and when its parameters are needed. A
+ * deferred update begins after its step's CLIP, the last compute line; an update in backward begins
+ * after the last writer of its gradient. Returns 0 if nothing reads the parameters, or if they are
+ * needed only after that. `at`: its index in the sheet. */
 static int find_times(const coh_bound_base *base, size_t at, const uint32_t *compute_before,
                       host_line *out, coh_traffic_span *out_span)
 {
@@ -187,7 +192,7 @@ static int find_times(const coh_bound_base *base, size_t at, const uint32_t *com
     out->use = use < sheet->line_count ? compute_before[use] : 0;
     out->work_bytes = need_bytes(&base->layout, work);
     out->grad_bytes = is_deferred ? 0 : need_bytes(&base->layout, grad);
-    if (use < sheet->line_count) /* a deferred one is of the step before */
+    if (use < sheet->line_count) /* a deferred one belongs to the step before */
         *out_span = (coh_traffic_span){ .early = is_deferred ? 0 : (int64_t)out->release + 1,
                                         .late = out->use + (is_deferred ? 0 : lines) };
     return use < sheet->line_count && out->use <= out->release;
@@ -199,7 +204,7 @@ static int compare_uses(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* `spans`: by line of the sheet, when it runs. */
+/* `spans`: by line of the sheet, the range of time in which it runs. */
 static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer,
                                   coh_traffic_span *spans)
 {
@@ -227,9 +232,8 @@ static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer
     return COH_OK;
 }
 
-/* For windows lines of the host lane are left out: they run when they can, and
- * without the bytes that they make stale on the device no part of a step is
- * slower. */
+/* Removes the host lane's lines, which windows leave out: they run when they can. Without the
+ * device copies that they make stale, no part of a step is slower. */
 static void drop_host_lines(coh_sheet *sheet)
 {
     size_t lines = 0, needs = 0;
@@ -262,7 +266,7 @@ static coh_status make_traffic(coh_bound_base *base, const coh_traffic_span *spa
     return coh_traffic_init_spans(&base->layout, &sequence, spans, out);
 }
 
-/* What the host lane does, before its lines go. */
+/* Records the host lane's work before its lines are removed. */
 static coh_status take_host_lines(coh_bound_base *base, const coh_pricer *pricer)
 {
     int some = 0;
@@ -356,8 +360,8 @@ static uint64_t compute_ns(const coh_bound_base *base)
     return base->before_ns[base->sheet.line_count];
 }
 
-/* Bytes over a link: at its best rate, and with a latency for each line, of
- * which `depth` are under way. */
+/* The time of bytes over a link: at its best rate, or with one latency per line and `depth` lines
+ * in flight, whichever is longer. */
 static uint64_t link_ns(const coh_bound_base *base, coh_lane lane, uint64_t bytes)
 {
     const coh_link_profile *link = &base->profile->link[lane];
@@ -377,8 +381,7 @@ typedef struct window {
     uint64_t phase_ns, update_phase_ns; /* the largest so far */
 } window;
 
-/* bytes must pass between the beginnings of the window's first step and `step`.
- */
+/* `bytes` must move between the beginnings of the window's first step and of `step`. */
 static void window_told(void *context, uint64_t step, uint64_t bytes)
 {
     window *w = context;
@@ -404,7 +407,7 @@ static void raise_bound(coh_bounds *bounds, coh_plan_bound bound, uint64_t ns)
         bounds->ns[bound] = ns;
 }
 
-/* One direction of one link, over which the near side has so much room. */
+/* Bounds one direction of one link, whose near side has this capacity. */
 static coh_status bound_way(const coh_bound_base *base, coh_lane lane, enum coh_traffic_way way,
                             uint64_t room_bytes, coh_plan_bound name, coh_bounds *out)
 {
@@ -440,8 +443,7 @@ static coh_status bound_links(const coh_bound_base *base, uint64_t device_bytes,
     }
     if (base->options->disk_bytes == 0)
         return COH_OK;
-    /* What stands in neither tier comes from the drive: as if both were one room.
-   */
+    /* Data in neither tier comes from the drive: device and host count as one memory. */
     uint64_t both = room > UINT64_MAX - host_bytes ? UINT64_MAX : room + host_bytes;
     COH_TRY(bound_way(base, COH_LANE_READ, COH_TRAFFIC_FETCH, both, COH_PLAN_BOUND_READ, out));
     return bound_way(base, COH_LANE_WRITE, COH_TRAFFIC_STORE, both, COH_PLAN_BOUND_WRITE, out);
@@ -455,9 +457,9 @@ static uint64_t transfer_ns(const coh_bound_base *base, coh_lane lane, uint64_t 
            coh_whole_ns(base->profile->link[lane].latency_ns.p50);
 }
 
-/* Each update's way from its gradient's last line to its parameters' first, and
- * those of all updates whose parameters are wanted until some line, one after
- * the other: the rest of the step comes after. */
+/* Bounds each update's path from the last line of its gradient to the first line of its parameters.
+ * Also bounds all updates whose parameters are needed until some line: they run one after another,
+ * and the rest of the step follows. */
 static void bound_host(const coh_bound_base *base, coh_bounds *out)
 {
     uint64_t sum_ns = 0, release = UINT64_MAX, least_load_ns = UINT64_MAX;
@@ -510,8 +512,8 @@ static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
 
 /* ---- the whole ---- */
 
-/* What a person would change to make a bound smaller: bounds of one group do
- * not stand beside one another as first and second. */
+/* The group of a bound: bounds that the same change of the machine or plan would lower. The first
+ * and second limit reported are of different groups. */
 static int group_of(coh_plan_bound bound)
 {
     switch (bound) {

@@ -1,25 +1,26 @@
-/* bounds.h - what no schedule of a set of decisions can be faster than, without writing one.
+/* bounds.h - lower bounds of the step time for a set of decisions, without building a schedule.
  *
  *     graph + decisions ──> base (lines and their times, accesses) ──┬─> at 8 GiB:  bounds, bytes
  *                                                                    └─> at 16 GiB: ...
  *
- * A base takes the compute lines as the schedule will have them (lower.h), priced line by line, so
- * that compute's bound is exact. Over links the fewest bytes of any residency go at the link's best
- * rate (bounds_traffic.h). Nothing is placed: milliseconds, where a schedule takes seconds.
+ * A base takes the compute lines that the schedule will have (lower.h) and prices each of them, so
+ * the compute bound is exact. For links, the fewest bytes of any residency are moved at the link's
+ * best rate (bounds_traffic.h). Nothing is placed, so bounds take milliseconds and a schedule takes
+ * seconds.
  *
- * The window bound: between the beginnings of lines p and q pass at least the bytes that p..q need
- * beyond one room; the rest of the step's lines come after q, one after the other:
+ * The window bound: between the beginnings of lines p and q at least those bytes must move that
+ * p..q need beyond the capacity. The other lines of the step run after q, one after another:
  *
  *     step >= max over p, q of  bytes(p, q) / rate + latency + compute(q .. p of the next step)
  *
- * Updates on the host lane keep no order with the compute lines. Over the device's link they make
- * copies stale; over the drive, below device and host as one room, states and gradients that they
- * use are kept or moved wherever they run between their gradients and their parameters' next use
- * (coh_traffic_init_spans).
+ * Updates on the host lane have no fixed order relative to compute lines. Over the device's link,
+ * they make device copies stale. Over the drive, device and host count as one memory: states and
+ * gradients that updates use are kept or moved, whenever the updates run between their gradients
+ * and the next use of their parameters (coh_traffic_init_spans).
  *
- * Valid while lanes run alone, therefore also while they slow one another; the four bounds of two
- * lanes at once (link, drive, cores, DRAM) hold of lanes that slow one another as the profile
- * says. */
+ * The bounds hold if lanes run alone, and therefore also if they slow one another. The four bounds
+ * of two lanes at once (link, drive, cores, DRAM) hold for lanes that slow one another as the
+ * profile's contention says. */
 #ifndef COH_PLANNER_BOUNDS_H
 #define COH_PLANNER_BOUNDS_H
 
@@ -34,7 +35,7 @@ coh_status coh_bound_base_create(const coh_graph *graph, const coh_plan_options 
                                  coh_bound_base **out_base);
 void coh_bound_base_destroy(coh_bound_base *base); /* accepts NULL */
 
-/* The bounds with so much room on the device and in the host tier (0: there is none). With
+/* Computes the bounds for this device and host capacity (0: no such tier). With
  * decisions->in_memory nothing moves. Fails: COH_ERR_MEMORY. */
 coh_status coh_bounds_at(const coh_bound_base *base, uint64_t device_bytes, uint64_t host_bytes,
                          coh_bounds *out_bounds);

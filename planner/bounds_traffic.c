@@ -1,3 +1,7 @@
+/* Computes the fewest bytes that any residency moves. The idea: farthest next use on bytes instead
+ * of chunks is optimal without placing anything. The file makes a ring of accesses per chunk,
+ * spreads them over the steps, and runs the steps with a heap of kept bytes. The argument is in
+ * bounds_traffic.h. */
 #include "planner/bounds_traffic.h"
 
 #include <string.h>
@@ -5,13 +9,12 @@
 #include "base/alloc.h"
 #include "planner/effort.h"
 
-/* Repetitions after which kept bytes are taken not to settle: their mean is
- * then counted. */
+/* If kept bytes have not settled after this many repetitions, the mean of these is used. */
 enum { ROUNDS_MOST = 6 };
 
 /* ---- accesses ---- */
 
-/* A chunk's accesses in rising step; several needs of one step are one. */
+/* The accesses of a chunk in rising step; several needs of one step count as one. */
 typedef struct use {
     uint32_t step;
     uint8_t reads, writes, is_far;
@@ -69,25 +72,24 @@ static coh_status make_lists(const coh_layout *layout, const coh_sequence *seque
     return COH_OK;
 }
 
-/* A chunk's accesses, as seen from any of them round the repetition. */
+/* The accesses of a chunk, seen from any of them around the repetition. */
 typedef struct ring {
     const use *uses;
-    const coh_traffic_span *spans; /* by step of the sequence; NULL: all steps keep their order */
+    const coh_traffic_span *spans; /* by step of the sequence; NULL: fixed order */
     uint32_t count, step_count;
     int survives; /* its content outlives a repetition */
     int is_written;
     int is_all_far;
 } ring;
 
-/* Steps from access `from` to access `from + ahead`, which may lie in the
- * repetition after. */
+/* Steps from access `from` to access `from + ahead`, which may lie in the next repetition. */
 static uint32_t distance(const ring *r, uint32_t from, uint32_t ahead)
 {
     uint32_t to = (from + ahead) % r->count, rounds = (from + ahead) / r->count;
     return r->uses[to].step + rounds * r->step_count - r->uses[from].step;
 }
 
-/* As distance, from the latest that the one may be to the earliest that the other may be. */
+/* As distance, from the latest time of the first access to the earliest time of the second. */
 static uint32_t sure_distance(const ring *r, uint32_t from, uint32_t ahead)
 {
     uint32_t to = (from + ahead) % r->count, rounds = (from + ahead) / r->count;
@@ -101,8 +103,7 @@ static int has_next(const ring *r, uint32_t from, uint32_t ahead)
     return ahead <= r->count && (r->survives || from + ahead < r->count);
 }
 
-/* What is written at `from` lives until it is read last before the next write.
- */
+/* Steps from a write at `from` to the last read before the next write. */
 static uint32_t era_of(const ring *r, uint32_t from, uint8_t *out_leaves)
 {
     uint32_t era = 0;
@@ -119,8 +120,7 @@ static uint32_t era_of(const ring *r, uint32_t from, uint8_t *out_leaves)
     return *out_leaves ? 0 : era;
 }
 
-/* Steps until the content is read next, where no far line makes it stale
- * before. */
+/* Steps until the content is read next; 0 if a far line makes it stale first. */
 static uint32_t keep_of(const ring *r, uint32_t from)
 {
     for (uint32_t ahead = 1; has_next(r, from, ahead); ahead++) {
@@ -133,7 +133,7 @@ static uint32_t keep_of(const ring *r, uint32_t from)
     return 0;
 }
 
-/* As era_of, where far steps read and write in the same room. */
+/* As era_of, with far steps reading and writing in the same memory. */
 static uint32_t sure_era_of(const ring *r, uint32_t from)
 {
     uint32_t era = 0;
@@ -147,8 +147,9 @@ static uint32_t sure_era_of(const ring *r, uint32_t from)
     return era;
 }
 
-/* As keep_of. What none but far steps use is kept from one to the next; else what the others read
- * is kept from one of them to the next, through what far steps read and write there. */
+/* As keep_of. A chunk used only by far steps is kept from one far step to the next. Otherwise a
+ * chunk is kept from one fixed-order reader to the next, across reads and writes of far steps in
+ * between. */
 static uint32_t sure_keep_of(const ring *r, uint32_t from)
 {
     uint32_t until_far = 0;
@@ -172,7 +173,7 @@ static coh_traffic_access access_of(const ring *r, uint32_t from, uint32_t chunk
     if (r->spans != NULL) {
         access.keep = sure_keep_of(r, from);
         access.era = sure_era_of(r, from);
-        access.inside = !u->writes && r->is_written; /* or not: then less is counted */
+        access.inside = !u->writes && r->is_written; /* if not inside in truth, less is counted */
         return access;
     }
     access.keep = keep_of(r, from);
@@ -198,13 +199,13 @@ static ring ring_of(const coh_layout *layout, const use_lists *lists, const coh_
     return r;
 }
 
-/* Its number among the steps that keep their order. */
+/* The number of a use among the steps with a fixed order. */
 static uint32_t kept_order(const ring *r, const use *u)
 {
     return r->spans != NULL ? (uint32_t)r->spans[u->step].early : u->step;
 }
 
-/* Accesses by chunk become accesses by step. */
+/* Converts accesses by chunk into accesses by step. */
 static coh_status spread(const coh_layout *layout, const use_lists *lists,
                          const coh_traffic_span *spans, coh_traffic *t)
 {
@@ -234,8 +235,8 @@ static coh_status spread(const coh_layout *layout, const use_lists *lists,
     return COH_OK;
 }
 
-/* A far use begins nothing before its latest and ends nothing after its earliest. Those by which
- * something may have been used come first. */
+/* Makes the marks of a far use: it begins no interval before its latest time and ends none after
+ * its earliest time. Marks that end a possible use come first. */
 static int marks_of(const ring *r, uint32_t from, uint32_t chunk, coh_traffic_mark *marks,
                     uint32_t *steps)
 {
@@ -251,7 +252,7 @@ static int marks_of(const ring *r, uint32_t from, uint32_t chunk, coh_traffic_ma
     return marks[1].keep > 0 || marks[1].era > 0 ? 2 : 1;
 }
 
-/* Counts the marks of each step, then puts them there. */
+/* Counts the marks of each step (`cursor` NULL), or stores them. */
 static void put_marks(const coh_layout *layout, const use_lists *lists,
                       const coh_traffic_span *spans, coh_traffic *t, uint32_t *cursor)
 {
@@ -339,7 +340,7 @@ void coh_traffic_fini(coh_traffic *traffic)
 /* ---- farthest next use, byte by byte ---- */
 
 typedef struct wish {
-    uint64_t end; /* the step at which the kept bytes are wanted */
+    uint64_t end; /* the step at which the kept bytes are needed */
     uint32_t chunk;
 } wish;
 
@@ -348,8 +349,8 @@ typedef struct keeper {
     enum coh_traffic_way way;
     uint64_t room_bytes, kept_bytes, moved_bytes;
     uint64_t *kept, *end; /* by chunk */
-    wish *heap;           /* the farthest end first; what was wanted since, or anew, is
-                 stale */
+    /* farthest end first; entries of chunks used or kept again since are stale */
+    wish *heap;
     size_t heap_count, heap_capacity;
 } keeper;
 
@@ -397,7 +398,7 @@ static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
     return bytes;
 }
 
-/* Bytes of the chunk from now until `end`. */
+/* Keeps the bytes of the chunk from now until `end`. */
 static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
 {
     lose(k, chunk, k->kept[chunk]); /* never twice */
@@ -412,8 +413,8 @@ static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
     return COH_OK;
 }
 
-/* Lets the bytes go that are wanted last, until the rest fits beside
- * `fixed_bytes`. Returns how many. */
+/* Evicts the bytes that are needed last, until the rest fits next to `fixed_bytes`. Returns the
+ * number of bytes evicted. */
 static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
 {
     uint64_t room = k->room_bytes > fixed_bytes ? k->room_bytes - fixed_bytes : 0, lost = 0;
@@ -429,7 +430,8 @@ static uint64_t shrink(keeper *k, uint64_t fixed_bytes)
     return lost;
 }
 
-/* What far steps may have used by now goes; what they have used is kept for the next. */
+/* Drops chunks that far steps may have used by now; keeps chunks that far steps have used for the
+ * next use. */
 static coh_status pass_marks(keeper *k, uint64_t step)
 {
     const coh_traffic *t = k->traffic;
@@ -447,8 +449,8 @@ static coh_status pass_marks(keeper *k, uint64_t step)
     return COH_OK;
 }
 
-/* Fetching: what a step reads and was not kept is fetched; then the rest makes
- * room for it. With marks it was counted when it left. */
+/* Fetching: fetches the bytes that a step reads and that were not kept; then evicts others to make
+ * room. With marks, bytes were counted at their eviction. */
 static coh_status fetch_step(keeper *k, uint64_t step)
 {
     const coh_traffic *t = k->traffic;
@@ -467,9 +469,8 @@ static coh_status fetch_step(keeper *k, uint64_t step)
     return COH_OK;
 }
 
-/* Storing: what is let go inside an era has been stored. An era that goes on
- * past this step counts for the bytes it touches here; dropped, it counts for
- * none, which is less than is true. */
+/* Storing: bytes evicted within an era have been stored. An era that continues past this step
+ * counts the bytes it touches here; once evicted it counts none, which is an underestimate. */
 static coh_status store_step(keeper *k, uint64_t step)
 {
     const coh_traffic *t = k->traffic;
@@ -497,12 +498,11 @@ static coh_status keeper_step(keeper *k, uint64_t step)
     return k->way == COH_TRAFFIC_FETCH ? fetch_step(k, step) : store_step(k, step);
 }
 
-/* ---- the least of a repetition ---- */
+/* ---- the fewest bytes of a repetition ---- */
 
-/* Round after round from an empty room. Once what is kept at a round's end
- * repeats, each round moves as much, and no other way is below it: from here it
- * could be had for one room of bytes, of which less and less falls on each
- * round. */
+/* Runs round after round from an empty memory. Once the kept bytes at a round's end repeat, each
+ * round moves the same bytes, and no other strategy moves fewer: any strategy could be started from
+ * this state for at most one capacity of extra bytes, whose share per round tends to 0. */
 static coh_status least_rounds(keeper *k, uint64_t *before, uint64_t *out_bytes)
 {
     const coh_traffic *t = k->traffic;
@@ -540,12 +540,12 @@ coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way wa
 
 /* ---- windows ---- */
 
-/* What will be read may all have stood there, as far as there is room. */
+/* Assumes that everything read later was resident at the begin, as far as it fits. */
 static coh_status keep_first_reads(keeper *k, uint32_t first_step)
 {
     const coh_traffic *t = k->traffic;
     for (uint64_t back = t->step_count; back > 0; back--) {
-        uint64_t step = first_step + t->step_count - back; /* as if a repetition ago */
+        uint64_t step = first_step + t->step_count - back; /* as if one repetition earlier */
         uint32_t local = (uint32_t)(step % t->step_count);
         for (uint32_t i = t->begin[local]; i < t->begin[local + 1]; i++) {
             const coh_traffic_access *access = &t->accesses[i];

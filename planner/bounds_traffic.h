@@ -1,26 +1,24 @@
-/* bounds_traffic.h - the fewest bytes that any residency of a sequence can
- * move, without placing anything.
+/* bounds_traffic.h - the fewest bytes that any residency of a sequence can move, computed without
+ * placing anything.
  *
- *   steps    0    1    2    3    4 | 0'          capacity at a step: room less
- * what it touches chunk a  W.........R.........R |             kept bytes save
- * a fetch where the interval ends chunk b       R....W...........|.R an era
- * (write to last read) saves a store
+ *   steps    0    1    2    3    4 | 0'          capacity at a step: memory less what it touches
+ *   chunk a  W.........R.........R |             kept bytes save a fetch where the interval ends
+ *   chunk b       R....W...........|.R           an era (write to last read) saves a store
  *
- * Between two accesses a chunk stays or is fetched again. Bytes need not move
- * as whole chunks here, so the best choice is farthest next use, byte by byte
- * (Belady 1966): where the kept bytes exceed the room of a step, those that are
- * wanted last leave. It drops the fewest bytes of any prefix of the sequence,
- * whatever the capacities of the steps: an exchange never makes a later step
- * fuller. Addresses, windows and whole chunks only add to it. */
+ * Between two accesses a chunk stays or is fetched again. Bytes need not move as whole chunks here,
+ * so the optimum is to evict the farthest next use, byte by byte (Belady 1966): if the kept bytes
+ * exceed the capacity of a step, those needed last are evicted. This evicts the fewest bytes over
+ * any prefix of the sequence, for any capacities of the steps: by the exchange argument, it never
+ * makes a later step fuller. Addresses, windows and whole chunks can only add traffic. */
 #ifndef COH_PLANNER_BOUNDS_TRAFFIC_H
 #define COH_PLANNER_BOUNDS_TRAFFIC_H
 
 #include "planner/residency.h"
 
-/* When a step of a sequence runs, told in the steps that keep their order: after the first `early`
- * of them have ended, before step `late` begins (counted through: from step_count on, of the
- * repetition after). A step that keeps its order has its own number as both; one of which nothing
- * is known, COH_TRAFFIC_ANY_TIME. */
+/* The range of time in which a step may run, in steps with a fixed order: after the first `early`
+ * of these have ended and before step `late` begins. Numbers from step_count on belong to the next
+ * repetition. A step with a fixed order has its own number as both; a step of unknown time has
+ * COH_TRAFFIC_ANY_TIME. */
 typedef struct coh_traffic_span {
     int64_t early, late;
 } coh_traffic_span;
@@ -30,22 +28,21 @@ typedef struct coh_traffic_span {
 /* One chunk at one step. */
 typedef struct coh_traffic_access {
     uint32_t chunk;
-    uint32_t keep;  /* steps until its content is read next; 0: it is dead, or
-                     overwritten first */
-    uint32_t era;   /* steps until what is written here is read last; 0: not
-                     written, or unread */
-    uint8_t reads;  /* wants what the chunk holds */
+    uint32_t keep; /* steps until its content is read next; 0: dead, or overwritten first */
+    /* steps until the last read of what is written here; 0: not written, or never read */
+    uint32_t era;
+    uint8_t reads;  /* reads the content of the chunk */
     uint8_t leaves; /* what is written here is read in the next tier out */
     uint8_t inside; /* strictly inside an era */
 } coh_traffic_access;
 
-/* Before a step: what was kept for a step that does not keep its order may have been used by now
- * (keep and era 0), or has been, and is kept for the next. */
+/* Takes effect before a step. With keep and era 0: a step without a fixed order may have used the
+ * chunk by now. Otherwise: such a step has used it, and it is kept for the next use. */
 typedef struct coh_traffic_mark {
     uint32_t chunk, keep, era;
 } coh_traffic_mark;
 
-/* A sequence that repeats: what each step touches, and what for. */
+/* A repeating sequence: the chunks that each step touches, and how. */
 typedef struct coh_traffic {
     uint32_t step_count, chunk_count;
     coh_traffic_access *accesses; /* of step s: [begin[s], begin[s + 1]) */
@@ -53,50 +50,49 @@ typedef struct coh_traffic {
     uint64_t *touched_bytes; /* by step */
     uint64_t *chunk_bytes;
     coh_traffic_mark *marks; /* before step s: [mark_begin[s], mark_begin[s + 1]) */
-    uint32_t *mark_begin;    /* NULL: all steps keep their order */
+    uint32_t *mark_begin;    /* NULL: all steps have a fixed order */
 } coh_traffic;
 
-/* Pinned objects are left out: they never move. Far needs (lower.h) take no
- * room: what they read must be stored, what they write must be fetched again.
- * Fails: COH_ERR_MEMORY. */
+/* Leaves pinned objects out, since they never move. Far needs (lower.h) take no capacity: the
+ * data they read must be stored first, the data they write must be fetched again. Fails:
+ * COH_ERR_MEMORY. */
 coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
                             coh_traffic *out_traffic);
 void coh_traffic_fini(coh_traffic *traffic); /* accepts a zeroed struct */
 
-/* Of one room in which the far needs stand as well: their steps (those whose needs are far) keep no
- * order with the others but for spans[step], and the traffic's steps are the others. Nothing is
- * counted that some order would spare:
+/* Builds the traffic of one memory that holds the far needs, too. A step whose needs are far has no
+ * fixed order relative to the others, only the range spans[step]; the traffic's steps are the
+ * others. Counts only bytes that move in every order:
  *
  *   steps      0    1    2 .. 7    8 | 0'   1'      W: a far step writes a chunk, at the latest
  *   chunk       <--W |==============|  <--R         before step 1; the next one reads it, at the
  *                                                   earliest after 8: it is kept over 1 .. 8
  *
- * What lies between the latest end of one access and the earliest begin of the next is kept or
- * moved in every order, and only there does it take room; the far steps' own room is not counted.
- * Bytes that leave such an interval are counted as they leave: for fetching they come back once,
- * for storing they went out once. A far step that reads amid two accesses of the others (an update
- * of what they read) is no end: who drops the chunk anywhere between the two fetches it for one of
- * them. Farthest end first drops the fewest bytes of these intervals too, so a repetition that
- * settles drops no more than any schedule's own moves. Fails: COH_ERR_MEMORY. */
+ * From the latest end of one access to the earliest begin of the next, data is kept or moved in
+ * every order; only there does it count against the capacity. The far steps' own memory is not
+ * counted. Bytes evicted within such an interval are counted at their eviction: when fetching, they
+ * are read once later; when storing, they were written once. A far step that reads between two
+ * accesses of fixed-order steps (an update of what those read) ends no interval: a chunk that is
+ * evicted anywhere between the two is fetched for one of them. Evicting the farthest end first
+ * evicts the fewest bytes of these intervals too, so a settled repetition evicts no more than any
+ * schedule moves. Fails: COH_ERR_MEMORY. */
 coh_status coh_traffic_init_spans(const coh_layout *layout, const coh_sequence *sequence,
                                   const coh_traffic_span *spans, coh_traffic *out_traffic);
 
-/* Which direction is counted. */
+/* The direction that is counted. */
 enum coh_traffic_way { COH_TRAFFIC_FETCH, COH_TRAFFIC_STORE };
 
-/* The fewest bytes per repetition, settled, in `room_bytes`. Fails:
+/* Computes the fewest bytes per settled repetition with a capacity of `room_bytes`. Fails:
  * COH_ERR_MEMORY. */
 coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way way,
                              uint64_t room_bytes, uint64_t *out_bytes);
 
-/* Told after each step of a window with the fewest bytes that must have moved
- * since the window's first step began and before step `step` (counted through)
- * begins. */
+/* Callback after each step of a window: `bytes` is the least that must have moved from the begin of
+ * the window's first step until step `step` (counted on past step_count) begins. */
 typedef void coh_traffic_told(void *context, uint64_t step, uint64_t bytes);
 
-/* One repetition from `first_step` on, whatever stood in the room before. Not
- * for sequences with far needs, whose lines run when they can. Fails:
- * COH_ERR_MEMORY. */
+/* Runs one repetition from `first_step` on, whatever the memory held before. Not for sequences with
+ * far needs, whose lines run when they can. Fails: COH_ERR_MEMORY. */
 coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
                               uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
                               void *context);

@@ -1,3 +1,6 @@
+/* Reads, writes and averages calibration factors, and applies them to a profile. The idea: one
+ * factor per opcode, measured over predicted time, averaged over the runs of one profile. Formats
+ * and limits: calibration.h; the public interface: cohobate/calibration.h. */
 #include "planner/calibration.h"
 
 #include <inttypes.h>
@@ -9,7 +12,7 @@
 #include "planner/json_read.h"
 #include "planner/profile_file.h"
 
-/* Runs whose mean is taken; from then on a new one counts as much as this many. */
+/* Runs with equal weight in the mean; from then on each new run has weight 1 over this number. */
 enum { RUNS_IN_MEAN = 8 };
 
 coh_opcode coh_calibration_of(coh_opcode opcode)

@@ -1,4 +1,5 @@
-/* calibration.h (internal) - factors of earlier runs as text and back, and how runs are joined. */
+/* calibration.h (internal) - calibration factors of earlier runs: their file format, and how
+ * several runs are averaged. */
 #ifndef COH_PLANNER_CALIBRATION_H
 #define COH_PLANNER_CALIBRATION_H
 
@@ -9,31 +10,32 @@
 #define COH_CALIBRATION_VERSION 1
 #define COH_CALIBRATION_BYTES   ((uint64_t)1 << 16)
 
-/* Bounds of a factor: what lies beyond is no drift but something else. */
+/* Bounds of a factor: a value beyond them has another cause than drift. */
 #define COH_CALIBRATION_LEAST 0.2
 #define COH_CALIBRATION_MOST  5.0
 
 typedef struct coh_calibrations {
-    uint64_t profile_hash; /* of the profile without any */
+    uint64_t profile_hash; /* of the profile without calibration */
     uint32_t runs;
     coh_calibration opcodes[COH_OP_COUNT];
 } coh_calibrations;
 
-/* Appends the file's text, sealed. Fails: COH_ERR_MEMORY. */
+/* Appends the text of the file, with its checksum. Fails: COH_ERR_MEMORY. */
 coh_status coh_calibrations_add_text(const coh_calibrations *calibrations, coh_text *text);
 /* `text` ends with a NUL beyond `bytes`. Fails: COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibrations *out);
 
-/* The whole file; one that is not there has no runs. Fails: COH_ERR_CORRUPT naming the file,
- * COH_ERR_IO, COH_ERR_MEMORY; *out then has no runs. */
+/* Reads the whole file; a missing file gives zero runs. Fails: COH_ERR_CORRUPT naming the file,
+ * COH_ERR_IO, COH_ERR_MEMORY; *out then has zero runs. */
 coh_status coh_calibrations_read(const char *path, coh_calibrations *out);
 coh_status coh_calibrations_write(const coh_calibrations *calibrations, const char *path);
 
-/* One more run found that factor: the mean over all runs, from the eighth on one that forgets. */
+/* Adds the factor of one more run: the mean over all runs, from the eighth run on an exponential
+ * moving average. */
 void coh_calibration_join(coh_calibration *calibration, double factor);
 
-/* The opcode by whose factor lines of `opcode` are priced: a recomputed block runs the kernels of
- * forward; COH_OP_COUNT: they are not calibrated. */
+/* The opcode whose factor applies to lines of `opcode`: a recomputed block runs the kernels of
+ * forward. COH_OP_COUNT: not calibrated. */
 coh_opcode coh_calibration_of(coh_opcode opcode);
 
 #endif

@@ -1,6 +1,6 @@
-/* The estimate is a sum over operators: the lines of a call (its ranges of rows) times the phases
- * it has times the micro-batches; and for each line the chunks of the objects that it touches. It
- * reads the objects' sizes from a layout that is cut into no chunks. */
+/* Estimates program size as a sum over operators: the lines of a call (its row ranges) times its
+ * phases times the micro-batches, and for each line the chunks of the objects that it touches.
+ * Object sizes come from a layout with whole objects. Interface: effort.h. */
 #include "planner/effort.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 /* A line costs about as much as this many touches. */
 enum { LINE_TOUCHES = 4 };
 
-/* NORM and UPDATE of a chunk: lines, and what they touch. */
+/* NORM and UPDATE of a chunk: lines and touches. */
 enum { UPDATE_LINES = 2, UPDATE_TOUCHES = 8 };
 
 static uint64_t sum(uint64_t a, uint64_t b)
@@ -31,12 +31,12 @@ typedef struct scene {
     const coh_graph *graph;
     const coh_plan_options *options;
     const coh_decisions *decisions;
-    coh_layout layout; /* of whole objects, and of two micro-batches at most */
+    coh_layout layout; /* of whole objects, with two micro-batches at most */
     coh_object_map map;
     coh_block_set recompute;
 } scene;
 
-/* Chunks of an object; 0 for -1. */
+/* Chunks of an object; 0 for object -1. */
 static uint64_t chunks_of(const scene *s, int32_t object)
 {
     const uint64_t chunk = coh_layout_chunk_bytes(s->decisions->chunk_bytes);
@@ -58,14 +58,14 @@ static uint64_t port_chunks(const scene *s, int32_t op, const int32_t *objects)
     return chunks;
 }
 
-/* Chunks of an operator's activations and of what its forward leaves for backward. */
+/* Chunks of an operator's activations and of the data its forward saves for backward. */
 static uint64_t activation_chunks(const scene *s, int32_t op)
 {
     return chunks_of(s, s->map.saved[op]) + chunks_of(s, s->map.cache[op]) +
            port_chunks(s, op, s->map.activation);
 }
 
-/* Of the gradients of its activations. */
+/* Chunks of the gradients of its activations. */
 static uint64_t gradient_chunks(const scene *s, int32_t op)
 {
     return port_chunks(s, op, s->map.gradient);
@@ -109,7 +109,7 @@ static void add_operator(const scene *s, int32_t op, coh_effort *out)
             product(sum(product(forwards, ahead), product(backwards, back)), microbatches));
 }
 
-/* Sweeps by layers have objects for each micro-batch. */
+/* Counts chunks; a sweep by layers has separate objects per micro-batch. */
 static void add_objects(const scene *s, coh_effort *out)
 {
     const uint64_t copies =

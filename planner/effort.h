@@ -1,26 +1,27 @@
-/* effort.h - how large the step's program of a set of decisions becomes, estimated before anything
- * is built; and how large the planner lets it become.
+/* effort.h - estimate how large the step's program of a set of decisions becomes, before anything
+ * is built, and limit it.
  *
- * The estimate takes time in proportion to the operators of the graph, however many micro-batches,
- * ranges of rows and chunks there are. It leaves out what residency.h adds (movers). */
+ * The estimate takes time proportional to the operators of the graph, regardless of the number of
+ * micro-batches, row ranges and chunks. It leaves out the movers that residency.h adds. */
 #ifndef COH_PLANNER_EFFORT_H
 #define COH_PLANNER_EFFORT_H
 
 #include "planner/plan.h"
 
-/* UINT64_MAX stands for all larger numbers, too. */
+/* UINT64_MAX also represents every larger number. */
 typedef struct coh_effort {
     uint64_t lines;   /* of the step's program */
-    uint64_t touches; /* chunks that they touch, line after line */
+    uint64_t touches; /* chunks touched, summed over all lines */
     uint64_t chunks;  /* of the layout */
 } coh_effort;
 
-/* What the planner builds: the schedule of such a program takes about 400 MB and a few seconds. */
+/* Limits of what the planner builds: the schedule of a program at these limits takes about 400 MB
+ * and a few seconds. */
 enum { COH_LINES_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MOST = 500000 };
 
-/* In coh_effort_sum: a search ends after so much, a quick one after so much; a program of so little
- * is built without asking first whether it can fit; and programs of so much are built at the same
- * time. */
+/* In units of coh_effort_sum. The limits of a whole search and of a quick one. COH_SHORT_EFFORT: up
+ * to this effort a program is built without first checking that it can fit. COH_TOGETHER_EFFORT:
+ * programs are built at the same time up to about this sum. */
 enum {
     COH_SEARCH_EFFORT_MOST = 10000000,
     COH_QUICK_EFFORT_MOST = 1500000,
@@ -28,28 +29,27 @@ enum {
     COH_TOGETHER_EFFORT = 3000000
 };
 
-/* Tables of a plan are numbered by uint32_t, some by int32_t. Fails: COH_ERR_FULL where `count` is
- * more than those hold; `what`: a plural. */
+/* Plan tables are indexed by uint32_t, some by int32_t. Fails: COH_ERR_FULL if `count` exceeds
+ * these; `what`: a plural noun for the message. */
 coh_status coh_effort_check_count(uint64_t count, const char *what);
 
 /* Fails: COH_ERR_MEMORY, and as coh_layout_build. */
 coh_status coh_effort_of(const coh_graph *graph, const coh_plan_options *options,
                          const coh_decisions *decisions, coh_effort *out_effort);
 
-/* Doubles decisions->chunk_bytes, up to `most_bytes`, for as long as there are too many touches or
- * chunks and larger chunks make them fewer. Fails: as coh_effort_of. */
+/* Doubles decisions->chunk_bytes, up to `most_bytes`, as long as there are too many touches or
+ * chunks and larger chunks reduce them. Fails: as coh_effort_of. */
 coh_status coh_effort_raise_chunk(const coh_graph *graph, const coh_plan_options *options,
                                   uint64_t most_bytes, coh_decisions *decisions);
 
-/* Within the numbers above? */
+/* Returns 1 if the effort is within the limits above. */
 int coh_effort_is_bearable(const coh_effort *effort);
 
-/* One number for how long a schedule takes to build and to simulate: touches, and lines as a few
- * of them. */
+/* One number for the time to build and simulate a schedule: the touches plus a few per line. */
 uint64_t coh_effort_sum(const coh_effort *effort);
 
-/* Fails with COH_ERR_ARGUMENT where an effort is not bearable, with the number that is too large
- * and the flag that lowers it. */
+/* Fails with COH_ERR_ARGUMENT if an effort exceeds the limits; the message has the number that is
+ * too large and the flag that lowers it. */
 coh_status coh_effort_refuse(const coh_effort *effort, const coh_plan_options *options);
 
 #endif

@@ -1,3 +1,6 @@
+/* Hashes the inputs that may change result bits (the numeric fingerprint) and the inputs that
+ * determine an operator's time (its signature). The idea: fold each number and text into one 64-bit
+ * hash in a fixed order. A new member changes every fingerprint; see fingerprint.h. */
 #include "planner/fingerprint.h"
 
 #include <string.h>
@@ -43,12 +46,12 @@ static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_o
         if (op->parameter[i] >= 0)
             hash = fold_number(hash, graph->parameters[op->parameter[i]].frozen);
         if (op->kind.column_slices && op->facts.parameter[i].row_block > 0)
-            hash = fold_number(hash, op->facts.parameter[i].row_block); /* sums are cut there */
+            hash = fold_number(hash, op->facts.parameter[i].row_block); /* sums are split there */
     }
     return hash;
 }
 
-/* The number rises when sums that no kind owns (the norm's) are added in another order. */
+/* Raise the number in the text if sums outside any kind (the norm's) are added in another order. */
 uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options)
 {
     uint64_t hash = fold_text(0, "cohobate numeric plan 2, state f32");
@@ -99,7 +102,7 @@ uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
             hash = fold_number(hash, graph->parameters[entry->parameter[i]].frozen);
     }
     hash = fold_number(hash, (int64_t)coh_operator_dtype(graph, op));
-    return hash ? hash : 1; /* 0 stands for no operator */
+    return hash ? hash : 1; /* 0 means no operator */
 }
 
 unsigned coh_grad_form(const coh_line_call *call, const coh_binding *bindings)

@@ -1,3 +1,6 @@
+/* Predicts the spread of a step's time and the memory in each tier over time. The idea: simulate
+ * the program with random durations, one draw per price source, and fold the extents' lifetimes
+ * into one period. Prices: price.h; the walks: simulate.h. */
 #include "planner/forecast.h"
 
 #include <stdlib.h>
@@ -6,10 +9,10 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-/* Walks from whose periods the quantiles are taken; an odd number has a median. */
+/* Walks that the quantiles are computed from; an odd number has a median. */
 enum { WALKS = 101 };
 
-/* 90 % of a normal distribution lie below so many standard deviations. */
+/* 90 % of a normal distribution lie below this many standard deviations. */
 #define NORMAL_P90 1.2815515655446004
 
 #define DRAW_SEED 0x636f686f62617465u
@@ -27,7 +30,7 @@ static void priced_fini(priced *p)
     coh_free(p->service_ns);
 }
 
-/* Prices of all lines, and their medians. */
+/* Fills the prices of all lines, and their medians. */
 static coh_status priced_init(priced *p, const coh_layout *layout, const coh_program *program,
                               const coh_pricer *pricer)
 {
@@ -50,8 +53,9 @@ static int has_spread(const priced *p, uint32_t line_count)
     return found;
 }
 
-/* One draw: two halves of a normal distribution, joined at the median, with the price's own tenths.
- * All lines of one source draw together: if a figure is wrong, it is wrong for all of them. */
+/* Draws the durations: two halves of a normal distribution, joined at the median, with the price's
+ * own p10 and p90. All lines of one source share a draw, since they share the error of their
+ * figure. */
 static void draw(priced *p, uint32_t line_count, uint64_t walk)
 {
     for (uint32_t i = 0; i < line_count; i++) {
@@ -68,9 +72,9 @@ static int compare_ns(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* What the walks' tenths are of their median, those of the step are of the step at all medians: of
- * many sources whose times can only grow, the median of the walks lies above that step, and it is
- * that step that is planned and printed. */
+/* Scales the walks' percentiles by (step at median prices) / (median of the walks). With many
+ * sources whose times can only grow, the median of the walks lies above the step at median prices,
+ * which is the one planned and printed. */
 static coh_status find_quantiles(const coh_layout *layout, const coh_program *program,
                                  const coh_profile *profile, priced *p, coh_forecast *out)
 {
@@ -123,7 +127,7 @@ coh_status coh_forecast_make(const coh_layout *layout, const coh_program *progra
 
 /* ---- memory ---- */
 
-/* Bytes that come or go at a time of the period. */
+/* Bytes that appear or disappear at a time of the period. */
 typedef struct change {
     uint64_t when;
     int64_t bytes;
@@ -132,10 +136,10 @@ typedef struct change {
 
 typedef struct curve {
     uint64_t *line_ns; /* begin and end of each line, in the settled run */
-    uint64_t *lives;   /* of each extent: when its first line begins, its last one ends */
+    uint64_t *lives;   /* of each extent: the begin of its first line, the end of its last line */
     change *changes;
     size_t count;
-    int64_t at_begin[COH_STREAM_COUNT]; /* bytes there as the period begins */
+    int64_t at_begin[COH_STREAM_COUNT]; /* bytes present when the period begins */
     uint64_t period_ns;
 } curve;
 
@@ -144,7 +148,7 @@ static int compare_changes(const void *left, const void *right)
     const change *a = left, *b = right;
     if (a->when != b->when)
         return (a->when > b->when) - (a->when < b->when);
-    return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* what goes makes room first */
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* bytes are freed first */
 }
 
 static uint64_t periods_begun(const curve *c, uint64_t when)
@@ -152,8 +156,8 @@ static uint64_t periods_begun(const curve *c, uint64_t when)
     return when / c->period_ns + (when % c->period_ns > 0);
 }
 
-/* `bytes` are there from `begin` to `end`, in every run: the times fold into one period. An end
- * before its begin takes away what the run before or after counts too much. */
+/* Adds `bytes` present from `begin` to `end` in every run: the times fold into one period. If the
+ * end precedes the begin, it corrects the excess of a neighbouring run. */
 static void add_life(curve *c, uint64_t begin, uint64_t end, int64_t bytes, uint8_t stream)
 {
     c->at_begin[stream] +=
@@ -187,7 +191,8 @@ static void find_lives(const coh_program *body, const curve *c)
     }
 }
 
-/* A place in the working store has every chunk that survives, or that some line moves. */
+/* Counts the working store: every chunk that survives, or that some line moves, has a place in
+ * it. */
 static void add_file(const coh_layout *layout, const coh_program *body, curve *c)
 {
     uint64_t listed = 0;
@@ -196,7 +201,7 @@ static void add_file(const coh_layout *layout, const coh_program *body, curve *c
             c->at_begin[layout->objects[i].stream] += (int64_t)layout->objects[i].bytes;
             listed += layout->objects[i].bytes;
         }
-    /* the rest comes and goes within a step: what it is of, the first such line says */
+    /* the rest appears and disappears within a step: its stream is that of the first such line */
     uint8_t stream = COH_STREAM_ACTIVATION;
     for (uint32_t i = 0; i < body->line_count; i++) {
         const coh_operand *operand = &body->operands[body->lines[i].operand_begin];
@@ -219,8 +224,9 @@ static void add_pinned(const coh_layout *layout, curve *c)
     c->at_begin[COH_STREAM_CELLS] += (int64_t)(layout->pinned_bytes - listed); /* padding */
 }
 
-/* What is there as the program begins counts from then, what stays counts until then: as the next
- * run finds what this one leaves, it does not matter when the one ends and the other begins. */
+/* Collects the lives of a tier. Extents present at the begin count from the begin, extents that
+ * stay count until the end. A run finds what the run before left, so the exact time of the change
+ * does not matter. */
 static void gather(const coh_layout *layout, const coh_program *body, int tier, curve *c)
 {
     const uint64_t *lives = c->lives;
@@ -267,7 +273,7 @@ static void sample(const curve *c, uint32_t count, uint64_t *out_bytes)
     }
 }
 
-/* By stream, at the moment at which the most is there. */
+/* Finds the bytes by stream at the moment with the most bytes. */
 static void find_fullest(const curve *c, uint64_t *out_bytes)
 {
     int64_t now[COH_STREAM_COUNT], most[COH_STREAM_COUNT];
@@ -293,7 +299,7 @@ static void curve_fini(curve *c)
     coh_free(c->line_ns);
 }
 
-/* When every extent of a settled body is there. */
+/* Simulates the body and computes the lifetime of every extent of its settled run. */
 static coh_status curve_init(const coh_layout *layout, const coh_program *body,
                              const coh_pricer *pricer, curve *c)
 {

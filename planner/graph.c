@@ -1,3 +1,6 @@
+/* Builds a graph: copies each operator with its kind and attributes, infers its outputs, links its
+ * parameters. The idea: everything is checked on entry, and a rejected operator leaves the graph
+ * unchanged. Checks: graph_check.c; public interface: cohobate/model.h. */
 #include "planner/graph.h"
 
 #include <stddef.h>
@@ -35,11 +38,10 @@ void coh_graph_destroy(coh_graph *graph)
     coh_free(graph);
 }
 
-/* Most bytes of one operator's attributes: a number that was never set is refused, not allocated.
- */
+/* Most bytes of one operator's attributes: an unset size is rejected, not allocated. */
 #define ATTRIBUTES_MOST ((size_t)1 << 24)
 
-/* A text made of two parts, owned by the caller. */
+/* Joins two texts; the caller owns the result. */
 static coh_status join(const char *first, const char *dot, const char *second, char **out_text)
 {
     size_t bytes = strlen(first) + strlen(dot) + strlen(second) + 1;
@@ -95,8 +97,8 @@ coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *
     return COH_OK;
 }
 
-/* "<operator>.<name>", which no parameter has: checkpoints match parameters by name. The name of
- * operator "a.b" with parameter "c" is that of operator "a" with parameter "b.c", too. */
+/* Makes the name "<operator>.<name>", which must be unique: checkpoints match parameters by name.
+ * Operator "a.b" with parameter "c" has the same name as operator "a" with parameter "b.c". */
 static coh_status name_parameter(const coh_graph *graph, const coh_graph_op_entry *op,
                                  const char *name, char **out_name)
 {
@@ -163,7 +165,7 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
     return COH_OK;
 }
 
-/* Does some trained parameter lie upstream of this operator's outputs? */
+/* Returns 1 if some trained parameter lies upstream of this operator's outputs. */
 static int32_t output_needs_grad(const coh_graph *graph, const coh_graph_op_entry *op)
 {
     for (int32_t i = 0; i < op->kind.parameter_count; i++)
@@ -210,7 +212,7 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
     return COH_OK;
 }
 
-/* The kind with all fields that its author did not know as zero. */
+/* Copies the kind; fields that its author did not know are zero. */
 static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_kind *out_kind)
 {
     if (kind->struct_bytes < offsetof(coh_op_kind, forward_cuda) ||
@@ -266,7 +268,7 @@ static coh_status add_outputs(coh_graph *graph, coh_graph_op_entry *op, coh_tens
     return COH_OK;
 }
 
-/* Takes back what a refused operator added. */
+/* Removes the parameters and tensors of a rejected operator. */
 static void drop_names(coh_graph *graph, size_t parameter_count, size_t tensor_count)
 {
     while (graph->parameter_count > parameter_count)

@@ -1,5 +1,4 @@
-/* graph.h - the inside of a coh_graph: plain tables that the planner lowers and the engine
- * binds. */
+/* graph.h - the tables inside a coh_graph, which the planner lowers and the engine binds. */
 #ifndef COH_PLANNER_GRAPH_H
 #define COH_PLANNER_GRAPH_H
 
@@ -11,30 +10,31 @@ typedef struct coh_graph_tensor {
     int32_t producer; /* operator, or -1: graph input */
     int32_t port;     /* output of the producer, or number of the graph input */
     int32_t is_output;
-    int32_t needs_grad; /* some parameter that is not frozen lies upstream */
+    int32_t needs_grad; /* some parameter upstream is not frozen */
 } coh_graph_tensor;
 
 typedef struct coh_graph_parameter {
-    coh_parameter_facts facts; /* of the operator that brought it */
+    coh_parameter_facts facts; /* of the operator that introduced it */
     char *name;
     int32_t op, port; /* that operator */
     int32_t frozen;
 } coh_graph_parameter;
 
 typedef struct coh_graph_op {
-    coh_op_kind kind; /* a copy, fields the author did not know are zero */
+    coh_op_kind kind; /* a copy; fields that the author did not know are zero */
     char *name;
     void *attributes; /* a copy */
     size_t attribute_bytes;
     int32_t input[COH_PORT_MAX], output[COH_PORT_MAX]; /* tensors */
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
     coh_op_facts facts;
-    uint64_t cuda_workspace_bytes[COH_PHASE_COUNT]; /* instead of the facts', on a GPU */
+    uint64_t cuda_workspace_bytes[COH_PHASE_COUNT]; /* replaces the value in facts on a GPU */
     int32_t block;
-    int32_t blocks_before; /* that ended before this operator's block, or before it */
+    /* blocks that ended before this operator's block, or before the operator */
+    int32_t blocks_before;
 } coh_graph_op_entry;
 
-/* Scratch of one call on the kind of device that a profile is of (device_kind). */
+/* Scratch bytes of one call on the device kind of a profile (device_kind). */
 static inline uint64_t coh_graph_workspace_bytes(const coh_graph_op_entry *op, coh_phase phase,
                                                  int on_gpu)
 {
@@ -53,18 +53,18 @@ struct coh_graph {
     int32_t loss;                       /* tensor, or -1 */
 };
 
-/* What backward of this operator reads again: less where all its parameters are frozen. */
+/* The ports that backward of this operator reads again; fewer if all its parameters are frozen. */
 coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_op_entry *op);
 
-/* Operators of one block follow one another. The number of blocks before the one of operator `op`,
- * and of all blocks; operators outside blocks do not count. */
+/* The operators of a block are consecutive. Returns the number of blocks before the block of
+ * operator `op`, and the number of all blocks; operators outside blocks do not count. */
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);
 int32_t coh_graph_block_count(const coh_graph *graph);
 
-/* Is there a bf16 parameter that is not frozen? */
+/* Returns 1 if some bf16 parameter is not frozen. */
 int coh_graph_trains_bf16(const coh_graph *graph);
 
-/* Is there an operator whose kind may add by atomics on a GPU? */
+/* Returns 1 if some operator's kind may add by atomics on a GPU. */
 int coh_graph_has_atomics(const coh_graph *graph);
 
 #endif

@@ -1,5 +1,5 @@
-/* Checks each number and text where it enters a graph, so that the planner and the engine need
- * not. */
+/* Checks each number and text that enters a graph, so that the planner and the engine need not.
+ * Interface: graph_check.h; the caller is graph.c. */
 #include "planner/graph_check.h"
 
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static coh_status check_counts(const coh_op_kind *kind, const char *name)
     return COH_OK;
 }
 
-/* Bits of ports that the kind does not have. */
+/* The bits of ports that the kind does not have. */
 static uint32_t beyond(uint32_t mask, int32_t port_count)
 {
     return mask >> port_count;
@@ -183,7 +183,7 @@ static coh_status check_amounts(const coh_graph_op_entry *op)
 
 coh_status coh_check_facts(const coh_graph_op_entry *op)
 {
-    int32_t first = -1; /* parameter that is there */
+    int32_t first = -1; /* first parameter present */
     for (int32_t i = 0; i < op->kind.output_count; i++)
         COH_TRY(coh_check_shape(&op->facts.output[i], "output"));
     for (int32_t i = 0; i < op->kind.state_count; i++)

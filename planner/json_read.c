@@ -1,3 +1,6 @@
+/* Reads the planner's own JSON files strictly: typed and range-checked members, and the seal that
+ * hashes all bytes before it. The idea: every reader fails with a message that names the member.
+ * Interface: json_read.h; used by plan_file.c and profile_read.c. */
 #include "planner/json_read.h"
 
 #include <errno.h>
@@ -130,7 +133,7 @@ coh_status coh_json_parse_sealed(const char *text, size_t bytes, json_t **out_ro
     return coh_fail(COH_ERR_CORRUPT, "line %d is not JSON: %s", error.line, error.text);
 }
 
-/* The last place where the seal stands, or NULL. */
+/* Returns the last occurrence of the seal, or NULL. */
 static const char *find_seal(const char *text)
 {
     const char *found = NULL;

@@ -1,7 +1,7 @@
-/* json_read.h - the planner's own files (plan.json, profiles): JSON in one canonical form, sealed
- * by the hash of every byte before its last member, read strictly.
+/* json_read.h - the planner's own files (plan.json, profiles): JSON in one canonical form, parsed
+ * strictly. The last member is the seal: a hash of every byte before it.
  *
- * A reader names what is wrong by its member; who opened the file puts the path before it. */
+ * A message names the faulty member; the caller that opened the file prefixes the path. */
 #ifndef COH_PLANNER_JSON_READ_H
 #define COH_PLANNER_JSON_READ_H
 
@@ -9,38 +9,38 @@
 
 #include "base/file_text.h"
 
-/* One member; the sentence says which is missing, of another type or out of its range. Fails:
- * COH_ERR_CORRUPT. A missing member of a missing object is that member missing. */
+/* Reads one member; the message says which one is missing, has the wrong type or is out of range.
+ * Fails: COH_ERR_CORRUPT. If `object` is missing, so is its member. */
 coh_status coh_json_get_integer(const json_t *object, const char *key, int64_t least, int64_t most,
                                 int64_t *out_value);
 /* From 0 to `most`. */
 coh_status coh_json_get_int(const json_t *object, const char *key, int64_t most,
                             int32_t *out_value);
-/* 64 bits in quotes, to base 10 or 16: a JSON number loses those above 2^53. */
+/* Reads 64 bits in quotes, in base 10 or 16: a JSON number is not exact above 2^53. */
 coh_status coh_json_get_quoted(const json_t *object, const char *key, int base,
                                uint64_t *out_value);
-/* A finite number from `least` to `most`. */
+/* Reads a finite number from `least` to `most`. */
 coh_status coh_json_get_real(const json_t *object, const char *key, double least, double most,
                              double *out_value);
-/* At most room - 1 bytes, none of them a control character. */
+/* Reads at most room - 1 bytes without control characters. */
 coh_status coh_json_get_text(const json_t *object, const char *key, char *out_text, size_t room);
-/* The place of a text among `names`, which NULL ends. */
+/* Reads the index of a text in `names`, which ends with NULL. */
 coh_status coh_json_get_choice(const json_t *object, const char *key, const char *const *names,
                                int32_t *out_index);
 
-/* `object` is one, and has no member that is not among `known`, which NULL ends: a misspelt one
- * must not pass as absent. Fails: COH_ERR_CORRUPT; `where` begins the sentence. */
+/* Checks that `object` is a JSON object and has only members in `known`, which ends with NULL: a
+ * misspelt member must not count as absent. Fails: COH_ERR_CORRUPT; `where` begins the message. */
 coh_status coh_json_only_known(const json_t *object, const char *where, const char *const *known);
 
-/* The begin of every such file. Fails: COH_ERR_CORRUPT: `what` ("plan") is not what it is, or it is
- * one of another version. */
+/* Checks the first members of every such file. Fails: COH_ERR_CORRUPT if the file is not a `what`
+ * ("plan") or has another version. */
 coh_status coh_json_check_format(const json_t *root, const char *what, const char *format,
                                  int version);
 
-/* Parses a whole file's text. Fails: COH_ERR_CORRUPT with the line, COH_ERR_MEMORY. */
+/* Parses the text of a whole file. Fails: COH_ERR_CORRUPT with the line, COH_ERR_MEMORY. */
 coh_status coh_json_parse_sealed(const char *text, size_t bytes, json_t **out_root);
-/* Does the seal name the bytes before it? Asked last: what else is wrong says more. `remedy` ends
- * the sentence. Fails: COH_ERR_CORRUPT. */
+/* Checks the seal against the bytes before it. Call it last: any other error is more informative.
+ * `remedy` ends the message. Fails: COH_ERR_CORRUPT. */
 coh_status coh_json_check_seal(const json_t *root, const char *text, size_t bytes,
                                const char *remedy);
 /* Appends the seal and the closing bracket. Fails: COH_ERR_MEMORY. */

@@ -1,3 +1,7 @@
+/* Lists all objects of a plan and cuts them into chunks. The idea: parameters that are always used
+ * together form a group, and its gradient and state objects have matching chunks. The file is long
+ * because one builder makes the objects of all streams. The drawing is in layout.h; program.h
+ * defines the tables. */
 #include "planner/layout.h"
 
 #include <inttypes.h>
@@ -10,13 +14,13 @@
 #include "planner/effort.h"
 #include "planner/profile.h"
 
-/* Of f32 work: the measure of chunk sizes. */
+/* Bytes of a grain of f32 work: chunk sizes are multiples of it. */
 #define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
 
-/* Of all objects: any sum of offsets and sizes in one tier stays far below 2^64. */
+/* Limit of all objects together: any sum of offsets and sizes in one tier stays far below 2^64. */
 #define LAYOUT_BYTES_MOST ((uint64_t)1 << 60)
 
-/* Numbers of chunks are int32_t in places. A list that long takes 500 MB. */
+/* Chunk numbers are int32_t in places. A list of this length takes 500 MB. */
 #define CHUNKS_MOST ((uint32_t)1 << 24)
 
 typedef struct builder {
@@ -48,7 +52,7 @@ static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int s
     return COH_OK;
 }
 
-/* Fails where an object of so many bytes would make the sums or the list of chunks too large. */
+/* Fails if an object of this many bytes would make the sums or the list of chunks too large. */
 static coh_status check_sums(const builder *b, uint64_t bytes, uint64_t chunk_bytes)
 {
     uint64_t all = 0;
@@ -64,7 +68,7 @@ static coh_status check_sums(const builder *b, uint64_t bytes, uint64_t chunk_by
     return COH_OK;
 }
 
-/* The next chunk of the newest object. */
+/* Adds a chunk to the newest object. */
 static coh_status add_chunk(builder *b, uint64_t bytes)
 {
     coh_layout *layout = b->layout;
@@ -81,7 +85,7 @@ static coh_status add_chunk(builder *b, uint64_t bytes)
     return COH_OK;
 }
 
-/* An object of plain bytes, cut into even chunks; none for 0 bytes. */
+/* Adds an object of plain bytes, cut into equal chunks; none for 0 bytes. */
 static coh_status add_plain(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
                             int survives, int32_t *out_object)
 {
@@ -95,7 +99,7 @@ static coh_status add_plain(builder *b, coh_stream stream, int32_t owner, uint64
     return COH_OK;
 }
 
-/* An object that stands at the bottom of the device arena for the whole run. */
+/* Adds an object that lies at the bottom of the device arena for the whole run. */
 static coh_status add_pinned(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
                              int32_t *out_object)
 {
@@ -119,7 +123,7 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Rows of which ranges are made: whole blocks of the kind and whole grains at once. 0: not
+/* The row unit of ranges: a whole number of the kind's blocks and of grains at once. 0: not
  * split. */
 static int64_t row_unit(const coh_parameter_facts *facts)
 {
@@ -134,9 +138,9 @@ static int64_t row_unit(const coh_parameter_facts *facts)
     return unit < facts->shape.dim[0] ? unit : facts->shape.dim[0];
 }
 
-/* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces of at
- * most `most` bytes; small neighbours share a chunk through *pending, the bytes not yet in a
- * chunk. */
+/* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces
+ * of at most `most` bytes. Small neighbours share a chunk through *pending, the bytes not yet
+ * in a chunk. */
 static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes, uint64_t most,
                                 uint64_t *pending)
 {
@@ -151,7 +155,7 @@ static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_by
             piece = boundary_bytes - done % boundary_bytes;
         done += piece;
         if (boundary_bytes == 0 && done == rounded && piece < most)
-            *pending += piece; /* the tail may be joined by the next parameter */
+            *pending += piece; /* the next parameter may share the tail's chunk */
         else
             COH_TRY(add_chunk(b, piece));
     }
@@ -176,8 +180,8 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
 
-/* The GRAD or STATE object of a group: for each chunk of its work one of `factor` times the
- * bytes. */
+/* Adds the GRAD or STATE object of a group: each chunk has `factor` times the bytes of its work
+ * chunk. */
 static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
                                      int32_t work, uint64_t factor, int survives,
                                      int32_t *out_object)
@@ -240,7 +244,7 @@ static coh_status open_group(builder *b, coh_dtype dtype)
     return COH_OK;
 }
 
-/* Closes the newest group: makes its objects. */
+/* Closes the newest group and makes its objects. */
 static coh_status close_group(builder *b)
 {
     coh_layout *layout = b->layout;
@@ -261,7 +265,7 @@ static coh_status close_group(builder *b)
     return COH_OK;
 }
 
-/* Is it brought by a kind that may be sliced? */
+/* Returns 1 if the parameter's kind can be sliced. */
 static int is_sliced(const builder *b, int32_t parameter)
 {
     return b->graph->ops[b->graph->parameters[parameter].op].kind.column_slices;
@@ -273,7 +277,7 @@ static int stands_alone(const builder *b, int32_t parameter)
            (b->map->row_unit[parameter] > 0 && !is_sliced(b, parameter));
 }
 
-/* One parameter of an operator, alone, if it is to be sliced and of class `which`. */
+/* Makes a group of one parameter, if it is sliced and of class `which`. */
 static coh_status group_slices(builder *b, int32_t index, int which)
 {
     if (!is_sliced(b, index) || b->map->row_unit[index] == 0 || b->use_count[index] > 1 ||
@@ -284,10 +288,10 @@ static coh_status group_slices(builder *b, int32_t index, int which)
     return close_group(b);
 }
 
-/* Groups of one operator: its plain parameters together, trained and others apart, each shared or
- * row-split one alone. `which`: 0 plain trained, 1 plain not trained, 2 alone. What is sliced comes
- * before the plain ones of its class, so that parameters have the same order with and without
- * slices: norms are folded, and checkpoints written, in it. */
+/* Makes the groups of one operator: its plain parameters together, trained and others separately,
+ * each shared or row-split one alone. `which`: 0 plain trained, 1 plain not trained, 2 alone.
+ * Sliced parameters come before the plain ones of their class, so that parameters have the same
+ * order with and without slices: norms are summed, and checkpoints written, in this order. */
 static coh_status group_parameters(builder *b, int32_t op_index, int which)
 {
     const coh_graph_op_entry *op = &b->graph->ops[op_index];
@@ -340,7 +344,7 @@ static int is_for_gpu(const builder *b)
     return b->options->profile != NULL && b->options->profile->device_kind != 0;
 }
 
-/* A plan for a GPU may be of kinds that have no kernels there: the engine refuses those. */
+/* A plan for a GPU may use kinds without kernels there: the engine rejects those. */
 static coh_status check_has_backward(const builder *b, const coh_graph_op_entry *op)
 {
     if (op->kind.backward != NULL || (is_for_gpu(b) && op->kind.backward_cuda != NULL))
@@ -352,7 +356,7 @@ static coh_status check_has_backward(const builder *b, const coh_graph_op_entry 
                     op->name, op->kind.name);
 }
 
-/* Which tensors get a gradient, and which operators run backward. */
+/* Marks the tensors that get a gradient, and the operators that run backward. */
 static coh_status mark_backward(builder *b)
 {
     const coh_graph *graph = b->graph;
@@ -375,7 +379,7 @@ static coh_status mark_backward(builder *b)
     return COH_OK;
 }
 
-/* An object that each micro-batch of a sweep by layers has for itself. */
+/* Adds an object that each micro-batch of a sweep by layers has separately. */
 static coh_status add_copy(builder *b, coh_stream stream, int32_t owner, uint64_t bytes,
                            size_t copy, int32_t *out_object)
 {
@@ -415,7 +419,7 @@ static coh_status add_tensors(builder *b)
     return COH_OK;
 }
 
-/* What an operator keeps from its forward to its backward. */
+/* Adds the objects that an operator keeps from its forward to its backward. */
 static coh_status add_kept_forward(builder *b, int32_t op_index, size_t copy)
 {
     const coh_op_facts *facts = &b->graph->ops[op_index].facts;
@@ -433,7 +437,8 @@ static const coh_group_layout *group_of(const builder *b, int32_t parameter)
     return &b->layout->groups[b->map->group_of_parameter[parameter]];
 }
 
-/* Where an operator's backward must write although nobody wants the result, or cannot add. */
+/* Adds scratch gradients where an operator's backward must write an unused result, or cannot
+ * add. */
 static coh_status add_scratch_gradients(builder *b, int32_t op_index)
 {
     const coh_graph_op_entry *op = &b->graph->ops[op_index];

@@ -1,14 +1,14 @@
-/* layout.h - list every object that the programs of a plan will touch, and cut it into chunks.
+/* layout.h - list every object that the programs of a plan touch, and cut it into chunks.
  *
- *   group (the parameters that one operator brought in)
- *     work   |weight..............|bias|         each parameter from a page on
- *     grad   |weight..............|bias|         same offsets; f32 beside bf16: twice them
+ *   group (the parameters that one operator introduced)
+ *     work   |weight..............|bias|         each parameter starts at a page
+ *     grad   |weight..............|bias|         same offsets; f32 for bf16 work: doubled
  *     state  |m v|m v|m v|m v|m v |m v |         per chunk of work; bf16: |low m v|..., program.h
- *     chunks |----|----|----|----|-----|         ends at grain or parameter ends
+ *     chunks |----|----|----|----|-----|         end at grain or parameter ends
  *
- * A parameter with several uses, and one that may come by ranges of rows, is a group of its own: so
- * all parameters of a group are always read together, and the chunks of a row-split one never
- * straddle two ranges. */
+ * A parameter with several uses, and a parameter that may be taken in row ranges, is a group by
+ * itself. So all parameters of a group are always read together, and no chunk of a row-split
+ * parameter straddles two ranges. */
 #ifndef COH_PLANNER_LAYOUT_H
 #define COH_PLANNER_LAYOUT_H
 
@@ -16,41 +16,41 @@
 #include "planner/plan.h"
 #include "planner/program.h"
 
-/* Objects of graph things; -1 where there is none. Beside the layout, for the planner's own use. */
+/* Objects of the things in a graph; -1 if absent. Kept next to the layout, for the planner only. */
 typedef struct coh_object_map {
     size_t tensor_count, op_count;
-    size_t copies;                       /* micro-batches with objects of their own, at least 1 */
+    size_t copies;                       /* micro-batches with separate objects, at least 1 */
     int32_t *activation, *gradient;      /* by copy and tensor */
     int32_t *saved, *cache;              /* by copy and operator */
     int32_t *workspace[COH_PHASE_COUNT]; /* by operator */
-    int32_t *input_scratch,
-        *parameter_scratch;       /* by operator x port: gradients on the way to an ADD,
-                                                   or into the void */
+    /* by operator x port: gradients on the way to an ADD, or discarded */
+    int32_t *input_scratch, *parameter_scratch;
     int32_t *kept;                /* by operator x state port */
     int32_t *group_of_parameter;  /* by graph parameter */
     int32_t *layout_of_parameter; /* by graph parameter: index in layout.parameters */
-    int32_t *reaches_loss;        /* by tensor: its gradient exists */
+    int32_t *reaches_loss;        /* by tensor: 1 if it has a gradient */
     int32_t *runs_backward;       /* by operator */
-    int64_t *row_unit;            /* by graph parameter: ranges are multiples of it; 0 */
-    int slices;                   /* see coh_decisions */
-    /* 1: lines are written for the first two ranges of rows and the last one alone. The ranges
-     * between them need the same room as the second. For bounds of memory. */
+    /* by graph parameter: row ranges are multiples of it; 0: not split */
+    int64_t *row_unit;
+    int slices; /* see coh_decisions */
+    /* 1: lines are written only for the first two row ranges and the last. The ranges between them
+     * need the same memory as the second. Used for memory bounds. */
     int few_ranges;
 } coh_object_map;
 
-/* As a chunk's size: no object is cut, except at the ranges of a row-split one. */
+/* As a chunk size: cut no object, except at the ranges of a row-split parameter. */
 #define COH_WHOLE_OBJECTS ((uint64_t)1 << 48)
 
-/* The size of chunks that a layout is cut into if `chunk_bytes` is asked for: whole grains, at
- * least one. */
+/* Returns the chunk size that a layout uses for a requested `chunk_bytes`: whole grains, at least
+ * one. */
 uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes);
 
-/* Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (a graph without a loss to train).
- * `chunk_bytes`: of f32 work; a chunk of bf16 work has as many elements and half the bytes.
- * `with_cache`: optional caches from forward to backward exist. `slices`: most ranges of rows that
- * kinds with column_slices are taken in; up to 1, their parameters stay with their group.
- * The layout gets objects, chunks, parameters, groups and pinned offsets; residents, file and arena
- * sizes come later. */
+/* Builds the layout: objects, chunks, parameters, groups and pinned offsets; residents, file
+ * and arena sizes are set later. `chunk_bytes`: of f32 work; a chunk of bf16 work has as many
+ * elements and half the bytes. `with_cache`: optional caches from forward to backward exist.
+ * `slices`: the most row ranges for kinds with column_slices; up to 1, their parameters stay in
+ * their group. Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (training a graph
+ * without a loss). */
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
                             uint64_t chunk_bytes, int with_cache, int slices,
                             coh_layout *out_layout, coh_object_map *out_map);
@@ -68,7 +68,7 @@ static inline size_t coh_op_index(const coh_object_map *map, int32_t op, int32_t
     return ((size_t)microbatch % map->copies) * map->op_count + (size_t)op;
 }
 
-/* Index in input_scratch or parameter_scratch, and kept. */
+/* Index in input_scratch or parameter_scratch, and in kept. */
 static inline size_t coh_port_index(int32_t op, int32_t port)
 {
     return (size_t)op * COH_PORT_MAX + (size_t)port;

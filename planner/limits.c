@@ -1,3 +1,6 @@
+/* Compares budgets and arenas with the cgroup and memlock limits of a profile. The idea: a plan the
+ * system would refuse is rejected before it is built, with the bytes short and the flag to change.
+ * Interface: limits.h. */
 #include "planner/limits.h"
 
 #include <inttypes.h>
@@ -26,7 +29,7 @@ static uint64_t in_main_memory(const coh_profile *profile, uint64_t device, uint
     return __builtin_add_overflow(device, host, &both) ? UINT64_MAX : both;
 }
 
-/* `what`: asks for them. */
+/* `what`: subject and verb of the message. */
 static coh_status check_cgroup(const coh_profile *profile, const char *what, uint64_t device,
                                uint64_t host)
 {

@@ -1,24 +1,25 @@
-/* limits.h - what the system lets a process have of main memory, whatever there is of it.
+/* limits.h - what the system allows a process of main memory, however much there is.
  *
- * A profile has two such limits, UINT64_MAX where it has none:
+ * A profile has two such limits, UINT64_MAX if there is none:
  *
- *     cgroup_bytes    of all memory: the arenas that stand in main memory, which are both of a host
- *                     device's (its device tier is RAM) and the host tier beside a GPU
- *     memlock_bytes   of memory that is locked: the host tier beside a GPU is pinned. A host device
- *                     locks nothing that it cannot do without. */
+ *     cgroup_bytes    of all memory: the arenas in main memory. On a host device both arenas count
+ *                     (its device tier is RAM), with a GPU only the host tier.
+ *     memlock_bytes   of locked memory: with a GPU the host tier is pinned. A host device
+ *                     can run without locked memory.
+ */
 #ifndef COH_PLANNER_LIMITS_H
 #define COH_PLANNER_LIMITS_H
 
 #include "planner/plan.h"
 
-/* The flag that raises a tier: what stands beside a GPU is no test-bed. */
+/* The flag that raises a tier: with a GPU, the host tier is --host-memory, else --emulate-host. */
 const char *coh_tier_flag(coh_tier tier, int is_gpu);
 
-/* Could budgets like these be had at all? What is without limit (UINT64_MAX) asks for nothing.
+/* Checks that the system allows budgets like these. A tier without limit (UINT64_MAX) counts as 0.
  * Fails: COH_ERR_FULL with the tier, the bytes short and what to do. */
 coh_status coh_limits_check_budgets(const coh_profile *profile, const coh_plan_options *options);
 
-/* Can arenas of so many bytes be had? Fails: likewise. */
+/* Checks that the system allows arenas of these sizes. Fails: as coh_limits_check_budgets. */
 coh_status coh_limits_check_arenas(const coh_profile *profile,
                                    const uint64_t arena_bytes[COH_TIER_COUNT]);
 

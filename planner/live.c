@@ -1,6 +1,7 @@
-/* The lines of at most three micro-batches are written down, with no object cut. The bytes at each
- * line grow by the same amount with every micro-batch, so their maximum is convex in the number of
- * micro-batches: the line through its values at two and three never lies above it. */
+/* Writes the lines of at most three micro-batches, with no object cut, and counts the live bytes at
+ * each line. These bytes grow by the same amount with every micro-batch, so their maximum is convex
+ * in the number of micro-batches: the straight line through its values at two and three never lies
+ * above it. Interface: live.h. */
 #include "planner/live.h"
 
 #include "base/alloc.h"
@@ -11,13 +12,13 @@
 
 enum { FEW = 3 };
 
-/* Gradients of parameters are left out: a schedule may take them and update them range by range. */
+/* Leaves out parameter gradients: a schedule may compute and apply them range by range. */
 static int counts(const coh_object *object)
 {
     return !object->survives && !object->pinned && object->stream != COH_STREAM_GRAD;
 }
 
-/* Bytes that exist in every line. */
+/* Bytes that exist at every line. */
 static uint64_t standing_bytes(const coh_layout *layout)
 {
     uint64_t bytes = layout->pinned_bytes;
@@ -43,9 +44,10 @@ static void set_live(live_set *live, int32_t object, int is_live)
     live->bytes -= is_live ? 0 : facts->bytes;
 }
 
-/* From the last line to the first: what a line reads exists before it; what it writes without
- * reading does not. `or_fewer`: what only a recomputation reads does not count, since a program that
- * keeps the results does without. Returns the most bytes at one line. */
+/* Goes from the last line to the first: an object that a line reads exists before the line; an
+ * object that it writes without reading does not. With `or_fewer`, an object that only a
+ * recomputation reads does not count: a program that keeps the results does not need it. Returns
+ * the most bytes at one line. */
 static uint64_t most_live(const coh_sheet *sheet, int or_fewer, live_set *live)
 {
     uint64_t most = 0;

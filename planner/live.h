@@ -1,16 +1,16 @@
-/* live.h - the fewest bytes that exist at once in a step, in all tiers together: a lower bound of
- * every schedule, found without one.
+/* live.h - the fewest bytes that exist at once in a step, over all tiers: a lower bound for every
+ * schedule, computed without building one.
  *
- * What survives a step always exists. An activation, and what a forward leaves for its backward,
- * exists from the line that writes it to the last line that reads it. */
+ * An object that survives a step always exists. An activation, and the data that a forward saves
+ * for its backward, exists from the line that writes it to the last line that reads it. */
 #ifndef COH_PLANNER_LIVE_H
 #define COH_PLANNER_LIVE_H
 
 #include "planner/plan.h"
 
-/* The bound of schedules that recompute `recompute` and the blocks that pins add; with `or_fewer`,
- * also of those that recompute only some of these blocks. Fails: COH_ERR_MEMORY, and as
- * coh_layout_build. */
+/* Computes the bound for schedules that recompute `recompute` and the blocks that pins add; with
+ * `or_fewer`, also for schedules that recompute only some of these blocks. Fails: COH_ERR_MEMORY,
+ * and as coh_layout_build. */
 coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
                           const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes);
 

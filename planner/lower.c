@@ -1,3 +1,7 @@
+/* Writes the compute lines of every kind of program: sweeps over operators and micro-batches,
+ * recomputed blocks, updates, and visits of all chunks. The idea: a sheet names objects and chunks
+ * only, so no line depends on memory sizes. Lines of one operator call are written in lower_call.c;
+ * the interface is lower.h. */
 #include "planner/lower.h"
 
 #include "base/alloc.h"
@@ -50,7 +54,7 @@ static coh_status feed(coh_lower_writer *w)
     return COH_OK;
 }
 
-/* Operators [begin, end). */
+/* Writes the forward of operators [begin, end). */
 static coh_status forward(coh_lower_writer *w, int32_t begin, int32_t end, int32_t microbatch)
 {
     for (int32_t op = begin; op < end; op++)
@@ -74,9 +78,9 @@ static int is_inner(const coh_lower_writer *w, int32_t tensor, int32_t block)
     return 1;
 }
 
-/* Marks the block's operators that must run again so that its backward finds what it reads: from
- * the last operator back, an operator is wanted if it saves something backward needs, or if one of
- * its inner outputs is read by backward or by another wanted operator. */
+/* Marks the block's operators that must run again so that its backward finds the data it reads.
+ * From the last operator back, an operator is marked if it saves data that backward needs, or if
+ * backward or another marked operator reads one of its inner outputs. */
 static void mark_recomputed(const coh_lower_writer *w, int32_t first, int32_t last, uint8_t *wanted,
                             uint8_t *tensor_wanted)
 {
@@ -122,7 +126,7 @@ done:
     return status;
 }
 
-/* Operators [begin, end), whole blocks, from the last to the first. */
+/* Writes the backward of operators [begin, end), whole blocks, from the last to the first. */
 static coh_status backward(coh_lower_writer *w, int32_t begin, int32_t end, int32_t microbatch)
 {
     int final = microbatch == w->options->microbatch_count - 1;
@@ -151,7 +155,8 @@ static coh_status sweep_microbatches(coh_lower_writer *w)
     return COH_OK;
 }
 
-/* The end of the layer that begins with operator `begin`: a block, or all between two of them. */
+/* Returns the end of the layer that begins with operator `begin`: a block, or all operators between
+ * two blocks. */
 static int32_t layer_end(const coh_graph *graph, int32_t begin)
 {
     int32_t end = begin;
@@ -168,8 +173,9 @@ static int32_t layer_begin(const coh_graph *graph, int32_t end)
     return begin;
 }
 
-/* Each layer takes all micro-batches, there and back. The last one turns each round at once:
- * what the loss leaves for its backward is the largest of all. */
+/* Runs all micro-batches through each layer, forward and then backward. The last layer runs
+ * backward directly after each forward: the data that the loss saves for its backward is the
+ * largest. */
 static coh_status sweep_layers(coh_lower_writer *w)
 {
     int32_t count = w->options->microbatch_count, op_count = (int32_t)w->graph->op_count;
@@ -201,7 +207,7 @@ static coh_status lower_body(coh_lower_writer *w)
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 
-/* The deferred updates, in the order in which the next forward will want them. */
+/* Writes the deferred updates, in the order in which the next forward needs them. */
 static coh_status lower_drain(coh_lower_writer *w)
 {
     for (size_t i = 0; i < w->graph->op_count; i++) {
@@ -222,7 +228,7 @@ static coh_status lower_drain(coh_lower_writer *w)
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 
-/* One line per chunk of an object, in a window of its own. */
+/* Writes one line per chunk of an object, each with its own window. */
 static coh_status visit_object(coh_lower_writer *w, coh_opcode opcode, int32_t object, int access,
                                coh_role role)
 {
@@ -236,8 +242,8 @@ static coh_status visit_object(coh_lower_writer *w, coh_opcode opcode, int32_t o
     return COH_OK;
 }
 
-/* The master of a bf16 group lies in two halves, one in its work and one in its states: each line
- * takes both, so that whoever runs it sees whole numbers. */
+/* Visits both halves of a bf16 group's master, one in its work and one in its states: each line
+ * takes both, so it sees whole f32 numbers. */
 static coh_status visit_halves(coh_lower_writer *w, coh_opcode opcode,
                                const coh_group_layout *group, int access)
 {
@@ -260,8 +266,8 @@ static coh_status visit_group(coh_lower_writer *w, coh_opcode opcode, const coh_
     return visit_object(w, opcode, group->state, access, COH_ROLE_OPTIMIZER_STATE);
 }
 
-/* INIT, IMPORT, HASH, SAVE: every surviving chunk, group by group. Gradients are visited where they
- * survive, but for SAVE: what waits in them was drained before. */
+/* Writes INIT, IMPORT, HASH or SAVE: visits every surviving chunk, group by group. Visits gradients
+ * too if they survive, except for SAVE: the updates waiting in them were drained before. */
 static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 {
     int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
@@ -281,8 +287,9 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 
 /* ---- which lane updates ---- */
 
-/* In the last `host_updates` blocks, or behind them? What comes before the first block is needed
- * first by the next step and known last in this one: it is on the host only when all else is. */
+/* Returns 1 for an operator in or after the last `host_updates` blocks. Operators before the first
+ * block are needed first in the next step and finished last in this one: they are on the host only
+ * if all others are. */
 static int is_on_host(const coh_graph *graph, size_t op, int host_updates)
 {
     int32_t blocks = coh_graph_block_count(graph), before = coh_graph_blocks_before(graph, op);
@@ -292,7 +299,7 @@ static int is_on_host(const coh_graph *graph, size_t op, int host_updates)
            (before >= blocks - host_updates && (before > 0 || graph->ops[op].block >= 0));
 }
 
-/* A group goes by the first operator that takes one of its parameters. */
+/* Assigns each group the lane of the first operator that uses one of its parameters. */
 static void choose_lanes(coh_lower_writer *w, int host_updates)
 {
     for (size_t i = w->graph->op_count; i-- > 0;)

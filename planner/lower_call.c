@@ -1,3 +1,7 @@
+/* Writes the lines of one call of an operator: forward or backward with its operands, the ADDs of
+ * gradients a kind cannot add, and the NORM and UPDATE of finished chunks. The idea: a running
+ * record of written gradient chunks decides whether a contribution overwrites or adds. The callers
+ * are lower.c and the patterns (pattern.c). */
 #include "planner/lower_writer.h"
 #include "planner/pattern.h"
 
@@ -87,13 +91,13 @@ static coh_shape byte_shape(uint64_t bytes)
                         .dim = { (int64_t)((bytes + sizeof(float) - 1) / sizeof(float)) } };
 }
 
-/* Pure write on the first of several ranges, added to from then on. */
+/* The first of several ranges is a pure write; later ranges add. */
 static int writes_or_adds(coh_row_range rows, int adds)
 {
     return adds || rows.begin > 0 ? COH_ACCESS_BOTH : COH_ACCESS_WRITE;
 }
 
-/* Number of the newest line's need on `object`, or -1. */
+/* Returns the index of the newest line's need for `object`, or -1. */
 static int find_need(const coh_sheet *sheet, int32_t object)
 {
     const coh_sheet_line *line = &sheet->lines[sheet->line_count - 1];
@@ -103,8 +107,8 @@ static int find_need(const coh_sheet *sheet, int32_t object)
     return -1;
 }
 
-/* An operand of an activation, or of an input's or the loss's part for this micro-batch. What a
- * line reads through two ports is one operand with two bindings. */
+/* Adds an operand for an activation, or for this micro-batch's part of an input or of the loss. A
+ * tensor read through two ports is one operand with two bindings. */
 static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t microbatch, int access,
                               coh_role role, int port)
 {
@@ -129,7 +133,7 @@ static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t micro
     return COH_OK;
 }
 
-/* The first and last+1 chunk of an object that cover [begin, end) bytes of it. */
+/* Finds the chunks [begin, end) of an object that cover bytes [begin, end) of it. */
 static void chunks_of_bytes(const coh_layout *layout, int32_t object, uint64_t begin, uint64_t end,
                             uint32_t *out_begin, uint32_t *out_end)
 {
@@ -147,8 +151,8 @@ static void chunks_of_bytes(const coh_layout *layout, int32_t object, uint64_t b
     *out_end = last;
 }
 
-/* The bytes and chunks of a parameter's group that a range of rows stands for. Whole groups where
- * rows are not split: all parameters of a group are read together. */
+/* Finds the chunks of a parameter's group for a row range; the whole group if rows are not split,
+ * since all parameters of a group are read together. */
 static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, coh_row_range rows,
                              uint32_t *out_begin, uint32_t *out_end)
 {
@@ -164,7 +168,7 @@ static void parameter_chunks(const coh_lower_writer *w, int32_t parameter, coh_r
                     row_bytes * (uint64_t)rows.end, out_begin, out_end);
 }
 
-/* How and where a parameter's gradient stands in its group's GRAD. */
+/* The shape and offset of a parameter's gradient in its group's GRAD. */
 static void gradient_place(const coh_lower_writer *w, int32_t parameter, coh_shape *out_shape,
                            uint64_t *out_offset)
 {
@@ -175,7 +179,7 @@ static void gradient_place(const coh_lower_writer *w, int32_t parameter, coh_sha
                   coh_group_grad_factor(group);
 }
 
-/* Need (once per group) and binding of one parameter's WORK or GRAD. */
+/* Adds a need (once per group) and a binding for the WORK or GRAD of one parameter. */
 static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row_range rows,
                                  int access, int32_t object, coh_role role, int port)
 {
@@ -221,8 +225,8 @@ static coh_status workspace_port(coh_lower_writer *w, int32_t index, coh_phase p
                       object < 0 ? 0 : w->layout->objects[object].bytes);
 }
 
-/* Is the operator given its cache? Not where its block runs forward twice, and only where a
- * backward follows. */
+/* Returns 1 if the operator has its cache: not if its block is recomputed, and only if a backward
+ * follows. */
 static int has_cache(const coh_lower_writer *w, int32_t index)
 {
     int is_recomputed =
@@ -243,7 +247,8 @@ static int32_t saved_object(const coh_lower_writer *w, int32_t index, int32_t mi
     return w->map->saved[coh_op_index(w->map, index, microbatch)];
 }
 
-/* Only a step of training draws: in other programs the line names no cell, and dropout is none. */
+/* Adds the cells that a kind draws random numbers from. Only a training step draws: in other
+ * programs the line has no such operand, and dropout is off. */
 static coh_status random_cell(coh_lower_writer *w, int32_t index)
 {
     if (!w->graph->ops[index].kind.draws || w->sheet->kind != COH_PROGRAM_BODY ||
@@ -287,8 +292,9 @@ static int32_t gradient_object(const coh_lower_writer *w, int32_t tensor, int32_
     return w->map->gradient[coh_tensor_index(w->map, tensor, microbatch)];
 }
 
-/* Has an earlier contribution of this step written the gradient of input `port`? Contributions come
- * in the order of backward: later operators first, and ports of one operator in rising order. */
+/* Returns 1 if an earlier contribution of this step has written the gradient of input `port`.
+ * Contributions come in the order of backward: later operators first, and ports of one operator in
+ * rising order. */
 static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t port)
 {
     int32_t tensor = w->graph->ops[index].input[port];
@@ -325,7 +331,7 @@ static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t m
     return COH_OK;
 }
 
-/* Marks the chunks of a gradient as written in this step; 1 if they were already. */
+/* Marks the chunks of a gradient as written in this step; returns 1 if they were already. */
 static int touch_gradient(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end)
 {
     uint32_t first = w->layout->objects[object].chunk_begin;
@@ -335,9 +341,9 @@ static int touch_gradient(coh_lower_writer *w, int32_t object, uint32_t begin, u
     return touched;
 }
 
-/* Does this contribution of a step to a parameter's gradient add to earlier ones? `touched`: its
- * chunks were written before. Parameters of one group share chunks, so there each is remembered by
- * itself. */
+/* Returns 1 if this contribution to a parameter's gradient adds to earlier ones of the step.
+ * `touched`: its chunks were written before. Parameters of one group share chunks, so there each
+ * parameter is recorded separately. */
 static int contribution_adds(coh_lower_writer *w, int32_t parameter, int touched)
 {
     if (w->layout->groups[w->map->group_of_parameter[parameter]].parameter_count == 1)
@@ -417,7 +423,7 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
     COH_TRY(coh_lower_line(w, COH_OP_BACKWARD));
     COH_TRY(open_call(w, index, microbatch, rows));
     COH_TRY(backward_reads(w, index, microbatch, rows));
-    /* Sums over ranges of rows go on from call to call. */
+    /* Sums over row ranges continue from call to call. */
     int goes_on = rows.count > 0 && !op->kind.column_slices;
     int saved_access = goes_on ? COH_ACCESS_BOTH : COH_ACCESS_READ;
     COH_TRY(bytes_port(w, saved_object(w, index, microbatch), saved_access, COH_ROLE_SAVED,
@@ -430,7 +436,7 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
                           op->kind.column_slices ? writes_or_adds(rows, 0) : COH_ACCESS_WRITE);
 }
 
-/* One ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole
+/* Writes one ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole
  * object. */
 static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch,
                            const coh_shape *from, int32_t object, uint64_t offset, int access,
@@ -446,7 +452,7 @@ static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scra
     return COH_OK;
 }
 
-/* What went to scratch because the kind cannot add joins the gradient it belongs to. */
+/* Writes the ADDs of gradients in scratch (because the kind cannot add) to their gradients. */
 static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbatch)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -477,7 +483,8 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
     return COH_OK;
 }
 
-/* Is `index` the last operator of a step's backward to contribute to the group, and to read it? */
+/* Returns 1 if `index` is the last operator of a step's backward that reads the group and
+ * contributes to it. */
 static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
 {
     for (int32_t i = 0; i < index; i++)
@@ -488,8 +495,9 @@ static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
     return 1;
 }
 
-/* The norm of a chunk; where updates are not deferred its update, which makes the norm's partials
- * in the same pass. The host lane does not reach them: the device makes those of its chunks. */
+/* Writes the norm of a chunk and, unless updates are deferred, its update, which computes the
+ * norm's partials in the same pass. The host lane cannot access the partials: the device computes
+ * them for chunks updated there. */
 static coh_status finish_chunk(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     int is_deferred = w->options->deferred_update;
@@ -498,7 +506,7 @@ static coh_status finish_chunk(coh_lower_writer *w, int32_t group, uint32_t chun
     return is_deferred ? COH_OK : coh_lower_update(w, group, chunk);
 }
 
-/* After the last contribution of a step: the norm of each chunk, and its update. */
+/* Writes the norm and the update of each chunk after the last contribution of a step. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -516,14 +524,15 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_r
         parameter_chunks(w, op->parameter[port], rows, &begin, &end);
         int is_split = w->map->row_unit[op->parameter[port]] > 0 && rows.count > 0;
         if (!is_split && rows.end < rows.count)
-            continue; /* finished with the operator's last range */
+            continue; /* finished by the operator's last range */
         for (uint32_t chunk = begin; chunk < end; chunk++)
             COH_TRY(finish_chunk(w, group, chunk));
     }
     return COH_OK;
 }
 
-/* With deferred updates: those of the chunks that this forward is the first of the step to read. */
+/* With deferred updates: writes the updates of the chunks that this forward is the first of the
+ * step to read. */
 static coh_status updates_before(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -544,14 +553,14 @@ static coh_status updates_before(coh_lower_writer *w, int32_t index, coh_row_ran
             coh_need *work = &w->sheet->needs[line->need_begin];
             if (work->is_far)
                 continue;
-            work->window_begin = begin; /* the forward to come reads them as one */
+            work->window_begin = begin; /* the following forward reads them as one */
             work->window_end = end;
         }
     }
     return COH_OK;
 }
 
-/* What the newest line, a call on these rows, costs: the simulator's measure. */
+/* Sets the cost of the newest line, a call on these rows, for the simulator. */
 static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, coh_row_range rows)
 {
     const coh_op_facts *facts = &w->graph->ops[op].facts;
@@ -560,7 +569,7 @@ static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, coh_row
     line->flops = facts->flops[phase] * share;
     if (has_cache(w, op) && phase == COH_PHASE_BACKWARD)
         line->flops -= facts->cache_saves_flops * share;
-    if (facts->bytes[phase] > 0) /* with or without a cache: as much passes through workspace */
+    if (facts->bytes[phase] > 0) /* with or without a cache: workspace traffic is the same */
         line->bytes = (uint64_t)(facts->bytes[phase] * share);
 }
 

@@ -1,3 +1,7 @@
+/* Local search over decisions: varies one decision of the best set at a time, or two that depend on
+ * each other, and moves to the best neighbour. The idea: the neighbours and their order are fixed,
+ * so every machine finds the same plan. Evaluation is in offers.c; search.c calls this from several
+ * starts. */
 #include "planner/neighbours.h"
 
 #include "base/bytes.h"
@@ -10,7 +14,7 @@
 #define CHUNK_LEAST (256 * KIB)
 #define CHUNK_MOST  (1024 * MIB)
 
-/* Within 1/500 of what no schedule can be faster than is as good. */
+/* Stop within 1/500 of the lower bound. */
 enum { CLOSE_ENOUGH = 500 };
 
 int coh_market_has_caches(const coh_plan *plan)
@@ -21,8 +25,8 @@ int coh_market_has_caches(const coh_plan *plan)
     return some;
 }
 
-/* Sets that differ from the best in one decision, or two that hang together. How many there may be
- * is part of what the search tries: with another number other plans come out. */
+/* Sets that differ from the best in one decision, or in two that depend on each other. Their number
+ * affects the search: another number gives other plans. */
 enum { NEIGHBOURS_MOST = 16 };
 _Static_assert((int)NEIGHBOURS_MOST <= (int)COH_AT_ONCE_MOST, "all neighbours are tried at once");
 
@@ -31,7 +35,7 @@ typedef struct neighbours {
     int count;
 } neighbours;
 
-/* The next one, as the best still; NULL: there are enough. */
+/* Adds a neighbour, initially equal to the best; returns NULL if there are enough. */
 static coh_decisions *add_neighbour(neighbours *n, const coh_market *market)
 {
     if (n->count == NEIGHBOURS_MOST)
@@ -55,7 +59,7 @@ static void vary_sizes(const coh_market *market, neighbours *n)
             d->chunk_bytes = sizes[i];
 }
 
-/* More and fewer of the first blocks: by a quarter, a sixteenth, one. */
+/* Varies the number of recomputed first blocks: by a quarter, a sixteenth, one. */
 static void vary_recompute(const coh_market *market, neighbours *n)
 {
     const coh_plan *plan = market->plan;
@@ -91,8 +95,8 @@ static void vary_places(const coh_market *market, neighbours *n)
             d->tie_break = tie_break;
 }
 
-/* Where a host tier stands beside the device: no, all, a quarter or half of the updates there, and
- * a few more or fewer. */
+/* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
+ * or fewer. */
 static void vary_updates(const coh_market *market, neighbours *n)
 {
     const coh_plan *plan = market->plan;
@@ -108,8 +112,8 @@ static void vary_updates(const coh_market *market, neighbours *n)
             d->host_updates = counts[i];
 }
 
-/* The first blocks are the last that backward updates and the first that the next forward wants:
- * what is gained by keeping weights is gained most there. */
+/* Varies the number of blocks with resident weights. The first blocks are the last that backward
+ * updates and the first that the next forward needs, so keeping their weights gains most. */
 static void vary_resident(const coh_market *market, neighbours *n)
 {
     const coh_plan *plan = market->plan;
@@ -123,8 +127,8 @@ static void vary_resident(const coh_market *market, neighbours *n)
             d->resident = counts[i];
 }
 
-/* What only helps together: a map that is filled, room that is taken in turns, what is changed
- * spared. */
+/* Tries decisions that help only together: a filled boundary map, a horizon, and sparing changed
+ * content. */
 static void vary_together(const coh_market *market, neighbours *n)
 {
     static const int32_t maps[] = { COH_BOUNDARY_FULL, COH_BOUNDARY_WANTED };
@@ -139,8 +143,8 @@ static void vary_together(const coh_market *market, neighbours *n)
     }
 }
 
-/* List scheduling is anomalous: less room can be faster. The budgets tried lie on a grid of quarter
- * octaves that does not depend on this one, so that neighbours try the same. */
+/* Varies the budget: list scheduling is anomalous, so less memory can be faster. The budgets tried
+ * lie on a fixed grid of quarter octaves, so that neighbours try the same ones. */
 static void vary_budget(const coh_market *market, neighbours *n)
 {
     static const uint64_t quarters[] = { 65536, 77936, 92682, 110218 }; /* 2^(16 + k/4) */

@@ -1,10 +1,13 @@
+/* Records the accesses of each chunk in order, with a cursor to the next one. The idea: whether
+ * content is needed is decided by the next access alone, here or farther out, or at the end.
+ * Interface: next_use.h; used by residency.c for evictions. */
 #include "planner/next_use.h"
 
 #include "base/alloc.h"
 #include "planner/effort.h"
 
-/* An access at a step, here or in the next tier out; or what the end of the sequence means to the
- * chunk. */
+/* An access at a step, here or in the next tier out; or the state of the chunk at the end of the
+ * sequence. */
 enum { USE_READ, USE_WRITE, FAR_READ, FAR_UPDATE, END_ALIVE, END_DEAD };
 
 static uint8_t what_of(const coh_need *need)
@@ -105,7 +108,7 @@ uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk)
             return never;
         if (what == USE_READ || what == USE_WRITE)
             return uses->accesses[i].step;
-        never = COH_NEVER - 1; /* kept, though nobody here asks: worth more than free room */
+        never = COH_NEVER - 1; /* needed, though not here: worth more than free space */
         if (what == FAR_UPDATE)
             return never;
         left |= what == FAR_READ;

@@ -1,7 +1,7 @@
-/* next_use.h - when is each chunk accessed next, and is what it holds still wanted then?
+/* next_use.h - find when each chunk is accessed next, and whether its content is still needed then.
  *
- * Steps count through: 0 .. n-1 of the sequence that is run, n is its end, n+1 .. of the one that
- * will follow. */
+ * Steps are numbered on: 0 .. n-1 of the current sequence, n is its end, n+1 .. of the sequence
+ * that will follow. */
 #ifndef COH_PLANNER_NEXT_USE_H
 #define COH_PLANNER_NEXT_USE_H
 
@@ -27,16 +27,18 @@ coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
                              const coh_sequence *next);
 void coh_next_use_fini(coh_next_use *uses); /* accepts a zeroed struct */
 
-/* Is the present content of the chunk read again, here or farther out, or wanted at the end? */
+/* Returns 1 if the present content of the chunk is read again, here or farther out, or needed at
+ * the end. */
 int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk);
-/* The step of the next access in this tier; COH_NEVER if there is none or the content dies first.
- * What is only wanted farther out, or at the end, can leave before all else: COH_NEVER - 1. */
+/* Returns the step of the next access in this tier; COH_NEVER if there is none or the content dies
+ * first. Content needed only farther out, or at the end, can be evicted before all else: COH_NEVER
+ * - 1. */
 uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk);
 
-/* The chunks that local step `local_step` of `sequence` touches have been used at `step`. */
+/* Marks the chunks that local step `local_step` of `sequence` touches as used at `step`. */
 void coh_next_use_advance(coh_next_use *uses, uint32_t step, const coh_sequence *sequence,
                           uint32_t local_step, const coh_layout *layout);
-/* The end has been passed (free runs). */
+/* Passes the end (free runs). */
 void coh_next_use_cross(coh_next_use *uses);
 
 #endif

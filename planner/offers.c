@@ -1,3 +1,6 @@
+/* Builds and simulates sets of decisions, several at once, and keeps the best. The idea: batches
+ * are formed by effort, never by time or threads, so results are reproducible. Sets of decisions
+ * come from starts.c and neighbours.c; the interface is offers.h. */
 #include "planner/offers.h"
 
 #include <string.h>
@@ -8,16 +11,16 @@
 #include "planner/live.h"
 #include "planner/schedule.h"
 
-/* Threads beyond these would each hold a schedule for little gain. */
+/* More threads would each hold a schedule for little gain. */
 enum { THREADS_MOST = 8 };
 
-/* What it takes to refuse an offer without building it. */
+/* The effort of rejecting an offer without building it. */
 enum { REFUSED_EFFORT = 1000 };
 
-/* A budget of so many chunks holds what any line that takes one chunk needs. */
+/* A budget of this many chunks is enough for any line that takes one chunk. */
 enum { CHUNKS_ROOMY = 16 };
 
-/* Bytes of all tiers that may hold what a step makes. */
+/* Bytes of all tiers that can hold the data of a step. */
 static uint64_t room_of(const coh_plan *plan, const coh_decisions *decisions)
 {
     const coh_plan_options *o = &plan->options;
@@ -29,7 +32,8 @@ static uint64_t room_of(const coh_plan *plan, const coh_decisions *decisions)
     return room;
 }
 
-/* A short program is built in any case: its refusal then names exact bytes. */
+/* Rejects an offer without building it if its effort or its live bytes are too large. A short
+ * program is built in any case: its refusal then has exact numbers. */
 static coh_status refuse_early(const coh_plan *plan, coh_offer *offer)
 {
     coh_effort effort;
@@ -57,7 +61,7 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
     COH_TRY(refuse_early(plan, out_offer));
     if (out_offer->is_refused)
         return COH_OK;
-    /* Where room is short, a line of another program that takes one large chunk may not fit. */
+    /* If memory is short, a line of another program that takes one large chunk may not fit. */
     int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
                                            all, &layout, programs);
@@ -114,7 +118,7 @@ void coh_market_close(coh_market *market)
     *market = (coh_market){ 0 };
 }
 
-/* The sets tried at once; each thread fills the places it is given. */
+/* The sets tried at once; each thread fills its own elements. */
 typedef struct batch {
     const coh_plan *plan;
     const coh_decisions *decisions[COH_AT_ONCE_MOST];
@@ -129,7 +133,7 @@ static coh_status make_piece(void *argument, int index)
     return coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
 }
 
-/* As many at a time as there is memory for. */
+/* Makes all offers of a batch, as many at a time as memory allows. */
 static coh_status make_all(coh_market *market, batch *b)
 {
     for (b->made = 0; b->made < b->count;) {
@@ -187,8 +191,8 @@ static int was_tried(const coh_market *market, const batch *b, const coh_decisio
     return 0;
 }
 
-/* Would `effort` end the search? A quick search ends early only once it has a plan. Something is
- * always tried: a batch, or by a probe a single set of decisions. */
+/* Returns 1 if `effort` would end the search. A quick search ends early only once it has a plan.
+ * Something is always tried: one batch, or in a probe one set of decisions. */
 static int is_too_much(const coh_market *market, const batch *b, uint64_t effort)
 {
     const coh_search search = market->plan->options.search;
@@ -202,7 +206,7 @@ static int is_too_much(const coh_market *market, const batch *b, uint64_t effort
 coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
 {
     batch b = { .plan = market->plan };
-    uint64_t ahead = 0; /* effort of the batch */
+    uint64_t ahead = 0; /* effort of the current batch */
     for (int i = 0; i < count; i++) {
         if (market->evaluations + (uint32_t)b.count >= market->evaluations_most)
             break;

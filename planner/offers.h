@@ -1,60 +1,61 @@
-/* offers.h - sets of decisions, each built, simulated and compared with the best so far.
+/* offers.h - evaluate sets of decisions: build each, simulate it and compare it with the best so
+ * far.
  *
  *     coh_market m = { .plan = plan, .evaluations_most = 48 };
- *     coh_market_try(&m, list, count);      several at once, by the plan's threads
- *     m.best                                the fastest of all that were ever tried
+ *     coh_market_try(&m, list, count);      several at once, on the plan's threads
+ *     m.best                                the fastest of all tried so far
  *
- * What is tried, and in which order, never depends on how many threads there are or on time: the
- * same plan comes out on every machine. */
+ * The sets tried and their order never depend on the number of threads or on time: every machine
+ * gets the same plan. */
 #ifndef COH_PLANNER_OFFERS_H
 #define COH_PLANNER_OFFERS_H
 
 #include "base/pool.h"
 #include "planner/plan.h"
 
-/* What one set of decisions promises. */
+/* The evaluation of one set of decisions. */
 typedef struct coh_offer {
     coh_decisions decisions;
     uint64_t step_ns, link_bytes, device_bytes;
     uint32_t line_count;
     int32_t valid;   /* it fits */
     uint64_t effort; /* coh_effort_sum */
-    /* Not built: more bytes exist at once than there is room (device_bytes is then a lower bound),
-     * or the program is too long. */
+    /* Not built: the bytes that exist at once exceed the capacity (device_bytes is then a lower
+     * bound), or the program is too long. */
     int32_t is_refused;
-    /* Not valid, because the outermost tier is too small: what would do, else 0. */
+    /* Not valid because the outermost tier is too small: the bytes that would do, else 0. */
     uint64_t far_bytes;
-    /* Not valid, because a step writes more to disk than it may: how much, else 0. */
+    /* Not valid because a step writes more to disk than allowed: the bytes written, else 0. */
     uint64_t worn_bytes;
 } coh_offer;
 
 typedef struct coh_market {
     const coh_plan *plan;
-    coh_pool *pool; /* NULL: the caller alone */
+    coh_pool *pool; /* NULL: only the calling thread */
     coh_offer best;
-    coh_offer *offers; /* all that were made, in that order: nothing is tried twice */
+    coh_offer *offers; /* all offers made, in order: no set is tried twice */
     size_t offer_count, offer_capacity;
-    uint64_t least_worn_bytes; /* of those that lacked only that; 0: there are none */
+    uint64_t least_worn_bytes; /* of offers that fail only by wear; 0: there are none */
     uint32_t evaluations, evaluations_most;
     uint64_t effort; /* of all offers: the search ends at COH_SEARCH_EFFORT_MOST */
 } coh_market;
 
-/* Builds and simulates the body of one set; builds all other programs, too, where the plan counts
- * them. A set that does not fit is not an error: its offer is not valid. A set that takes long to
- * build is not built if its bytes or its length already show that.
- * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (a graph that cannot be trained). */
+/* Builds and simulates the body of one set, and builds all other programs if the plan counts them.
+ * A set that does not fit is not an error: its offer is not valid. A set that takes long to build
+ * is not built if its bytes or its length already rule it out. Fails: COH_ERR_MEMORY,
+ * COH_ERR_ARGUMENT (a graph that cannot be trained). */
 coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
                           coh_offer *out_offer);
 
-/* Faster, or as fast with fewer bytes over the links. */
+/* Returns 1 if `a` is faster, or as fast with fewer bytes over the links. */
 int coh_offer_is_better(const coh_offer *a, const coh_offer *b);
 
 /* Starts the threads. Fails: COH_ERR_MEMORY. */
 coh_status coh_market_open(coh_market *market, const coh_plan *plan, uint32_t evaluations_most);
 void coh_market_close(coh_market *market);
 
-/* Tries those of list[0 .. count) that were not tried before, in order, until the evaluations are
- * used up. Of equals the first stays the best. Fails: as coh_offer_make. */
+/* Tries the sets of list[0 .. count) that were not tried before, in order, until the evaluations
+ * are used up. Of equal sets the first stays the best. Fails: as coh_offer_make. */
 coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count);
 
 #endif

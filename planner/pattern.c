@@ -1,10 +1,13 @@
+/* The patterns `replicate` and `slice`: how an operator's parameters are partitioned and how a call
+ * becomes lines. The idea: a table of functions per pattern, with costs in closed form. The
+ * interface is pattern.h; lines are written by lower_call.c. */
 #include "planner/pattern.h"
 
 #include "base/bytes.h"
 
 /* ---- the parameters of an operator ---- */
 
-/* Bytes of rows [begin, end) of a split parameter's WORK; of whole groups otherwise. */
+/* Bytes of a number of rows of a split parameter's WORK; of whole groups otherwise. */
 static uint64_t part_bytes(const coh_pattern_scene *scene, int32_t op, const coh_shard *shard,
                            int64_t rows)
 {
@@ -33,7 +36,7 @@ static uint64_t no_volume(const coh_pattern_scene *scene, int32_t op, int level)
     (void)scene;
     (void)op;
     (void)level;
-    return 0; /* one rank: nothing is received */
+    return 0; /* one rank receives nothing */
 }
 
 /* ---- replicate ---- */
@@ -65,8 +68,8 @@ static const coh_pattern replicate = { .name = "replicate",
 
 /* ---- slice ---- */
 
-/* Whole units of rows, in at most as many ranges as the decisions allow. A kind takes ranges of
- * whole blocks of its own, also of a parameter that another kind has brought. */
+/* Splits rows into whole units, in at most as many ranges as the decisions allow. Ranges are
+ * whole blocks of the kind that reads them, even for a parameter that another kind introduced. */
 static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
 {
     const coh_graph_op_entry *entry = &scene->graph->ops[op];
@@ -93,7 +96,8 @@ static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
     return whole;
 }
 
-/* Where the range after `rows` begins if only the first two ranges and the last one are written. */
+/* Returns where the range after `rows` begins if only the first two ranges and the last one are
+ * written. */
 static int64_t last_of_few(const coh_row_range *rows, int64_t rows_per_part)
 {
     const int64_t last = (rows->count - 1) / rows_per_part * rows_per_part;
@@ -131,8 +135,8 @@ static const coh_pattern slice = { .name = "slice",
                                    .volume = no_volume,
                                    .memory = memory_rows };
 
-/* A table that is split has ranges of rows also where there is one of them: its lines say which
- * rows they are for. */
+/* A split table has row ranges even if there is only one: its lines give the rows that they
+ * cover. */
 const coh_pattern *coh_pattern_of(const coh_pattern_scene *scene, int32_t op)
 {
     const coh_shard shard = shard_rows(scene, op);

@@ -1,3 +1,6 @@
+/* Resolves pins to operators, blocks and chunks, and checks them. The idea: pins are resolved once
+ * per operator (later pins may not contradict earlier ones) and then translated to chunk rules for
+ * residency.c. The text of a pin file is read in pins_file.c; the interface is pins.h. */
 #include "planner/pins.h"
 
 #include <fnmatch.h>
@@ -24,7 +27,8 @@ const char *coh_pin_place_name(coh_pin_place place)
 
 /* ---- targets ---- */
 
-/* Is it "blocks.3" or "blocks.0-3"? Numbers above what a set holds are none. */
+/* Parses "blocks.3" or "blocks.0-3"; returns 0 for other texts and for numbers that a set cannot
+ * hold. */
 static int read_blocks(const char *target, int32_t *out_first, int32_t *out_last)
 {
     const char *at = target + strlen(BLOCKS);
@@ -77,7 +81,7 @@ coh_status coh_pin_parse(const char *text, coh_pin *out_pin)
     return COH_OK;
 }
 
-/* Does a pin name this operator? `block`: its number in the order of the graph, -1 for none. */
+/* Returns 1 if a pin matches this operator. `block`: its number in graph order, -1: none. */
 static int names(const coh_pin *pin, const coh_graph_op_entry *op, int32_t block)
 {
     int32_t first = 0, last = 0;
@@ -109,7 +113,7 @@ static coh_status contradict(const coh_pin *a, const coh_pin *b, const coh_graph
         is_of_parameters(a->place) ? ", or share its parameters" : ", or an operator of its block");
 }
 
-/* Is what the pin asks for there at all? */
+/* Checks that the tiers and mode that a pin requires exist. */
 static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pin)
 {
     int has_host = options->emulate_host_bytes > 0, has_disk = options->disk_bytes > 0;
@@ -129,7 +133,7 @@ static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pi
 
 /* ---- by operator ---- */
 
-/* Notes pin `index` for an operator that it names. */
+/* Records pin `index` for an operator that it matches. */
 static coh_status take_pin(coh_pin_map *map, const coh_graph *graph, size_t op, int32_t block,
                            int32_t index)
 {
@@ -171,7 +175,7 @@ static coh_status resolve_pin(coh_pin_map *map, const coh_graph *graph, int32_t 
                                                       : "it names no operator of the model");
 }
 
-/* A block is recomputed as a whole. */
+/* Checks that all operators of a block agree: a block is recomputed as a whole. */
 static coh_status check_blocks(const coh_pin_map *map, const coh_graph *graph)
 {
     for (size_t op = 0; op < graph->op_count; op++) {
@@ -188,7 +192,7 @@ static coh_status check_blocks(const coh_pin_map *map, const coh_graph *graph)
     return COH_OK;
 }
 
-/* Operators that share a parameter agree about it. */
+/* Checks that operators that share a parameter agree on its pin. */
 static coh_status check_shared(const coh_pin_map *map, const coh_graph *graph)
 {
     int32_t *pin_of = NULL; /* by parameter: 1 + pin */
@@ -269,7 +273,7 @@ coh_status coh_pins_blocks(const coh_graph *graph, const coh_plan_options *optio
 
 /* ---- blame ---- */
 
-/* The least that the first `count` pins need, of the decisions with and without recomputation. */
+/* Computes the least device bytes with the first `count` pins, with and without recomputation. */
 static coh_status bound_with(const coh_graph *graph, const coh_plan_options *options,
                              const coh_decisions *smallest, int32_t count, uint64_t *out_bytes)
 {
@@ -350,7 +354,7 @@ static void pin_outputs(coh_pin_map *map, const coh_graph *graph, const coh_layo
     set_object(layout, objects->cache[op], map->device_rules, rule);
 }
 
-/* Where the weights of an operator are to stand; COH_PIN_PLACE_COUNT: wherever there is room. */
+/* Returns the pinned place of an operator's weights; COH_PIN_PLACE_COUNT: any. */
 static coh_pin_place place_of_weights(const coh_pin_map *map, const coh_graph *graph, size_t op,
                                       int32_t resident)
 {

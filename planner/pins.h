@@ -1,10 +1,10 @@
-/* pins.h - decisions made by hand: which operators and blocks they name, and what follows for the
+/* pins.h - decisions made by hand: which operators and blocks they name, and their effect on the
  * chunks of a layout.
  *
  *   pins ──> by operator (one of parameters, one of activations) ──> by chunk ──> residency.h
  *
- * A parameter's weights take the pin of the operators that use it, an activation that of its
- * producer. */
+ * The weights of a parameter take the pin of the operators that use it, an activation takes the pin
+ * of its producer. */
 #ifndef COH_PLANNER_PINS_H
 #define COH_PLANNER_PINS_H
 
@@ -12,7 +12,7 @@
 #include "planner/layout.h"
 #include "planner/residency.h"
 
-/* NULL where no pin says so. */
+/* Members are NULL if no pin applies. */
 typedef struct coh_pin_map {
     uint8_t *on_device, *on_host;        /* by chunk: pinned there */
     uint8_t *device_rules, *host_rules;  /* by chunk: enum coh_chunk_rule */
@@ -20,36 +20,37 @@ typedef struct coh_pin_map {
     const coh_pin *pins;
 } coh_pin_map;
 
-/* Names all pins something, and does none contradict another or ask for a tier that `options` has
- * not? Fails: COH_ERR_ARGUMENT with the pin, COH_ERR_MEMORY. */
+/* Checks that every pin matches something, that no two conflict, and that `options` has the tiers
+ * they ask for. Fails: COH_ERR_ARGUMENT with the pin, COH_ERR_MEMORY. */
 coh_status coh_pins_check(const coh_graph *graph, const coh_plan_options *options);
 
-/* `resident`: weights of the first so many blocks are pinned to the device, where no pin of their
- * own says otherwise. Fails: as coh_pins_check. */
+/* Makes the map. `resident`: the weights of the first `resident` blocks are pinned to the device,
+ * unless another pin applies. Fails: as coh_pins_check. */
 coh_status coh_pin_map_make(const coh_graph *graph, const coh_plan_options *options,
                             int32_t resident, const coh_layout *layout,
                             const coh_object_map *objects, coh_pin_map *out_map);
 void coh_pin_map_fini(coh_pin_map *map); /* accepts a zeroed struct */
 
-/* Adds the blocks that are to be recomputed, takes away those of which something is to be kept or
- * moved. */
+/* Adds the blocks that are pinned as recomputed, and removes the blocks of which something is
+ * pinned as kept or moved. */
 void coh_pin_map_blocks(const coh_pin_map *map, const coh_graph *graph, coh_block_set *blocks);
 
-/* The same for the pins of `options`. Fails: as coh_pins_check. */
+/* As coh_pin_map_blocks, for the pins of `options`. Fails: as coh_pins_check. */
 coh_status coh_pins_blocks(const coh_graph *graph, const coh_plan_options *options,
                            coh_block_set *blocks);
 
-/* Is a pin the reason that no plan fits the device? Adds them one after the other, each time at the
- * bound below which no schedule exists. Fails: COH_ERR_FULL with the first that goes beyond the
- * budget; COH_OK when none does, or the step does not fit without pins either. */
+/* Finds the pin that keeps every plan from fitting the device: adds the pins one after another and
+ * computes each time the bound below which no schedule exists. Fails: COH_ERR_FULL with the first
+ * pin that exceeds the budget; COH_OK if none does, or if the step does not fit without pins
+ * either. */
 coh_status coh_pins_blame(const coh_graph *graph, const coh_plan_options *options,
                           const coh_decisions *smallest);
 
-/* The pins of a file's text. `text` ends with a NUL beyond `bytes`; coh_pins_free is due. Fails:
- * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
+/* Parses the pins of a file. `text` ends with a NUL beyond `bytes`; free *out_pins with
+ * coh_pins_free. Fails: COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status coh_pins_parse(const char *text, size_t bytes, coh_pin **out_pins, int32_t *out_count);
 
-/* Do some ask that something leaves the device? Then a step in memory is not what was asked for. */
+/* Returns 1 if some pin moves something off the device: a step in memory does not satisfy it. */
 int coh_pins_need_far(const coh_plan_options *options);
 
 #endif

@@ -20,7 +20,7 @@ typedef struct pin_list {
     size_t capacity;
 } pin_list;
 
-/* Adds TARGET=PLACE if the entry has the member; its place must be one of [first, last]. */
+/* Adds TARGET=PLACE if the entry has the member; its place must be in [first, last]. */
 static coh_status add_member(pin_list *list, const json_t *entry, const char *member,
                              coh_pin_place first, coh_pin_place last)
 {

@@ -1,3 +1,6 @@
+/* Creates a plan: checks the options, searches decisions (search.c) in one or both sweep orders,
+ * then builds, verifies and prices all programs. The idea: a plan is finished only if the verifier
+ * accepts every program. plan_file_rebuild.c uses the same two stages (plan_make.h). */
 #include "planner/plan.h"
 
 #include <float.h>
@@ -24,7 +27,7 @@ static void plan_clear(coh_plan *plan)
     coh_layout_fini(&plan->layout);
 }
 
-/* More earlier plans than anybody has: a number that was never set. */
+/* More earlier plans than anyone has: such a count was never set. */
 #define EARLIER_MOST 65536
 
 static coh_status check_struct(const coh_plan_options *options)
@@ -108,7 +111,7 @@ coh_status coh_plan_finish(coh_plan *plan)
         const coh_program *program = &plan->programs[kind];
         if (program->line_count == 0)
             continue;
-        /* The limit is of a step; what frozen weights are written as a run begins is no step's. */
+        /* The limit is per step; frozen weights written when a run begins do not count. */
         verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;
         COH_TRY(coh_verify(&plan->layout, program, &verify, NULL));
         COH_TRY(
@@ -129,7 +132,7 @@ const char *coh_sweep_order_name(coh_sweep_order order)
     return (unsigned)order < sizeof(names) / sizeof(names[0]) ? names[order] : "unknown";
 }
 
-/* A tier whose links nobody measured has no price: as if it were memory would be a lie. */
+/* An unmeasured tier cannot be priced; treating it as free would be wrong. */
 static coh_status check_links(const coh_plan *plan)
 {
     const coh_profile *profile = &plan->profile;
@@ -174,11 +177,11 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     plan->graph = graph;
     plan->options = *options;
     if (options->microbatch_count == 1 || options->sweep_order == COH_SWEEP_AUTO)
-        plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* with one, the same program */
+        plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* same program with one micro-batch */
     plan->options.f32_gradients =
         options->mode == COH_PLAN_TRAIN && options->f32_gradients && coh_graph_trains_bf16(graph);
     if (options->profile) {
-        plan->profile = *options->profile; /* its lists stay the caller's */
+        plan->profile = *options->profile; /* its lists belong to the caller */
         if (options->uncalibrated && plan->profile.uncalibrated_hash != 0)
             memcpy(plan->profile.calibration, plan->profile.uncalibrated,
                    sizeof(plan->profile.calibration));
@@ -208,14 +211,16 @@ static coh_status search_and_finish(coh_plan *plan)
     return coh_plan_finish(plan);
 }
 
-/* The body fits, and another program takes more of a far tier than there is (schedule.h)? */
+/* Returns 1 if the body fits, but another program needs more of a far tier than there is
+ * (schedule.h). */
 static int is_short_beside_body(const coh_plan *plan)
 {
     return plan->layout.object_count == 0 && (plan->layout.arena_bytes[COH_TIER_HOST] > 0 ||
                                               plan->layout.arena_bytes[COH_TIER_DISK] > 0);
 }
 
-/* *out_far_bytes: where it is refused for room in the outermost tier alone, what would do; or 0. */
+/* Creates a plan in the given sweep order. *out_far_bytes: if it is refused only for lack of the
+ * outermost tier, the bytes that would do; else 0. */
 static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
                                   coh_plan **out_plan, uint64_t *out_far_bytes)
 {
@@ -245,8 +250,8 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     return COH_OK;
 }
 
-/* Both orders: the faster one, or the one that fits. Of equals the usual one. Where neither fits,
- * the one that needs less room says how much. */
+/* Tries both sweep orders and takes the faster one, or the one that fits; of equal plans the usual
+ * order. If neither fits, the message is that of the order that needs less memory. */
 static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
                                        coh_plan **out_plan)
 {
@@ -291,7 +296,7 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
         return create_in_order(graph, options, out_plan, &unused);
     coh_plan_options each = *options;
-    each.uncalibrated = 1; /* bits depend on the order, and never on what runs found */
+    each.uncalibrated = 1; /* result bits depend on the order, so calibration must not choose it */
     COH_TRY(create_in_best_order(graph, &each, out_plan));
     if (options->uncalibrated || options->profile == NULL || options->profile->calibrated_runs == 0)
         return COH_OK;
@@ -388,7 +393,7 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
         status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
                                     1, &plan->layout, plan->programs);
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
-    if (status == COH_ERR_ARGUMENT) { /* too long a program to be built */
+    if (status == COH_ERR_ARGUMENT) { /* too long a program to build */
         const coh_block_set none = coh_block_set_first(0);
         status = coh_live_bytes(graph, &without, &none, 0, out_bytes);
     }

@@ -1,4 +1,4 @@
-/* plan.h (internal) - what a coh_plan is made of. Built by planner/plan.c, read by engine/. */
+/* plan.h (internal) - the parts of a coh_plan. Built by planner/plan.c, read by engine/. */
 #ifndef COH_PLANNER_PLAN_H
 #define COH_PLANNER_PLAN_H
 
@@ -11,22 +11,24 @@
 #include "planner/program.h"
 #include "planner/simulate.h"
 
-/* The placement decisions that a schedule is built from; the portfolio varies them. */
+/* The placement decisions that a schedule is built from; the search varies them. */
 typedef struct coh_decisions {
     uint64_t device_bytes; /* capacity the schedule was built for */
     uint64_t chunk_bytes;
-    int32_t in_memory;  /* 1: no far tier, everything stays on the device; capacities not used */
+    /* 1: no far tier, everything stays on the device; capacities are not used */
+    int32_t in_memory;
     int32_t cache;      /* 1: operators outside recomputed blocks have their optional cache */
-    int32_t row_passes; /* most ranges that a row-split parameter is taken in by */
-    int32_t slices;     /* the same of kinds with column_slices, which come whole where they fit */
-    int32_t tie_break;  /* enum coh_tie_break, planner/residency.h */
-    int32_t patient;    /* 1: the horizon holds for what is written, too */
-    int32_t boundary;   /* enum coh_boundary, planner/residency.h */
-    int32_t horizon; /* steps for which room should have stood unused before something is fetched */
-    /* With a host tier: parameters of the last so many blocks, and of what follows them, are
-     * updated on the host lane, the others on the device; more than there are blocks: all. */
+    int32_t row_passes; /* most ranges that a row-split parameter is taken in */
+    /* likewise for kinds with column_slices, which are taken whole if they fit */
+    int32_t slices;
+    int32_t tie_break; /* enum coh_tie_break, planner/residency.h */
+    int32_t patient;   /* 1: the horizon applies to written windows, too */
+    int32_t boundary;  /* enum coh_boundary, planner/residency.h */
+    int32_t horizon;   /* steps for which memory should have been unused before a fetch into it */
+    /* With a host tier: the parameters of the last `host_updates` blocks, and of what follows them,
+     * are updated on the host lane, the others on the device. More than there are blocks: all. */
     int32_t host_updates;
-    int32_t resident;        /* the first so many blocks' weights stay on the device */
+    int32_t resident;        /* the weights of this many first blocks stay on the device */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 
@@ -38,25 +40,25 @@ typedef struct coh_bounds {
     uint64_t least_bytes[COH_LANE_COUNT]; /* over each link */
 } coh_bounds;
 
-/* What the body does with an operator. */
+/* How the body treats an operator. */
 typedef struct coh_operator_note {
     char pattern[24];      /* "slice x4" */
-    int32_t part_count;    /* the ranges of rows that one call of it takes */
+    int32_t part_count;    /* row ranges of one call */
     uint8_t is_recomputed; /* in backward */
-    uint8_t is_moved;      /* what it makes crosses a link */
+    uint8_t is_moved;      /* its outputs cross a link */
 } coh_operator_note;
 
-/* What the body does with an object of the layout. */
+/* How the body treats an object of the layout. */
 typedef struct coh_object_note {
     uint32_t resident_count[COH_TIER_COUNT]; /* of its chunks, between steps */
-    uint8_t update_lane;                     /* of the update of a work object; or COH_LANE_COUNT */
+    uint8_t update_lane;                     /* of a work object; COH_LANE_COUNT: none */
 } coh_object_note;
 
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
     coh_pin *pins;                     /* what options.pins points to */
-    coh_operator_note *operator_notes; /* by operator and by object of the layout; NULL before */
+    coh_operator_note *operator_notes; /* by operator and by object of the layout; NULL until */
     coh_object_note *object_notes;     /* coh_plan_finish */
     coh_profile profile;
     coh_pricer pricer; /* of graph and profile */
@@ -70,14 +72,15 @@ struct coh_plan {
     uint64_t program_hash;
     uint64_t smallest_device_bytes;
     int32_t smallest_is_proven;
-    uint64_t survivor_bytes; /* of what stands somewhere between steps, but for what is pinned */
-    /* While it is searched: other programs than the body decide as well whether something fits; and
-     * where nothing did for the outermost tier's sake, the least that would do there, else 0. */
+    uint64_t survivor_bytes; /* of objects that exist between steps, except pinned ones */
+    /* During the search. counts_all: programs other than the body also decide whether a set fits.
+     * least_far_bytes: if no set fits for lack of the outermost tier, the least that would do
+     * there, else 0. */
     int32_t counts_all;
     uint64_t least_far_bytes;
-    /* Likewise where nothing did for options.wear_bytes' sake: the least that a step then wrote. */
+    /* If no set fits because of options.wear_bytes: the fewest bytes that a step wrote, else 0. */
     uint64_t least_worn_bytes;
-    uint64_t search_effort; /* spent so far: coh_effort_sum of what was built */
+    uint64_t search_effort; /* so far: coh_effort_sum of all that was built */
 };
 
 #endif

@@ -1,4 +1,5 @@
-/* What a plan's memory is for. */
+/* Sums a plan's memory per tier by purpose: parameters, gradients, states, activations, workspaces.
+ * The numbers come from coh_forecast_fullest (forecast.h). */
 #include <string.h>
 
 #include "planner/plan.h"

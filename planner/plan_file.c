@@ -1,5 +1,6 @@
-/* plan.json: the decisions that a plan can be rebuilt from, and what it promised. Written in one
- * canonical form; read strictly; the rebuilt program must have the hash that the file names. */
+/* Reads and writes plan.json: the decisions that a plan can be rebuilt from, and its predictions.
+ * Written in one canonical form and read strictly; the rebuilt program must have the hash given in
+ * the file (plan_file_rebuild.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,8 @@
 
 /* ---- writing ---- */
 
-/* What priced it: other links have other depths, and give another program. */
+/* Writes the profile that priced the plan: another profile has other depths, which give another
+ * program. */
 static coh_status write_profile(coh_text *text, const coh_profile *profile)
 {
     uint64_t hash;
@@ -102,8 +104,9 @@ static coh_status write_predictions(coh_text *text, const coh_plan *plan)
     return coh_text_add(text, "  ],\n");
 }
 
-/* Lines in flight on the links: the program is another with other depths, so a plan keeps its own,
- * whatever profile prices it later; and the kernels that its numeric fingerprint is of. */
+/* Lines in flight on the links: other depths give another program, so a plan keeps its own,
+ * whatever profile prices it later. Written with them: the kernel path of its numeric
+ * fingerprint. */
 static const coh_lane link_lanes[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
 enum { LINK_COUNT = sizeof(link_lanes) / sizeof(link_lanes[0]) };
 
@@ -122,7 +125,7 @@ static coh_status write_links(coh_text *text, const coh_plan *plan, const char *
     return coh_text_add(text, ",\n");
 }
 
-/* The boundary map: chunk, tier, offset of what stands in an arena between programs. */
+/* Writes the boundary map: chunk, tier and offset of each chunk resident between programs. */
 static coh_status write_slots(coh_text *text, const coh_plan *plan)
 {
     COH_TRY(coh_text_add(text, "  \"slots\": ["));
@@ -182,7 +185,8 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
                                          "recompute",    "row_passes",  "slices",    "tie_break",
                                          "patient",      "boundary",    "horizon",   "host_updates",
                                          "resident",     NULL };
-    char blocks[4 * COH_BLOCK_SET_MOST]; /* every other one, each with a comma, takes less */
+    /* the longest text is every other block with commas: shorter than this */
+    char blocks[4 * COH_BLOCK_SET_MOST];
     int64_t chunk_bytes = 0;
     COH_TRY(coh_json_only_known(object, "\"decisions\"", known));
     COH_TRY(coh_json_get_quoted(object, "device_bytes", 10, &d->device_bytes));
@@ -249,7 +253,8 @@ static coh_status parse_options(const json_t *object, coh_plan_text *out)
     o->sweep_order = order == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
     COH_TRY(coh_json_get_int(object, "microbatch_count", 65536, &o->microbatch_count));
     COH_TRY(coh_json_get_int(object, "deferred_update", 1, &o->deferred_update));
-    if (json_object_get(object, "f32_gradients") != NULL) /* else as their parameters are */
+    /* otherwise they have the dtype of their parameters */
+    if (json_object_get(object, "f32_gradients") != NULL)
         COH_TRY(coh_json_get_int(object, "f32_gradients", 1, &o->f32_gradients));
     if (json_object_get(object, "atomics") != NULL)
         COH_TRY(coh_json_get_int(object, "atomics", 1, &out->atomics));
@@ -327,7 +332,7 @@ static coh_status parse_operators(json_t *operators, coh_plan_text *out)
     return COH_OK;
 }
 
-/* What files of other programs may leave out. */
+/* Reads the members that files of other programs may omit. */
 static coh_status parse_extras(const json_t *root, coh_plan_text *out)
 {
     const json_t *depths = json_object_get(root, "depths");
@@ -408,7 +413,7 @@ coh_status coh_plan_text_parse(const char *text, size_t bytes, coh_plan_text *ou
     return status;
 }
 
-/* On success coh_plan_text_fini is due. */
+/* On success call coh_plan_text_fini later. */
 static coh_status load(const char *path, coh_plan_text *out)
 {
     char *text = NULL;
@@ -428,7 +433,7 @@ coh_status coh_plan_check_file(const char *path)
     return COH_OK;
 }
 
-/* "12 device, 30 disk": how many operators have each word there, in the order of the first. */
+/* Counts the operators per word: "12 device, 30 disk", in the order of first occurrence. */
 static void count_words(const json_t *operators, const char *member, char out_text[96])
 {
     enum { WORDS = 8 };
@@ -443,7 +448,7 @@ static void count_words(const json_t *operators, const char *member, char out_te
         while (i < word_count && strcmp(words[i], word) != 0)
             i++;
         if (i == WORDS || strcmp(word, "-") == 0)
-            continue; /* a plan of ours has fewer */
+            continue; /* our own plans have fewer */
         if (i == word_count) {
             words[i] = word;
             counts[word_count++] = 0;

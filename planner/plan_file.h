@@ -1,5 +1,5 @@
-/* plan_file.h - what a plan.json says, parsed; and the plan that is rebuilt from it. Shared by the
- * file's reading and writing, its rebuilding, and the fuzz target. */
+/* plan_file.h - the parsed content of a plan.json, and the plan rebuilt from it. Shared by reading
+ * and writing, rebuilding, and the fuzz target. */
 #ifndef COH_PLANNER_PLAN_FILE_H
 #define COH_PLANNER_PLAN_FILE_H
 
@@ -7,39 +7,40 @@
 
 #include "planner/plan.h"
 
-/* Raise with every change of the planner that may write another program for the same decisions. */
+/* Raise it with every change of the planner that may write another program for the same
+ * decisions. */
 #define COH_PLAN_BUILDER_VERSION 6
 
 typedef struct coh_plan_text {
     coh_plan_options options;
     coh_decisions decisions;
     uint64_t numeric_fingerprint, program_hash;
-    uint64_t peak_bytes[COH_TIER_COUNT]; /* predicted, as the next two */
+    uint64_t peak_bytes[COH_TIER_COUNT]; /* predicted, like the next two */
     uint64_t step_ns;
     uint32_t line_count;
     uint64_t slots_hash, profile_hash;
-    uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not said */
+    uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not given */
     char note[COH_PLAN_NOTE_BYTES];
     char profile_name[64];
     int32_t device_kind;
     int32_t atomics; /* 1: some kind may add by atomics on a GPU */
     int builder;
-    int names_kernels; /* options.kernel_path is that of the file; one of before has none */
+    int names_kernels; /* 1: options.kernel_path is that of the file; older files have none */
     coh_pin *pins;     /* what options.pins points to */
-    json_t *operators; /* a list of objects of five texts */
+    json_t *operators; /* a list of objects of five strings */
 } coh_plan_text;
 
-/* `text` ends with a NUL beyond `bytes`; on success coh_plan_text_fini is due. Fails:
- * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
+/* Parses the text; `text` ends with a NUL beyond `bytes`. On success call coh_plan_text_fini later.
+ * Fails: COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status coh_plan_text_parse(const char *text, size_t bytes, coh_plan_text *out_file);
 void coh_plan_text_fini(coh_plan_text *file);
 
-/* The hash over all slots: from 0, each folded in in turn. */
+/* Adds one slot to the hash over all slots, which starts from 0. */
 uint64_t coh_plan_fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset);
 
-/* Rebuilds and verifies what the file says, and holds the plan to each of its members; `path` names
- * it in sentences. Fails as coh_plan_read; *out_plan may then be an unfinished plan, which is the
- * caller's, or NULL. */
+/* Rebuilds and verifies the plan of a file, and compares it with each member of the file; `path`
+ * names the file in messages. Fails: as coh_plan_read; *out_plan may then be an unfinished plan,
+ * which the caller owns, or NULL. */
 coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *options,
                             const char *path, const coh_plan_text *file, coh_plan **out_plan);
 

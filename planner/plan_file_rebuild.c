@@ -1,5 +1,5 @@
-/* The plan that a plan.json describes, rebuilt from its decisions; each other member of the file is
- * a promise that it is held to. */
+/* Rebuilds the plan that a plan.json describes from its decisions, and compares it with every other
+ * member of the file. Parsing is in plan_file.c; building in plan.c (plan_make.h). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
 
-/* Is it for a run of such a graph with these options? */
+/* Checks that the file is for this graph with these options. */
 static coh_status check_options_agree(const char *path, const coh_plan_text *file,
                                       const coh_graph *graph, const coh_plan_options *options)
 {
@@ -49,8 +49,8 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
     return COH_OK;
 }
 
-/* The fingerprint with the kernels that the file was made with: others may run it, with other
- * bits. */
+/* The fingerprint with the kernels that the file was made with: other kernels may run it, with
+ * other result bits. */
 static uint64_t fingerprint_as_made(const coh_plan_text *file, const coh_plan *plan)
 {
     coh_plan_options options = plan->options;
@@ -59,7 +59,7 @@ static uint64_t fingerprint_as_made(const coh_plan_text *file, const coh_plan *p
     return coh_numeric_fingerprint(plan->graph, &options);
 }
 
-/* Is the rebuilt plan the one that was written? */
+/* Checks that the rebuilt plan is the one that was written. */
 static coh_status check_program_agrees(const char *path, const coh_plan_text *file,
                                        const coh_plan *plan)
 {
@@ -94,7 +94,8 @@ static coh_status check_program_agrees(const char *path, const coh_plan_text *fi
     return COH_OK;
 }
 
-/* Bound and smallest budget are of the search and its limits: there is nothing to compare. */
+/* Compares predictions. The bound and the smallest budget depend on the search and its limits, so
+ * they are not compared. */
 static coh_status check_predictions(const char *path, const coh_plan_text *file,
                                     const coh_plan *plan)
 {
@@ -149,7 +150,8 @@ static coh_status check_operators(const char *path, const coh_plan_text *file, c
     return COH_OK;
 }
 
-/* Do the far tiers that the caller names hold it? One of 0 bytes is as the file has it. */
+/* Checks that the far tiers that the caller gives can hold the plan. A tier of 0 bytes is as in the
+ * file. */
 static coh_status check_far_room(const char *path, const coh_plan_options *options,
                                  const coh_plan *plan)
 {
@@ -168,8 +170,8 @@ static coh_status check_far_room(const char *path, const coh_plan_options *optio
     return COH_OK;
 }
 
-/* What the verifier, or a check of the builder, refuses is the file's fault and not the planner's:
- * the planner writes no such decisions. */
+/* Finishes the plan. A rejection by the verifier, or by a check of the builder, is the file's
+ * fault: the planner writes no such decisions. */
 static coh_status finish(const char *path, const coh_plan_text *file, coh_plan *plan)
 {
     coh_status status = coh_plan_finish(plan);

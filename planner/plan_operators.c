@@ -1,4 +1,4 @@
-/* What a plan does with each operator, as its body's lines and its boundary map say. */
+/* Reports how a plan treats each operator, read from its body's lines and its boundary map. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- notes ---- */
 
-/* Whatever the operator makes lies in an object of its own; -1: the object is none of these. */
+/* Returns the operator whose output, saved object or cache this object is; -1: none. */
 static int32_t maker_of(const coh_plan *plan, const coh_object *object)
 {
     if (object->stream == COH_STREAM_ACTIVATION)
@@ -72,7 +72,7 @@ int32_t coh_plan_operator_count(const coh_plan *plan)
     return (int32_t)plan->graph->op_count;
 }
 
-/* "device", "host", "disk", or two of them, for where an object stands between steps. */
+/* "device", "host", "disk", or several of them: where an object lies between steps. */
 static const char *place_name(const coh_plan *plan, int32_t object)
 {
     if (object < 0)

@@ -1,4 +1,4 @@
-/* What a plan says of itself: sums over its tables, nothing that is not there. */
+/* Summarises a plan: sums over its tables and nothing else. Public interface: cohobate/plan.h. */
 #include "planner/plan.h"
 
 static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
@@ -18,7 +18,7 @@ static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
     }
 }
 
-/* Bytes over the outermost link of a body, by what they are. */
+/* Counts the bytes over the outermost link of a body by their stream. */
 static void count_link_bytes(const coh_plan *plan, coh_plan_summary *out)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -89,7 +89,7 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
     out->recomputes = coh_block_set_count(&plan->decisions.recompute);
 }
 
-/* As the compute bound prices them: each line alone. */
+/* Sums the times of all lines of an opcode, each priced alone as in the compute bound. */
 static uint64_t alone_ns(const coh_plan *plan, coh_opcode opcode)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];

@@ -1,4 +1,4 @@
-/* A plan's programs as text: a line an instruction, for people and diffs. */
+/* Prints a plan's programs as text, one instruction per line, for people and diffs. */
 #include <inttypes.h>
 
 #include "base/file_text.h"

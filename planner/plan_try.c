@@ -1,4 +1,5 @@
-/* What a finished plan's decisions would come to, were some of them made otherwise by hand. */
+/* Predicts how a finished plan changes if some of its decisions are overridden by hand: builds,
+ * verifies and simulates the body with them. No search. Public interface: cohobate/plan.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 #include "planner/schedule.h"
 #include "planner/verify.h"
 
-/* The plan's own pins, less those for the same target and the same kind of thing, and the new
- * one. */
+/* Makes the plan's own pins, without those for the same target and the same kind of thing, plus the
+ * new one. */
 static coh_status join_pins(const coh_plan *plan, const coh_pin *pin, coh_pin **out_pins,
                             int32_t *out_count, int32_t *out_replaces)
 {
@@ -44,7 +45,8 @@ static void take_sums(const coh_layout *layout, const coh_program *body,
     }
 }
 
-/* The decisions are of the budget that the plan was made for, and may be held to less. */
+/* Checks the device budget: the decisions were made for an earlier budget, and the present one may
+ * be smaller. */
 static coh_status check_room(const coh_plan_options *options, const coh_layout *layout)
 {
     const uint64_t taken = layout->arena_bytes[COH_TIER_DEVICE];
@@ -56,7 +58,7 @@ static coh_status check_room(const coh_plan_options *options, const coh_layout *
                     taken, options->device_memory_bytes);
 }
 
-/* Every program, as in the plan itself: what evaluation or a save needs counts. */
+/* Builds every program, as the plan does: evaluation and saving count towards memory. */
 static coh_status build(const coh_plan *plan, const coh_plan_options *options,
                         const coh_decisions *decisions, coh_plan_trial *out)
 {
@@ -85,7 +87,7 @@ static coh_status build(const coh_plan *plan, const coh_plan_options *options,
     return status;
 }
 
-/* Not to fit is no failure. */
+/* A plan that does not fit is not an error. */
 static coh_status forgive(coh_status status, coh_plan_trial *out_trial)
 {
     if (status != COH_ERR_FULL)
@@ -118,7 +120,7 @@ coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin, coh_plan_trial
     return forgive(status, out_trial);
 }
 
-/* A shared parameter goes by the first operator that takes it. */
+/* A shared parameter belongs to the first operator that uses it. */
 static size_t first_user(const coh_graph *graph, size_t op)
 {
     for (size_t i = 0; i < op; i++)
@@ -130,9 +132,9 @@ static size_t first_user(const coh_graph *graph, size_t op)
     return op;
 }
 
-/* How many of the last blocks are updated on the host lane for `op` to be, or not to be (lower.c
- * says who is); as planned, if it is so already. What comes before the first block is needed first:
- * it goes there last. */
+/* Returns how many of the last blocks must be updated on the host lane so that `op` is, or is not,
+ * updated there (see lower.c); the present number if that is already so. Operators before the first
+ * block are needed first, so they move to the host last. */
 static int32_t count_updates(const coh_plan *plan, size_t op, int on_host)
 {
     const int32_t blocks = coh_graph_block_count(plan->graph);

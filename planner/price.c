@@ -1,3 +1,6 @@
+/* Prices lines by a profile. The idea: look up the curves of every operator once, then interpolate
+ * samples by work, with the roofline as fallback, and report the figure each price came from. The
+ * rules are in price.h; profiles in profile.h. */
 #include "planner/price.h"
 
 #include <stdlib.h>
@@ -8,7 +11,7 @@
 
 /* ---- the curves of a profile ---- */
 
-/* In the order of kind, phase, lane and dtype: what has samples of one kind of line. */
+/* Compares by kind, phase, lane and dtype: curves for the same kind of line compare equal. */
 static int compare_kinds(const coh_operator_times *a, const coh_operator_times *b)
 {
     int order = strcmp(a->kind, b->kind);
@@ -52,7 +55,7 @@ static coh_status make_curves(coh_pricer *p)
     return COH_OK;
 }
 
-/* The first curve that is not before `wanted`, whatever its signature. */
+/* Finds the first curve that is not before `wanted`, regardless of signature. */
 static uint32_t first_curve(const coh_pricer *p, const coh_operator_times *wanted)
 {
     uint32_t low = 0, high = p->curve_count;
@@ -66,7 +69,7 @@ static uint32_t first_curve(const coh_pricer *p, const coh_operator_times *wante
     return low;
 }
 
-/* The curve of that signature, or all curves of its kind. */
+/* Finds the curve with that signature, else all curves of its kind. */
 static coh_curve_range find_curves(const coh_pricer *p, const coh_operator_times *wanted)
 {
     const uint32_t begin = first_curve(p, wanted);
@@ -88,10 +91,10 @@ static void name_set(coh_operator_times *times, const char *name)
     times->kind[bytes] = '\0';
 }
 
-/* Of one operator: forward, and backward in each form. */
+/* Entries per operator: forward, and backward in each form. */
 enum { PLACES = 1 + COH_GRAD_FORMS };
 
-/* The curve of the nearest form there is. */
+/* Finds the curve of the nearest available form. */
 static coh_curve_range find_backward(const coh_pricer *p, coh_operator_times wanted, unsigned form)
 {
     const unsigned nearest[] = { form, form ^ COH_GRADS_ADD, form ^ COH_GRADS_WIDE,
@@ -104,7 +107,7 @@ static coh_curve_range find_backward(const coh_pricer *p, coh_operator_times wan
         if (range.end > range.begin && p->curves[range.begin].times->signature == wanted.signature)
             return (coh_curve_range){ range.begin, range.begin + 1 };
     }
-    return range; /* all of the kind */
+    return range; /* all curves of the kind */
 }
 
 static void find_operators(coh_pricer *p, const coh_graph *graph)
@@ -185,7 +188,7 @@ const char *coh_price_name(coh_opcode opcode)
 
 /* ---- one price ---- */
 
-/* `part` of the way from a to b. */
+/* Interpolates by `part` from a to b. */
 static coh_price between(const coh_price *a, const coh_figure *b, double part)
 {
     return (coh_price){ .p10 = a->p10 + (b->p10 * 1e9 - a->p10) * part,
@@ -208,7 +211,7 @@ static coh_price scaled(coh_price price, double factor)
     return price;
 }
 
-/* What a line costs beside its kernel, which alone is what samples and rates are of. */
+/* Adds the cost of a line besides its kernel: samples and rates are of kernels alone. */
 static coh_price with_line(coh_price price, const coh_figure *line_ns)
 {
     price.p10 += line_ns->p10;
@@ -217,7 +220,7 @@ static coh_price with_line(coh_price price, const coh_figure *line_ns)
     return price;
 }
 
-/* From no work in no time through the samples. */
+/* Interpolates from zero work at zero time through the samples. */
 static coh_price curve_price(const coh_price_curve *curve, double work)
 {
     const coh_operator_sample *samples = curve->times->samples;
@@ -254,7 +257,7 @@ static coh_price curves_price(const coh_pricer *p, coh_curve_range range, double
     return with_line(scaled(sum, 1.0 / (range.end - range.begin)), &p->profile->line_ns);
 }
 
-/* Nanoseconds for an amount at a rate: the slowest rate gives the longest time. */
+/* Nanoseconds for an amount at a rate: the lowest rate gives the longest time. */
 static coh_price at_rate(double amount, const coh_figure *rate)
 {
     if (!(rate->p50 > 0))
@@ -272,7 +275,7 @@ static const coh_figure *link_rate(const coh_profile *profile, coh_lane lane)
 
 /* ---- the roofline ---- */
 
-/* Figures that lines without samples are priced from, after those of links: a source each. */
+/* Sources of lines without samples, numbered after those of links: one per figure. */
 enum {
     SOURCE_ROOF = COH_LANE_COUNT,
     SOURCE_MEMORY = SOURCE_ROOF + COH_ROOF_COUNT,
@@ -282,11 +285,10 @@ enum {
 
 typedef struct rate {
     coh_figure figure;
-    uint32_t source; /* from the end of the curves */
+    uint32_t source; /* relative to the end of the curves */
 } rate;
 
-/* Checkpoints go through the same drive as the store; of one that the profile does not know, the
- * usual one. */
+/* Checkpoints use the same drive as the store; an unknown drive has the usual rates. */
 static rate drive_rate(const coh_profile *profile, coh_lane lane)
 {
     return (rate){ coh_profile_is_link(profile, lane) ? *link_rate(profile, lane)
@@ -294,7 +296,7 @@ static rate drive_rate(const coh_profile *profile, coh_lane lane)
                    lane };
 }
 
-/* The rate at which a line's bytes pass. */
+/* The rate at which the line's bytes are processed. */
 static rate memory_rate(const coh_profile *profile, const coh_instruction *line)
 {
     if (line->opcode == COH_OP_SAVE)
@@ -309,7 +311,7 @@ static rate memory_rate(const coh_profile *profile, const coh_instruction *line)
     return (rate){ profile->memory_bytes_per_s, SOURCE_MEMORY };
 }
 
-/* The source counts from the end of the curves. */
+/* The roofline price; its source is relative to the end of the curves. */
 static coh_price roofline(const coh_profile *profile, const coh_instruction *line, int is_bf16)
 {
     const uint32_t roof = is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32;
@@ -320,13 +322,14 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *lin
     memory.source = through.source;
     if (line->lane == COH_LANE_HOST && profile->device_kind == 0 && profile->threads > 1 &&
         through.source == SOURCE_MEMORY)
-        memory = scaled(memory, profile->threads); /* a rate of all threads; coh-host is one */
+        /* the rate is of all threads; the host lane is one thread */
+        memory = scaled(memory, profile->threads);
     return with_line(memory.p50 > price.p50 ? memory : price, &profile->line_ns);
 }
 
 /* ---- one line ---- */
 
-/* Does the line work on bf16 tensors? */
+/* Returns 1 if the line works on bf16 tensors. */
 static int is_bf16(const coh_layout *layout, const coh_program *program,
                    const coh_instruction *line)
 {
@@ -366,7 +369,7 @@ coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
 {
     const coh_profile *profile = pricer->profile;
     const coh_calibration *calibration = &profile->calibration[line->opcode];
-    /* A factor is of lines of the compute lane and of links: runs compare no others. */
+    /* Factors apply to compute lines and links only: no others are measured in runs. */
     const int is_calibrated = calibration->runs > 0 && line->lane != COH_LANE_HOST;
     coh_price price;
     if (coh_profile_is_link(profile, (coh_lane)line->lane)) {

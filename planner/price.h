@@ -1,14 +1,14 @@
-/* price.h - how long each line of a program lasts alone, by a profile.
+/* price.h - how long each line of a program takes when it runs alone, by a profile.
  *
- *     bytes over a link      bytes / its rate                    (latency is the simulator's)
+ *     bytes over a link      bytes / its rate                    (the simulator adds the latency)
  *     operators              samples of the same signature (of a backward in the same form, or the
  *                            nearest to it: coh_backward_signature), else the mean of all samples
  *                            of its kind, dtype and phase, else the roofline
  *     update, norm, add, ... samples of that name and dtype, else the roofline
  *
- * The roofline: max(flops / rate, bytes / memory rate). Samples and rates are of kernels alone, so
- * line_ns comes on top of either. A factor of earlier runs multiplies what is found, by opcode.
- * Every price is a median and its spread. */
+ * The roofline: max(flops / rate, bytes / memory rate). Samples and rates are of kernels alone;
+ * line_ns is added to either. The calibration factor of the opcode multiplies the result. Every
+ * price is a median with its spread. */
 #ifndef COH_PLANNER_PRICE_H
 #define COH_PLANNER_PRICE_H
 
@@ -16,17 +16,17 @@
 #include "planner/profile.h"
 #include "planner/program.h"
 
-/* Nanoseconds. Lines with one `source` are priced from one figure: what that says wrong, it says
- * wrong for all of them. */
+/* In nanoseconds. Lines with the same `source` are priced from the same figure, so they share its
+ * error. */
 typedef struct coh_price {
     double p10, p50, p90;
     uint32_t source;
 } coh_price;
 
-/* Longer than any program lasts (146 years): what a walk's clock holds. */
+/* Longer than any program takes (146 years); fits the clock of a walk. */
 #define COH_NS_MOST ((uint64_t)1 << 62)
 
-/* Rounded to whole nanoseconds; less than none is 0, what a clock does not hold COH_NS_MOST. */
+/* Rounds to whole nanoseconds; negative values become 0, values beyond the clock COH_NS_MOST. */
 static inline uint64_t coh_whole_ns(double ns)
 {
     if (!(ns > 0))
@@ -34,7 +34,7 @@ static inline uint64_t coh_whole_ns(double ns)
     return ns < (double)COH_NS_MOST ? (uint64_t)(ns + 0.5) : COH_NS_MOST;
 }
 
-/* Curves that serve one operator and phase, or one opcode: curves[begin .. end). */
+/* The curves of one operator and phase, or of one opcode: curves[begin .. end). */
 typedef struct coh_curve_range {
     uint32_t begin, end;
 } coh_curve_range;
@@ -45,7 +45,7 @@ typedef struct coh_price_curve {
     double *work; /* seconds at the roofs, of each sample */
 } coh_price_curve;
 
-/* What a profile says, looked up once for every operator of a graph. Borrows both. */
+/* The figures of a profile, looked up once for every operator of a graph. Borrows both. */
 typedef struct coh_pricer {
     const coh_profile *profile;
     size_t op_count;
@@ -56,17 +56,18 @@ typedef struct coh_pricer {
     coh_curve_range opcodes[COH_OP_COUNT][2][2]; /* by is bf16, is on the host lane */
 } coh_pricer;
 
-/* `graph`: NULL where programs run no kinds. Fails: COH_ERR_MEMORY; *out_pricer can then be
+/* `graph`: NULL if programs run no kinds. Fails: COH_ERR_MEMORY; *out_pricer can then be
  * released. */
 coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
                            const coh_graph *graph);
 void coh_pricer_fini(coh_pricer *pricer); /* accepts a zeroed struct */
 
-/* Alone: nothing else runs. */
+/* Returns the price of a line while nothing else runs. */
 coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
                          const coh_program *program, const coh_instruction *line);
 
-/* The name under which samples of a line that runs no kind stand in a profile: "update", ... */
+/* Returns the name under which a profile stores samples of a line that runs no kind: "update",
+ * ... */
 const char *coh_price_name(coh_opcode opcode);
 
 #endif

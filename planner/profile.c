@@ -1,20 +1,24 @@
+/* The built-in profile and small helpers of profiles. The idea: rough constants of one server
+ * class, scaled by threads, so that planning works without a measurement. The figures and their
+ * units are in profile.h; a measured profile replaces them. */
 #include "planner/profile.h"
 
 #include <stdio.h>
 
-/* Matmul on one core of an AVX-512 server (Zen 4 at 3.7 GHz: 100 of 118 at the roof in f32, 215 of
- * 236 with AVX512_BF16). */
+/* Matmul on one core of an AVX-512 server (Zen 4 at 3.7 GHz: 100 of a peak of 118 GFLOP/s in f32,
+ * 215 of 236 with AVX512_BF16). */
 #define CORE_FLOPS_PER_S      100e9
 #define CORE_BF16_FLOPS_PER_S 215e9
-/* A streaming pass, per core (14 to 18 there); and where the sockets of this class level off. */
+/* A streaming pass per core (14 to 18 GB/s there), and the limit at which sockets of this class
+ * saturate. */
 #define CORE_MEMORY_BYTES_PER_S 15e9
 #define MEMORY_BYTES_PER_S_MOST 100e9
-/* RAM to RAM by one core: what the emulated far tier's links do. */
+/* RAM to RAM by one core: the emulated far tier's links. */
 #define COPY_BYTES_PER_S 4e9
 #define COPY_CORES       1.0
 /* A virtual NVMe drive with O_DIRECT and 32 MiB in flight per port (offload/store_base.h): reads
- * 1.7 to 2.6 GB/s, writes 3.8 to 5.5, both at once 2.6 to 3.9 together; the lower ends here. The
- * bytes arrive by DMA; cores submit and hash: 0.04 s for 1 GB. */
+ * 1.7 to 2.6 GB/s, writes 3.8 to 5.5, both at once 2.6 to 3.9 together; the lower ends are used
+ * here. The bytes arrive by DMA; cores submit and hash: 0.04 s for 1 GB. */
 #define READ_BYTES_PER_S  1.8e9
 #define WRITE_BYTES_PER_S 3.0e9
 #define DRIVE_BYTES_PER_S 2.6e9
@@ -28,8 +32,8 @@ void coh_profile_init(coh_profile *out_profile)
             out_profile->contention[i][j] = 1;
 }
 
-/* Cores are as many as threads: while a link keeps `cores` of them busy, it and what computes get a
- * part of them in proportion to what they ask for. */
+/* Sets a link. There are as many cores as threads: while a link keeps `cores` of them busy, the
+ * link and the compute lane share the cores in proportion to their demand. */
 static void link_set(coh_profile *profile, coh_lane lane, double bytes_per_s, double latency_ns,
                      double cores)
 {
@@ -72,7 +76,7 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
     out_profile->contention[COH_LANE_WRITE][COH_LANE_READ] = both;
 }
 
-/* Both ways, where nothing is known. */
+/* Sets the contention in both directions, if neither is known. */
 static void share_with_host(coh_profile *profile, coh_lane lane, double part)
 {
     double *slowed = &profile->contention[lane][COH_LANE_HOST];
@@ -101,11 +105,11 @@ void coh_profile_throttle(coh_profile *profile, double link_bytes_per_s)
     static const coh_lane lanes[] = { COH_LANE_H2D, COH_LANE_D2H };
     for (int i = 0; i < 2 && link_bytes_per_s > 0; i++) {
         coh_figure *rate = &profile->link[lanes[i]].bytes_per_s;
-        double busy = link_bytes_per_s / rate->p50; /* part of the time in which it copies */
+        double busy = link_bytes_per_s / rate->p50; /* part of the time spent copying */
         if (!(busy < 1))
             continue;
         profile->calibration[lanes[i] == COH_LANE_H2D ? COH_OP_LOAD : COH_OP_STORE] =
-            (coh_calibration){ 0 }; /* of the link as fast as it can */
+            (coh_calibration){ 0 }; /* measured with the unthrottled link */
         rate->p10 = least(rate->p10, link_bytes_per_s);
         rate->p50 = link_bytes_per_s;
         rate->p90 = least(rate->p90, link_bytes_per_s);

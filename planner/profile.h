@@ -1,6 +1,6 @@
-/* profile.h - facts of a machine that the planner prices lines with: how fast it computes, what its
- * links carry, how lanes slow one another, how much room there is. Plain data; three sources: a
- * rough set of constants that is built in, a datasheet, a measurement. */
+/* profile.h - facts of a machine that the planner prices lines with: compute rates, link rates, how
+ * lanes slow one another, memory sizes. Plain data from one of three sources: rough built-in
+ * constants, a datasheet, a measurement. */
 #ifndef COH_PLANNER_PROFILE_H
 #define COH_PLANNER_PROFILE_H
 
@@ -15,14 +15,14 @@ typedef enum coh_profile_source {
     COH_PROFILE_MEASURED
 } coh_profile_source;
 
-/* A measured figure: median and spread. Of a datasheet: all three equal, samples 0. */
+/* A measured figure: median and spread. From a datasheet: all three equal, samples 0. */
 typedef struct coh_figure {
     double p10, p50, p90;
     uint32_t samples;
 } coh_figure;
 
-/* Bounds of what is a rate per second, and the least part of its speed that is left to a lane:
- * files and entries beyond them are refused. */
+/* Bounds of rates per second, and the least part of its speed that contention leaves to a lane.
+ * Files and entries beyond them are rejected. */
 #define COH_PROFILE_RATE_LEAST 1e3
 #define COH_PROFILE_RATE_MOST  1e30
 #define COH_PROFILE_PART_LEAST 1e-2
@@ -33,85 +33,85 @@ static inline coh_figure coh_figure_of(double value)
     return (coh_figure){ .p10 = value, .p50 = value, .p90 = value };
 }
 
-/* One link in one direction, alone. No link: bytes_per_s.p50 is 0. */
+/* One link in one direction, running alone. No link: bytes_per_s.p50 is 0. */
 typedef struct coh_link_profile {
     coh_figure latency_ns, bytes_per_s; /* at `depth` lines in flight */
-    /* a drive's writes after its cache has filled; p50 0: the same as bytes_per_s */
+    /* a drive's writes once its cache is full; p50 0: same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
-    uint32_t depth; /* lines in flight, 1 to 64; 0 where there is no link */
-    /* What a transfer takes from those who compute, since cores copy, hash and submit: work of the
-     * compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or not known. */
+    uint32_t depth; /* lines in flight, 1 to 64; 0 if there is no link */
+    /* Compute time that a transfer costs, since cores copy, hash and submit: the work of the
+     * compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or unknown. */
     double steal_ns, steal_ns_per_byte;
 } coh_link_profile;
 
-/* Rates of products by what they multiply. */
+/* Rates of matrix products by operand type. */
 typedef enum coh_roof { COH_ROOF_F32, COH_ROOF_BF16, COH_ROOF_COUNT } coh_roof;
 
-/* How long one call took. Its size is its work: max(flops / rate, bytes / memory rate) at the
- * profile's own roofs, so that one number stands for batch, tokens and ranges of rows alike. */
+/* The time of one call. Its size is its work: max(flops / rate, bytes / memory rate) at the
+ * profile's own roofs, so one number covers batch, tokens and row ranges alike. */
 typedef struct coh_operator_sample {
     double flops, bytes;
     coh_figure seconds;
 } coh_operator_sample;
 
-/* How long the kernels of operators of one signature take, without line_ns, which every line costs
- * besides. Seconds are piecewise affine in work, from none for no work through the samples; above
- * the last the rate stays. */
+/* The kernel times of operators with one signature, without line_ns, which every line adds. Seconds
+ * are piecewise affine in work: from 0 at no work through the samples; above the last sample the
+ * rate is constant. */
 typedef struct coh_operator_times {
-    char kind[48];   /* "linear"; of lines that run no kind: "update", "norm", "add", ... */
-    coh_dtype dtype; /* BF16: some of its tensors are */
+    char kind[48];   /* "linear"; without a kind: "update", "norm", "add", ... */
+    coh_dtype dtype; /* BF16: some tensors are */
     uint8_t phase;   /* coh_phase */
     uint8_t lane;    /* COH_LANE_COMPUTE or COH_LANE_HOST */
-    /* coh_operator_signature, of a backward in a form of its own coh_backward_signature; 0: of no
-     * graph's operator (update, norm) */
+    /* coh_operator_signature; for a backward in another form coh_backward_signature; 0: not an
+     * operator of a graph (update, norm) */
     uint64_t signature;
     char shape[96]; /* for people: "[.,256,768] [3072,768]" */
     coh_operator_sample *samples;
     uint32_t sample_count; /* by rising work, at least one */
 } coh_operator_times;
 
-/* What earlier runs on this machine found: measured over predicted time of one opcode's lines. */
+/* Result of earlier runs on this machine: measured over predicted time of one opcode's lines. */
 typedef struct coh_calibration {
     double factor;
     uint32_t runs; /* 0: none; the factor is not used */
 } coh_calibration;
 
-/* Where one group of figures comes from: of a datasheet every group says so. */
+/* The source of one group of figures; a datasheet has one for every group. */
 typedef struct coh_profile_origin {
     char of[32];        /* the member of the file: "flops_per_s", "links.read" */
     char text[240];     /* title of the source; or what was assumed, and why */
-    int32_t is_assumed; /* 1: nobody published it */
+    int32_t is_assumed; /* 1: not published */
 } coh_profile_origin;
 
 struct coh_profile {
     char name[64];
     coh_profile_source source;
-    char machine[128];    /* CPU or GPU, driver: what the fingerprint is of, for people */
-    uint64_t fingerprint; /* machine, cores, driver, kernel path, build; 0: of no one machine */
+    char machine[128];    /* CPU or GPU, driver: readable form of the fingerprint */
+    uint64_t fingerprint; /* machine, cores, driver, kernel path, build; 0: no particular machine */
     char date[32];
     int32_t device_kind;                    /* 0: host device, 1: CUDA */
-    int32_t threads;                        /* that the figures are for */
+    int32_t threads;                        /* that the figures apply to */
     coh_figure flops_per_s[COH_ROOF_COUNT]; /* products, all threads */
     coh_figure memory_bytes_per_s;          /* of the device: streaming passes, all threads */
     coh_figure line_ns;                     /* an empty compute line */
-    /* Beside a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
+    /* With a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
-    /* Speed of lane i while lane j is busy, as a part of its speed alone: 0.01 to 1; 1 where they
-     * do not meet. Several at once multiply. */
+    /* Speed of lane i while lane j is busy, relative to its speed alone: 0.01 to 1; 1 if they do
+     * not interfere. With several busy lanes the factors multiply. */
     double contention[COH_LANE_COUNT][COH_LANE_COUNT];
-    uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: not known */
+    uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: unknown */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */
-    uint64_t drive_endurance_bytes;        /* 0: not known */
-    char drive[96]; /* that was measured: file system, device, size; "": none, or not known */
+    uint64_t drive_endurance_bytes;        /* 0: unknown */
+    char drive[96]; /* that was measured: file system, device, size; "": none, or unknown */
     coh_operator_times *operators;
     uint32_t operator_count;
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
-    /* Not in the file: its hash before coh_profile_calibrate, 0: that was not called; how many runs
-     * it found. */
+    /* Not in the file. The hash before coh_profile_calibrate (0: not called), and the number of
+     * runs that it found. */
     uint64_t uncalibrated_hash;
     uint32_t calibrated_runs;
-    coh_calibration uncalibrated[COH_OP_COUNT]; /* what `calibration` was before */
+    coh_calibration uncalibrated[COH_OP_COUNT]; /* `calibration` before that */
     coh_profile_origin *origins;
     uint32_t origin_count;
 };
@@ -127,54 +127,54 @@ static inline double coh_profile_work(const coh_profile *profile, int is_bf16, d
     return compute_s > memory_s ? compute_s : memory_s;
 }
 
-/* Compute time in ns that a transfer of so many bytes steals. */
+/* The compute time in ns that a transfer of this many bytes costs. */
 static inline double coh_link_steal_ns(const coh_link_profile *link, uint64_t bytes)
 {
     return link->steal_ns + (double)bytes * link->steal_ns_per_byte;
 }
 
-/* Is what it prices a what-if: figures of a datasheet, or given by hand? */
+/* Returns 1 if predictions are hypothetical: figures of a datasheet, or entries given by hand. */
 static inline int coh_profile_is_what_if(const coh_profile *profile)
 {
     return profile->source == COH_PROFILE_DATASHEET || profile->origin_count > 0;
 }
 
-/* Releases operators and origins; accepts a zeroed one. */
+/* Releases operators and origins; accepts a zeroed struct. */
 void coh_profile_fini(coh_profile *profile);
 void coh_profile_drop_operators(coh_profile *profile);
 
-/* A profile that knows nothing: no rate, no link, no limit, no lane that slows another. */
+/* Fills an empty profile: no rate, no link, no limit, no contention. */
 void coh_profile_init(coh_profile *out_profile);
 
-/* Does the lane move bytes over a link? All else computes. */
+/* Returns 1 if the lane moves bytes over a link; every other lane computes. */
 static inline int coh_profile_is_link(const coh_profile *profile, coh_lane lane)
 {
     return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
 }
 
-/* Lines in flight on a link of which nothing is known: copies 4, a drive 8. */
+/* Lines in flight on an unmeasured link: copies 4, a drive 8. */
 static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 {
     return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;
 }
 
-/* What a drive of which nothing is known is taken to carry, as the built-in profile has it.
- * Checkpoints go to one, whether the profile has a drive or not. */
+/* The assumed figures of an unmeasured drive, as in the built-in profile. Checkpoints go to a
+ * drive, even if the profile has none. */
 coh_figure coh_profile_usual_drive(coh_lane lane);
 
-/* The built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
- * hardware; else bf16 tensors are widened and cost what f32 does. link_bytes_per_s: see
- * coh_profile_throttle. A pure function of its arguments: the disk is taken to be a drive behind
- * O_DIRECT, the cores as many as threads. */
+/* Fills the built-in profile for `thread_count` threads. bf16_is_fast: this CPU multiplies bf16 in
+ * hardware; otherwise bf16 tensors are widened and cost as much as f32. link_bytes_per_s: see
+ * coh_profile_throttle. Depends only on its arguments: the disk is assumed to be a drive behind
+ * O_DIRECT, with as many cores as threads. */
 void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_per_s,
                          coh_profile *out_profile);
 
-/* A host device has no cores but those that compute: the lane host works on one of them, and what
- * nobody measured of it beside another lane is their share of the cores. With a GPU: nothing. */
+/* On a host device the host lane shares the cores with the compute lane: sets its unmeasured
+ * contention with other lanes to their share of the cores. With a GPU: does nothing. */
 void coh_profile_share_cores(coh_profile *profile);
 
-/* The emulated far tier's links, H2D and D2H, carry at most so many bytes a second (0: as many as
- * they can). A throttled copy sleeps the rest of the time and slows others by that much less. */
+/* Limits the emulated far tier's links, H2D and D2H, to this many bytes per second (0: no limit). A
+ * throttled copy sleeps the rest of the time and slows other lanes proportionally less. */
 void coh_profile_throttle(coh_profile *profile, double link_bytes_per_s);
 
 #endif

@@ -1,5 +1,5 @@
-/* profile_file.h - a profile as text and back. The text is canonical: what parses and is written
- * again has the same figures, and the same profile always gives the same bytes. */
+/* profile_file.h - a profile as text and back. The text is canonical: parsing and writing it again
+ * keeps all figures, and the same profile always gives the same bytes. */
 #ifndef COH_PLANNER_PROFILE_FILE_H
 #define COH_PLANNER_PROFILE_FILE_H
 
@@ -8,7 +8,7 @@
 
 #define COH_PROFILE_FORMAT  "cohobate profile"
 #define COH_PROFILE_VERSION 1
-/* Most bytes of a file, most signatures, samples of one and origins in it. */
+/* Limits: bytes of a file; signatures, samples per signature and origins in it. */
 #define COH_PROFILE_BYTES_MOST ((uint64_t)64 << 20)
 enum {
     COH_PROFILE_OPERATORS_MOST = 1 << 16,
@@ -16,16 +16,17 @@ enum {
     COH_PROFILE_ORIGINS_MOST = 64
 };
 
-/* Appends the file's text, sealed. Operators are written in rising order, whatever theirs is.
- * Fails: COH_ERR_MEMORY. */
+/* Appends the text of the file, with its seal. Operators are written in rising order, whatever
+ * their order in the profile. Fails: COH_ERR_MEMORY. */
 coh_status coh_profile_add_text(const coh_profile *profile, coh_text *text);
 
-/* `text` ends with a NUL beyond `bytes`. A datasheet is written by people and may go without the
- * seal; it says of every group of figures where it comes from.
- * Fails: COH_ERR_CORRUPT, COH_ERR_MEMORY; *out_profile then holds nothing. */
+/* `text` ends with a NUL beyond `bytes`. A datasheet is written by people and may omit the seal; it
+ * gives an origin for every group of figures. Fails: COH_ERR_CORRUPT, COH_ERR_MEMORY; *out_profile
+ * then holds nothing. */
 coh_status coh_profile_parse(const char *text, size_t bytes, coh_profile *out_profile);
 
-/* Before <0, the same 0, or after >0: the order of operators in a file. No two are the same. */
+/* The order of operators in a file: <0 if `a` is before `b`, 0 if equal, >0 if after. No two
+ * operators of a file are equal. */
 int coh_operator_times_order(const coh_operator_times *a, const coh_operator_times *b);
 
 /* Names in files; NULL ends each list. */
@@ -36,10 +37,11 @@ extern const char *const coh_profile_source_names[], *const coh_profile_device_n
 /* Replaces entries: "pcie=2x,device-memory=80GB". Fails: COH_ERR_ARGUMENT naming the entry. */
 coh_status coh_profile_override(coh_profile *profile, const char *entries);
 
-/* XXH3 of the text before its seal: what the seal says. Fails: COH_ERR_MEMORY. */
+/* XXH3 of the text before its seal, which is the value of the seal. Fails: COH_ERR_MEMORY. */
 coh_status coh_profile_hash(const coh_profile *profile, uint64_t *out_hash);
 
-/* The text of a shipped datasheet; NULL beyond the last. In rising order of the names. */
+/* The texts of the shipped datasheets, in rising order of their names; the entry after the last is
+ * NULL. */
 typedef struct coh_shipped_profile {
     const char *name, *text;
 } coh_shipped_profile;

@@ -1,4 +1,5 @@
-/* The public face of profiles: by name or path, written, asked. */
+/* The public interface of profiles (cohobate/profile.h): opens them by name or path, writes them,
+ * and reports their figures. Parsing is in profile_read.c, the text in profile_write.c. */
 #include "cohobate/profile.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ static coh_status no_such(const char *name)
         name, known);
 }
 
-/* "built-in", "built-in-4": the constants, of so many threads. */
+/* Recognises "built-in" and "built-in-4": the constants, for this number of threads. */
 static int read_builtin(const char *name, coh_profile *profile)
 {
     static const char built_in[] = "built-in";
@@ -95,7 +96,7 @@ static int read_builtin(const char *name, coh_profile *profile)
     return 1;
 }
 
-/* What ends at `entries` is a name or a path. */
+/* Reads a profile by name or path, without overriding entries. */
 static coh_status read_named(const char *name, coh_profile *profile)
 {
     if (read_builtin(name, profile))
@@ -114,7 +115,7 @@ coh_status coh_profile_read(const char *what, coh_profile **out_profile)
     coh_profile *profile = NULL;
     *out_profile = NULL;
     COH_TRY(coh_alloc_text(what, &name));
-    /* a path may have commas of its own */
+    /* a path may contain commas */
     char *comma = access(what, F_OK) == 0 ? NULL : strchr(name, ',');
     if (comma)
         *comma = '\0';
@@ -143,7 +144,7 @@ coh_status coh_profile_write(const coh_profile *profile, const char *path)
     coh_status status = coh_profile_add_text(profile, &text);
     if (status == COH_OK)
         status = coh_profile_parse(text.data, text.bytes, &again);
-    if (status == COH_ERR_CORRUPT) /* of our own bytes: the caller's figures are none */
+    if (status == COH_ERR_CORRUPT) /* of text we wrote: the caller's figures are invalid */
         status =
             coh_fail_prefix(COH_ERR_ARGUMENT, "the profile %s cannot be written", profile->name);
     if (status == COH_OK)
@@ -153,7 +154,7 @@ coh_status coh_profile_write(const coh_profile *profile, const char *path)
     return status;
 }
 
-/* ---- asking ---- */
+/* ---- reporting ---- */
 
 coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_summary)
 {
@@ -177,7 +178,7 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .read_bytes_per_s = p->link[COH_LANE_READ].bytes_per_s.p50,
         .write_bytes_per_s = p->link[COH_LANE_WRITE].bytes_per_s.p50,
         .device_bytes = p->memory_bytes[COH_TIER_DEVICE],
-        /* what a process may have of it */
+        /* the memory available to a process */
         .host_bytes = p->memory_bytes[COH_TIER_HOST] < p->cgroup_bytes
                           ? p->memory_bytes[COH_TIER_HOST]
                           : p->cgroup_bytes,
@@ -186,7 +187,7 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .origin_count = p->origin_count,
         .endurance_bytes = p->drive_endurance_bytes,
     };
-    if (p->uncalibrated_hash != 0) { /* the file's, whatever runs have found since */
+    if (p->uncalibrated_hash != 0) { /* the hash of the file, without calibration */
         out_summary->hash = p->uncalibrated_hash;
         return COH_OK;
     }

@@ -1,4 +1,5 @@
-/* "pcie=2x,device-memory=80GB": entries that take the place of a profile's. */
+/* Overrides entries of a profile from a text such as "pcie=2x,device-memory=80GB". One table lists
+ * the entries with the figures they set; the interface is profile_file.h. */
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -19,9 +20,9 @@ typedef enum entry_kind {
 typedef struct entry {
     const char *name;
     entry_kind kind;
-    size_t offset[2];      /* of a uint64_t, or of coh_figures; the second 0: none */
-    const char *origin[2]; /* the groups that they belong to */
-    int is_of_operators;   /* measured operators say nothing about other rates: they are dropped */
+    size_t offset[2];      /* of a uint64_t, or of coh_figures; the second is 0 if there is none */
+    const char *origin[2]; /* the origin groups that they belong to */
+    int is_of_operators;   /* 1: measured operators do not apply to other rates and are dropped */
 } entry;
 
 #define AT(field) offsetof(coh_profile, field)
@@ -63,7 +64,7 @@ static const entry entries[] = {
 };
 enum { ENTRY_COUNT = sizeof(entries) / sizeof(entries[0]) };
 
-/* 16 lanes of 8, 16 and 32 GT/s, of which 128 of 130 bits are data (PCI-SIG). */
+/* 16 lanes of 8, 16 and 32 GT/s, with 128 data bits in 130 (PCI-SIG). */
 static const struct {
     const char *name;
     double bytes_per_s;
@@ -73,7 +74,7 @@ static const struct {
     { "gen5", 32e9 * 16 / 8 * 128 / 130 },
 };
 
-/* A value: what stands there times `factor`, or `value` (factor 0). */
+/* A change: the present value times `factor`, or `value` (factor 0). */
 typedef struct change {
     double factor, value;
 } change;
@@ -214,8 +215,8 @@ static coh_status change_bytes(const coh_profile *profile, const entry *e, const
     return COH_OK;
 }
 
-/* A given size of main memory is one that a process may have: the cgroup's limit was of the machine
- * as it is. What is multiplied is what could be had. */
+/* A given size of main memory is available in full: the cgroup's limit was of the machine as
+ * measured. A multiplied size is a multiple of the memory that was available. */
 static void lift_limit(coh_profile *profile, uint64_t *bytes)
 {
     const coh_tier tier = profile->device_kind != 0 ? COH_TIER_HOST : COH_TIER_DEVICE;
@@ -233,7 +234,7 @@ static void multiply(coh_figure *figure, double factor)
     figure->p90 *= factor;
 }
 
-/* Of a link also what it sustains, if that is known. */
+/* Checks a rate; for a link also the sustained rate, if known. */
 static coh_status check_rate(const entry *e, const coh_figure *figure)
 {
     if (figure->p50 > 0 &&
@@ -257,7 +258,7 @@ static coh_status change_rate(const coh_profile *profile, const entry *e, const 
     return check_rate(e, figure);
 }
 
-/* Opcodes whose lines each link prices. */
+/* The opcodes that each link prices. */
 static const coh_opcode link_opcodes[COH_LANE_COUNT][2] = {
     [COH_LANE_H2D] = { COH_OP_LOAD, COH_OP_LOAD },
     [COH_LANE_D2H] = { COH_OP_STORE, COH_OP_STORE },
@@ -265,8 +266,8 @@ static const coh_opcode link_opcodes[COH_LANE_COUNT][2] = {
     [COH_LANE_WRITE] = { COH_OP_WRITE, COH_OP_SAVE },
 };
 
-/* A rate that is given is the link's, for as long as it takes; what earlier runs found of the link
- * that was there says nothing of this one. */
+/* Changes a link. A given rate applies for any duration, and calibration of the former link is
+ * dropped. */
 static coh_status change_link(coh_profile *profile, coh_lane lane, const entry *e, const change *c)
 {
     coh_link_profile *link = &profile->link[lane];

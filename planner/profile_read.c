@@ -1,5 +1,6 @@
-/* Profiles read strictly: every member must be there, no other may, every number is in its range
- * and every list in its order. */
+/* Parses a profile strictly: every member must be present, no others may be, every number is in its
+ * range and every list in its order. Files end with a seal (json_read.c); profile_write.c writes
+ * the same form. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,13 +9,13 @@
 #include "planner/json_read.h"
 #include "planner/profile_file.h"
 
-/* Beyond what any machine has: times that come of such figures add up within 64 bits, but for those
- * of programs that nobody could run. */
+/* Beyond any machine: times from such figures add up within 64 bits, except for programs that
+ * nobody could run. */
 #define NS_MOST      1e13
 #define STEAL_MOST   1e6
 #define SECONDS_MOST 1e4
 #define WORK_MOST    1e30 /* flops or bytes of a sample */
-#define DEPTH_MOST   64   /* pieces that a ring of the store holds: a drive is served no deeper */
+#define DEPTH_MOST   64   /* pieces that a ring of the store holds: no drive is served deeper */
 #define THREADS_MOST 65536
 
 /* ---- figures ---- */
@@ -25,7 +26,7 @@ static int is_number(const json_t *value, double least, double most)
            json_number_value(value) <= most;
 }
 
-/* A number, or [p10, p50, p90, samples]; none of them beyond `least` and `most`. */
+/* Reads a number, or [p10, p50, p90, samples], each within `least` and `most`. */
 static coh_status get_figure(const json_t *object, const char *key, double least, double most,
                              coh_figure *out_figure)
 {
@@ -64,7 +65,7 @@ static coh_status get_rate(const json_t *object, const char *key, coh_figure *ou
     return get_figure(object, key, COH_PROFILE_RATE_LEAST, COH_PROFILE_RATE_MOST, out_figure);
 }
 
-/* 0: there is none. */
+/* Reads a rate; 0: none. */
 static coh_status get_rate_or_none(const json_t *object, const char *key, coh_figure *out_figure)
 {
     if (json_is_number(json_object_get(object, key)) &&
@@ -172,7 +173,7 @@ static coh_status get_contention(const json_t *root, coh_profile *p)
     return COH_OK;
 }
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
 static coh_status get_bytes(const json_t *object, const char *key, uint64_t *out_bytes)
 {
@@ -345,7 +346,8 @@ static coh_status check_origin(const coh_profile *p, int is_needed, const char *
                     of);
 }
 
-/* A number that nobody vouches for is worth nothing: of a datasheet each group names its source. */
+/* Checks that a datasheet names a source for each group: figures without a source cannot be
+ * trusted. */
 static coh_status check_origins(const coh_profile *p)
 {
     char of[32];

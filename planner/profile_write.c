@@ -1,4 +1,5 @@
-/* Profiles as text, in one form. */
+/* Writes a profile as text in its canonical form, so that equal profiles give equal bytes and
+ * hashes. profile_read.c parses it; the limits are in profile_file.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ const char *const coh_profile_phase_names[] = {
     [COH_PHASE_FORWARD] = "forward", [COH_PHASE_BACKWARD] = "backward", NULL
 };
 
-/* A figure without a spread is its number alone. */
+/* Writes a figure; one without a spread is a single number. */
 static coh_status add_figure(coh_text *text, const coh_figure *figure)
 {
     if (figure->samples == 0)
@@ -49,7 +50,7 @@ static coh_status add_quoted_member(coh_text *text, const char *key, const char 
     return coh_text_add(text, ",\n");
 }
 
-/* Bytes that may be without a limit. */
+/* Writes a number of bytes that may be unlimited. */
 static coh_status add_limit(coh_text *text, const char *key, uint64_t bytes)
 {
     if (bytes > INT64_MAX)
@@ -111,7 +112,7 @@ static coh_status add_links(coh_text *text, const coh_profile *p)
     return coh_text_add(text, "\n  },\n");
 }
 
-/* Pairs that slow one another: the others are left out. */
+/* Writes the pairs of lanes that slow one another and omits all others. */
 static coh_status add_contention(coh_text *text, const coh_profile *p)
 {
     const char *comma = "";

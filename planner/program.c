@@ -1,3 +1,6 @@
+/* Names, hashing and release of a program's tables. The idea: the hash covers every table in a
+ * fixed order, so equal hashes mean equal programs. The tables are defined and explained in
+ * program.h. */
 #include "planner/program.h"
 
 #include <xxhash.h>
@@ -27,7 +30,7 @@ void coh_layout_fini(coh_layout *layout)
     *layout = (coh_layout){ 0 };
 }
 
-/* Folds one number into a running hash. */
+/* Adds one number to a running hash. */
 static uint64_t fold(uint64_t hash, uint64_t value)
 {
     return XXH3_64bits_withSeed(&value, sizeof(value), hash);

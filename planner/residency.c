@@ -1,3 +1,7 @@
+/* Runs a sequence of steps through one tier: places the windows of each step, evicts and fetches,
+ * and records moves and extents. The idea: decisions are made step by step with the next use of
+ * every chunk known. Places are chosen in residency_choose.c, the boundary map is made in
+ * residency_boundary.c; the rule is in residency.h. */
 #include "planner/residency.h"
 
 #include <string.h>
@@ -7,11 +11,11 @@
 #include "planner/effort.h"
 #include "planner/residency_state.h"
 
-/* Free neighbours are joined every so many steps: it walks the whole map. */
+/* Merge free neighbours every this many steps: merging walks the whole map. */
 enum { SETTLE_STEPS = 8 };
 
-/* What a pin wants to leave goes when it will not be used for so many steps: as long as it takes to
- * go and come back, or the lines beside it would wait. */
+/* A chunk that a pin sends away is evicted if it will not be used for this many steps: the time to
+ * leave and return, or neighbouring lines would wait. */
 enum { IDLE_STEPS = 8 };
 
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
@@ -48,7 +52,7 @@ static void snapshot_lost(coh_runner *r, uint32_t chunk)
         r->snapshot[chunk] = SNAPSHOT_GONE;
 }
 
-/* Takes a segment's content away: written out if it is needed and changed. */
+/* Evicts the content of a segment: writes it out if it is needed and changed. */
 static coh_status evict(coh_runner *r, int32_t segment)
 {
     coh_segment *s = &r->map.segments[segment];
@@ -75,7 +79,7 @@ static int has_rule(const coh_level *level, uint32_t chunk, int rule)
     return level->rules != NULL && (level->rules[chunk] & rule) != 0;
 }
 
-/* Is the window already in one piece? */
+/* Returns 1 if the window is resident in one piece. */
 static int stands(const coh_runner *r, const coh_need *need)
 {
     uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
@@ -101,7 +105,7 @@ static void pin(coh_runner *r, const coh_need *need)
             r->step;
 }
 
-/* A segment for a chunk that has none, at a free place. */
+/* Reserves a segment at a free place for a chunk that has none. */
 static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset)
 {
     COH_TRY(coh_arena_map_take(&r->map, chunk, offset, coh_runner_chunk(r, chunk)->bytes));
@@ -109,8 +113,8 @@ static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset)
     return COH_OK;
 }
 
-/* Makes room at `offset` and reserves a segment for each chunk of the window that is not there yet.
- */
+/* Evicts what lies at `offset` and reserves a segment for each chunk of the window that has none
+ * there. */
 static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset)
 {
     uint64_t bytes = coh_runner_window_bytes(r, need);
@@ -145,7 +149,7 @@ static int is_pinned(const coh_runner *r, const coh_need *need)
     return r->level->tier == COH_TIER_DEVICE && r->layout->objects[need->object].pinned;
 }
 
-/* Places one window; *out_placed 0 if there is no room beside what this step holds already. */
+/* Places one window; *out_placed is 0 if there is no space besides what this step already holds. */
 static coh_status place_window(coh_runner *r, const coh_need *need, int *out_placed)
 {
     *out_placed = 1;
@@ -166,7 +170,8 @@ static coh_status place_window(coh_runner *r, const coh_need *need, int *out_pla
     return COH_OK;
 }
 
-/* Places all windows of the step `begin..end`, those that stand first, then the largest first. */
+/* Places all windows of the step's needs [begin, end): resident ones first, then the largest
+ * first. */
 static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *out_placed)
 {
     const coh_need *needs = r->sequence->needs;
@@ -195,7 +200,7 @@ static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *o
     }
 }
 
-/* Everything that no pin holds. */
+/* Evicts every chunk that no pin holds. */
 static coh_status evict_all(coh_runner *r)
 {
     for (int32_t i = r->map.first; i >= 0;) {
@@ -225,7 +230,7 @@ static coh_status pinned_extent(coh_runner *r, uint32_t chunk, uint32_t *out_ext
     return COH_OK;
 }
 
-/* Sees to it that the chunk's bytes are there (fetched, unless it is overwritten whole). */
+/* Makes the chunk's bytes present: fetches them, unless they are overwritten whole. */
 static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *out_extent)
 {
     coh_segment *s = &r->map.segments[r->map.segment_of_chunk[chunk]];
@@ -245,7 +250,7 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
     return COH_OK;
 }
 
-/* The place and version of the next touch of the newest placing. */
+/* Adds the extent and version of the next touch of the newest placing. */
 static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
 {
     coh_residency *out = r->out;
@@ -272,15 +277,17 @@ static coh_status touch_chunk(coh_runner *r, const coh_need *need, uint32_t chun
     COH_TRY(add_touch(r, chunk, extent));
     r->out->extents[extent].use_count++;
     if (writes) {
-        r->version[chunk] += given_version < 0 || reads; /* a mover leaves what it is given */
+        /* a mover keeps the version that it is given */
+        r->version[chunk] += given_version < 0 || reads;
         r->last_write[chunk] = (int32_t)r->step;
         r->far_version[chunk] = -1;
     }
     return COH_OK;
 }
 
-/* A line of the host lane reads, or reads and writes, the chunk in the next tier out: what changed
- * here goes there first, keyed just after its last producer; what the line writes is stale here. */
+/* A line of the host lane reads, or reads and writes, the chunk in the next tier out. Content
+ * changed here is written there first, keyed just after its last producer; a write makes the copy
+ * here stale. */
 static coh_status touch_far(coh_runner *r, const coh_need *need, uint32_t chunk)
 {
     int32_t segment = is_pinned(r, need) ? -1 : r->map.segment_of_chunk[chunk];
@@ -324,7 +331,8 @@ static coh_status touch_step(coh_runner *r, uint32_t local_step)
     return COH_OK;
 }
 
-/* After a step: note the use, free what is dead now, and what is to leave and is idle. */
+/* After a step: records the uses, frees dead content, and evicts idle chunks that pins send
+ * away. */
 static coh_status leave_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
@@ -362,7 +370,7 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
     int placed = 0;
     COH_TRY(place_step(r, begin, end, &placed));
     if (!placed && r->level->has_far) {
-        /* A window that returned to its place between programs may have cut the room in two. */
+        /* A window that returned to its boundary place may have split the free space. */
         COH_TRY(evict_all(r));
         r->packs = 1;
         COH_TRY(place_step(r, begin, end, &placed));
@@ -387,7 +395,7 @@ int coh_runner_holds_between(const coh_runner *r, uint32_t chunk)
            !(r->level->held_nearer != NULL && r->level->held_nearer[chunk]);
 }
 
-/* Is there a copy farther out between programs, wherever else the chunk stands? */
+/* Returns 1 if a copy exists farther out between programs, in addition to any nearer copy. */
 static int stays_far(const coh_runner *r, uint32_t chunk)
 {
     return r->level->has_far && coh_chunk_is_read_only(r->layout, chunk);
@@ -419,7 +427,7 @@ coh_status coh_runner_begin(coh_runner *r)
     return COH_OK;
 }
 
-/* Brings back the boundary map: what stands elsewhere leaves first. */
+/* Restores the boundary map: first evicts chunks that lie elsewhere. */
 static coh_status end_run(coh_runner *r)
 {
     for (int32_t i = r->map.first; i >= 0;) {
@@ -518,7 +526,7 @@ void coh_residency_fini(coh_residency *residency)
 
 /* ---- the bound ---- */
 
-/* Where what the search places begins. */
+/* Returns the offset from which the search places chunks. */
 static uint64_t level_base(const coh_level *level)
 {
     return level->home_offset != NULL && level->floor_bytes > level->base_bytes ? level->floor_bytes
@@ -541,8 +549,8 @@ uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *se
     return bytes;
 }
 
-/* Notes, going back through the steps, whether a step's kept objects are wanted from before it on
- * or no more; *bytes: of those that are. `is_wanted`: by first chunk of an object. */
+/* Goes backwards through the steps and records whether a step's kept objects are needed across its
+ * begin; *bytes is the size of those that are. `is_wanted`: by first chunk of an object. */
 static void pass_kept(const coh_level *level, const coh_sequence *sequence, uint32_t step,
                       int before, uint8_t *is_wanted, uint64_t *bytes)
 {

@@ -1,13 +1,15 @@
-/* The boundary map: what stands in a tier between programs, and where. */
+/* Makes the boundary map: the chunks that a tier holds between programs, and their offsets. The
+ * idea: run two bodies freely and keep the chunks that the second one reads before their eviction;
+ * then settle the offsets and fill the rest. The kinds of maps are listed in residency.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "planner/residency_state.h"
 
-/* Rounds after which offsets at the end have mostly found their place. */
+/* Rounds after which most offsets no longer change. */
 enum { SETTLING_ROUNDS = 2 };
 
-/* The caller's list, of which this level's part begins at `first`. */
+/* The caller's list; the entries of this level begin at `first`. */
 typedef struct boundary {
     coh_resident **residents;
     uint32_t *count;
@@ -33,7 +35,7 @@ static coh_status append(const boundary *b, uint32_t chunk, coh_tier tier, uint6
     return COH_OK;
 }
 
-/* Without a far tier everything that survives stays at its home; with one, what is pinned there. */
+/* Without a far tier, adds all survivors at their homes; with one, those pinned there. */
 static coh_status keep_survivors(const coh_level *level, const boundary *b)
 {
     const coh_layout *layout = level->layout;
@@ -49,7 +51,7 @@ static coh_status keep_survivors(const coh_level *level, const boundary *b)
 
 /* ---- a free run of two bodies ---- */
 
-/* What stands in the tier between the two bodies. */
+/* Records the chunks that the tier holds between the two bodies. */
 static void take_snapshot(coh_runner *r, uint64_t *offsets)
 {
     for (int32_t i = r->map.first; i >= 0; i = r->map.segments[i].next) {
@@ -62,8 +64,8 @@ static void take_snapshot(coh_runner *r, uint64_t *offsets)
     }
 }
 
-/* Movers of the level above name versions, which begin anew with each run: what has changed stays
- * changed, and what has not stays clean. */
+/* Movers of the level above name versions, which start from 0 in each run: changed chunks stay
+ * changed, clean ones stay clean. */
 static void restart_versions(coh_runner *r)
 {
     for (uint32_t c = 0; r->sequence->need_version != NULL && c < r->layout->chunk_count; c++) {
@@ -76,7 +78,7 @@ static void restart_versions(coh_runner *r)
 static coh_status run_twice(coh_runner *r, uint64_t *offsets)
 {
     COH_TRY(coh_runner_begin(r));
-    for (uint32_t i = 0; i < r->layout->chunk_count; i++) /* all that survives is to be had */
+    for (uint32_t i = 0; i < r->layout->chunk_count; i++) /* all survivors can be fetched */
         r->far_version[i] = r->layout->objects[r->layout->chunks[i].object].survives ? 0 : -1;
     for (uint32_t i = 0; i < r->sequence->step_count; i++, r->step++)
         COH_TRY(coh_runner_step(r, i));
@@ -89,7 +91,8 @@ static coh_status run_twice(coh_runner *r, uint64_t *offsets)
     return COH_OK;
 }
 
-/* What the second body reads before it was evicted, where it stood between the two. */
+/* Adds the chunks that the second body reads before their eviction, at their places between the
+ * two. */
 static coh_status find_hits(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
     coh_runner r = { 0 };
@@ -113,8 +116,8 @@ done:
 
 /* ---- settling ---- */
 
-/* Runs the body from the map and takes each entry's place as it stands before the end: an entry
- * that is there at another offset need not be written out and read back. What is not there is
+/* Runs the body from the map and updates each entry's offset to its place just before the end: an
+ * entry present at another offset then need not be written out and read back. Absent entries are
  * dropped. */
 static coh_status settle(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
@@ -151,8 +154,8 @@ static int compare_offsets(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* The lowest room of `bytes` that no entry takes; 0 if there is none. `sorted`: this level's
- * entries by offset. */
+/* Finds the lowest gap of `bytes` between entries; returns 0 if there is none. `sorted`: this
+ * level's entries by offset. */
 static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t count,
                     uint64_t bytes, uint64_t *out_offset)
 {
@@ -169,8 +172,8 @@ static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t
     return offset + bytes <= level->capacity;
 }
 
-/* Adds a need's window to the map, if it survives, is read, and none of it is there; *out_fits 0
- * when there is no room. `is_entry`: by chunk. */
+/* Adds a need's window to the map if it survives, is read, and no chunk of it is in the map;
+ * *out_fits is 0 if there is no space. `is_entry`: by chunk. */
 static coh_status add_window(const coh_level *level, const coh_need *need, const boundary *b,
                              uint8_t *is_entry, int *out_fits)
 {
@@ -199,7 +202,8 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
     return COH_OK;
 }
 
-/* What is wanted farther out stays there: a copy here counts as the only one between programs. */
+/* Excludes chunks needed farther out: a copy here would count as the only valid one between
+ * programs. */
 static void mark_far(const coh_level *level, const coh_need *need, uint8_t *is_entry)
 {
     uint32_t first = level->layout->objects[need->object].chunk_begin;
@@ -207,8 +211,9 @@ static void mark_far(const coh_level *level, const coh_need *need, uint8_t *is_e
         is_entry[first + k] = 1;
 }
 
-/* At the end of a body activations are dead and their room stands empty: what the next body wants
- * first is fetched into it, in that order, while the last lines still compute. */
+/* Fills the free space of the map. At the end of a body activations are dead and their space is
+ * unused: the chunks that the next body needs first are fetched into it, in that order, while the
+ * last lines still compute. */
 static coh_status fill_up(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
     uint8_t *is_entry = NULL;

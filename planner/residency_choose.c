@@ -1,20 +1,20 @@
-/* Choosing a place: of all places of a window's size the one whose present content is wanted again
- * latest, and, for what must be fetched, that has stood unused for a while. */
+/* Chooses the place of a window: of all places of its size the one whose present content is needed
+ * again latest. For a fetch the place must also have been unused for a while. The idea: weigh a few
+ * samples first, so that most other places are quickly known to be worse. Called by residency.c. */
 #include "planner/residency_state.h"
 
-/* Recency below which a place counts as busy, tried from the strictest on. */
+/* Passes of decreasing minimum idle time, tried from the strictest on. */
 enum { PASS_COUNT = 3 };
 
-/* Places that are looked at before all others. Over the plans of opt-30b and llama-3.1-70b 12 to 24
- * are about as good; with 6 an eighth more places are weighed than with 12, with 48 four tenths. */
+/* Places weighed before all others. For the plans of opt-30b and llama-3.1-70b 12 to 24 are about
+ * equally good; 6 weighs an eighth more places than 12, and 48 four tenths more. */
 enum { SAMPLE_COUNT = 16 };
 
 typedef struct candidate {
     uint64_t offset;
-    uint64_t
-        next_use;     /* earliest next use of what would have to leave; COH_NEVER: nothing needed */
-    int64_t last_use; /* latest use of the room */
-    uint64_t relocated; /* bytes of the window's own content that would have to move */
+    uint64_t next_use;  /* earliest next use of content to evict; COH_NEVER: none is needed */
+    int64_t last_use;   /* latest use of the space */
+    uint64_t relocated; /* bytes of the window's own content that must move */
     int valid;
 } candidate;
 
@@ -24,15 +24,16 @@ typedef struct search {
     uint64_t bytes;
     uint32_t window_first, window_last; /* chunks */
     int above, fetches;
-    int has_content; /* some chunk of the window stands somewhere */
+    int has_content; /* some chunk of the window is resident */
     candidate best[PASS_COUNT];
-    /* By pass: what stands at a place of use to it is wanted no earlier than that, which only grows
-     * as better places are found, and was used no later than that. */
+    /* By pass: limits for content at a useful place. Its next use is no earlier than
+     * least_next_use, which only rises as better places are found; its last use is no later than
+     * most_last_use. */
     uint64_t least_next_use[PASS_COUNT];
     int64_t most_last_use[PASS_COUNT];
 } search;
 
-/* Bytes of the window's own content that stand elsewhere than at `offset`. */
+/* Bytes of the window's own content that lie elsewhere than at `offset`. */
 static uint64_t relocated_bytes(const coh_runner *r, const search *s, uint64_t offset)
 {
     uint64_t bytes = 0, origin = coh_runner_chunk(r, s->window_first)->object_offset;
@@ -52,8 +53,8 @@ static int is_own(const search *s, const coh_segment *segment)
            (uint32_t)segment->chunk <= s->window_last;
 }
 
-/* When what stands there is wanted again. What must be written out as well costs twice: with
- * COH_TIE_CLEAN it counts as wanted in half the steps. */
+/* When the content of a segment is needed again. Content that must be written out first costs
+ * twice: with COH_TIE_CLEAN it counts as needed in half the steps. */
 static uint64_t wanted_at(const coh_runner *r, const coh_segment *segment)
 {
     uint64_t next = segment->next_use;
@@ -68,7 +69,7 @@ static int first_pass(const search *s)
     return s->fetches ? 0 : PASS_COUNT - 1;
 }
 
-/* Must what stands there stay? */
+/* Returns 1 if the segment's content must stay. */
 static int is_held(const coh_runner *r, const coh_segment *segment)
 {
     int stays = !r->level->has_far || (r->level->rules != NULL &&
@@ -78,13 +79,14 @@ static int is_held(const coh_runner *r, const coh_segment *segment)
             coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk));
 }
 
-/* Is every place over this segment worse than the best of the pass, or fails what the pass asks? */
+/* Returns 1 if every place over this segment is worse than the best of the pass, or fails its
+ * conditions. */
 static int bars_pass(const search *s, const coh_segment *segment, uint64_t wanted, int pass)
 {
     const candidate *best = &s->best[pass];
     if (wanted < s->least_next_use[pass] || segment->last_use > s->most_last_use[pass])
         return 1;
-    /* As late as the best: the longer idle one is taken, then the lower one. */
+    /* Equal to the best: the longer idle place wins, then the lower one. */
     if (!best->valid || best->relocated > 0 || wanted > best->next_use || wanted == COH_NEVER)
         return 0;
     return segment->last_use > best->last_use ||
@@ -92,7 +94,7 @@ static int bars_pass(const search *s, const coh_segment *segment, uint64_t wante
             segment->offset >= best->offset + s->bytes);
 }
 
-/* Of `passes` (bit p: pass p), those whose best place may still lie over this segment. */
+/* Of `passes` (bit p: pass p), returns those whose best place may still lie over this segment. */
 static unsigned passes_over(const coh_runner *r, const search *s, const coh_segment *segment,
                             unsigned passes)
 {
@@ -110,7 +112,7 @@ static unsigned passes_over(const coh_runner *r, const search *s, const coh_segm
     return passes;
 }
 
-/* The passes that still count: from the first to the one that has found a place. */
+/* Returns the passes that still count: from the first to the one that has found a place. */
 static unsigned passes_that_count(const search *s)
 {
     unsigned passes = 0;
@@ -122,9 +124,10 @@ static unsigned passes_that_count(const search *s)
     return passes;
 }
 
-/* What taking [offset, offset + bytes) for the window would cost, but for its own content (see
- * relocated_bytes). Goes from its end to its begin: -1, or the first segment on the way with which
- * no pass is left, and so none either for all places from this one to where that segment ends. */
+/* Computes the cost of taking [offset, offset + bytes) for the window, except for its own content
+ * (see relocated_bytes). Goes from the end of the range to its begin. Returns -1, or the first
+ * segment that leaves no pass possible; then no pass is possible for any place from this one to
+ * that segment's end. */
 static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, candidate *out)
 {
     const coh_segment *segments = r->map.segments;
@@ -153,7 +156,7 @@ static int from_above(const coh_runner *r, const coh_need *need)
            stream != COH_STREAM_WORK && stream != COH_STREAM_GRAD && stream != COH_STREAM_STATE;
 }
 
-/* Is a the better place? */
+/* Returns 1 if `a` is the better place. */
 static int better(const candidate *a, const candidate *b, int above)
 {
     if (!b->valid)
@@ -167,8 +170,8 @@ static int better(const candidate *a, const candidate *b, int above)
     return above ? a->offset > b->offset : a->offset < b->offset;
 }
 
-/* What each pass asks of a place before any is found: unused for long enough, and nothing there
- * that is wanted soon. */
+/* Sets the conditions of each pass before any place is found: unused for long enough, and no
+ * content that is needed soon. */
 static void begin_passes(const coh_runner *r, search *s)
 {
     for (int pass = 0; pass < PASS_COUNT - 1; pass++) {
@@ -184,13 +187,13 @@ static int meets_pass(const search *s, const candidate *c, int pass)
     return c->next_use >= s->least_next_use[pass] && c->last_use <= s->most_last_use[pass];
 }
 
-/* Below it is what is pinned. */
+/* The space below is pinned. */
 static uint64_t lowest_offset(const coh_runner *r)
 {
     return r->level->floor_bytes > r->map.begin ? r->level->floor_bytes : r->map.begin;
 }
 
-/* Takes a weighed place where it is the best so far. */
+/* Records a weighed place if it is the best so far. */
 static void consider(const coh_runner *r, search *s, candidate *c)
 {
     int is_measured = 0;
@@ -209,11 +212,11 @@ static void consider(const coh_runner *r, search *s, candidate *c)
                 s->least_next_use[pass] = c->next_use;
         }
         if (best->valid)
-            return; /* no later pass counts any more */
+            return; /* later passes no longer count */
     }
 }
 
-/* Does a need fetch something (then room that has been quiet for long is worth having)? */
+/* Returns 1 if a need fetches something: then long-unused space is worth choosing. */
 static int fetches(const coh_runner *r, const coh_need *need)
 {
     if (need->access == COH_ACCESS_WRITE && !r->level->patient)
@@ -226,7 +229,8 @@ static int fetches(const coh_runner *r, const coh_need *need)
     return 0;
 }
 
-/* Nothing beats room that nobody wants, idle for long enough, where the tie-break looks first. */
+/* Returns 1 if nothing can be better: unneeded space, idle for long enough, where the tie-break
+ * looks first. */
 static int is_perfect(const search *s)
 {
     const candidate *best = &s->best[first_pass(s)];
@@ -250,7 +254,7 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
     }
 }
 
-/* Considers the places that begin inside `first`, behind its begin, and end with a segment. */
+/* Considers the places that begin inside `first`, after its begin, and end with a segment. */
 static void consider_ends(const coh_runner *r, search *s, int32_t first)
 {
     const coh_segment *segments = r->map.segments;
@@ -265,12 +269,12 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
             return;
         candidate c;
         if (weigh(r, s, offset, &c) >= 0)
-            return; /* what bars it reaches to the end of `first` and beyond */
+            return; /* the obstacle reaches to the end of `first` and beyond */
         consider(r, s, &c);
     }
 }
 
-/* No place over what is wanted before that step can be the best. */
+/* No place over content needed before the returned step can be the best. */
 static uint64_t soonest_that_counts(const search *s)
 {
     uint64_t soonest = COH_NEVER;
@@ -294,13 +298,14 @@ static void consider_all(const coh_runner *r, search *s)
     const coh_segment *segments = r->map.segments;
     uint64_t soonest = soonest_that_counts(s);
     if (lowest_offset(r) >= r->map.end)
-        return; /* pins take all */
+        return; /* pins take the whole arena */
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
     while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s)) {
         const coh_segment *segment = &segments[first];
-        const int is_short = segment->bytes < s->bytes; /* no place over it is without the next */
+        /* every place over it includes the next segment */
+        const int is_short = segment->bytes < s->bytes;
         if (is_wanted_before(s, segment, soonest)) {
-            first = segment->next; /* most are */
+            first = segment->next; /* the most common case */
             continue;
         }
         if (is_short && is_wanted_before(s, &segments[segment->next], soonest)) {
@@ -320,7 +325,7 @@ static void consider_all(const coh_runner *r, search *s)
     }
 }
 
-/* The lowest room that nobody wants and that stood unused for long enough: nothing beats it. */
+/* Finds the lowest unneeded space that was unused for long enough: nothing can be better. */
 static candidate find_idle(const coh_runner *r, const search *s)
 {
     candidate c = { .next_use = COH_NEVER };
@@ -329,8 +334,8 @@ static candidate find_idle(const coh_runner *r, const search *s)
     return c;
 }
 
-/* A few places all over the arena, so that most others are soon known to be worse. Room that nobody
- * wants is left to who looks for the lowest. */
+/* Considers a few places all over the arena, so that most others are quickly known to be worse.
+ * Unneeded space is left to the search for the lowest place. */
 static void consider_samples(const coh_runner *r, search *s)
 {
     const uint64_t begin = lowest_offset(r), usual = coh_arena_map_usual_end(&r->map);

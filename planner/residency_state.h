@@ -7,7 +7,7 @@
 #include "planner/next_use.h"
 #include "planner/residency.h"
 
-/* What a free run knows of one chunk of its snapshot after the first body. */
+/* State of a snapshot chunk of a free run, after the first body. */
 enum { SNAPSHOT_NONE, SNAPSHOT_OPEN, SNAPSHOT_HIT, SNAPSHOT_GONE };
 
 /* ---- extents and moves ---- */
@@ -20,15 +20,15 @@ typedef struct coh_runner {
     coh_arena_map map;
     coh_next_use next;
     int32_t *version;        /* by chunk: logical */
-    int32_t *far_version;    /* by chunk: what the far copy holds; -1: nothing of use */
+    int32_t *far_version;    /* by chunk: version of the far copy; -1: useless */
     int32_t *last_write;     /* by chunk: step, -1: before the begin */
     uint32_t *pinned_extent; /* by chunk: of pinned objects */
     const coh_resident *residents;
     uint32_t resident_count;
     uint64_t *boundary_offset; /* by chunk: its place at begin and end, or UINT64_MAX */
     uint8_t *snapshot;         /* free run: by chunk */
-    int packs;     /* the step needs all there is: no place but the first that is free */
-    uint32_t step; /* absolute: the second body of a free run goes on counting */
+    int packs;     /* the step needs the whole capacity: only the first free place is tried */
+    uint32_t step; /* absolute: the second body of a free run continues the count */
 } coh_runner;
 
 static inline const coh_chunk *coh_runner_chunk(const coh_runner *r, uint32_t chunk)
@@ -41,7 +41,7 @@ static inline uint32_t coh_runner_first_chunk(const coh_runner *r, const coh_nee
     return r->layout->objects[need->object].chunk_begin;
 }
 
-/* Chunks of an object lie one behind the other, and no window is empty. */
+/* Chunks of an object are contiguous, and no window is empty. */
 static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_need *need)
 {
     const coh_chunk *begin = coh_runner_chunk(r, coh_runner_first_chunk(r, need));
@@ -49,17 +49,17 @@ static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_ne
     return last->object_offset + last->bytes - first->object_offset;
 }
 
-/* residency.c: one run, in pieces. `out` is filled as it goes. */
+/* residency.c: one run, in pieces. `out` is filled as it proceeds. */
 coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
                            const coh_sequence *next, coh_residency *out);
 void coh_runner_close(coh_runner *r);       /* accepts a zeroed struct */
-coh_status coh_runner_begin(coh_runner *r); /* what stands at the begin */
+coh_status coh_runner_begin(coh_runner *r); /* places what is resident at the begin */
 coh_status coh_runner_step(coh_runner *r, uint32_t local_step);
-/* Is this tier where the chunk's value is between programs, or would be? */
+/* Returns 1 if this tier holds the chunk's value between programs, or would if it were resident. */
 int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 
-/* The best place for a window that is not in one piece; 0 if there is none
- * beside what the present step holds. Changes nothing. */
+/* Finds the best place for a window that is not in one piece; returns 0 if no place exists next to
+ * what the present step holds. Changes nothing. */
 int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
 
 #endif

@@ -1,3 +1,7 @@
+/* Builds finished programs from decisions: lowers every kind of program, places the device level,
+ * then the host level on the device's moves, and assembles lines and waits. The idea: the body sets
+ * the boundary map and the peak, and all other programs fit within them. The steps are listed in
+ * schedule.h. */
 #include "planner/schedule.h"
 
 #include <inttypes.h>
@@ -13,12 +17,13 @@
 #include "planner/residency.h"
 #include "planner/waits.h"
 
-/* One program on its way. */
+/* One program under construction. */
 typedef struct draft {
     coh_sheet sheet;
     uint32_t *need_begin; /* of the sheet as a sequence */
     coh_residency device;
-    coh_outer_list outer; /* the device's moves and the host lane's lines: the host level's steps */
+    /* the device's moves and the host lane's lines: the steps of the host level */
+    coh_outer_list outer;
     coh_residency host;
     int is_wanted;
 } draft;
@@ -33,12 +38,14 @@ typedef struct builder {
     draft drafts[COH_PROGRAM_KIND_COUNT];
     size_t resident_capacity;
     coh_pin_map pins;
-    coh_block_set recompute;           /* the decision's, as pins would have it */
-    uint64_t *device_home, *host_home; /* by chunk: where all stands at its home, or pins hold it */
+    coh_block_set recompute; /* of the decisions, modified by pins */
+    /* by chunk: homes if all chunks have them, or pinned places */
+    uint64_t *device_home, *host_home;
     uint64_t device_floor, host_floor;
     uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
-    int32_t written_microbatches; /* lines are written for the first so many; 0: for all */
-    coh_tier short_of; /* with short_needs > 0: that tier is too small, and would do with those */
+    int32_t written_microbatches; /* lines are written for the first this many; 0: for all */
+    /* if short_needs > 0: the tier that is too small; that many bytes would do */
+    coh_tier short_of;
     uint64_t short_needs;
 } builder;
 
@@ -83,9 +90,9 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     return COH_OK;
 }
 
-/* Gives each chunk that stands in a tier without a far tier its place there: all survivors, and
- * what `moves` (may be NULL) marks; of what is pinned on the device only that. Others get
- * COH_NO_HOME. Returns the end. */
+/* Assigns a place to each chunk of a tier without a far tier: all survivors, and the chunks that
+ * `moves` (may be NULL) marks; of objects pinned on the device only the marked chunks. Other chunks
+ * get COH_NO_HOME. Returns the end. */
 static uint64_t assign_homes(const coh_layout *layout, const uint8_t *moves, uint64_t offset,
                              uint64_t *homes)
 {
@@ -119,8 +126,9 @@ static coh_level device_level(const builder *b)
                         .horizon = (uint32_t)b->decisions->horizon };
 }
 
-/* Places every program in one tier: the body first, the others within its peak, so that it is the
- * run's peak whichever of them run. One that does not fit there gets the tier's whole capacity. */
+/* Places every program in one tier: the body first, the others within its peak, so that the body's
+ * peak is the peak of the run whichever programs run. A program that does not fit there gets the
+ * tier's whole capacity. */
 static coh_status run_level(builder *b, const coh_level *level,
                             coh_sequence (*sequence_of)(const draft *), int is_host)
 {
@@ -131,7 +139,7 @@ static coh_status run_level(builder *b, const coh_level *level,
     uint32_t resident_count = b->layout->resident_count;
     COH_TRY(coh_residency_run(level, &next, &next, residents, resident_count, bodys));
     coh_level within = *level;
-    if (level->has_far) /* else places are given by homes, also beyond what the body used */
+    if (level->has_far) /* otherwise homes give the places, also beyond the body's peak */
         within.capacity = bodys->peak_bytes;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         draft *d = &b->drafts[kind];
@@ -174,7 +182,7 @@ static coh_assembly assembly_of(const builder *b, const draft *d)
                            .host = has_host(b) ? &d->host : NULL };
 }
 
-/* Homes in the host tier for everything that may ever stand there. */
+/* Assigns homes in the host tier to every chunk that may ever be there. */
 static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
 {
     uint8_t *moves = NULL;
@@ -205,7 +213,7 @@ static coh_status place_host(builder *b)
     for (uint32_t i = 0; i < b->layout->resident_count; i++)
         b->held_nearer[b->layout->residents[i].chunk] = 1;
     for (uint32_t i = 0; i < b->layout->object_count; i++)
-        if (b->layout->objects[i].pinned) /* of one chunk */
+        if (b->layout->objects[i].pinned) /* has one chunk */
             b->held_nearer[b->layout->objects[i].chunk_begin] = 1;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         const coh_assembly assembly = assembly_of(b, &b->drafts[kind]);
@@ -237,9 +245,9 @@ static coh_status place_host(builder *b)
     return run_level(b, &level, outer_sequence, 1);
 }
 
-/* ---- the end ---- */
+/* ---- final tables ---- */
 
-/* A place in the working store for every chunk that survives or is ever written out. */
+/* Assigns a place in the working store to every chunk that survives or is ever written out. */
 static coh_status assign_file_offsets(builder *b)
 {
     uint8_t *moves = NULL;
@@ -329,7 +337,7 @@ static void fini_builder(builder *b)
     coh_pin_map_fini(&b->pins);
 }
 
-/* Places at the bottom of a tier for what pins hold there. Returns the end. */
+/* Assigns places at the bottom of a tier to the chunks that pins hold there. Returns the end. */
 static uint64_t assign_pinned(const coh_layout *layout, const uint8_t *is_pinned, uint64_t offset,
                               uint64_t *homes)
 {
@@ -340,7 +348,7 @@ static uint64_t assign_pinned(const coh_layout *layout, const uint8_t *is_pinned
     return offset;
 }
 
-/* What the pins say of this layout's chunks; nothing where everything stays in memory. */
+/* Translates the pins to this layout's chunks; does nothing if everything stays in memory. */
 static coh_status take_pins(builder *b)
 {
     const uint32_t chunks = b->layout->chunk_count;
@@ -400,15 +408,16 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
 
 /* ---- the bound ---- */
 
-/* Lines that take one chunk at a time; the windows of all others do not depend on its size. */
+/* Returns 1 for lines that take one chunk at a time; the windows of all others do not depend on the
+ * chunk size. */
 static int visits_chunks(coh_opcode opcode)
 {
     return opcode == COH_OP_NORM || opcode == COH_OP_UPDATE || opcode == COH_OP_INIT ||
            opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE;
 }
 
-/* What a deferred update needs where objects are not cut: all of the work that the forward to come
- * reads as one, and a chunk of the gradient and the states. 0 for other lines. */
+/* The bytes of a deferred update with uncut objects: all the work that the following forward reads
+ * as one, and a chunk of the gradient and the states. 0 for other lines. */
 static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, uint64_t held)
 {
     const coh_sheet_line *line = &d->sheet.lines[index];
@@ -440,8 +449,8 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
     return bytes;
 }
 
-/* The most that a line of one program needs at once, but for the lines that visit chunks, where
- * `skips`; and the most that pins hold. */
+/* Computes the most bytes that a line of one program needs at once (with `skips`, except lines that
+ * visit chunks), and the most bytes that pins hold. */
 static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t *bytes,
                                 uint64_t *held_bytes)
 {
@@ -469,7 +478,7 @@ static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t 
     return status;
 }
 
-/* The same of all programs, in chunks of `chunk_bytes`. */
+/* As bound_program for all programs, in chunks of `chunk_bytes`. */
 static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint64_t *out_bytes,
                               uint64_t *out_held_bytes)
 {
@@ -485,8 +494,8 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint6
     return COH_OK;
 }
 
-/* Of the micro-batches of a step that takes one after the other: the first, one between and the
- * last; all others need what that one does. */
+/* If micro-batches run one after another, only the first, one in the middle and the last are
+ * lowered: all others need the same as the middle one. */
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
                            uint64_t *out_bytes, uint64_t *out_held_bytes)
@@ -502,8 +511,8 @@ static coh_status bound_of(const coh_graph *graph, const coh_plan_options *optio
     return status;
 }
 
-/* The largest models have millions of small chunks: they are only written down where the lines that
- * visit them could need most. */
+/* The largest models have millions of small chunks: these are only lowered if the lines that visit
+ * them could need the most. */
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
                               const coh_decisions *decisions, uint64_t *out_bytes)
 {

@@ -1,25 +1,25 @@
 /* schedule.h - from a graph and a set of decisions to finished programs.
  *
- *   layout.h    what exists, in chunks
+ *   layout.h    the objects, in chunks
  *   lower.h     compute lines and their needs
  *   residency.h places and moves, device over its far tier; then host over disk, on the movers
- *   here        lines in key order, operands, waits
+ *   schedule.h  lines in key order, operands, waits
  */
 #ifndef COH_PLANNER_SCHEDULE_H
 #define COH_PLANNER_SCHEDULE_H
 
 #include "planner/plan.h"
 
-/* Builds the layout and programs[COH_PROGRAM_BODY], with `all` every program that the mode has.
- * Waits are derived; nothing is verified or priced.
- * Fails: COH_ERR_FULL when the decisions cannot be met, with the reason; COH_ERR_MEMORY. Everything
- * is released then, and *out_layout zero; but where only the room in the outermost tier is short,
- * its arena_bytes say what would do. */
+/* Builds the layout and programs[COH_PROGRAM_BODY]; with `all` every program that the mode has.
+ * Waits are derived; nothing is verified or priced. Fails: COH_ERR_FULL if the decisions cannot be
+ * met, with the reason; COH_ERR_MEMORY. On failure everything is released and *out_layout is zero,
+ * except if only the outermost tier is too small: its arena_bytes then give the sizes that would
+ * do. */
 coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *options,
                               const coh_profile *profile, const coh_decisions *decisions, int all,
                               coh_layout *out_layout, coh_program *out_programs);
 
-/* The device bytes below which these decisions (budgets ignored) have no schedule. */
+/* Computes the device bytes below which these decisions have no schedule; ignores budgets. */
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
                               const coh_decisions *decisions, uint64_t *out_bytes);
 

@@ -1,3 +1,7 @@
+/* Searches the decisions of a plan: in memory, then starts in the order of their bounds, then local
+ * search from the best ones; reports why nothing fits. The idea: evaluations are counted instead of
+ * timed, so the same inputs give the same plan. The order is listed in search.h; see starts.c,
+ * offers.c and neighbours.c. */
 #include "planner/search.h"
 
 #include <inttypes.h>
@@ -20,14 +24,13 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Schedules that are built to better the first ones: so many that they have about so many lines
- * together. */
+/* Evaluations of the local search: together they have about EVALUATED_LINES lines. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
 
-/* Starts that are bettered, best first. */
+/* Starts that are improved, best first. */
 enum { VALLEYS = 4 };
 
-/* First sets that are built at a time. */
+/* Starts built at a time. */
 enum { STARTS_AT_ONCE = 4 };
 
 static int has_far(const coh_plan_options *options)
@@ -40,7 +43,7 @@ static coh_status count_survivors(coh_plan *plan)
     coh_layout layout;
     coh_object_map map;
     coh_plan_options one = plan->options;
-    one.microbatch_count = 1; /* what survives does not depend on their number */
+    one.microbatch_count = 1; /* survivors do not depend on their number */
     plan->survivor_bytes = 0;
     COH_TRY(coh_layout_build(plan->graph, &one, COH_WHOLE_OBJECTS, 0, 1, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
@@ -53,8 +56,9 @@ static coh_status count_survivors(coh_plan *plan)
 
 /* ---- in memory ---- */
 
-/* 8 MiB; of the largest models more, so that there are not many more than 4,096. Nothing moves in
- * memory: a batch so large that the program would be too long gets still larger ones. */
+/* The chunk size is 8 MiB; for the largest models more, so that there are not many more than
+ * 4,096 chunks. Nothing moves in memory, so if the batch makes the program too long, chunks
+ * grow further. */
 static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
 {
     *out = (coh_decisions){
@@ -69,9 +73,9 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
     return coh_effort_raise_chunk(plan->graph, &plan->options, COH_WHOLE_OBJECTS, out);
 }
 
-/* Everything on the device: first without, then with recomputation of ever more blocks, until it
- * fits; more of them take longer. *out_smallest: the one that takes least, where it is asked for:
- * of a plan that fits and has no far tier, or of none that fits. */
+/* Tries everything on the device: first without recomputation, then with more and more blocks,
+ * until it fits; more blocks take longer. *out_smallest: the offer of the least memory, computed if
+ * a plan fits and has no far tier, or if none fits. */
 static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, coh_offer *out_smallest)
 {
     int32_t choices[COH_STARTS_CHOICES];
@@ -102,15 +106,15 @@ static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, coh_offer
 
 /* ---- streamed ---- */
 
-/* Of the outermost tier. */
+/* The capacity of the outermost tier. */
 static uint64_t far_room(const coh_plan *plan)
 {
     const coh_plan_options *o = &plan->options;
     return o->disk_bytes > 0 ? o->disk_bytes : o->emulate_host_bytes;
 }
 
-/* What survives stands in the outermost tier, whatever else is decided: too little room there is
- * said before anything is tried. */
+/* Survivors are stored in the outermost tier under any decisions: too small a tier is reported
+ * before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
 {
     const uint64_t bytes = plan->survivor_bytes, room = far_room(plan);
@@ -126,7 +130,7 @@ static coh_status check_far_room(const coh_plan *plan)
                     (bytes >> 20) + 1);
 }
 
-/* Best first, a few at a time: what cannot beat the best is not built. */
+/* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
 static coh_status try_starts(coh_market *market, const coh_start *starts, int count)
 {
     for (int i = 0; i < count;) {
@@ -140,7 +144,8 @@ static coh_status try_starts(coh_market *market, const coh_start *starts, int co
     return COH_OK;
 }
 
-/* Fewer schedules of a model whose schedules are long: planning takes about as long. */
+/* The longer the schedules of a model, the fewer are evaluated, so planning time stays about
+ * constant. */
 static uint32_t evaluations_for(uint32_t line_count)
 {
     uint64_t count = EVALUATED_LINES / (line_count > 0 ? line_count : 1);
@@ -157,7 +162,7 @@ static int compare_offers(const void *x, const void *y)
     return coh_offer_is_better(b, a);
 }
 
-/* From the best of what was tried, then from the next best: they may lie in other valleys. */
+/* Improves from the best offer, then from the next best: they may lead to other local optima. */
 static coh_status improve_several(coh_market *market, uint64_t bound_ns)
 {
     coh_offer *from = NULL, best = market->best;
@@ -178,7 +183,7 @@ static coh_status improve_several(coh_market *market, uint64_t bound_ns)
     return status;
 }
 
-/* In as few slices as fit. */
+/* Lists starts with as few slices as fit. */
 static coh_status list_starts(const coh_market *market, coh_start *starts, int *out_count)
 {
     *out_count = 0;
@@ -187,7 +192,7 @@ static coh_status list_starts(const coh_market *market, coh_start *starts, int *
     return COH_OK;
 }
 
-/* Tried whatever effort is spent, except by a probe: a plan that exists must not be refused. */
+/* Tried however much effort was spent, except in a probe: if a plan exists it must be found. */
 static coh_status try_last_resort(coh_market *market, const coh_decisions *smallest)
 {
     const uint64_t spent = market->effort;
@@ -222,8 +227,8 @@ done:
     return status;
 }
 
-/* Of what was tried and only lacked room farther out, what takes least of it. Which sets are tried
- * until one fits does not depend on that room: with so much of it there is a plan, with less
+/* Records the least outermost bytes of the offers that lacked only these. The sets tried until one
+ * fits do not depend on that capacity: with this many bytes there is a plan, with fewer there is
  * none. */
 static void note_least_far(const coh_market *market, coh_plan *plan)
 {
@@ -262,7 +267,8 @@ done:
     return status;
 }
 
-/* What is said of too little room counts all programs. */
+/* Repeats the search with all programs counted if the outermost tier is too small, so that the
+ * reported size covers all of them. */
 static coh_status search_far(coh_plan *plan, coh_offer *best)
 {
     COH_TRY(search_streamed(plan, best));
@@ -272,10 +278,10 @@ static coh_status search_far(coh_plan *plan, coh_offer *best)
     return search_streamed(plan, best);
 }
 
-/* ---- refusing ---- */
+/* ---- refusals ---- */
 
-/* Something else than the device is short: the schedule says what, on the decisions that take least
- * of it, or else on those that need least of the device. */
+/* Refuses for lack of another tier than the device. The schedule gives the reason, for the
+ * decisions that need the least of that tier, else for those that need the least device memory. */
 static coh_status refuse_far(const coh_plan *plan)
 {
     coh_layout layout;
@@ -306,7 +312,7 @@ static coh_status refuse_far(const coh_plan *plan)
                     plan->options.pin_count > 0 ? ", or leave out a pin" : "");
 }
 
-/* A decision that was made by hand, and what a refusal says of it. */
+/* A decision made by hand, and its text in a refusal. */
 typedef struct by_hand {
     int is_made;
     coh_plan_options without;
@@ -315,8 +321,8 @@ typedef struct by_hand {
 
 enum { WITH_BYTES = 96, REMEDY_BYTES = 160 };
 
-/* " with this --chunk and these pins"; of those without which the bound is lower ", or leave out
- * --chunk". */
+/* Writes " with this --chunk and these pins", and for decisions without which the bound is lower ",
+ * or leave out --chunk". */
 static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
 {
     const coh_plan_options *o = &plan->options;
@@ -346,7 +352,7 @@ static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
     return COH_OK;
 }
 
-/* Less than any schedule takes. */
+/* Refuses a budget below the need of any schedule. */
 static coh_status refuse_device(const coh_plan *plan)
 {
     char budget[32], smallest[32], with[WITH_BYTES], remedies[REMEDY_BYTES];
@@ -364,7 +370,8 @@ static coh_status refuse_device(const coh_plan *plan)
         with, least, remedies);
 }
 
-/* The shortest program that the options leave: in memory, or where that cannot be, streamed. */
+/* Estimates the shortest program that the options allow: in memory, or streamed if that is
+ * impossible. */
 static coh_status shortest_effort(const coh_plan *plan, coh_effort *out)
 {
     int32_t choices[COH_STARTS_CHOICES];
@@ -388,8 +395,8 @@ static coh_status refuse_length(const coh_plan *plan)
                                   "raise --micro-batch or --device-memory, or lower --batch");
 }
 
-/* What a step keeps at once, whatever else is decided, against all tiers together. A short program
- * is left to the search, which finds exact bytes. */
+/* Checks the bytes that exist at once in a step, under any decisions, against all tiers together. A
+ * short program is left to the search, which finds exact numbers. */
 static coh_status check_live_room(const coh_plan *plan, const coh_effort *shortest)
 {
     const coh_plan_options *o = &plan->options;
@@ -419,7 +426,8 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
                     o->recompute == COH_RECOMPUTE_NONE ? ", or give --recompute auto" : "");
 }
 
-/* What one line needs on the device: of few micro-batches, since all have the same lines. */
+/* Checks the device bytes of a single line, with few micro-batches, since all have the same
+ * lines. */
 static coh_status check_device(const coh_plan *plan)
 {
     enum { FEW = 3 };
@@ -432,7 +440,7 @@ static coh_status check_device(const coh_plan *plan)
                                                                        : COH_OK;
 }
 
-/* Bytes first, since more of them help; then the length of the program. */
+/* Checks bytes first, since more memory helps; then the length of the program. */
 static coh_status check_size(const coh_plan *plan)
 {
     coh_effort shortest;
@@ -473,7 +481,8 @@ static coh_status refuse(const coh_plan *plan, const coh_offer *in_memory)
     return refuse_far(plan);
 }
 
-/* A program that fits less memory fits more; in a fixed program shorter lines never take longer. */
+/* Tries the decisions of earlier plans. A program that fits a smaller memory fits a larger one; in
+ * a fixed program shorter lines never take longer. */
 static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
 {
     for (int32_t i = 0; i < plan->options.earlier_count; i++) {
@@ -488,8 +497,9 @@ static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
     return COH_OK;
 }
 
-/* Streaming is worth comparing with recomputing in memory; with keeping all there it is only where
- * the host updates what else would take the device's time. */
+/* Returns 1 if streaming may be faster. It may be faster than recomputing in memory; it is
+ * faster than keeping everything in memory only if the host performs updates that would take
+ * device time. */
 static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
 {
     const coh_plan_options *o = &plan->options;
@@ -505,7 +515,7 @@ coh_status coh_plan_search(coh_plan *plan)
     coh_offer best = { 0 }, in_memory = { 0 };
     COH_TRY(count_survivors(plan));
     COH_TRY(check_size(plan));
-    /* Where far tiers are there to be used, not to fit needs no number: the largest models take
+    /* When offloading is possible, fail without computing the shortfall: the largest models take
      * long to place whole. */
     if (!coh_pins_need_far(&plan->options) &&
         (plan->survivor_bytes <= plan->options.device_memory_bytes || !has_far(&plan->options)))

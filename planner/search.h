@@ -1,8 +1,8 @@
 /* search.h - choose the decisions of a plan, priced by the simulator.
  *
- *     in memory            where all fits
+ *     in memory            if everything fits
  *     starts               every way to recompute and to cache, in the order of their lower bounds
- *                          (bounds.h); what cannot beat the best is not built
+ *                          (bounds.h); a start that cannot beat the best is not built
  *     neighbours           of the best, one decision varied at a time, until none is better, one is
  *                          as fast as the bound, or the evaluations are used up
  *
@@ -12,13 +12,12 @@
 
 #include "planner/plan.h"
 
-/* Fills plan->decisions and smallest_device_bytes.
- * Fails: COH_ERR_FULL: nothing fits; the sentence says what would. COH_ERR_MEMORY. */
+/* Fills plan->decisions and smallest_device_bytes. Fails: COH_ERR_FULL: nothing fits; the message
+ * has the size that would. COH_ERR_MEMORY. */
 coh_status coh_plan_search(coh_plan *plan);
 
-/* The least bound of the sets of decisions that the search begins with; 0: there is no far tier, or
- * none fits.
- * Fails: COH_ERR_MEMORY. */
+/* Computes the least bound of the sets of decisions that the search starts from; 0: there is no far
+ * tier, or none fits. Fails: COH_ERR_MEMORY. */
 coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns);
 
 #endif

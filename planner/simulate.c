@@ -1,3 +1,7 @@
+/* Walks a program line by line with fixed times, computes the resource bound, and chooses between
+ * this walk and the fluid one. The idea: lanes are queues that retire in order, so one pass over
+ * the issue order gives all start and end times. Lanes that slow one another are walked in
+ * simulate_fluid.c; the model is in simulate.h. */
 #include "planner/simulate.h"
 
 #include <math.h>
@@ -7,29 +11,29 @@
 #include "planner/simulate_walk.h"
 
 typedef struct lane_state {
-    uint64_t depth;   /* lines under way at most; 1 for what computes */
+    uint64_t depth;   /* most lines in flight; 1 for compute lanes */
     uint64_t *recent; /* when each of the last `depth` lines retired */
-    uint64_t count;   /* lines issued, all runs */
+    uint64_t count;   /* lines issued, over all runs */
     uint64_t last_start, last_retired;
-    uint64_t link_served; /* when the link has moved all bytes asked for so far */
+    uint64_t link_served; /* when the link has moved all bytes requested so far */
 } lane_state;
 
 typedef struct walk {
     const coh_program *program;
     const coh_profile *profile;
-    const uint64_t *service_ns; /* per line: computing, or its bytes over its link */
-    uint64_t *start, *end;      /* per line, this run; end: done, not yet retired */
+    const uint64_t *service_ns; /* per line: compute time, or time of its bytes over its link */
+    uint64_t *start, *end;      /* per line, this run; end: finished, not yet retired */
     uint64_t *retired[2];       /* this run and the one before, by lane_begin + ordinal - 1 */
     uint32_t lane_begin[COH_LANE_COUNT];
     lane_state lanes[COH_LANE_COUNT];
-    uint64_t mark;                      /* when the last line of the last run retired */
-    uint64_t lane_step[COH_LANE_COUNT]; /* by how much each lane's end moved in the last run */
+    uint64_t mark;                      /* when the last line of the previous run retired */
+    uint64_t lane_step[COH_LANE_COUNT]; /* how far each lane's end moved in the last run */
     uint64_t exposed_ns[COH_LANE_COUNT];
 } walk;
 
 /* ---- bounds ---- */
 
-/* Times that each lane works alone, by the lines' own times. */
+/* Sums the time that each lane works, by the lines' own times. */
 static void sum_service(const coh_program *program, const coh_profile *profile,
                         const uint64_t *service_ns, coh_simulation *simulation)
 {
@@ -41,7 +45,7 @@ static void sum_service(const coh_program *program, const coh_profile *profile,
     }
 }
 
-/* All runs of a walk fit its clock, one line after the other. */
+/* Checks that all runs of a walk fit the clock, even one line after another. */
 static coh_status check_clock(const coh_program *program, const coh_profile *profile,
                               const uint64_t *service_ns)
 {
@@ -77,9 +81,9 @@ double coh_simulate_pair_least(double x, double y, double a, double b)
     return first > second ? first : second;
 }
 
-/* No schedule is faster than the busiest resource. A link is held by its bytes, and by latencies:
- * each line keeps one of `depth` places for its latency and its bytes. Two lanes that meet are held
- * by what they do together, where `meet` says that they do. */
+/* No schedule is faster than the busiest resource. A link is limited by its bytes and by latencies:
+ * each line occupies one of `depth` slots for its latency and its bytes. Two lanes that interfere
+ * are limited by their combined work, if `meet` is set. */
 static void find_bound(const coh_program *program, const coh_profile *profile, int meet,
                        coh_simulation *simulation)
 {
@@ -105,7 +109,7 @@ static void find_bound(const coh_program *program, const coh_profile *profile, i
 
 /* ---- the walk ---- */
 
-/* The time from which line's waits have held, and the lane that held it up last. */
+/* Returns when the line's waits are all satisfied, and the lane that it waited for last. */
 static uint64_t waits_hold(const walk *w, const coh_instruction *line, int is_first,
                            uint8_t *out_lane)
 {
@@ -113,7 +117,7 @@ static uint64_t waits_hold(const walk *w, const coh_instruction *line, int is_fi
     for (uint32_t i = 0; i < line->wait_count; i++) {
         const coh_wait *wait = &w->program->waits[line->wait_begin + i];
         if (wait->carry && is_first)
-            continue; /* the run before it is complete */
+            continue; /* the previous run is complete */
         uint64_t held = w->retired[wait->carry][w->lane_begin[wait->lane] + wait->ordinal - 1];
         if (held > when) {
             when = held;
@@ -130,7 +134,7 @@ static void walk_line(walk *w, uint32_t index, int is_first)
     uint8_t last_lane = COH_LANE_COMPUTE;
     uint64_t *place = &lane->recent[lane->count % lane->depth];
     uint64_t hold = waits_hold(w, line, is_first, &last_lane);
-    /* in order: not before its neighbour began, nor before a place is free */
+    /* in order: not before the preceding line started, nor before a slot is free */
     uint64_t start = lane->last_start > *place ? lane->last_start : *place;
     if (line->lane == COH_LANE_COMPUTE && hold > start)
         w->exposed_ns[last_lane] += hold - start;
@@ -152,7 +156,7 @@ static void walk_line(walk *w, uint32_t index, int is_first)
     w->retired[0][w->lane_begin[line->lane] + line->ordinal - 1] = lane->last_retired;
 }
 
-/* One run. Returns 1 when every lane has moved on by what it moved in the run before. */
+/* Walks one run. Returns 1 if every lane moved by the same time as in the previous run. */
 static int walk_run(walk *w, int is_first)
 {
     uint64_t *older = w->retired[1];
@@ -191,7 +195,7 @@ static void lanes_reset(walk *w)
     }
 }
 
-/* From rest: the first run, then others until the period repeats. */
+/* Walks the first run from rest, then further runs until the period repeats. */
 static void walk_all(walk *w, coh_simulation *simulation)
 {
     uint64_t marks[COH_RUNS_MOST];
@@ -215,8 +219,8 @@ static void walk_all(walk *w, coh_simulation *simulation)
 
 /* ---- memory ---- */
 
-/* The peak of a tier is the highest end offset ever occupied, so it does not matter when: each
- * extent that a line enters, or that is there from the begin, is occupied at some time. */
+/* The peak of a tier is the highest end offset ever occupied, regardless of time: each extent that
+ * a line enters, or that exists from the begin, is occupied at some time. */
 static void find_peak(const coh_layout *layout, const coh_program *program,
                       coh_simulation *simulation)
 {
@@ -239,7 +243,7 @@ static void find_peak(const coh_layout *layout, const coh_program *program,
     }
 }
 
-/* ---- life ---- */
+/* ---- setup and release ---- */
 
 static void walk_fini(walk *w)
 {
@@ -279,7 +283,7 @@ static void write_times(const walk *w, uint64_t *out_line_ns)
     }
 }
 
-/* Line after line, with the times given. */
+/* Walks line after line with the given times. */
 static coh_status walk_fixed(const coh_program *program, const coh_profile *profile,
                              const uint64_t *service_ns, coh_simulation *simulation,
                              uint64_t *out_line_ns)
@@ -297,7 +301,7 @@ static coh_status walk_fixed(const coh_program *program, const coh_profile *prof
 
 /* ---- public ---- */
 
-/* The part of its speed that is left to a lane while all others of the program are busy. */
+/* The relative speed of a lane while all other lanes of the program are busy. */
 static double least_speed(const coh_program *program, const coh_profile *profile, int lane)
 {
     double speed = 1;
@@ -307,7 +311,7 @@ static double least_speed(const coh_program *program, const coh_profile *profile
     return speed;
 }
 
-/* What all transfers of a run take from the compute lane. */
+/* The compute time that all transfers of a run cost. */
 static double stolen_ns(const coh_program *program, const coh_profile *profile)
 {
     double sum = 0;
@@ -318,7 +322,7 @@ static double stolen_ns(const coh_program *program, const coh_profile *profile)
     return sum;
 }
 
-/* Does any lane of the program slow another? */
+/* Returns 1 if some lane of the program slows another. */
 static int lanes_meet(const coh_program *program, const coh_profile *profile)
 {
     int meet = 0;
@@ -372,7 +376,7 @@ coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
         COH_TRY(coh_walk_fluid(program, profile, service_ns, out_simulation, out_line_ns));
     else
         COH_TRY(walk_slowed(program, profile, service_ns, out_simulation, out_line_ns));
-    /* The bound is sharper than an average of unsettled runs. */
+    /* The bound is tighter than an average of unsettled runs. */
     if (out_simulation->period_ns < out_simulation->bound_ns)
         out_simulation->period_ns = out_simulation->bound_ns;
     if (out_simulation->first_ns < out_simulation->bound_ns)

@@ -1,6 +1,7 @@
-/* The walk of a program whose lanes slow one another: from event to event. Between two events the
- * set of busy lanes, and so every lane's speed, stays as it is. A lane is busy while it computes or
- * moves bytes, not during a link's latency. */
+/* Walks a program whose lanes slow one another, from event to event. Between two events the set of
+ * busy lanes, and so every lane's speed, is constant. A lane is busy while it computes or moves
+ * bytes, not during a link's latency. The model is in simulate.h; simulate.c walks programs without
+ * interference. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -8,7 +9,7 @@
 
 enum { LANE_SETS = 1 << COH_LANE_COUNT };
 
-/* So many lines of a lane have got so far; the next is line `at` of run `run`. */
+/* This many lines of a lane have reached a stage; the next is line `at` of run `run`. */
 typedef struct progress {
     uint64_t count, run, at;
 } progress;
@@ -17,11 +18,11 @@ typedef struct fluid_lane {
     const uint32_t *lines; /* of the program, in order */
     uint64_t length, depth;
     double latency;
-    const coh_link_profile *link; /* NULL: it computes */
+    const coh_link_profile *link; /* NULL: a compute lane */
     progress issued, served, retired;
     uint32_t next_wait;      /* of the line to be issued next */
-    uint8_t last_wait;       /* the lane that held it up last */
-    double free_since;       /* when the line before it had retired */
+    uint8_t last_wait;       /* the lane that it waited for last */
+    double free_since;       /* when the preceding line retired */
     double remaining, began; /* of the line in service */
     double *served_at;       /* by number modulo depth */
 } fluid_lane;
@@ -34,13 +35,13 @@ typedef struct fluid {
     double speed[LANE_SETS][COH_LANE_COUNT];
     unsigned busy; /* set of lanes in service */
     double now;
-    uint64_t runs; /* that are made at most */
+    uint64_t runs; /* limit of runs */
     double end[COH_RUNS_MOST][COH_LANE_COUNT];
     double mark[COH_RUNS_MOST]; /* when the last line of the run retired */
     double busy_ns[COH_RUNS_MOST][COH_LANE_COUNT];
     double exposed_ns[COH_RUNS_MOST][COH_LANE_COUNT];
     int lanes_done[COH_RUNS_MOST], lane_count;
-    double *begin_ns, *end_ns; /* by run and line; NULL: not asked for */
+    double *begin_ns, *end_ns; /* by run and line; NULL: not requested */
 } fluid;
 
 /* ---- service ---- */
@@ -68,7 +69,7 @@ static void issue(fluid *f, int number)
     lane->last_wait = COH_LANE_COMPUTE;
 }
 
-/* Issues what can go: a place is free, every wait holds. */
+/* Issues the next line if a slot is free and all its waits hold. */
 static int try_issue(fluid *f, int number)
 {
     fluid_lane *lane = &f->lanes[number];
@@ -79,7 +80,7 @@ static int try_issue(fluid *f, int number)
     for (; lane->next_wait < line->wait_count; lane->next_wait++) {
         const coh_wait *wait = &f->program->waits[line->wait_begin + lane->next_wait];
         if (wait->carry && run == 0)
-            continue; /* the run before it is complete */
+            continue; /* the previous run is complete */
         const fluid_lane *other = &f->lanes[wait->lane];
         if (other->retired.count < (run - wait->carry) * other->length + wait->ordinal) {
             lane->last_wait = wait->lane;
@@ -137,7 +138,7 @@ typedef struct event {
     int lane, is_service;
 } event;
 
-/* The next that happens; lane -1: nothing. */
+/* Returns the next event; lane -1: none. */
 static event next_event(const fluid *f)
 {
     event next = { .when = INFINITY, .lane = -1 };
@@ -173,7 +174,8 @@ static void happen(fluid *f, const event *next)
         retire(f, next->lane);
 }
 
-/* Has every lane moved on, in this run, by what it moved in the run before, and all alike? */
+/* Returns 1 if every lane moved in this run by the same time as in the previous run, and all lanes
+ * by the same time. */
 static int is_settled(const fluid *f, uint64_t run)
 {
     double step = -1;
@@ -190,8 +192,8 @@ static int is_settled(const fluid *f, uint64_t run)
     return 1;
 }
 
-/* From rest until the period repeats. Returns the number of whole runs, or 0 where the program
- * stands still. */
+/* Walks from rest until the period repeats. Returns the number of whole runs, or 0 if the program
+ * deadlocks. */
 static uint64_t walk_runs(fluid *f, int *out_settled)
 {
     uint64_t run = 0;
@@ -215,7 +217,7 @@ static uint64_t walk_runs(fluid *f, int *out_settled)
     }
 }
 
-/* ---- life ---- */
+/* ---- setup and release ---- */
 
 static void fluid_fini(fluid *f)
 {
@@ -227,7 +229,7 @@ static void fluid_fini(fluid *f)
     coh_free(f);
 }
 
-/* What is left of each lane's speed, for every set of lanes that may be busy together. */
+/* Computes each lane's relative speed for every set of lanes that may be busy together. */
 static void set_speeds(fluid *f, const coh_profile *profile)
 {
     unsigned used = 0;

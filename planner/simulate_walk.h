@@ -1,12 +1,12 @@
-/* simulate_walk.h - what the two walks of a program share: line after line with fixed times
- * (simulate.c), and event after event with rates that change (simulate_fluid.c). */
+/* simulate_walk.h - the part common to both walks of a program: line after line with fixed times
+ * (simulate.c), and event after event with varying rates (simulate_fluid.c). */
 #ifndef COH_PLANNER_SIMULATE_WALK_H
 #define COH_PLANNER_SIMULATE_WALK_H
 
 #include "planner/simulate.h"
 
-/* A body that has not settled after so many runs is averaged over its last three: with a cyclic
- * pattern longer than one run there is no single period. */
+/* A body that has not settled after COH_RUNS_MOST runs is averaged over its last three: a cyclic
+ * pattern longer than one run has no single period. */
 enum { COH_RUNS_MOST = 6, COH_RUNS_AVERAGED = 3 };
 
 static inline uint64_t coh_lane_latency_ns(const coh_profile *profile, int lane)
@@ -14,7 +14,7 @@ static inline uint64_t coh_lane_latency_ns(const coh_profile *profile, int lane)
     return coh_whole_ns(profile->link[lane].latency_ns.p50);
 }
 
-/* Lines of a lane under way at most; 1 for what computes. */
+/* The most lines of a lane in flight; 1 for compute lanes. */
 static inline uint64_t coh_lane_depth(const coh_profile *profile, const coh_program *program,
                                       int lane)
 {

@@ -1,3 +1,7 @@
+/* Makes the starting points of the search: ways to recompute, caches and row ranges, ordered by
+ * their lower bounds; and the decisions with the least device memory. The idea: bounds are cheap
+ * (bounds.c), so all starts are ranked before any is built. search.c builds them; the interface is
+ * starts.h. */
 #include "planner/starts.h"
 
 #include <stdlib.h>
@@ -13,17 +17,17 @@
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 
-/* Shorter ranges than any schedule of ours takes: is there less to be had? */
+/* Finer ranges than our schedules use, to check whether these would need less. */
 enum { RANGES_MOST = 1 << 20 };
 
-/* Chunks of a budget: so many are enough for a choice of victims; of models that are many times the
- * budget, as few as that. */
+/* Chunks of a budget: this many are enough for a choice of victims; models many times the budget
+ * use as few as CHUNKS_LEAST. */
 enum { CHUNKS_USUAL = 128, CHUNKS_LEAST = 32 };
 
-/* Where the program would be too long, down to so many. */
+/* If the program would be too long, as few as this. */
 enum { CHUNKS_FEWEST = 16 };
 
-/* A budget so many times a row-split parameter has no use for shorter ranges of its rows. */
+/* If the budget is this many times a row-split parameter, shorter row ranges are useless. */
 enum { ROOMY = 16 };
 
 /* ---- choices ---- */
@@ -68,9 +72,9 @@ coh_status coh_starts_chunk(const coh_plan *plan, uint64_t *out_bytes)
     return COH_OK;
 }
 
-/* ---- the smallest ---- */
+/* ---- the least memory ---- */
 
-/* Sets of decisions, and what the device needs for each. */
+/* Sets of decisions, and the device bytes that each needs. */
 typedef struct needs {
     const coh_plan *plan;
     coh_decisions decisions[COH_AT_ONCE_MOST];
@@ -85,7 +89,8 @@ static coh_status find_need(void *argument, int index)
                               &n->bytes[index]);
 }
 
-/* Would shorter ranges than the search takes need less? Then what they need is no bound. */
+/* Checks whether finer ranges than the search uses would need less; if so, smallest_device_bytes is
+ * not a proven bound. */
 static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
 {
     coh_decisions finest = *smallest;
@@ -102,7 +107,7 @@ coh_status coh_starts_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *ou
     int count = coh_starts_choices(plan, choices);
     needs n = { .plan = plan };
     plan->smallest_device_bytes = UINT64_MAX;
-    /* An update on the host lane takes no room on the device. */
+    /* An update on the host lane takes no device memory. */
     int lanes = plan->options.emulate_host_bytes > 0 ? 2 : 1;
     for (int i = 0; i < count * lanes; i++)
         n.decisions[n.count++] =
@@ -144,7 +149,7 @@ static coh_status bound_start(const coh_plan *plan, coh_start *s)
     return status;
 }
 
-/* Of the largest parameter that may come by ranges of its rows. */
+/* Bytes of the largest parameter that can be taken in row ranges. */
 static uint64_t largest_split_bytes(const coh_graph *graph)
 {
     uint64_t most = 0;
@@ -157,7 +162,7 @@ static uint64_t largest_split_bytes(const coh_graph *graph)
     return most;
 }
 
-/* The starts of one way to recompute each, before they are put in order. */
+/* The starts of each way to recompute, before sorting. */
 _Static_assert(COH_STARTS_CHOICES * 2 <= COH_AT_ONCE_MOST, "all ways are tried at once");
 typedef struct ways {
     const coh_plan *plan;

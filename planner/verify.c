@@ -1,3 +1,6 @@
+/* Runs all checks in order and formats the message of a broken rule. The idea: tables are checked
+ * first, so that every later check can follow indices safely. The list of files is in
+ * verify_state.h; the rules are in verify.h. */
 #include "planner/verify.h"
 
 #include <inttypes.h>
@@ -29,7 +32,7 @@ static const char *rule_name(coh_rule rule)
     return names[rule];
 }
 
-/* "work of group 2, chunk 5 (bytes 65536 + 4096)". */
+/* Writes the text of a chunk: "work of group 2, chunk 5 (bytes 65536 + 4096)". */
 static void describe_chunk(const coh_verifier *v, uint32_t chunk, char *text, size_t text_bytes)
 {
     const coh_chunk *facts = &v->layout->chunks[chunk];

@@ -1,18 +1,21 @@
+/* Checks for each parameter and each activation gradient that the first contribution of a step
+ * overwrites and later ones add (rule EXACTLY_ONCE). Missing contributions are found by
+ * verify_shares.c; the list of files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
-/* A chunk of gradients may hold several parameters, so its version does not tell whether this
- * parameter was written in this step. Here each one is followed by itself: its first contribution
- * of the step overwrites, the later ones add. A parameter alone in its group (all that come by
- * ranges of rows) is followed chunk by chunk. The gradient of an activation is followed micro-batch
- * by micro-batch. */
+/* A chunk of gradients may hold several parameters, so its version does not tell whether a
+ * parameter was written in this step. Here each parameter is tracked separately: its first
+ * contribution of the step overwrites, later ones add. A parameter alone in its group (this
+ * includes all that are taken in row ranges) is tracked chunk by chunk. The gradient of an
+ * activation is tracked micro-batch by micro-batch. */
 typedef struct region_table {
-    uint32_t *by_parameter, *by_chunk; /* 0: not yet; of an activation: 1 + micro-batch */
+    uint32_t *by_parameter, *by_chunk; /* 0: not yet written; for an activation: 1 + micro-batch */
 } region_table;
 
-/* `mark` is what the region holds once it was written. */
+/* `mark` is the value of a written region. */
 static coh_status check_region(coh_verifier *v, uint32_t line, uint32_t chunk, uint32_t *region,
                                uint32_t mark, int adds)
 {
@@ -64,7 +67,7 @@ static coh_status check_binding(coh_verifier *v, region_table *regions, uint32_t
     if (stream == COH_STREAM_GRAD)
         return check_grad_binding(v, regions, index, binding, adds);
     if (stream != COH_STREAM_ACTIVATION_GRAD || call->row_begin > 0)
-        return COH_OK; /* later ranges of rows go on with what the first began */
+        return COH_OK; /* later row ranges continue what the first began */
     uint32_t chunk = coh_operand_touches(v, operand)[0].chunk;
     return check_region(v, index, chunk, &regions->by_chunk[chunk], (uint32_t)call->microbatch + 1,
                         adds);

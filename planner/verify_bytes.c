@@ -1,3 +1,7 @@
+/* Runs the program on version numbers instead of data, in issue order, and checks every touch
+ * against the clocks (rules READ, OVERWRITE, WRITE_ORDER, LOST_DATA, CLOSURE). The idea: if
+ * conflicting touches are ordered by the clocks, one order proves all. The model of memory is in
+ * verify_scene.h; extents are in verify_lifetime.c. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +19,7 @@ void coh_scene_set_version(coh_scene *scene, coh_place *place, uint32_t chunk, i
 
 typedef struct line_instance {
     uint32_t run, index;
-    uint32_t number; /* in its lane, through all runs */
+    uint32_t number; /* in its lane, over all runs */
     uint32_t instance;
     const uint32_t *clock;
     uint8_t lane, moves;
@@ -111,7 +115,7 @@ static void write_place(coh_scene *scene, const line_instance *at, coh_place *pl
     memset(place->readers, 0, sizeof(place->readers));
 }
 
-/* The line has done its work: what its operands hold now. */
+/* Sets the versions that the operands hold after the line. */
 static void apply_line(coh_scene *scene, const line_instance *at)
 {
     const coh_instruction *line = &scene->v->program->lines[at->index];
@@ -170,8 +174,8 @@ static coh_status run_line(coh_scene *scene, uint32_t run, uint32_t index)
 
 /* ---- before and after a run ---- */
 
-/* Walks the lines backwards: a chunk is live where the next compute line that touches it reads it,
- * or where none follows and it survives. Also counts the writes of one run. */
+/* Walks the lines backwards: a chunk is live if the next compute line that touches it reads it, or
+ * if there is none and the chunk survives. Also counts the writes of one run. */
 static void mark_live(coh_scene *scene)
 {
     const coh_verifier *v = scene->v;
@@ -186,7 +190,7 @@ static void mark_live(coh_scene *scene)
                 uint32_t touch = operands[o].touch_begin + t;
                 scene->live_after[touch] = (uint8_t)live[v->program->touches[touch].chunk];
             }
-        /* the first operand of a line that touches a chunk decides: a later one adds to it */
+        /* the first operand of a line that touches a chunk decides: a later one only adds to it */
         for (uint32_t o = line->operand_count; !coh_opcode_moves(line->opcode) && o-- > 0;)
             for (uint32_t t = 0; t < operands[o].touch_count; t++) {
                 uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;
@@ -213,7 +217,8 @@ static coh_status begin_run(coh_scene *scene, uint32_t run)
             scene->files[c].version = COH_GARBAGE;
         else if (run == 0)
             scene->files[c].version = 0;
-        /* what does not survive skips a number, so that no place holds the new run's version 0 */
+        /* a chunk that does not survive skips a number, so that no place holds the new run's
+         * version 0 */
         scene->base[c] = run * (scene->writes_per_run[c] + (object->survives ? 0 : 1));
         scene->writes[c] = 0;
     }
@@ -229,7 +234,8 @@ static coh_status begin_run(coh_scene *scene, uint32_t run)
     return COH_OK;
 }
 
-/* What is only read stands up to date in every tier that has it between programs. */
+/* Checks that every tier that holds a read-only chunk between programs holds its current
+ * version. */
 static coh_status check_read_only(coh_scene *scene, uint32_t chunk)
 {
     coh_verifier *v = scene->v;
@@ -248,7 +254,7 @@ static coh_status check_read_only(coh_scene *scene, uint32_t chunk)
     return COH_OK;
 }
 
-/* Every survivor stands, in its latest version, where the next program will look for it. */
+/* Checks that every survivor lies, in its latest version, where the next program expects it. */
 static coh_status end_run(coh_scene *scene)
 {
     coh_verifier *v = scene->v;

@@ -1,3 +1,7 @@
+/* Checks that each call runs once per micro-batch and row, in order (rule EXACTLY_ONCE), and that a
+ * recomputed forward and a backward see the values of their forward (rule RECOMPUTE). The idea:
+ * sort the calls by opcode, operator and micro-batch, and number every value written. The list of
+ * files is in verify_state.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,12 +73,12 @@ static const coh_line_call *call_of(const coh_verifier *v, uint32_t line)
 
 /* ---- EXACTLY_ONCE: rows and micro-batches ---- */
 
-/* The lines calls[begin .. end) cover the rows once, in rising order; RECOMPUTE as often as it
- * likes. */
+/* Checks that the lines calls[begin .. end) cover the rows once, in rising order; RECOMPUTE may
+ * cover them several times. */
 static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
 {
     int64_t expected = 0, count = call_of(v, v->calls[begin].line)->row_count;
-    uint32_t adds = call_of(v, v->calls[begin].line)->input_grad_adds; /* of all ranges alike */
+    uint32_t adds = call_of(v, v->calls[begin].line)->input_grad_adds; /* the same for all ranges */
     uint32_t rounds = 0;
     for (uint32_t i = begin; i < end; i++) {
         const coh_line_call *call = call_of(v, v->calls[i].line);
@@ -108,9 +112,9 @@ static int has_role(const coh_verifier *v, uint32_t line, coh_role role)
     return 0;
 }
 
-/* What forward leaves for backward, and the cells that both draw from: all lines of a call and of
- * its counterpart have it, or none. An operator without a backward may save something all the same,
- * or draw; a cache would be for nobody. */
+/* Checks the data that forward passes to backward, and the cells that both draw from: all lines of
+ * a call and of its counterpart have it, or none. An operator without a backward may still save
+ * data or draw; a cache would be unused. */
 static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_role role)
 {
     const char *what = role == COH_ROLE_CACHE   ? "a cache"
@@ -124,7 +128,7 @@ static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_
             return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[i].line, UINT32_MAX,
                                      "some rows of the call have %s and some have not", what);
     if (v->calls[begin].opcode == COH_OP_RECOMPUTE)
-        return COH_OK; /* FORM refuses its cache */
+        return COH_OK; /* FORM rejects its cache */
     coh_verify_find_calls(v, other, v->calls[begin].op, v->calls[begin].microbatch, &first, &last);
     if (first == last && role != COH_ROLE_CACHE)
         return COH_OK;
@@ -136,8 +140,8 @@ static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_
     return COH_OK;
 }
 
-/* Micro-batches of one opcode and operator: each once, in order, after their forward. Not all need
- * be recomputed. */
+/* Checks the micro-batches of one opcode and operator: each once, in order, after their forward.
+ * Not all need be recomputed. */
 static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t end)
 {
     int32_t expected = 0;
@@ -180,7 +184,7 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
 
 /* ---- RECOMPUTE: the same values ---- */
 
-/* Each write makes a new value; a RECOMPUTE that matches makes the value of its FORWARD again. */
+/* Each write makes a new value; a RECOMPUTE that matches its FORWARD makes the same value again. */
 typedef struct value_table {
     uint32_t *now;            /* by chunk */
     uint32_t *before, *after; /* by touch, of FORWARD lines */
@@ -202,7 +206,8 @@ static void note_line(coh_verifier *v, value_table *values, uint32_t index)
         }
 }
 
-/* Notes which touch of the forward line saw each chunk: stamps[chunk] = 1 + touch; or clears. */
+/* Records the touch of the forward line that saw each chunk: stamps[chunk] = 1 + touch; or clears
+ * the stamps. */
 static void stamp_line(coh_verifier *v, uint32_t index, int clears)
 {
     const coh_instruction *line = &v->program->lines[index];
@@ -268,9 +273,9 @@ static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t
     return status;
 }
 
-/* What a BACKWARD reads of its forward is what the forward saw, or left; what it finds in its cache
- * and among what was saved is what the forward, or its own rows before, left there; what it draws
- * from is what the forward drew from. */
+/* Checks the values that a BACKWARD reads. Inputs, parameters and outputs are as its forward saw or
+ * left them. The cache and saved objects are as the forward, or its own earlier rows, left them.
+ * Random cells are those that the forward drew from. */
 static coh_status compare_backward(coh_verifier *v, const value_table *values, uint32_t index)
 {
     const coh_instruction *line = &v->program->lines[index];

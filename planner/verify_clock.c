@@ -1,3 +1,6 @@
+/* Checks that every wait points to an earlier line (rule DEADLOCK), and computes what each line
+ * knows to have retired when it starts. The idea: a vector clock per line, with one number per
+ * lane. verify_bytes.c uses the clocks; the numbering is in verify_state.h. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -5,7 +8,7 @@
 
 /* ---- DEADLOCK ---- */
 
-/* Is `wait` met by a line that was issued before line `index` of the same run? */
+/* Returns 1 if a line issued before line `index` of the same run satisfies `wait`. */
 static int points_back(const coh_verifier *v, uint32_t index, const coh_wait *wait)
 {
     return v->lane_lines[v->lane_first[wait->lane] + wait->ordinal - 1] < index;
@@ -47,8 +50,8 @@ static void join(uint32_t *clock, const uint32_t *other)
             clock[lane] = other[lane];
 }
 
-/* "Lane `lane` has retired its line `number`" and all that is known with it. Lines of a lane start
- * in order, so what line `number` knew at its start holds all that earlier ones knew. */
+/* Joins the knowledge that lane `lane` has retired its line `number`. Lines of a lane start in
+ * order, so the knowledge of line `number` at its start includes that of all earlier lines. */
 static void join_retired(coh_verifier *v, uint32_t *clock, int lane, uint32_t number)
 {
     uint32_t run = (number - 1) / v->lane_length[lane];
@@ -63,7 +66,7 @@ static void clock_of_line(coh_verifier *v, uint32_t run, uint32_t index, uint32_
     const coh_instruction *line = &v->program->lines[index];
     uint32_t number = run * v->lane_length[line->lane] + v->ordinals[index];
     uint32_t depth = v->program->lane_depth[line->lane];
-    if (number > 1) { /* the line before was issued: its waits were met */
+    if (number > 1) { /* the preceding line was issued: its waits were satisfied */
         uint32_t last = number - 1;
         uint32_t last_line =
             v->lane_lines[v->lane_first[line->lane] + (last - 1) % v->lane_length[line->lane]];
@@ -75,7 +78,7 @@ static void clock_of_line(coh_verifier *v, uint32_t run, uint32_t index, uint32_
         const coh_wait *wait = &v->program->waits[line->wait_begin + w];
         if (wait->ordinal == 0 || wait->ordinal > v->lane_length[wait->lane] ||
             (wait->carry ? run == 0 : !points_back(v, index, wait)))
-            continue; /* a first run begins at a quiet point; the others broke DEADLOCK */
+            continue; /* a first run begins with nothing in flight; other cases broke DEADLOCK */
         join_retired(v, clock, wait->lane,
                      (run - (wait->carry ? 1 : 0)) * v->lane_length[wait->lane] + wait->ordinal);
     }

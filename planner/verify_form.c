@@ -1,12 +1,15 @@
+/* Checks each line separately (rule FORM): its lane, the roles, tiers, accesses and dtypes of its
+ * operands, and its call. Extents and sizes of arenas are checked in verify_places.c; the list of
+ * files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "planner/verify_state.h"
 
-/* ---- FORM: each line by itself ---- */
+/* ---- FORM: each line separately ---- */
 
-/* Updates alone may be the host lane's, too. */
+/* Only updates may also be on the host lane. */
 static int lane_of_opcode(uint8_t opcode)
 {
     switch ((coh_opcode)opcode) {
@@ -49,13 +52,14 @@ enum {
     MAY_BOTH = 1 << COH_ACCESS_BOTH
 };
 
-/* What gathers the ranges of rows of one call: the first range overwrites, the others add. */
+/* The access of an operand that accumulates the row ranges of one call: the first range overwrites,
+ * the others add. */
 static int by_rows(int64_t row_begin)
 {
     return row_begin > 0 ? MAY_BOTH : MAY_WRITE;
 }
 
-/* The accesses that an operand of a call may have. */
+/* Returns the accesses that an operand of a call may have. */
 static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream stream,
                           const coh_line_call *call)
 {
@@ -73,13 +77,13 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     case COH_ROLE_OUTPUT: /* the losses of all micro-batches share a chunk */
         return is_backward ? MAY_READ : stream == COH_STREAM_LOSS ? MAY_BOTH : by_rows(row_begin);
     case COH_ROLE_SAVED:
-        /* what backward sums over ranges of rows goes on from call to call */
+        /* sums over row ranges in backward continue from call to call */
         return !is_backward ? by_rows(row_begin) : is_by_rows && !is_slice ? MAY_BOTH : MAY_READ;
-    case COH_ROLE_CACHE: /* backward may leave its gradient where it found the values */
+    case COH_ROLE_CACHE: /* backward may overwrite the values with its gradient */
         return is_backward ? MAY_BOTH : opcode == COH_OP_FORWARD ? by_rows(row_begin) : 0;
     case COH_ROLE_STATE:
         return is_backward ? MAY_READ : MAY_BOTH;
-    case COH_ROLE_WORKSPACE: /* a slice's backward keeps it from range to range */
+    case COH_ROLE_WORKSPACE: /* a slice's backward keeps it between ranges */
         return is_backward && is_slice ? by_rows(row_begin) : MAY_WRITE;
     case COH_ROLE_INPUT_GRAD:
         return row_begin > 0 ? MAY_BOTH : MAY_WRITE | MAY_BOTH;
@@ -97,14 +101,14 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     return 0;
 }
 
-/* The accesses that an operand of a line without a call may have. */
+/* Returns the accesses that an operand of a line without a call may have. */
 static int access_of_line(uint8_t opcode, const coh_operand *operand)
 {
     uint8_t role = operand->role;
     switch ((coh_opcode)opcode) {
     case COH_OP_FEED:
         return role == COH_ROLE_CELLS ? MAY_BOTH : MAY_WRITE;
-    case COH_OP_NORM: /* a chunk has a few of the partials */
+    case COH_OP_NORM: /* a chunk has several of the partials */
         return role == COH_ROLE_PARTIALS ? MAY_BOTH : MAY_READ;
     case COH_OP_CLIP:
     case COH_OP_SETTLE:
@@ -135,7 +139,7 @@ static int access_of_line(uint8_t opcode, const coh_operand *operand)
     return 0;
 }
 
-/* The role by which a line without a call finds what it takes of a stream; -1: nothing of it. */
+/* The role of an operand of a stream in a line without a call; -1: not allowed. */
 static int role_of_stream(coh_stream stream)
 {
     switch (stream) {
@@ -170,13 +174,13 @@ static int role_of_stream(coh_stream stream)
 static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
 {
     if (coh_opcode_moves(opcode))
-        return 1; /* check_mover */
+        return 1; /* checked by check_mover */
     return needs_call(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
                               : role == role_of_stream(stream);
 }
 
-/* The touches are whole chunks, one after the other, where operand, chunk table and extents all
- * say. */
+/* Checks that the touches are whole, contiguous chunks, according to operand, chunk table and
+ * extents. */
 static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operand *operand)
 {
     const coh_touch *touches = coh_operand_touches(v, operand);
@@ -235,7 +239,8 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
     int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream, call)
                                        : access_of_line(line->opcode, operand);
     int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_CACHE ||
-                 stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT; /* one operator's */
+                 /* belongs to one operator */
+                 stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT;
     if (is_own && call != NULL && line->opcode != COH_OP_ADD &&
         v->layout->objects[operand->object].owner != call->operator_index)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
@@ -252,7 +257,8 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
     return check_touches(v, line_index, operand);
 }
 
-/* FROM and TO: the same chunks in the same version, between the tiers of the opcode. */
+/* Checks a mover: FROM and TO are the same chunks in the same version, between the tiers of the
+ * opcode. */
 static coh_status check_mover(coh_verifier *v, uint32_t line_index)
 {
     const coh_instruction *line = &v->program->lines[line_index];
@@ -306,8 +312,8 @@ static uint64_t element_bytes(coh_dtype dtype)
     return 0;
 }
 
-/* What a call adds to is read and written. A gradient of an input that is read and written is added
- * to, unless it only gathers the ranges of rows of one call. */
+/* Checks that operands that a call adds to are read and written. An input gradient that is read and
+ * written is added to, unless it only accumulates the row ranges of one call. */
 static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
                                const coh_binding *binding)
 {
@@ -328,7 +334,7 @@ static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_l
     return COH_OK;
 }
 
-/* Of a group's WORK or GRAD. */
+/* The dtype of a group's WORK or GRAD. */
 static coh_dtype stored_dtype(const coh_verifier *v, const coh_object *object)
 {
     const coh_group_layout *group = &v->layout->groups[object->owner];
@@ -360,7 +366,7 @@ static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_
     return check_adding(v, line_index, call, binding);
 }
 
-/* What the scratch of an ADD holds: TO's elements; for a gradient its parameter's. */
+/* The dtype of an ADD's scratch: that of TO; for a gradient that of its parameter. */
 static coh_dtype added_dtype(const coh_verifier *v, uint32_t line_index)
 {
     const coh_line_call *call = &v->program->calls[v->program->lines[line_index].call];
@@ -371,7 +377,8 @@ static coh_dtype added_dtype(const coh_verifier *v, uint32_t line_index)
                                              : to->shape.dtype;
 }
 
-/* An ADD adds elements of one type, or those of a parameter's type to its gradient in f32. */
+/* Checks that an ADD adds elements of one dtype, or those of a parameter's dtype to its f32
+ * gradient. */
 static coh_status check_add(coh_verifier *v, uint32_t line_index, const coh_line_call *call)
 {
     const coh_binding *bindings = &v->program->bindings[call->binding_begin];

@@ -1,3 +1,6 @@
+/* Tracks the lifetimes of extents while verify_bytes.c runs the program (rules OVERLAP, LOST_DATA,
+ * CLOSURE). The idea: cut arenas into cells at all extent ends, so each cell has one tenant at a
+ * time and only its previous tenant need be compared. The structures are in verify_scene.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +28,7 @@ static uint32_t find_edge(const uint64_t *edges, uint32_t count, uint64_t value)
     return low;
 }
 
-/* Cells of both arenas in one numbering: an offset of the host tier has its top bit set. */
+/* The cells of both arenas share one numbering: an offset of the host tier has its top bit set. */
 static uint64_t edge_of(uint8_t tier, uint64_t offset)
 {
     return tier == COH_TIER_HOST ? offset | (uint64_t)1 << 63 : offset;
@@ -72,7 +75,7 @@ static coh_status map_residents(coh_scene *scene)
     return COH_OK;
 }
 
-/* Where the boundary map wants the chunk of this extent; 0: nowhere. */
+/* Returns 1 if the boundary map has this extent's chunk at this place. */
 static int is_boundary_place(const coh_scene *scene, const coh_extent *extent)
 {
     const coh_layout *layout = scene->v->layout;
@@ -145,8 +148,7 @@ static coh_status not_ordered(coh_scene *scene, uint32_t line, uint32_t extent, 
                              extent, (number - 1) % length + 1, coh_lane_name((coh_lane)lane));
 }
 
-/* `life` becomes the tenant of its cells. `line` COH_NO_LINE: it stands there as the program
- * begins. */
+/* Makes `life` the tenant of its cells. `line` COH_NO_LINE: it exists as the program begins. */
 static coh_status enter(coh_scene *scene, uint32_t run, uint32_t line, uint32_t life_index)
 {
     coh_life *life = &scene->lives[life_index];
@@ -186,15 +188,15 @@ static uint32_t new_life(coh_scene *scene, uint32_t run, uint32_t extent)
     return index;
 }
 
-/* Does the place hold the chunk's value between programs? Copies farther out than the nearest count
- * as stale, unless nobody writes the chunk. */
+/* Returns 1 if the place holds the chunk's value between programs. Copies farther out than the
+ * nearest count as stale, unless the chunk is read only. */
 static int is_kept(const coh_scene *scene, const coh_extent *extent)
 {
     return coh_scene_home(scene, extent->chunk) == extent->tier ||
            coh_chunk_is_read_only(scene->v->layout, extent->chunk);
 }
 
-/* What stands in an extent when the program starts for the first time. */
+/* The version in an extent when the program starts for the first time. */
 static int64_t first_version(const coh_scene *scene, const coh_extent *extent)
 {
     const coh_object *object = coh_chunk_object(scene->v, extent->chunk);

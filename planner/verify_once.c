@@ -1,9 +1,13 @@
+/* Checks that each trained chunk gets its gradient, norm and update once and in order (rule
+ * EXACTLY_ONCE), and that INIT, IMPORT, SAVE and HASH visit every chunk once (CONSISTENT_SAVE). The
+ * idea: one pass records the first and last line of each duty per chunk. The list of files is in
+ * verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
-/* What must happen to one chunk of trained parameters; lines count from 1, 0: none. */
+/* The duties of one chunk of trained parameters; lines count from 1, 0: none. */
 typedef struct chunk_duty {
     uint32_t first_write, last_write; /* of its gradient */
     uint32_t norm, norm_count;
@@ -30,7 +34,7 @@ static int is_trained(const coh_verifier *v, uint32_t chunk)
            v->layout->groups[object->owner].grad >= 0;
 }
 
-/* ---- which opcodes a program may have, and who may write parameters ---- */
+/* ---- opcodes that a program may have, and lines that may write parameters ---- */
 
 static int may_contain(coh_program_kind kind, uint8_t opcode)
 {
@@ -59,7 +63,7 @@ static int may_write(const coh_object *object, uint8_t opcode)
 
 /* ---- one pass over the lines ---- */
 
-/* Does the line sum squares of a gradient: a NORM, or an UPDATE that does it on its way? */
+/* Returns 1 if the line sums squares of a gradient: a NORM, or an UPDATE that also does so. */
 static int makes_partials(const coh_verifier *v, uint32_t line)
 {
     const coh_instruction *facts = &v->program->lines[line];
@@ -70,7 +74,7 @@ static int makes_partials(const coh_verifier *v, uint32_t line)
     return writes && (facts->opcode == COH_OP_NORM || facts->opcode == COH_OP_UPDATE);
 }
 
-/* A line writes or reads a gradient chunk. */
+/* Records that a line writes or reads a gradient chunk. */
 static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
                             const coh_operand *operand)
 {
@@ -121,8 +125,8 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, ui
     return COH_OK;
 }
 
-/* An UPDATE has one chunk of work, its gradient, its states, and reads the cells; with a predicate
- * it runs a step later and makes no partials. */
+/* Checks that an UPDATE has one chunk of work, its gradient and its states, and reads the cells;
+ * with a predicate it runs a step later and makes no partials. */
 static coh_status check_update(coh_verifier *v, uint32_t line)
 {
     uint32_t found[3] = { UINT32_MAX, UINT32_MAX, UINT32_MAX }, count[3] = { 0 }, cells = 0;
@@ -192,7 +196,7 @@ static coh_status check_body_update(coh_verifier *v, const once_book *book, uint
     const chunk_duty *duty = &book->duties[chunk];
     uint32_t line = duty->update - 1;
     int predicate = v->program->lines[line].predicate_cell;
-    if (duty->update < duty->first_write) { /* deferred: of the step before */
+    if (duty->update < duty->first_write) { /* deferred: belongs to the step before */
         if (predicate != COH_CELL_PENDING || duty->update > duty->first_use ||
             duty->update > book->clip)
             COH_TRY(
@@ -226,7 +230,7 @@ static coh_status check_body(coh_verifier *v, const once_book *book)
         if (duty->first_write == 0)
             COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
                                       "its gradient gets no contribution"));
-        uint32_t norms = book->clip != 0; /* without a CLIP they are for nobody */
+        uint32_t norms = book->clip != 0; /* without a CLIP nothing reads them */
         if (duty->norm_count != norms || (norms > 0 && duty->norm < duty->last_write))
             COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
                                       "it has %" PRIu32 " norms, the last in line %" PRIu32
@@ -272,8 +276,8 @@ static coh_status check_drain(coh_verifier *v, const once_book *book)
 
 /* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH ---- */
 
-/* A line visits one chunk; of a bf16 group with states a chunk of work together with its states,
- * since half of the master lies in each. */
+/* Checks that a line visits one chunk; of a bf16 group with states a chunk of work together with
+ * its states, since each holds half of the master. */
 static coh_status check_visit(coh_verifier *v, uint32_t line, coh_rule rule)
 {
     const coh_operand *operands = coh_line_operands(v, line);
@@ -319,7 +323,8 @@ static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, co
     return COH_OK;
 }
 
-/* `streams`: each of their surviving chunks is visited once; of gradients in a HASH all or none. */
+/* Checks that each surviving chunk of `streams` is visited once; of gradients in a HASH all or
+ * none. */
 static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
                                int streams)
 {

@@ -1,3 +1,6 @@
+/* Checks the places of extents and file ranges: alignment, overlap in the file, arena sizes, peaks,
+ * and bytes written per run (rules ALIGNMENT, OVERLAP, CAPACITY, WEAR). Lifetimes are checked in
+ * verify_lifetime.c; the list of files is in verify_state.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -72,8 +75,8 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Stamps chunks whose place in the file matters: those touched there, and survivors that live
- * there. */
+/* Stamps the chunks that need a place in the file: those touched there, and survivors that are
+ * stored there. */
 static void stamp_file_chunks(coh_verifier *v)
 {
     for (uint32_t c = 0; v->layout->file_bytes > 0 && c < v->layout->chunk_count; c++)

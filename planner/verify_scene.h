@@ -1,15 +1,13 @@
-/* verify_scene.h - memory as the verifier sees it while it runs a program on version numbers.
+/* verify_scene.h - memory as the verifier models it while it runs a program on version numbers.
  *
- *   place    where one chunk can stand: an extent's bytes, or the chunk's own range of the file. It
- * knows
- *            the version it holds, who wrote it, who read it since.
+ *   place    where one chunk can lie: an extent's bytes, or the chunk's own range of the file.
+ *            Records the version it holds, its writer, and its readers since.
  *   life     one lifetime of an extent: a place, and all lines that used it. An extent that stays
- * at a
- *            run's end goes on living as the extent that is there at the next run's begin.
- *   cell     bytes of an arena between two neighbouring extent ends: has one tenant, a life.
+ *            at a run's end lives on as the extent that is there at the next run's begin.
+ *   cell     bytes of an arena between two neighbouring extent ends; has one tenant, a life.
  *
  * The program is run in issue order. If every two lines that touch a place, one of them writing,
- * are ordered by the clocks, then every other legal order computes the same: that is what is
+ * are ordered by the clocks, then every other legal order computes the same. That is what is
  * checked. */
 #ifndef COH_PLANNER_VERIFY_SCENE_H
 #define COH_PLANNER_VERIFY_SCENE_H
@@ -19,7 +17,7 @@
 #define COH_GARBAGE (-1) /* a version that no line names */
 
 typedef struct coh_place {
-    int64_t version; /* through all runs: see base */
+    int64_t version; /* counted through all runs: see base */
     uint32_t writer; /* number in its lane; 0: none yet */
     uint32_t writer_line;
     uint8_t writer_lane;
@@ -29,9 +27,10 @@ typedef struct coh_place {
 typedef struct coh_life {
     coh_place place;
     uint32_t extent;
-    uint32_t used;                   /* lines of this run */
-    uint32_t uses[COH_LANE_COUNT];   /* highest number that used it, all runs */
-    uint32_t before[COH_LANE_COUNT]; /* what must have retired before any of its lines starts */
+    uint32_t used;                 /* lines of this run */
+    uint32_t uses[COH_LANE_COUNT]; /* highest number that used it, all runs */
+    /* numbers that must have retired before any of its lines starts */
+    uint32_t before[COH_LANE_COUNT];
     uint8_t is_entered, is_left, is_evicted;
 } coh_life;
 
@@ -46,8 +45,8 @@ typedef struct coh_scene {
     uint32_t *resident;     /* [tier][chunk]: 1 + index of the boundary entry, or 0 */
     uint32_t *begin_extent; /* [tier][chunk]: 1 + extent at the begin, or 0 */
     uint32_t *end_extent;
-    uint32_t *chunk_mark; /* last line that touched it, as instance number, times 4, plus access */
-    /* by touch: is the chunk read, or surviving, after this touch's line? */
+    uint32_t *chunk_mark; /* last line that touched it, as instance number * 4 + access */
+    /* by touch: 1 if the chunk is read, or survives, after this touch's line */
     uint8_t *live_after;
     /* by extent */
     uint32_t *life_of; /* of this run */
@@ -64,14 +63,14 @@ typedef struct coh_scene {
 
 /* Cuts arenas into cells; checks that extents at begin and end are the boundary map (CLOSURE). */
 coh_status coh_scene_map(coh_scene *scene);
-/* Lives of the extents that are there when run `run` begins. */
+/* Makes the lives of the extents that exist when run `run` begins. */
 coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run);
-/* Line `line` (one of run `run`) uses an extent: entered if it was not, ordered after what was
- * there before. Once per line. */
+/* Line `line` (of run `run`) uses an extent: enters it if it was not entered, and checks that it is
+ * ordered after the earlier contents. Once per line. */
 coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t line, uint32_t extent);
-/* Counts the use off; the last one leaves the extent (LOST_DATA). `is_live`: see live_after. */
+/* Counts down the uses; the last one leaves the extent (LOST_DATA). `is_live`: see live_after. */
 coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, int is_live);
-/* Use counts are true, what stays is there (OVERLAP, CLOSURE). */
+/* Checks that use counts are right and that kept extents are there (OVERLAP, CLOSURE). */
 coh_status coh_scene_end_lives(coh_scene *scene);
 
 /* ---- verify_bytes.c ---- */
@@ -88,14 +87,14 @@ static inline size_t coh_tier_chunk(const coh_scene *scene, int tier, uint32_t c
     return (size_t)tier * scene->v->layout->chunk_count + chunk;
 }
 
-/* Does the program find garbage instead of yesterday's values? */
+/* Returns 1 if the program starts with garbage instead of values of an earlier run. */
 static inline int coh_scene_starts_empty(const coh_scene *scene)
 {
     return scene->v->program->kind == COH_PROGRAM_INIT ||
            scene->v->program->kind == COH_PROGRAM_IMPORT;
 }
 
-/* The innermost tier whose arena holds the chunk at a boundary, or COH_TIER_DISK. */
+/* Returns the innermost tier whose arena holds the chunk at a boundary, or COH_TIER_DISK. */
 static inline coh_tier coh_scene_home(const coh_scene *scene, uint32_t chunk)
 {
     for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++)

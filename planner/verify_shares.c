@@ -1,16 +1,19 @@
+/* Checks that every use of a parameter or activation in forward contributes once to its gradient in
+ * backward (rule EXACTLY_ONCE), and that losses and outputs are computed. The idea: list the uses
+ * and the contributions, sort both, and match them. The list of files is in verify_state.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
-/* Each port by which an operator reads a parameter or an activation in forward owes it a share of
- * its gradient in backward. A share is told by the port and the gradient's chunk; for an activation
- * by the first chunk of its gradient. */
+/* A contribution to a gradient: each port by which an operator reads a parameter or an activation
+ * in forward must make one in backward. It is identified by the port and the gradient's chunk; for
+ * an activation by the first chunk of its gradient. */
 typedef struct share {
     int32_t op, microbatch;
     uint32_t chunk;
-    uint32_t port; /* of a parameter: PARAMETER_PORTS on */
+    uint32_t port; /* of a parameter: from PARAMETER_PORTS on */
     int64_t row_begin;
     int32_t source; /* scratch object that was added; -1: written by the BACKWARD itself */
     uint32_t line;
@@ -31,9 +34,9 @@ typedef struct share_book {
     uint32_t tensor_count, microbatch_count;
 } share_book;
 
-/* ---- which gradient belongs to what is read ---- */
+/* ---- the gradient of a chunk that is read ---- */
 
-/* Its place in gradient_of; SIZE_MAX: it has none. */
+/* Returns an object's index in gradient_of; SIZE_MAX: none. */
 static size_t gradient_index(const share_book *book, const coh_object *object)
 {
     if (object->owner < 0 || (uint32_t)object->owner >= book->tensor_count ||
@@ -63,7 +66,7 @@ static coh_status list_gradients(coh_verifier *v, share_book *book)
     return COH_OK;
 }
 
-/* The gradient object of an activation, or -1. */
+/* Returns the gradient object of an activation, or -1. */
 static int32_t gradient_of(const coh_verifier *v, const share_book *book, int32_t index)
 {
     const coh_object *object = &v->layout->objects[index];
@@ -74,8 +77,8 @@ static int32_t gradient_of(const coh_verifier *v, const share_book *book, int32_
     return (int32_t)book->gradient_of[place] - 1;
 }
 
-/* The chunk by which the share is told that a port's read of `chunk` calls for; UINT32_MAX:
- * none. */
+/* Returns the chunk that identifies the contribution due for a port's read of `chunk`; UINT32_MAX:
+ * none is due. */
 static uint32_t share_of_read(const coh_verifier *v, const share_book *book, uint8_t role,
                               uint32_t chunk)
 {
@@ -90,7 +93,7 @@ static uint32_t share_of_read(const coh_verifier *v, const share_book *book, uin
     return gradient >= 0 ? v->layout->objects[gradient].chunk_begin : UINT32_MAX;
 }
 
-/* Is a write to this chunk a share? */
+/* Returns 1 if a write to this chunk is a contribution. */
 static int is_share(const coh_verifier *v, uint32_t chunk)
 {
     const coh_object *object = coh_chunk_object(v, chunk);
@@ -98,14 +101,14 @@ static int is_share(const coh_verifier *v, uint32_t chunk)
            (object->stream == COH_STREAM_ACTIVATION_GRAD && chunk == object->chunk_begin);
 }
 
-/* Does the port's view reach into the chunk? */
+/* Returns 1 if the port's view overlaps the chunk. */
 static int reaches(const coh_verifier *v, const coh_binding *binding, uint32_t chunk)
 {
     const coh_chunk *facts = &v->layout->chunks[chunk];
     uint64_t elements = 1;
     for (int32_t i = 0; i < binding->shape.rank && i < COH_RANK_MAX; i++)
         if (__builtin_mul_overflow(elements, (uint64_t)binding->shape.dim[i], &elements))
-            return 0; /* FORM */
+            return 0; /* rejected by FORM */
     uint64_t bytes = 0, end = 0;
     uint64_t size =
         binding->shape.dtype == COH_DTYPE_F32 || binding->shape.dtype == COH_DTYPE_I32 ? 4 : 2;
@@ -132,7 +135,7 @@ static uint32_t port_of(const coh_binding *binding)
     return binding->port + (is_parameter ? PARAMETER_PORTS : 0u);
 }
 
-/* A port of a BACKWARD, or an ADD, writes a gradient. */
+/* Records that a port of a BACKWARD, or an ADD, writes a gradient. */
 static coh_status note_share(coh_verifier *v, share_book *book, uint32_t line, uint32_t chunk,
                              uint32_t port)
 {
@@ -177,7 +180,8 @@ static coh_status note_port(coh_verifier *v, share_book *book, uint32_t line,
     return COH_OK;
 }
 
-/* An operator whose output has a gradient, or that makes the loss, has a BACKWARD. */
+/* Checks that an operator whose output has a gradient, or that computes the loss, has a
+ * BACKWARD. */
 static coh_status check_has_backward(coh_verifier *v, const share_book *book, uint32_t line,
                                      const coh_operand *operand)
 {
@@ -261,7 +265,7 @@ static coh_status check_repeats(coh_verifier *v, const share_list *shares)
     return COH_OK;
 }
 
-/* Walks both sorted lists. Operators without any BACKWARD owe nothing. */
+/* Walks both sorted lists. Operators without any BACKWARD owe no contribution. */
 static coh_status match(coh_verifier *v, const share_list *uses, const share_list *shares)
 {
     size_t i = 0, j = 0;
@@ -291,7 +295,7 @@ static coh_status match(coh_verifier *v, const share_list *uses, const share_lis
 
 /* ---- losses and outputs ---- */
 
-/* What the caller reads is computed: once per micro-batch by one FORWARD. */
+/* Checks that every result the caller reads is computed by one FORWARD per micro-batch. */
 static coh_status check_results(coh_verifier *v)
 {
     uint32_t wanted = v->program->kind == COH_PROGRAM_BODY ? v->layout->microbatch_count : 1;

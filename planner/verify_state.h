@@ -1,19 +1,20 @@
-/* verify_state.h - the inside of the verifier, shared by the files that make it up:
+/* verify_state.h - the inside of the verifier, shared by its files:
  *
- *   verify.c          the order of the checks; the sentence of a broken rule
- *   verify_tables.c   indices inside their tables: what every other file relies on, never off
- *   verify_form.c     FORM, ALIGNMENT, CAPACITY, WEAR: one line, one extent at a time
- *   verify_clock.c    DEADLOCK; what each line knows to have retired when it starts
+ *   verify.c          the order of the checks; the message of a broken rule
+ *   verify_tables.c   indices inside their tables: a precondition of every other file, never off
+ *   verify_form.c     FORM: one line at a time
+ *   verify_places.c   ALIGNMENT, CAPACITY, WEAR: one extent at a time
+ *   verify_clock.c    DEADLOCK; the lines known to have retired when each line starts
  *   verify_bytes.c    READ, OVERWRITE, WRITE_ORDER, OVERLAP, LOST_DATA, CLOSURE: runs the program
- * on
- *                     versions instead of numbers, in issue order, asking the clocks
+ *                     on versions instead of numbers, in issue order, consulting the clocks
+ *   verify_lifetime.c the extents of that run: their cells, their lives, the boundary map
  *   verify_calls.c    each call once, by rows and micro-batches; RECOMPUTE
  *   verify_once.c     EXACTLY_ONCE of gradients, norms and updates; CONSISTENT_SAVE
  *   verify_shares.c   EXACTLY_ONCE of contributions: each use in forward gives one in backward
  *   verify_adds.c     EXACTLY_ONCE of parameters that share a chunk: first overwrites, later add
  *
- * Lines are numbered through all runs of a lane from 1: run r's line n has the number
- * r * lane_length + n. "a happens before b" is: clock(b)[lane of a] >= number of a. */
+ * Lines are numbered through all runs of a lane from 1: run r's line n has the number r *
+ * lane_length + n. "a happens before b" is: clock(b)[lane of a] >= number of a. */
 #ifndef COH_PLANNER_VERIFY_STATE_H
 #define COH_PLANNER_VERIFY_STATE_H
 
@@ -35,8 +36,8 @@ typedef struct coh_verifier {
     const coh_verify_options *options;
     coh_verify_result result;
     uint32_t run_count; /* 3 for a body, else 1 */
-    uint32_t run;       /* the run that verify_bytes.c is in, for sentences */
-    /* By own counting, so that nothing depends on what the program says of itself. */
+    uint32_t run;       /* the current run of verify_bytes.c, for messages */
+    /* Counted by the verifier itself, so that no check relies on the program's own numbers. */
     uint32_t *ordinals; /* by line */
     uint32_t lane_length[COH_LANE_COUNT];
     uint32_t lane_first[COH_LANE_COUNT]; /* lane_lines[lane_first[l] + ordinal - 1] is a line */
@@ -44,13 +45,14 @@ typedef struct coh_verifier {
     uint32_t *clocks;      /* [run][line][lane]: highest number of the lane known to have retired */
     coh_call_entry *calls; /* sorted by opcode, operator, micro-batch, line */
     uint32_t call_count;
-    uint32_t *chunk_stamps; /* by chunk, zeroed; whoever uses it leaves it zeroed */
+    uint32_t *chunk_stamps; /* by chunk, zeroed; every user leaves it zeroed */
 } coh_verifier;
 
 /* ---- verify.c ---- */
 
-/* Records the first broken rule and fails with "rule 3 (READ), body line 17 READ work of group 2,
- * chunk 5: <your sentence>". COH_OK if the rule is switched off. `chunk` UINT32_MAX: none. */
+/* Records the first broken rule and fails with "rule 3 (READ), body line 17 READ work of group
+ * 2, chunk 5: <your message>". Returns COH_OK if the rule is switched off. `chunk` UINT32_MAX:
+ * none. */
 coh_status coh_verify_breach(coh_verifier *v, coh_rule rule, uint32_t line, uint32_t chunk,
                              const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -59,7 +61,7 @@ static inline int coh_verify_is_off(const coh_verifier *v, coh_rule rule)
     return (v->options->rules_off >> rule) & 1;
 }
 
-/* ---- the checks, in the order in which they are made ---- */
+/* ---- the checks, in the order in which they run ---- */
 
 coh_status coh_verify_tables(coh_verifier *v);
 coh_status coh_verify_index(coh_verifier *v); /* fills ordinals, lane_* */
@@ -74,11 +76,11 @@ coh_status coh_verify_save(coh_verifier *v);
 coh_status coh_verify_clocks(coh_verifier *v); /* fills clocks */
 coh_status coh_verify_bytes(coh_verifier *v);
 
-/* The calls of an opcode, operator and micro-batch (-1: all of them) are calls[begin .. end). */
+/* Finds the calls of an opcode, operator and micro-batch (-1: all of them): calls[begin .. end). */
 void coh_verify_find_calls(const coh_verifier *v, uint8_t opcode, int32_t op, int32_t microbatch,
                            uint32_t *out_begin, uint32_t *out_end);
 
-/* ---- small questions about the tables ---- */
+/* ---- small accessors of the tables ---- */
 
 static inline const coh_operand *coh_line_operands(const coh_verifier *v, uint32_t line)
 {
@@ -107,7 +109,7 @@ static inline const uint32_t *coh_line_clock(const coh_verifier *v, uint32_t run
     return &v->clocks[((size_t)run * v->program->line_count + line) * COH_LANE_COUNT];
 }
 
-/* The GRAD or STATE chunk that belongs to a WORK chunk: same number in its object. */
+/* The GRAD or STATE chunk of a WORK chunk: the same number in its object. */
 static inline uint32_t coh_partner_chunk(const coh_verifier *v, uint32_t work_chunk, int32_t object)
 {
     return v->layout->objects[object].chunk_begin + work_chunk -

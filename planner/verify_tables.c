@@ -1,8 +1,10 @@
+/* Checks that all indices and ranges lie inside their tables, and that groups and their partner
+ * objects match. All later checks rely on it. The list of files is in verify_state.h. */
 #include "base/bytes.h"
 #include "planner/verify_state.h"
 
-/* Everything here is part of rule FORM but cannot be switched off: the other checks follow these
- * indices without looking. */
+/* These checks are part of rule FORM but cannot be switched off: the other checks follow the
+ * indices without testing them. */
 
 static int fits(uint64_t begin, uint64_t count, uint64_t limit)
 {
@@ -22,8 +24,8 @@ static int object_exists(const coh_layout *layout, int32_t object)
     return object >= 0 && (uint32_t)object < layout->object_count;
 }
 
-/* -1, or an object whose stream is `stream` and whose chunks mirror those of `work` times
- * `factor`. */
+/* Returns 1 for -1, or for an object whose stream is `stream` and whose chunks mirror those of
+ * `work`, with `factor` times the bytes. */
 static int is_partner(const coh_layout *layout, int32_t index, coh_stream stream, int32_t work,
                       uint64_t factor)
 {
@@ -67,7 +69,7 @@ static coh_status check_objects(coh_verifier *v)
     return COH_OK;
 }
 
-/* A group's parameters stand in its work, each from a page on, none over another. */
+/* Returns 1 if a group's parameters lie in its work, each from a page on, without overlap. */
 static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64_t element_bytes)
 {
     const coh_group_layout *group = &layout->groups[group_index];

@@ -1,3 +1,7 @@
+/* Derives waits with vector clocks: walks the lines in issue order, finds conflicts on byte
+ * intervals, and drops waits that others imply. The idea: the latest writer and the latest reader
+ * of each lane represent all earlier ones, since lanes retire in order. The rules are in waits.h;
+ * the verifier checks the result independently (verify.h). */
 #include "planner/waits.h"
 
 #include <stdlib.h>
@@ -6,13 +10,13 @@
 #include "base/alloc.h"
 #include "planner/effort.h"
 
-/* Numbers count a lane's lines through all bodies from 1; 0 is "none". */
+/* Numbers count a lane's lines over all bodies from 1; 0 means none. */
 typedef struct clock {
     uint64_t number[COH_LANE_COUNT];
 } clock;
 
-/* Who touched an interval of a tier last. Lanes retire in order, so the latest reader of each lane
- * stands for all of them. */
+/* The last writer and readers of an interval. Lanes retire in order, so the latest reader of each
+ * lane represents all of them. */
 typedef struct interval_state {
     uint64_t writer;
     uint8_t writer_lane;
@@ -20,10 +24,9 @@ typedef struct interval_state {
 } interval_state;
 
 /* The boundaries of all operands cut a tier into intervals: no operand touches part of one.
- * Intervals one behind the other whose states have been the same since the begin, or since a write
- * went over all of them, are a run: its state stands with the first of them, whose bit in `heads`
- * is set. Windows are written whole, so most operands meet a run or two, however finely others cut
- * the tier. */
+ * Adjacent intervals whose states were equal since the begin, or since a write covered all of them,
+ * form a run. Its state is stored at its first interval, whose bit in `heads` is set. Windows are
+ * written whole, so most operands meet a run or two, however finely others cut the tier. */
 typedef struct space {
     uint64_t *boundaries;
     size_t boundary_count;
@@ -41,7 +44,7 @@ typedef struct deriver {
     coh_program *program;
     space spaces[COH_TIER_COUNT];
     cover *covers;  /* by operand */
-    clock *started; /* by body and line index: what a line knows when it starts */
+    clock *started; /* by body and line index: the knowledge of a line when it starts */
     uint32_t *line_of[COH_LANE_COUNT]; /* by ordinal - 1: line index */
     clock lane_clock[COH_LANE_COUNT];  /* of the newest line issued on the lane */
     size_t wait_capacity;
@@ -81,17 +84,17 @@ static coh_status cut_space(deriver *d, coh_tier tier)
 
 /* ---- runs ---- */
 
-/* Where the run begins that the interval is in. */
+/* Returns the first interval of the run that contains the interval. */
 static size_t run_of(const space *s, size_t interval)
 {
     size_t word = interval / 64;
     uint64_t bits = s->heads[word] & (~(uint64_t)0 >> (63 - interval % 64));
     while (bits == 0)
-        bits = s->heads[--word]; /* the first interval begins one */
+        bits = s->heads[--word]; /* the first interval starts a run */
     return word * 64 + 63 - (size_t)__builtin_clzll(bits);
 }
 
-/* The next run that begins before interval `end`, or `end`. */
+/* Returns the next run that begins before interval `end`, or `end`. */
 static size_t run_after(const space *s, size_t run, size_t end)
 {
     size_t word = ++run / 64;
@@ -102,7 +105,7 @@ static size_t run_after(const space *s, size_t run, size_t end)
     return found < end ? found : end;
 }
 
-/* Lets a run begin with the interval. */
+/* Makes a run begin at the interval. */
 static void cut_run(space *s, size_t interval)
 {
     const size_t run = run_of(s, interval);
@@ -146,7 +149,7 @@ static void require(clock *needed, int lane, uint64_t number)
         needed->number[lane] = number;
 }
 
-/* What must have retired before the operand may be touched. */
+/* Collects the lines that must have retired before the operand may be touched. */
 static void collect(const deriver *d, uint32_t index, clock *needed)
 {
     const coh_operand *operand = &d->program->operands[index];
@@ -180,7 +183,7 @@ static void record(deriver *d, uint32_t index, uint8_t lane, uint64_t number)
         s->intervals[run].reader[lane] = number;
 }
 
-/* What is known once lane `lane` has retired line `number`. */
+/* Returns what is known once lane `lane` has retired line `number`. */
 static clock knowledge(const deriver *d, int lane, uint64_t number)
 {
     uint64_t length = d->program->lane_length[lane];
@@ -214,7 +217,7 @@ static coh_status add_wait(deriver *d, coh_instruction *line, int lane, uint64_t
     return COH_OK;
 }
 
-/* Drops from `needed` what the base knowledge or another needed line implies; joins the rest into
+/* Drops from `needed` what the base knowledge or another needed line implies; merges the rest into
  * *base. */
 static void reduce(const deriver *d, clock *needed, clock *base)
 {
