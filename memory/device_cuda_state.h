@@ -225,8 +225,8 @@ void coh_cuda_watch_forget(coh_device *device, coh_lane lane);
 
 /* The thread coh-retire. */
 void *coh_cuda_retire_main(void *device);
-/* Returns once coh-retire has finished the pass that was running at the call. Not to be called by
- * coh-retire. */
+/* Returns after coh-retire has begun and finished a pass since the call, so that it no longer uses
+ * what it saw before. Not to be called by coh-retire. */
 void coh_cuda_retire_pass(coh_device *device);
 
 #endif

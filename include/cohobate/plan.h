@@ -190,7 +190,7 @@ typedef struct coh_plan_summary {
     uint64_t parameter_count, parameter_bytes;
     uint64_t stream_bytes; /* work + gradient + states of all parameters */
     uint64_t step_ns;      /* predicted time of a body in steady state */
-    uint64_t bound_ns;     /* lower bound for every schedule of these decisions: the maximum of */
+    uint64_t bound_ns;     /* no schedule of these decisions is faster: the maximum of bounds_ns */
     uint64_t bounds_ns[COH_PLAN_BOUND_COUNT];
     /* the largest bound, and the next largest with another cause */
     coh_plan_bound binding, runner_up;
@@ -199,9 +199,10 @@ typedef struct coh_plan_summary {
     uint64_t link_bytes[COH_PLAN_LANES]; /* per body */
     /* the fewest bytes that any schedule of these decisions moves within these limits */
     uint64_t least_link_bytes[COH_PLAN_LANES];
-    /* Part of READ and WRITE (of LOAD and STORE without a disk) per body: parameter streams only */
+    /* Bytes per body over the outermost link (READ and WRITE; LOAD and STORE without a disk), by
+     * stream: weights, gradients, states, all others. */
     uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
-    uint32_t line_count, program_count; /* of the body; of all */
+    uint32_t line_count, program_count; /* instructions of the body; programs in all */
     uint64_t numeric_fingerprint;       /* of the numeric plan */
     uint64_t program_hash;              /* of the body and its memory layout */
     uint64_t chunk_bytes;
@@ -301,9 +302,10 @@ COH_API coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin,
 COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
                                        coh_plan_trial *out_trial);
 
-/* Computes a lower bound of the step time without making a plan: the bound of the first decisions
- * that the search would try. Takes tenths of a second instead of seconds. A plan is rarely faster
- * than it, and by some per cent at most. 0: unknown, as without a far tier.
+/* Estimates the step time without making a plan: the smallest lower bound among the decisions with
+ * which the search begins. Takes tenths of a second, where a plan takes seconds. The search may go
+ * on to other decisions, so a plan can be faster; this is rare and a matter of some per cent. 0:
+ * unknown, as without a far tier.
  * Fails: as coh_plan_create, except COH_ERR_FULL. */
 COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
                                      uint64_t *out_ns);
