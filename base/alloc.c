@@ -1,3 +1,5 @@
+/* Counts every allocation, and fails the one that a test chose. calloc and the growth loop
+ * refuse sizes that overflow. Read alloc.h first. */
 #include "base/alloc.h"
 
 #include <inttypes.h>
@@ -9,7 +11,7 @@ static _Atomic uint64_t allocation_count;
 static _Atomic uint64_t failing_allocation; /* 0: none */
 static _Atomic int fault_was_hit;
 
-/* Counts one allocation; 1 if it is the one that must fail. */
+/* Counts one allocation; returns 1 if it must fail. */
 static int must_fail(void)
 {
     uint64_t number = atomic_fetch_add(&allocation_count, 1) + 1;

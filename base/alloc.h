@@ -1,5 +1,5 @@
-/* alloc.h - every small allocation of the library goes through here, so that a test can count them
- * and make the n-th one fail. Large memory comes from arenas (memory/arena.h). */
+/* alloc.h - the library's small allocations. All of them go through here, so that a test can count
+ * them and make the n-th one fail. Large memory comes from arenas (memory/arena.h). */
 #ifndef COH_BASE_ALLOC_H
 #define COH_BASE_ALLOC_H
 
@@ -8,26 +8,28 @@
 
 #include "base/check.h"
 
-/* Zeroed memory for count elements. 0 elements give a valid pointer. Fails: COH_ERR_MEMORY with the
- * bytes asked; *out is then NULL. Free with coh_free. */
+/* Allocates zeroed memory for `count` elements. 0 elements give a valid pointer. Free with
+ * coh_free.
+ * Fails: COH_ERR_MEMORY with the bytes requested; *out_memory is then NULL. */
 coh_status coh_alloc(size_t count, size_t element_bytes, void **out_memory);
 
-/* Grow *memory to hold at least `needed` elements (doubling; new bytes zeroed). *capacity counts
+/* Grows *memory to at least `needed` elements (by doubling; new bytes zeroed). *capacity counts
  * elements. On failure nothing changes. */
 coh_status coh_alloc_grow(void **memory, size_t *capacity, size_t needed, size_t element_bytes);
 
-/* A copy of `text`, to be freed with coh_free. */
+/* Copies `text`; free the copy with coh_free. */
 coh_status coh_alloc_text(const char *text, char **out_copy);
 
 void coh_free(void *memory); /* accepts NULL */
 
-/* Tests: the n-th allocation from now (1 is the next) fails; 0 switches it off. */
+/* For tests: makes the n-th allocation from now (1 is the next) fail; 0 switches this off. */
 void coh_alloc_fail_nth(uint64_t n);
-/* Allocations made so far by this process; and whether the planned failure was hit. */
+/* Return the number of allocations by this process so far, and whether the planned failure
+ * happened. */
 uint64_t coh_alloc_count(void);
 int coh_alloc_fault_was_hit(void);
 
-/* COH_ALLOC(count, &pointer): typed coh_alloc. */
+/* Typed versions of coh_alloc and coh_alloc_grow: COH_ALLOC(count, &pointer). */
 #define COH_ALLOC(count, out_pointer)                                                              \
     coh_alloc((size_t)(count), sizeof(**(out_pointer)), (void **)(out_pointer))
 #define COH_GROW(pointer, capacity, needed)                                                        \

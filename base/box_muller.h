@@ -1,17 +1,17 @@
-/* box_muller.h - two standard normal numbers of two words of uniform bits (Box and Muller 1958):
+/* box_muller.h - two standard normal numbers from two words of uniform bits (Box and Muller 1958):
  *
  *     radius = sqrt(-2 log u), u in (0, 1]        radius cos(2 pi v), radius sin(2 pi v)
  *     angle  = 2 pi v,         v in [0, 1)
  *
  * u and v are multiples of 2^-52, so a radius is below 8.5.
  *
- * Logarithm, cosine and sine are our own: additions, products, quotients and roots of IEEE 754 in
- * an order that is fixed, so the bits depend on no C library, instruction set or width of registers
- * (contraction is off everywhere: meson.build). There is no branch, and integers are only added,
- * shifted right as unsigned and masked, which every instruction set can: a loop over pairs becomes
- * vectors of any width.
+ * Logarithm, cosine and sine are our own: IEEE 754 additions, products, quotients and roots in a
+ * fixed order. So the bits do not depend on the C library, instruction set or register width
+ * (contraction is off everywhere: meson.build). There are no branches, and integers are only added,
+ * masked and shifted right as unsigned, which every instruction set supports: a loop over pairs can
+ * be vectorised at any width.
  *
- * Errors: each value is off by at most 1e-15 of itself, also near its zeros, since u - 1 and the
+ * Errors: each value has a relative error of at most 1e-15, even near zero, because u - 1 and the
  * distance to the nearest quarter turn are exact. */
 #ifndef COH_BASE_BOX_MULLER_H
 #define COH_BASE_BOX_MULLER_H
@@ -21,12 +21,13 @@
 
 #include "base/f64_bits.h"
 
-/* Clang makes no vectors of a loop with a call in it, and would not inline one of this length. */
+/* Clang does not vectorise a loop that contains a call, and would not inline a function of this
+ * length. */
 #define COH_NORMAL_INLINE static inline __attribute__((always_inline, unused))
 
-/* log u of a normal u > 0, as e log 2 + log m with m in [sqrt(1/2), sqrt(2)), and
- * log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716: its series is cut off at s^19, which
- * leaves less than 3e-17 of it. */
+/* log u of a normal u > 0, as e log 2 + log m with m in [sqrt(1/2), sqrt(2)), and log m = 2
+ * atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716. The series ends at s^19, which leaves a relative
+ * error below 3e-17. */
 static inline double coh_normal_log(double u)
 {
     const uint64_t one = 0x3ff0000000000000, root_half = 0x3fe6a09e667f3bcd;
@@ -47,7 +48,7 @@ static inline double coh_normal_log(double u)
     return e * 0.6931471805599453 + (2.0 * s + s * (square * sum));
 }
 
-/* Taylor's series for |x| <= pi / 4, up to x^15 and x^16: what is cut off is below 6e-17 of the
+/* Taylor series for |x| <= pi / 4, up to x^15 and x^16; the omitted terms are below 6e-17 of the
  * sum. */
 static inline double coh_normal_sine(double x, double square)
 {
@@ -74,18 +75,18 @@ static inline double coh_normal_cosine(double square)
 }
 
 typedef struct coh_normal_pair {
-    double even, odd; /* of the cosine, of the sine */
+    double even, odd; /* from the cosine, from the sine */
 } coh_normal_pair;
 
-/* The pair of two words, whose lowest 12 bits do not count. The angle is q quarter turns, q to
- * nearest, and r of one. An odd q lets cosine and sine change places; signs follow from q's last
- * two bits. */
+/* Makes a pair from two words, ignoring their lowest 12 bits. The angle is q quarter turns, rounded
+ * to nearest, plus a rest x. An odd q swaps cosine and sine; the signs follow from the last two
+ * bits of q. */
 COH_NORMAL_INLINE coh_normal_pair coh_normal_of(uint64_t u_bits, uint64_t v_bits)
 {
     const uint64_t one = 0x3ff0000000000000;
     const double u = 2.0 - coh_f64_of_bits(u_bits >> 12 | one);
     const double turns = 4.0 * (coh_f64_of_bits(v_bits >> 12 | one) - 1.0);
-    const double rounded = turns + 0x1.8p52; /* its last bits are q's */
+    const double rounded = turns + 0x1.8p52; /* its last bits are those of q */
     const double x = (turns - (rounded - 0x1.8p52)) * 1.5707963267948966, square = x * x;
     const uint64_t c = coh_bits_of_f64(coh_normal_cosine(square));
     const uint64_t s = coh_bits_of_f64(coh_normal_sine(x, square));

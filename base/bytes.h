@@ -1,4 +1,4 @@
-/* bytes.h - sizes that cannot overflow silently, and the constants that sizes are rounded to. */
+/* bytes.h - overflow-checked sizes, and the constants to which sizes are rounded. */
 #ifndef COH_BASE_BYTES_H
 #define COH_BASE_BYTES_H
 
@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 
-/* 4 KiB: the block of O_DIRECT on every drive seen, and the page. Slots, chunks in memory and
- * chunks in files begin and end on it. */
+/* 4 KiB: the block of O_DIRECT on every drive tested, and the page. Slots, chunks in memory and
+ * chunks in files begin and end at multiples of it. */
 #define COH_PAGE_BYTES 4096u
 
 /* 16 Ki elements: the unit of norm partials, hashes and RNG counters, counted from a tensor's
@@ -30,7 +30,7 @@ static inline coh_status coh_bytes_add(uint64_t a, uint64_t b, uint64_t *out_sum
     return COH_OK;
 }
 
-/* The next multiple of a power of two. Callers hold sizes below 2^62 (checked where they enter). */
+/* Rounds up to a multiple of a power of two. Callers keep sizes below 2^62 (checked on input). */
 static inline uint64_t coh_bytes_round_up(uint64_t bytes, uint64_t alignment)
 {
     return (bytes + alignment - 1) & ~(alignment - 1);
@@ -41,7 +41,7 @@ static inline uint64_t coh_bytes_round_page(uint64_t bytes)
     return coh_bytes_round_up(bytes, COH_PAGE_BYTES);
 }
 
-/* The pages that fit into so many bytes. */
+/* Rounds down to whole pages. */
 static inline uint64_t coh_bytes_whole_pages(uint64_t bytes)
 {
     return bytes & ~(uint64_t)(COH_PAGE_BYTES - 1);

@@ -1,3 +1,5 @@
+/* The error text of each thread, in thread-local storage, and the checks of numbers. Every text is
+ * made printable before it is kept. Read check.h first. */
 #include "base/check.h"
 
 #include <inttypes.h>
@@ -17,8 +19,8 @@ const char *coh_last_error(void)
     return error_text;
 }
 
-/* Names in a sentence may come from anybody's file: nothing in them shall reach a terminal as a
- * command, and a character that was cut in half is none. Such bytes become '?'. */
+/* Replaces control characters and invalid UTF-8 by '?'. Names in a text may come from a foreign
+ * file and must not send commands to a terminal; a character cut in half is invalid, too. */
 static void make_printable(char *text)
 {
     const size_t length = strlen(text);
@@ -30,8 +32,7 @@ static void make_printable(char *text)
     }
 }
 
-/* The arguments may be (parts of) the present text: it is replaced only when the new one is
- * made. */
+/* Formats to a local buffer first, because the arguments may point into the present text. */
 static void set_error(const char *format, va_list arguments)
 {
     char text[COH_ERROR_TEXT_BYTES];
@@ -41,7 +42,7 @@ static void set_error(const char *format, va_list arguments)
     memcpy(error_text, text, strlen(text) + 1);
 }
 
-/* In brackets: the name is a macro, too. */
+/* In parentheses, because the name is also a macro. */
 coh_status(coh_fail)(coh_status status, const char *format, ...)
 {
     va_list arguments;

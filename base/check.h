@@ -1,4 +1,4 @@
-/* check.h - failing with a sentence: the inside of cohobate/status.h.
+/* check.h - reports failures with a text: the implementation of cohobate/status.h.
  *
  *     if (bytes > limit)
  *         return coh_fail(COH_ERR_FULL, "plan needs %" PRIu64 " bytes ...: raise --device-memory");
@@ -18,8 +18,8 @@
 /* Sets this thread's error text (cut at COH_ERROR_TEXT_BYTES - 1) and returns `status`. */
 coh_status coh_fail(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* So that compilers and clang-tidy see which status comes back: else a failure might be a success,
- * and what only a success writes looks unset. */
+/* Shows compilers and clang-tidy which status is returned. Otherwise they assume that a failure
+ * might be a success, and warn that variables set only on success may be unset. */
 #define coh_fail(status, ...)                                                                      \
     __extension__({                                                                                \
         const coh_status coh_fail_status_ = (status);                                              \
@@ -27,24 +27,24 @@ coh_status coh_fail(coh_status status, const char *format, ...)
         coh_fail_status_;                                                                          \
     })
 
-/* Puts "<prefix>: " before this thread's error text, to add the place a caller knows. Returns
+/* Puts "<prefix>: " before this thread's error text, to add a place that the caller knows. Returns
  * `status`. */
 coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Carry a failure from one thread to another: the text is copied into / set from `text`, a buffer
- * of COH_ERROR_TEXT_BYTES. */
+/* Carry a failure from one thread to another: save copies this thread's text to `text`, a buffer of
+ * COH_ERROR_TEXT_BYTES; restore sets it from there. */
 void coh_error_save(char *text);
 void coh_error_restore(const char *text);
 
-/* Refuses a pointer that a public function was given as NULL, naming both. */
+/* Refuses a NULL pointer passed to a public function; the text names both. */
 #define COH_NEED(pointer)                                                                          \
     do {                                                                                           \
         if ((pointer) == NULL)                                                                     \
             return coh_fail(COH_ERR_ARGUMENT, "%s: '%s' is NULL", __func__, #pointer);             \
     } while (0)
 
-/* Refuses a number of a public struct that is not finite or outside least..most; `what` names it.
+/* Refuse a number of a public struct that is not finite or outside least..most; `what` names it.
  * Fails: COH_ERR_ARGUMENT. */
 coh_status coh_check_number(const char *what, double value, double least, double most);
 coh_status coh_check_integer(const char *what, int64_t value, int64_t least, int64_t most);

@@ -1,4 +1,4 @@
-/* clock.h - monotonic time in nanoseconds. */
+/* clock.h - monotonic time in nanoseconds. Any thread. */
 #ifndef COH_BASE_CLOCK_H
 #define COH_BASE_CLOCK_H
 

@@ -1,3 +1,5 @@
+/* Records cores and moves workers by setting the affinity twice, with the system's calls as a
+ * table. Read cores.h first for why this is needed; pool.c uses it. */
 #include "base/cores.h"
 
 #include <stddef.h>
@@ -40,7 +42,7 @@ int coh_cores_say(const coh_cores *cores, int index)
     return core;
 }
 
-/* Leaves the cores where the others are, if there is one left that the thread may use. */
+/* Moves the thread to a core that no other thread is on, if it may use such a core. */
 static void leave_cores_of_others(const coh_cores *cores, int index)
 {
     cpu_set_t allowed, free_ones;

@@ -1,17 +1,17 @@
-/* cores.h - a core for each thread of a pool.
+/* cores.h - keeps each thread of a pool on its own core.
  *
- * A sleeper is often woken on its waker's core, and a scheduler may leave the two there for a
- * second while another core idles: half the speed. So each thread says where it is as a job begins,
- * and a worker that finds itself on the core of one before it goes elsewhere:
+ * The system often wakes a thread on its waker's core, and may leave both there for a second while
+ * another core idles: half the speed. So each thread records its core when a job begins, and a
+ * worker that shares a core with a thread of lower index moves away:
  *
  *     allowed {0 1 2}, the caller on 0        worker 1, on 0: allows itself {1 2}, then {0 1 2}
  *
- * It is pinned nowhere: between the two calls the scheduler has moved it, and after them it may go
- * where it could before. An affinity that somebody else gives the thread between the two (taskset;
- * some microseconds) is lost: the one from before comes back.
+ * Nothing stays pinned: the first of the two calls makes the scheduler move the thread, the second
+ * restores what it may use. If another program sets the thread's affinity between them (taskset;
+ * some microseconds), that setting is lost.
  *
- * What asks the system is a table, so that a test can put cores and a clock of its own there.
- * Threads: each calls with its own index; `at` is written by each and read by all. */
+ * The system calls are in a table, so that a test can supply its own cores and clock.
+ * Threads: each calls with its own index; each writes its entry of `at`, and all read it. */
 #ifndef COH_BASE_CORES_H
 #define COH_BASE_CORES_H
 
@@ -19,32 +19,34 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* A worker leaves a core that it shares once in this time at most: a scheduler's tick. */
+/* Minimum time between two moves of a worker: a scheduler's tick. */
 #define COH_CORES_MOVE_AGAIN_NS 4000000u
 
 typedef struct coh_core_ops {
-    int (*here)(void *context); /* the calling thread's core; below 0: not known */
-    /* The cores that the calling thread may use. 0, or -1 as sched_getaffinity. */
+    int (*here)(void *context); /* returns the calling thread's core; below 0: unknown */
+    /* Gets the cores that the calling thread may use. Returns 0, or -1 as sched_getaffinity
+     * does. */
     int (*get_allowed)(void *context, cpu_set_t *out_allowed);
     int (*set_allowed)(void *context, const cpu_set_t *allowed);
     uint64_t (*now_ns)(void *context);
 } coh_core_ops;
 
-extern const coh_core_ops coh_core_ops_of_system; /* its context is NULL */
+extern const coh_core_ops coh_core_ops_of_system; /* use NULL as its context */
 
 typedef struct coh_cores {
     const coh_core_ops *ops;
     void *context;
     int thread_count;
-    _Atomic int *at; /* [thread_count] where each was when it last said so; -1: it has not yet */
+    _Atomic int *at; /* [thread_count] last recorded core of each thread; -1: none yet */
 } coh_cores;
 
-/* Says where thread `index` is, and returns it. A core is written when it changes only, so the
- * others' copies of that line stay. */
+/* Records the core of thread `index`, and returns it. Writes only on a change, so that the other
+ * threads' cached copies stay valid. */
 int coh_cores_say(const coh_cores *cores, int index);
 
-/* Says so for a worker, and moves it where one before it is on that core, another core is left and
- * *moved_ns, when that last happened (0 at first), is long enough ago. */
+/* Records a worker's core, and moves the worker if a thread of lower index is on the same core, a
+ * free core exists, and the last move is long enough ago. *moved_ns is the time of that move (0 at
+ * first). */
 void coh_cores_keep_apart(const coh_cores *cores, int index, uint64_t *moved_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* f64_bits.h - a double as its 64 bits, and back. */
+/* f64_bits.h - converts a double to its 64 bits and back. */
 #ifndef COH_BASE_F64_BITS_H
 #define COH_BASE_F64_BITS_H
 

@@ -1,3 +1,5 @@
+/* The file operations of a save, each counted, and failed or cut short if a test asks for it. Read
+ * file_ops.h first; power_cut.c models a power cut on top of the same operations. */
 #include "base/file_ops.h"
 
 #include <errno.h>
@@ -10,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "<number>", then end or ':'. 0 when malformed. */
+/* Parses "<number>", then the end or ':'. Returns 0 if malformed. */
 static uint64_t number_of(const char *text, const char **out_rest)
 {
     char *end = NULL;
@@ -49,7 +51,7 @@ static void count_one(coh_file_ops *ops)
         (void)raise(ops->signal_number);
 }
 
-/* Counts one operation. Returns 0, or the -errno that it fails with. */
+/* Counts one operation. Returns 0, or -errno if it must fail. */
 static int enter(coh_file_ops *ops)
 {
     count_one(ops);
@@ -98,7 +100,7 @@ int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes)
     return result;
 }
 
-/* One piece of a write. Returns bytes moved or -errno. */
+/* Writes one piece. Returns the bytes moved or -errno. */
 static int64_t write_piece(coh_file_ops *ops, int fd, const char *data, uint64_t bytes,
                            off_t offset)
 {
@@ -194,14 +196,14 @@ int coh_file_close(coh_file_ops *ops, int fd)
     return fault ? fault : result;
 }
 
-/* Without writing over what is there. */
+/* Renames without replacing an existing target. */
 static int rename_new(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
-    /* A file system without RENAME_NOREPLACE (some network ones): ask first. */
+    /* File systems without RENAME_NOREPLACE (some network ones): check first. */
     struct stat facts;
     if (lstat(to, &facts) == 0)
         return -EEXIST;

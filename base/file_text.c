@@ -1,3 +1,5 @@
+/* Builds JSON and other texts in memory, writes them through a temporary file and a rename, and
+ * reads whole files with a limit. Read file_text.h first. */
 #include "base/file_text.h"
 
 #include <errno.h>
@@ -58,7 +60,7 @@ void coh_number_print(char text[COH_NUMBER_BYTES], double value)
     do
         snprintf(text, COH_NUMBER_BYTES, "%.*g", digits, value);
     while (strtod(text, NULL) != value && ++digits <= 17);
-    /* the locale that printed it has read it; what is kept is the point */
+    /* strtod above used the same locale; only the point has to be restored */
     for (char *at = text; *at; at++)
         if (*at == ',')
             *at = '.';
@@ -110,7 +112,7 @@ coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes
         unlink(partial);
         return status;
     }
-    /* A folder that cannot be flushed is not an error: what is in the file can be made again. */
+    /* A folder that cannot be flushed is not an error, because the file can be made again. */
     coh_file_ops ops = { 0 };
     (void)coh_file_sync_parent(&ops, path);
     return COH_OK;
@@ -149,7 +151,7 @@ coh_status coh_file_read_whole(const char *path, uint64_t most, char **out_data,
 {
     *out_data = NULL;
     *out_bytes = 0;
-    /* O_NONBLOCK: a pipe of that name must not hang us. */
+    /* O_NONBLOCK: opening a pipe must not block. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return coh_fail(COH_ERR_IO, "cannot open %s: %s", path, strerror(errno));

@@ -1,6 +1,8 @@
+/* Converts arrays between f32, f16 and bf16, with one loop per pair of dtypes. The conversion of a
+ * single number is in half.h. */
 #include "base/half.h"
 
-/* One loop per pair, so that no element asks for its dtype. */
+/* One loop per pair, so that no element checks its dtype. */
 #define LOOP(from_type, to_type, convert)                                                          \
     do {                                                                                           \
         const from_type *source = from;                                                            \

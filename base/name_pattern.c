@@ -1,3 +1,5 @@
+/* Splits a list at commas and tries fnmatch on a name and on each part after a dot. Read
+ * name_pattern.h first. */
 #include "base/name_pattern.h"
 
 #include <fnmatch.h>

@@ -1,3 +1,6 @@
+/* The worker pool of the host: threads that take pieces of one job from a shared counter, spin
+ * briefly between jobs, and sleep on futexes otherwise. Read pool.h first; the comment below
+ * explains the protocol. */
 #include "base/pool.h"
 
 #include <linux/futex.h>
@@ -14,20 +17,21 @@
 #include "base/thread.h"
 #include "cohobate/model.h"
 
-/* One job at a time, and two numbers of it: pieces not taken, pieces not done.
+/* One job at a time, described by two numbers: pieces not taken, pieces not done.
  *
  *   caller   left = unfinished = n, jobs + 1   takes pieces ..., waits until unfinished is 0
- *   worker                                     takes pieces ..., unfinished - (what it did)
+ *   worker                                     takes pieces ..., unfinished - (number it did)
  *
- * Taking is one subtraction from `left`: whoever finds it above 0 owns a piece of the job that is
- * open now, and that job stays open, its fields unchanged, until the owner takes what it did off
- * `unfinished`. A thread that finds no piece has touched nothing that anybody waits for. */
+ * Taking a piece is one subtraction from `left`. A thread that finds it above 0 owns a piece of the
+ * job that is open now. That job stays open, and its fields unchanged, until the owner subtracts
+ * its pieces from `unfinished`. A thread that finds no piece has changed nothing that another
+ * thread waits for. */
 
-/* How long a waiter looks before it sleeps. A wake-up costs 4 us of the waker and 4 to 15 us until
- * the sleeper runs (benchmarks/pool.c prints what a job costs); waiting a few times that costs
- * little where it is in vain, and the calls of one step follow one another closer than that. */
+/* Spinning time before a waiter sleeps. A wake-up costs the waker 4 us, and the sleeper 4 to 15 us
+ * until it runs (benchmarks/pool.c prints the cost of a job). Spinning a few times longer costs
+ * little if it is in vain, and the calls of one step follow one another in less time. */
 #define PATIENCE_NS 30000u
-/* Looks between two readings of the clock. */
+/* Polls between two readings of the clock. */
 #define LOOKS 8
 
 typedef struct worker {
@@ -39,25 +43,25 @@ typedef struct worker {
 } worker;
 
 struct coh_pool {
-    coh_queue_head head; /* first: a pool is a queue, of the host */
+    coh_queue_head head; /* first member: a pool is a queue of the host */
     int thread_count;
     int started; /* workers to join */
     worker *workers;
-    uint64_t patience_ns; /* 0 where there are more threads than cores */
-    coh_cores cores;      /* where the caller and each worker were when they last began a job */
+    uint64_t patience_ns; /* spinning time; 0 if there are more threads than cores */
+    coh_cores cores;      /* core of the caller and of each worker at its last job */
 
-    /* The caller writes them while no piece is left or unfinished. */
+    /* The caller writes these while no piece is left or unfinished. */
     coh_pool_piece piece;
     void *argument;
     int64_t piece_count;
     _Atomic int stop;
 
-    /* A line apart from one another: spinners read `jobs` and `unfinished`, all write `left`. */
+    /* Separate cache lines: spinners read `jobs` and `unfinished`, all threads write `left`. */
     char line_before[64];
     _Atomic uint32_t jobs;     /* raised when a job opens and at stop; a futex */
     _Atomic uint32_t sleeping; /* workers asleep on jobs, or about to be */
     char line_between[64];
-    _Atomic int64_t left; /* below 0: as many looked in vain */
+    _Atomic int64_t left; /* below 0: the number of threads that found no piece */
     char line_behind[64];
     _Atomic int64_t unfinished;
     _Atomic uint32_t ends; /* raised when a job ends and its caller sleeps; a futex */
@@ -94,7 +98,7 @@ static int is_finished(const coh_pool *pool, uint32_t unused)
     return atomic_load(&pool->unfinished) == 0;
 }
 
-/* 1: it came while we looked. */
+/* Spins; returns 1 if the event came meanwhile. */
 static int look_for(int (*has_come)(const coh_pool *, uint32_t), const coh_pool *pool,
                     uint32_t seen)
 {
@@ -111,8 +115,8 @@ static int look_for(int (*has_come)(const coh_pool *, uint32_t), const coh_pool 
     return 0;
 }
 
-/* Runs pieces until none is left. Returns how many: the job of all of them, which cannot end before
- * they are taken off `unfinished`. */
+/* Runs pieces until none is left. Returns their number: all belong to one job, which cannot end
+ * before they are subtracted from `unfinished`. */
 static int64_t work_pieces(coh_pool *pool)
 {
     int64_t done = 0;
@@ -126,7 +130,7 @@ static int64_t work_pieces(coh_pool *pool)
     return done;
 }
 
-/* 1: nothing of the job is unfinished. */
+/* Subtracts `done`; returns 1 if nothing of the job is unfinished. */
 static int take_off(coh_pool *pool, int64_t done)
 {
     return atomic_fetch_sub(&pool->unfinished, done) == done;
@@ -134,8 +138,9 @@ static int take_off(coh_pool *pool, int64_t done)
 
 /* ---- the workers ---- */
 
-/* The caller raises `jobs` and then reads `sleeping`; the worker raises `sleeping` and then the
- * kernel compares `jobs`: in one total order, so one of the two sees the other. */
+/* No wake-up is lost: the caller raises `jobs`, then reads `sleeping`; the worker raises
+ * `sleeping`, then the kernel compares `jobs`. All four are in one total order, so at least one
+ * side sees the other. */
 static void sleep_until_job(coh_pool *pool, uint32_t seen)
 {
     atomic_fetch_add(&pool->sleeping, 1);
@@ -165,7 +170,7 @@ static void *worker_main(void *context)
 
 static coh_status start_workers(coh_pool *pool)
 {
-    /* Signals go to the program's own threads. */
+    /* Workers block all signals, which then go to the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -189,8 +194,8 @@ static coh_status start_workers(coh_pool *pool)
     return COH_OK;
 }
 
-/* Whoever looks takes a core. Where there are fewer cores than threads, somebody who has a piece
- * waits for that core. */
+/* Returns the spinning time. A spinning thread occupies a core; with fewer cores than threads, a
+ * thread with a piece would wait for that core. */
 static uint64_t choose_patience(const coh_cores *cores)
 {
     cpu_set_t allowed;
@@ -259,12 +264,13 @@ static void open_job(coh_pool *pool, int64_t piece_count, coh_pool_piece piece, 
         wake(&pool->jobs, piece_count <= sleeping ? (uint32_t)piece_count - 1 : sleeping);
 }
 
-/* Looks, then sleeps: a core that we leave is one that a worker with a piece can have. */
+/* Spins, then sleeps, so that a worker with a piece can use the caller's core. */
 static void wait_for_end(coh_pool *pool)
 {
     if (look_for(is_finished, pool, 0))
         return;
-    atomic_store(&pool->caller_sleeps, 1); /* before the look; the worker looks at it after */
+    /* set before reading `unfinished`; the worker reads it after writing `unfinished` */
+    atomic_store(&pool->caller_sleeps, 1);
     for (;;) {
         uint32_t seen = atomic_load(&pool->ends);
         if (is_finished(pool, 0))

@@ -1,3 +1,6 @@
+/* The journal of unflushed changes, and the power cut: each change that no fsync promised is drawn
+ * to be kept or undone, bytes first, then entries from the newest to the oldest. Read power_cut.h
+ * first; file_ops.c calls it around every operation. */
 #include "base/power_cut.h"
 
 #include <fcntl.h>
@@ -13,21 +16,21 @@
 #include "base/file_ops.h"
 #include "base/rng.h"
 
-/* A save has five files and about twenty entries under way; removing an old one seven. */
+/* A save has five files and about twenty unflushed entries; removing an old one has seven. */
 enum { ENTRIES_MOST = 256, FILES_MOST = 64 };
 
 typedef enum entry_kind { ENTRY_MADE, ENTRY_RENAMED, ENTRY_UNLINKED, ENTRY_REMOVED } entry_kind;
 
-/* One change of a folder's entries, in the order they were made. */
+/* One change of a folder's entries; the array has them in order. */
 typedef struct entry {
     entry_kind kind;
     int is_durable;
-    int stays; /* at the cut: drawn, or durable */
+    int stays; /* at the cut: drawn to stay, or durable */
     int kept;  /* the unlinked file, or -1 */
     char path[PATH_MAX], to[PATH_MAX];
 } entry;
 
-/* A file with bytes or a length that were not flushed. */
+/* A file with unflushed bytes or length. */
 typedef struct file {
     int fd; /* ours; -1: free */
     dev_t device;
@@ -77,7 +80,7 @@ static void zero(const file *lost, uint64_t begin, uint64_t end)
     }
 }
 
-/* Everything is lost; or the end is; or pages here and there. */
+/* Loses everything, the end, or pages here and there. */
 static void forget_bytes(coh_power_cut *cut, const file *lost)
 {
     struct stat facts;
@@ -110,8 +113,8 @@ static int is_below(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && path[length] == '/';
 }
 
-/* What `path`, a name when entry `index` was made, is called after the later renames that stay.
- * Returns whether one of them moved it, and not a folder above it. */
+/* Finds the present name of `path`, its name when entry `index` was made, after the later renames
+ * that stay. Returns 1 if a rename moved it directly, and not a folder above it. */
 static int name_now(const coh_power_cut *cut, uint32_t index, const char *path, char *out_name)
 {
     char rest[PATH_MAX];
@@ -140,7 +143,7 @@ static int remove_one(const char *path, const struct stat *facts, int type, stru
     return remove(path);
 }
 
-/* The folder of an unlinked file was removed after it, and stays so. */
+/* Returns 1 if the folder of an unlinked file was removed later and stays removed. */
 static int folder_is_gone(const coh_power_cut *cut, uint32_t index)
 {
     for (uint32_t i = index + 1; i < cut->entry_count; i++)
@@ -156,7 +159,7 @@ static void bring_back(const entry *lost, const char *name)
     off_t at = 0;
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        return; /* a later file has the name */
+        return; /* a later file has the same name */
     for (ssize_t got; (got = pread(lost->kept, block, sizeof(block), at)) > 0; at += got)
         if (pwrite(fd, block, (size_t)got, at) != got)
             _exit(COH_FILE_OPS_EXIT_CODE + 1);
@@ -170,7 +173,7 @@ static void undo(coh_power_cut *cut, uint32_t index)
     int is_moved = name_now(cut, index, lost->kind == ENTRY_RENAMED ? lost->to : lost->path, name);
     switch (lost->kind) {
     case ENTRY_MADE:
-        if (!is_moved) /* else it was written down under its later name */
+        if (!is_moved) /* else the journal has it under its later name */
             (void)nftw(name, remove_one, 8, FTW_DEPTH | FTW_PHYS);
         break;
     case ENTRY_RENAMED:
@@ -182,13 +185,13 @@ static void undo(coh_power_cut *cut, uint32_t index)
         break;
     case ENTRY_REMOVED:
         if (mkdir(name, 0777) != 0)
-            lost->stays = 1; /* a later folder has the name */
+            lost->stays = 1; /* a later folder has the same name */
         break;
     }
 }
 
-/* Bytes first, so that a file that comes back comes without them. Entries: the
- * newest is undone first. */
+/* Forgets bytes before entries, so that a file that comes back comes back without them; then undoes
+ * entries, the newest first. */
 static void forget(coh_power_cut *cut)
 {
     for (int i = 0; i < FILES_MOST; i++)
@@ -209,12 +212,12 @@ void coh_power_cut_enter(coh_power_cut *cut)
     _exit(COH_FILE_OPS_EXIT_CODE);
 }
 
-/* ---- what was done ---- */
+/* ---- recording what was done ---- */
 
 static entry *add(coh_power_cut *cut, entry_kind kind, const char *path, const char *to)
 {
     if (cut->entry_count == ENTRIES_MOST)
-        _exit(COH_FILE_OPS_EXIT_CODE + 1); /* a test would say that all is well */
+        _exit(COH_FILE_OPS_EXIT_CODE + 1); /* else a test would wrongly pass */
     entry *added = &cut->entries[cut->entry_count++];
     added->kind = kind;
     added->is_durable = 0;
@@ -298,7 +301,7 @@ void coh_power_cut_write(coh_power_cut *cut, int fd, uint64_t begin, uint64_t en
         changed->dirty_end = end;
 }
 
-/* ---- what was promised ---- */
+/* ---- recording what was flushed ---- */
 
 void coh_power_cut_synced(coh_power_cut *cut, int fd)
 {
@@ -319,7 +322,7 @@ static int is_entry_of(const char *path, const char *folder)
     return strlen(folder) == length && strncmp(path, folder, length) == 0;
 }
 
-/* What a folder held is gone with it, once that is promised. */
+/* Once the removal of a folder is durable, so is the loss of its contents. */
 static void settle_below(coh_power_cut *cut, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
@@ -327,7 +330,7 @@ static void settle_below(coh_power_cut *cut, uint32_t index)
             cut->entries[i].is_durable = 1;
 }
 
-/* A journal of nothing but promises begins anew. */
+/* Restarts a journal in which everything is durable. */
 static void empty(coh_power_cut *cut)
 {
     for (uint32_t i = 0; i < cut->entry_count; i++)

@@ -1,13 +1,13 @@
-/* queue_head.h - how every queue that kernels are given begins, whatever device it is of.
+/* queue_head.h - the first member of every queue that kernels get, on any device.
  *
  * A kernel is called with a `void *queue`: a pool on the host, a stream with its libraries on a
- * GPU. Who computes is asked of the queue itself, through its first member:
+ * GPU. The first member of the queue tells which device computes:
  *
  *     NULL                     the host, in the caller
  *     { kernels = NULL, ... }  the host: a pool
  *     { kernels = T, ... }     the device whose functions T holds (kernels/table.h)
  *
- * This file knows of the table only that there is one, so that pools may stand below kernels. */
+ * The table is only declared here, so that pools can be in a layer below kernels. */
 #ifndef COH_BASE_QUEUE_HEAD_H
 #define COH_BASE_QUEUE_HEAD_H
 

@@ -1,3 +1,4 @@
+/* Sizes of shapes and dtypes (cohobate/model.h). */
 #include "cohobate/model.h"
 
 int64_t coh_shape_elements(const coh_shape *shape)

@@ -1,4 +1,5 @@
-/* size.c - sizes as people write them. Integers all the way: a size is exact or refused. */
+/* Parses and prints sizes with units (coh_size_parse, coh_size_format in cohobate/machine.h). Uses
+ * only integers: a size is exact or refused. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static const unit units[] = {
     { "TiB", (uint64_t)1 << 40 },
 };
 
-/* "kB" is how it is written by the book; a small b would be bits. */
+/* Returns the bytes of a unit. "kB" is the standard spelling; a lower-case b would mean bits. */
 static uint64_t unit_bytes(const char *name)
 {
     size_t length = strlen(name);
@@ -38,7 +39,7 @@ static uint64_t unit_bytes(const char *name)
     return 0;
 }
 
-/* Digits at *text as a number; moves *text past them. Returns how many there were, -1 beyond 64
+/* Reads digits at *text as a number and moves *text past them. Returns their count, -1 beyond 64
  * bits. */
 static int digits_read(const char **text, uint64_t *out_value)
 {
@@ -52,7 +53,8 @@ static int digits_read(const char **text, uint64_t *out_value)
     return count;
 }
 
-/* unit_count * 0.fraction, rounded down. Digits beyond the 18th are below a byte of a TiB. */
+/* Returns unit_count * 0.fraction, rounded down. Digits after the 18th are less than a byte of a
+ * TiB. */
 static uint64_t fraction_bytes(const char *digits, int count, uint64_t unit_count)
 {
     uint64_t fraction = 0, scale = 1;
@@ -116,7 +118,7 @@ const char *coh_size_format(uint64_t bytes, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "%" PRIu64 " B", bytes);
         return text;
     }
-    /* Hundredths, rounded; what rounds up to 1024 belongs to the next unit. */
+    /* Rounds to hundredths; a value that rounds up to 1024 uses the next unit. */
     size_t unit_index = 0;
     uint64_t hundredths = 0;
     for (;; unit_index++) {

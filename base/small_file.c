@@ -1,3 +1,5 @@
+/* Reads a small file with open and read, and finds numbers in it. Read small_file.h first;
+ * memory/available.c and cgroup.c use it. */
 #include "base/small_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+/* Threads with a stack large enough for kernels, and with short scheduler slices on request. Read
+ * thread.h first. */
 #include "base/thread.h"
 
 #include <stdint.h>
@@ -18,13 +20,14 @@ int coh_thread_start(pthread_t *out_thread, void *(*body)(void *), void *argumen
     return error;
 }
 
-/* What the system calls of that name take (sched_setattr(2)); glibc has none of it. */
+/* The argument of sched_getattr and sched_setattr (sched_setattr(2)), which glibc does not
+ * declare. */
 typedef struct scheduling {
     uint32_t size, policy;
     uint64_t flags;
     int32_t nice;
     uint32_t priority;
-    uint64_t runtime, deadline, period; /* runtime: of an ordinary thread its slice, in ns */
+    uint64_t runtime, deadline, period; /* runtime: an ordinary thread's slice, in ns */
 } scheduling;
 
 void coh_thread_be_brief(void)

@@ -1,12 +1,13 @@
-/* utf8.h - where bytes are valid UTF-8 and where not (Unicode 15, table 3-7: no overlong forms, no
- * surrogates, nothing above U+10FFFF). */
+/* utf8.h - checks UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above
+ * U+10FFFF). */
 #ifndef COH_BASE_UTF8_H
 #define COH_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the character that begins at text[0], 1..4; 0 if none does. Looks at 4 bytes at most. */
+/* Returns the bytes of the character at text[0], 1..4; 0 if it is invalid. Reads at most 4
+ * bytes. */
 static inline size_t coh_utf8_character(const uint8_t *text, size_t byte_count)
 {
     if (byte_count == 0)
@@ -21,15 +22,15 @@ static inline size_t coh_utf8_character(const uint8_t *text, size_t byte_count)
         if ((text[i] & 0xc0) != 0x80)
             return 0;
     }
-    /* The second byte alone tells overlong forms, surrogates and what lies beyond U+10FFFF. */
+    /* The second byte alone shows overlong forms, surrogates and code points above U+10FFFF. */
     if ((lead == 0xe0 && text[1] < 0xa0) || (lead == 0xed && text[1] > 0x9f) ||
         (lead == 0xf0 && text[1] < 0x90) || (lead == 0xf4 && text[1] > 0x8f))
         return 0;
     return length;
 }
 
-/* Bytes of the control character (Unicode's Cc) that begins at text[0], which is UTF-8 and ends
- * with a NUL; 0: none. There are some above U+007f: a terminal takes U+009b for ESC and "[". */
+/* Returns the bytes of the control character (Unicode's Cc) at text[0]; 0: none. The text is UTF-8
+ * and ends with a NUL. Some are above U+007f: a terminal takes U+009b for ESC and "[". */
 static inline size_t coh_utf8_control(const char *text)
 {
     const uint8_t first = (uint8_t)text[0], second = first == 0xc2 ? (uint8_t)text[1] : 0;
@@ -38,7 +39,7 @@ static inline size_t coh_utf8_control(const char *text)
     return (first > 0 && first < 0x20) || first == 0x7f;
 }
 
-/* Bytes of the longest valid beginning of text. */
+/* Returns the bytes of the longest valid beginning of text. */
 static inline size_t coh_utf8_stretch(const uint8_t *text, size_t byte_count)
 {
     size_t end = 0;

@@ -1,3 +1,7 @@
+/* The single large allocation of a tier. Checks what fits, maps from a huge page's border, gives
+ * advice to the kernel, binds to NUMA nodes, then touches every page with several threads that take
+ * pieces from one counter. Read arena.h first; available.h and topology.h for the limits and the
+ * nodes. */
 #include "memory/arena.h"
 
 #include <errno.h>
@@ -18,8 +22,8 @@
 
 /* The huge page of x86-64 and of arm64 with 4 KiB pages. */
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
-/* One thread's bite of the first touch: large enough to amortise the system call, small enough that
- * a thread that loses its core delays little. */
+/* One thread's share of the first touch: large enough to amortise the system call, small enough
+ * that a thread that loses its core delays little. */
 #define TOUCH_PIECE_BYTES  (UINT64_C(16) << 20)
 #define TOUCH_THREADS_MOST 32
 
@@ -35,10 +39,10 @@ struct coh_arena {
 typedef struct touch_job {
     unsigned char *base;
     uint64_t bytes;
-    _Atomic uint64_t next; /* every toucher adds (relaxed): hands out pieces */
+    _Atomic uint64_t next; /* touching threads add (relaxed): hands out pieces */
 } touch_job;
 
-/* Older kernels do not know MADV_POPULATE_WRITE (5.14); headers may not either. */
+/* Linux older than 5.14 lacks MADV_POPULATE_WRITE; headers may lack it, too. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -79,7 +83,7 @@ static void touch_all(unsigned char *base, uint64_t bytes, int thread_count)
         (void)pthread_join(threads[i], NULL);
 }
 
-/* bytes of fresh address space; from a huge page's border on where that can help. */
+/* Maps `bytes` of fresh address space, from a huge page's border if it is large enough. */
 static coh_status map(uint64_t bytes, unsigned char **out_base)
 {
     uint64_t slack = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 0;
@@ -148,7 +152,7 @@ coh_status coh_arena_create_near(int near, uint64_t bytes, const char *name, coh
     arena->facts.node_count = placement.node_count;
     arena->facts.is_near = placement.is_near;
     arena->facts.huge_pages = madvise(arena->base, bytes, MADV_HUGEPAGE) == 0;
-    /* A child would share these pages copy-on-write while a disk writes into them. */
+    /* Keeps a forked child from sharing these pages copy-on-write while a disk writes into them. */
     (void)madvise(arena->base, bytes, MADV_DONTFORK);
     uint64_t begin_ns = coh_clock_ns();
     touch_all(arena->base, bytes, thread_count);

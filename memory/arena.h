@@ -1,20 +1,20 @@
-/* arena.h - the one large piece of memory of a tier, taken once and touched once.
+/* arena.h - the single large allocation of a tier: mapped once, touched once.
  *
- * The plan says how many bytes a tier needs; the arena is that many bytes and never another one.
- * The step then allocates nothing: chunks stand at the offsets that the plan gave them.
+ * The plan says how many bytes a tier needs, and the arena has exactly that size. A step allocates
+ * nothing: chunks lie at the offsets that the plan gave them.
  *
- *   create   ask what is free -> map -> bind to nodes -> huge pages -> touch by N threads
+ *   create   check free memory -> map -> bind to nodes -> huge pages -> touch by N threads
  *
  * Two facts make this more than one mmap:
- *   - Fresh memory costs 0.3-2.5 GB/s at its first touch, so it is touched here, by several
- *     threads, and not inside the first step.
- *   - Linux promises more than it has, and kills the process later. So what is available
- *     (MemAvailable, the cgroup's limit, RLIMIT_AS: memory/available.h) is asked for first, and an
- *     absurd size is refused with a sentence that says what would fit.
+ *   - The first touch of fresh memory runs at 0.3-2.5 GB/s. It is done here, by several threads,
+ *     and not inside the first step.
+ *   - Linux grants more memory than it has and kills the process later. So the arena first checks
+ *     the available memory (MemAvailable, the cgroup's limit, RLIMIT_AS: memory/available.h), and
+ *     refuses a larger size with a text that says what would fit.
  *
- * Several NUMA nodes: pages are interleaved over the nodes this process may use, since every thread
- * reads every chunk; those of an arena that a GPU copies from and to go to the node by it, where
- * they fit (memory/topology.h). One node: nothing is bound. */
+ * With several NUMA nodes, pages are interleaved over the nodes this process may use, because every
+ * thread reads every chunk. If a GPU copies from and to the arena, its pages go to the node nearest
+ * the GPU if they fit (memory/topology.h). With one node, nothing is bound. */
 #ifndef COH_MEMORY_ARENA_H
 #define COH_MEMORY_ARENA_H
 
@@ -26,19 +26,20 @@
 
 typedef struct coh_arena coh_arena;
 
-/* Left over for the rest of the process and machine when what is available is weighed: page tables,
- * stacks, libraries, the kernel's own buffers. */
+/* Kept free for the rest of the process and the machine: page tables, stacks, libraries, the
+ * kernel's own buffers. */
 #define COH_ARENA_RESERVE_BYTES (64u << 20)
 
-/* `bytes` zero bytes, page aligned, for `tier`. bytes: a positive multiple of COH_PAGE_BYTES.
- * `name` (what for, e.g. "device arena") is copied; the ledger (may be NULL) gets one reservation
- * (tier, name, "arena"), taken out by destroy. `thread_count` threads (the caller is one) touch
- * every page; threads that cannot be made are done without.
- * Fails: COH_ERR_ARGUMENT; COH_ERR_MEMORY with bytes asked, bytes available and what would fit.
+/* Allocates `bytes` zero bytes, page aligned, for `tier`. bytes: a positive multiple of
+ * COH_PAGE_BYTES. `name` (purpose, e.g. "device arena") is copied. The ledger (may be NULL) gets
+ * one reservation (tier, name, "arena"), which destroy removes. `thread_count` threads, the caller
+ * included, touch every page; if fewer threads can be created, fewer are used.
+ * Fails: COH_ERR_ARGUMENT; COH_ERR_MEMORY with bytes requested, bytes available and what would fit.
  * Nothing is left behind. */
 coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh_ledger *ledger,
                             int thread_count, coh_arena **out_arena);
-/* The same, on the memory node `near` (memory/node.h) where there is room for all of it. */
+/* As coh_arena_create, on memory node `near` (memory/node.h) if it has room for all of the
+ * arena. */
 coh_status coh_arena_create_near(int near, uint64_t bytes, const char *name, coh_tier tier,
                                  coh_ledger *ledger, int thread_count, coh_arena **out_arena);
 void coh_arena_destroy(coh_arena *arena); /* accepts NULL */
@@ -46,13 +47,13 @@ void coh_arena_destroy(coh_arena *arena); /* accepts NULL */
 void *coh_arena_base(const coh_arena *arena);
 uint64_t coh_arena_bytes(const coh_arena *arena);
 
-/* How it came out, for reports. */
+/* Facts about the finished arena, for reports. */
 typedef struct coh_arena_facts {
-    int huge_pages;    /* the kernel took the advice (it may still use small ones) */
+    int huge_pages;    /* 1: the kernel accepted the advice (it may still use small pages) */
     int node_count;    /* nodes the pages were spread over; 1: not spread */
-    int is_near;       /* 1: they prefer the node that was asked for */
-    uint64_t touch_ns; /* what the first touch took */
-    uint64_t pin_ns;   /* what registering it with a GPU's driver took; 0: it was not */
+    int is_near;       /* 1: pages prefer the requested node */
+    uint64_t touch_ns; /* time of the first touch */
+    uint64_t pin_ns;   /* time to register it with a GPU's driver; 0: not registered */
 } coh_arena_facts;
 void coh_arena_read_facts(const coh_arena *arena, coh_arena_facts *out_facts);
 

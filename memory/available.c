@@ -1,3 +1,5 @@
+/* Three limits of memory, read from /proc and from cgroup files: the machine's, the groups' and the
+ * process's. The lowest one counts. Read available.h first; cgroup.h for the walk over groups. */
 #include "memory/available.h"
 
 #include <sys/resource.h>
@@ -6,7 +8,7 @@
 #include "base/small_file.h"
 #include "memory/cgroup.h"
 
-/* A cgroup limit this high means none (v1 writes INT64_MAX rounded down to a page). */
+/* A cgroup limit this high means no limit (v1 writes INT64_MAX rounded down to a page). */
 #define NO_LIMIT_BYTES (UINT64_C(1) << 60)
 
 static uint64_t machine_available(const char *root)
@@ -31,7 +33,7 @@ typedef struct group_walls {
     uint64_t available, limit;
 } group_walls;
 
-/* One group's limit and what is left of it; every limit above us binds too. */
+/* Takes one group's limit and what is left of it; limits of all groups above apply, too. */
 static void take_limit(const char *root, const char *folder, int version, void *context)
 {
     const group_files *files = version == 2 ? &version_2 : &version_1;

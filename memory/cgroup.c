@@ -1,3 +1,5 @@
+/* Walks the control groups of this process. /proc/self/cgroup lists its groups; each is visited,
+ * then its parents up to the mount point, in version 1 and 2 alike. Read cgroup.h first. */
 #include "memory/cgroup.h"
 
 #include <limits.h>
@@ -6,7 +8,7 @@
 
 #include "base/small_file.h"
 
-/* From the group up to the mount point. */
+/* Visits the group and its parents up to the mount point. */
 static void walk_up(const char *root, const char *mount, const char *group, int version,
                     coh_cgroup_visit visit, void *context)
 {
@@ -23,7 +25,7 @@ static void walk_up(const char *root, const char *mount, const char *group, int 
     }
 }
 
-/* v1 mounts a group of controllers under the list of their names, each name a link to it. */
+/* v1 mounts a set of controllers under the list of their names; each name is a link to it. */
 static void walk_version_1(const char *root, const char *controller, const char *group,
                            coh_cgroup_visit visit, void *context)
 {

@@ -1,10 +1,13 @@
+/* A counter that threads wait for. The writer stores the value, then wakes sleepers only if one of
+ * them waits for a number that is reached (`wanted`). Read counter.h first for the ordering
+ * rules. */
 #include "memory/counter.h"
 
 #include <assert.h>
 
 #define NOBODY UINT64_MAX
 
-/* Looks at the value this often before sleeping: 1-2 us, about what a wake-up costs. */
+/* Looks at the value this often before sleeping: 1-2 us, about the cost of a wake-up. */
 #define SPIN_COUNT 64
 
 coh_status coh_counter_init(coh_counter *counter)
@@ -28,7 +31,7 @@ void coh_counter_fini(coh_counter *counter)
     pthread_mutex_destroy(&counter->mutex);
 }
 
-/* Those whose number has not come yet say again what they wait for. */
+/* Wakes all sleepers; those whose number is not reached set `wanted` again. */
 static void wake_all(coh_counter *counter)
 {
     pthread_mutex_lock(&counter->mutex);
@@ -44,8 +47,9 @@ void coh_counter_set_mirror(coh_counter *counter, _Atomic uint64_t *mirror)
         coh_word_lift(mirror, coh_counter_read(counter));
 }
 
-/* The value is stored before `wanted` is read, and a waiter lowers `wanted` before it looks at the
- * value; all in one total order, so one of the two sees the other. */
+/* No wake-up is lost: the value is stored before `wanted` is read, and a waiter lowers `wanted`
+ * before it reads the value. All four are in one total order, so at least one side sees the
+ * other. */
 void coh_counter_raise(coh_counter *counter, uint64_t value)
 {
     assert(atomic_load_explicit(&counter->value, memory_order_relaxed) <= value);
@@ -84,7 +88,7 @@ int coh_counter_wait(coh_counter *counter, uint64_t value)
     pthread_mutex_lock(&counter->mutex);
     for (;;) {
         if (atomic_load(&counter->wanted) > value)
-            atomic_store(&counter->wanted, value); /* under the mutex: nobody else lowers it */
+            atomic_store(&counter->wanted, value); /* under the mutex: no other waiter lowers it */
         if (atomic_load(&counter->closed) || atomic_load(&counter->value) >= value)
             break;
         pthread_cond_wait(&counter->condition, &counter->mutex);

@@ -1,16 +1,16 @@
 /* counter.h - a number that only grows, and threads that sleep until it is large enough.
  *
- * The one idea: everything that one thread must know of another is "how far are you?". A lane's
- * `retired`, a ring's `pushed` and `popped`, the number of submitted runs are all such numbers;
- * there is no other way in which the step's threads wait for one another.
+ * The one idea: all that one thread must know of another is how far it has come. A lane's
+ * `retired`, a ring's `pushed` and `popped`, and the number of submitted runs are such numbers. The
+ * step's threads wait for one another in no other way.
  *
  *   writer   ... write the data ... raise(n)          release
  *   reader   wait(n) ... read the data ...            acquire
  *
- * A waiter spins for about a microsecond, then sleeps: it would otherwise take a core from compute.
- * It is woken when its number has come, not at every raise on the way: lanes wait hundreds of lines
- * ahead.
- * Closing wakes all waiters for good; that is how a failure stops every thread.
+ * A waiter spins for about a microsecond, then sleeps, because spinning would take a core from
+ * compute. It is woken when its number is reached, not at every raise before, because lanes wait
+ * hundreds of instructions ahead. Closing wakes all waiters for good; a failure stops every thread
+ * this way.
  *
  * Threads: one writer at a time, any number of readers. Nothing is allocated. */
 #ifndef COH_MEMORY_COUNTER_H
@@ -22,8 +22,8 @@
 
 #include "base/check.h"
 
-/* Raises a word that several may raise, never lowers it: who releases all that wait for it sets it
- * above every value. Release. */
+/* Raises a word that several threads may raise, and never lowers it. Raising it above every value
+ * releases all its waiters. Release order. */
 static inline void coh_word_lift(_Atomic uint64_t *word, uint64_t value)
 {
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
@@ -33,27 +33,30 @@ static inline void coh_word_lift(_Atomic uint64_t *word, uint64_t value)
 }
 
 typedef struct coh_counter {
-    _Atomic uint64_t value;  /* its writer raises (release), anyone reads (acquire) */
-    _Atomic uint64_t wanted; /* the least that a sleeper waits for: waiters lower it, raise reads */
+    _Atomic uint64_t value; /* its writer raises (release), anyone reads (acquire) */
+    /* lowest value a sleeper waits for: waiters lower it, raise reads it */
+    _Atomic uint64_t wanted;
     _Atomic uint32_t closed; /* close sets, waiters read */
-    /* A copy of `value` for who cannot look here: a word that a GPU watches. NULL: none. */
+    /* A copy of `value` for a reader without access to this struct: a word that a GPU polls. NULL:
+     * none. */
     _Atomic uint64_t *_Atomic mirror;
     pthread_mutex_t mutex;
     pthread_cond_t condition;
 } coh_counter;
 
-/* 0, open. Fails: COH_ERR_MEMORY. */
+/* Initialises the counter to 0, open. Fails: COH_ERR_MEMORY. */
 coh_status coh_counter_init(coh_counter *counter);
-void coh_counter_fini(coh_counter *counter); /* nobody may wait any more */
+void coh_counter_fini(coh_counter *counter); /* no thread may be waiting */
 
-/* From now on *mirror is at least the counter's value: raise lifts it, nothing lowers it. NULL ends
- * that. Before others raise the counter, and after. */
+/* Makes raise keep *mirror at least at the counter's value; nothing lowers it. NULL ends that. Call
+ * it before other threads raise the counter, or after they stopped. */
 void coh_counter_set_mirror(coh_counter *counter, _Atomic uint64_t *mirror);
 
-/* `value` is at least the present one. */
+/* Raises the counter to `value`, which must be at least the present value. */
 void coh_counter_raise(coh_counter *counter, uint64_t value);
 
-/* 1 once the counter is at least `value`; 0 as soon as it is closed, however large it is. */
+/* Waits for `value`. Returns 1 once the counter has reached it; returns 0 if the counter is closed,
+ * whatever its value. */
 int coh_counter_wait(coh_counter *counter, uint64_t value);
 
 void coh_counter_close(coh_counter *counter);

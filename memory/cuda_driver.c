@@ -1,3 +1,5 @@
+/* Loads libcuda.so.1 and fills the table of its functions, after checking versions and the
+ * environment. Also turns CUDA's error codes into our texts. Read cuda_driver.h first. */
 #include "memory/cuda_driver.h"
 
 #include <dlfcn.h>
@@ -11,7 +13,7 @@
 #define LIBRARY "libcuda.so.1"
 
 typedef struct open_driver {
-    coh_cuda_driver driver; /* first: what callers hold points at both */
+    coh_cuda_driver driver; /* first member: callers' pointers point at both */
     void *library;
 } open_driver;
 
@@ -40,8 +42,8 @@ static coh_status find_functions(open_driver *opened)
     return COH_OK;
 }
 
-/* Streams wait for words that the host writes: what shares a channel with such a stream waits
- * along, and what the host waits for may be behind it. */
+/* Refuses settings that could deadlock. Streams wait for words that the host writes; a stream that
+ * shares a channel with such a stream waits, too, and the host may need what is behind it. */
 static coh_status check_environment(void)
 {
     const char *channels = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -59,8 +61,8 @@ static coh_status check_environment(void)
     return COH_OK;
 }
 
-/* Kernels that nvcc of one major version made run under drivers of that version and of later
- * ones. */
+/* Checks the driver's version: kernels that nvcc of one major version made run under drivers of
+ * that version and later ones. */
 static coh_status start(const coh_cuda_driver *driver)
 {
     int version = 0, needed = CUDA_VERSION / 1000 * 1000;
@@ -108,7 +110,7 @@ void coh_cuda_driver_close(coh_cuda_driver *driver)
     coh_free(opened);
 }
 
-/* After these a context is lost, and with it whatever the process has on the GPU. */
+/* Returns 1 for errors after which the context, and all of the process's GPU memory, is lost. */
 static int is_final(CUresult result)
 {
     switch ((int)result) {

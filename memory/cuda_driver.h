@@ -1,15 +1,15 @@
-/* cuda_driver.h - the CUDA driver, found at run time.
+/* cuda_driver.h - the CUDA driver, loaded at run time.
  *
- * The one idea: nothing of CUDA is linked. cuda.h is read for its types, libcuda.so.1 is opened
- * when a device is asked for, and what is called stands in a table of functions. So the same
- * program runs where there is no driver, and a test brings a table of its own.
+ * The one idea: nothing of CUDA is linked. The build needs cuda.h only for types; libcuda.so.1 is
+ * opened when a device is requested, and its functions are called through a table. So the same
+ * binary runs without a driver, and a test can supply its own table.
  *
- *     driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)      as it is in the manual
+ *     driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)      as in CUDA's manual
  *
- * cuda.h gives many functions the name of their newest version (cuMemAlloc is cuMemAlloc_v2): the
- * list goes through the same macros, so fields, calls and looked-up names agree.
+ * cuda.h renames many functions to their newest version (cuMemAlloc is cuMemAlloc_v2). The list
+ * below goes through the same macros, so fields, calls and looked-up names agree.
  *
- * Threads: a table does not change once it is open. */
+ * Threads: any; an open table does not change. */
 #ifndef COH_MEMORY_CUDA_DRIVER_H
 #define COH_MEMORY_CUDA_DRIVER_H
 
@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 
-/* X(name): all that this library calls. */
+/* X(name): all functions that this library calls. */
 #define COH_CUDA_DRIVER_LIST(X)                                                                    \
     X(cuInit)                                                                                      \
     X(cuDriverGetVersion)                                                                          \
@@ -73,15 +73,16 @@ typedef struct coh_cuda_driver {
 #undef COH_CUDA_DRIVER_FIELD
 } coh_cuda_driver;
 
-/* Opens the machine's driver, checks its version and starts it. The caller closes it.
- * Fails: COH_ERR_DEVICE when there is none, it is older than the toolkit of this build, it lacks a
+/* Opens the machine's driver, checks its version and initialises it. The caller closes it.
+ * Fails: COH_ERR_DEVICE if there is no driver, it is older than the toolkit of this build, lacks a
  * function, or finds no GPU; COH_ERR_MEMORY. */
 coh_status coh_cuda_driver_open(coh_cuda_driver **out_driver);
 void coh_cuda_driver_close(coh_cuda_driver *driver); /* accepts NULL */
 
-/* COH_OK for CUDA_SUCCESS. Else fails with the sentence "<what>: CUDA_ERROR_X (what CUDA says)",
- * COH_ERR_MEMORY where memory ran out, COH_ERR_DEVICE for the rest. `what` begins with the function
- * that was called. An error that leaves the process without the GPU says so. */
+/* Returns COH_OK for CUDA_SUCCESS. Else fails with the text "<what>: CUDA_ERROR_X (CUDA's
+ * description)": COH_ERR_MEMORY if memory ran out, COH_ERR_DEVICE otherwise. `what` begins with the
+ * name of the called function. If the error makes the GPU unusable for this process, the text says
+ * so. */
 coh_status coh_cuda_check(const coh_cuda_driver *driver, CUresult result, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,3 +1,5 @@
+/* Reads names, sizes and the nearest memory node of all GPUs from the driver, without a context.
+ * Read cuda_facts.h first; node.h for memory nodes. */
 #include "memory/cuda_facts.h"
 
 #include <stdio.h>
@@ -70,7 +72,7 @@ int coh_cuda_near_node(const coh_cuda_driver *driver, int gpu, const char *root)
     return coh_node_of_pci(root, address);
 }
 
-/* Where there is one memory node, all is near. */
+/* Sets near_node of each GPU. With a single memory node there is nothing to choose. */
 static void find_near_nodes(const coh_cuda_driver *driver, coh_cuda_facts *facts)
 {
     CUdevice gpu;

@@ -1,3 +1,6 @@
+/* Finds NVIDIA's libraries: walks the folders listed in cuda_library.h as glob patterns, in order,
+ * and calls a visitor for each file until one ends the walk. Opening and finding differ only in
+ * that visitor. Read cuda_library.h first. */
 #include "memory/cuda_library.h"
 
 #include <dlfcn.h>
@@ -11,8 +14,8 @@ const coh_cuda_library_name coh_cuda_library_cublaslt = { .file = "libcublasLt.s
                                                           .product = "cuBLASLt",
                                                           .package = "nvidia-cublas",
                                                           .version = "cublasLtGetVersion" };
-/* Before 9.15.1 a graph's attention backward may read what it may not where tokens are no multiple
- * of 128 (release notes of cudnn-frontend 1.16.0); before 9.18 its bits are not promised. */
+/* Before 9.15.1 a graph's attention backward may read out of bounds if tokens are not a multiple of
+ * 128 (release notes of cudnn-frontend 1.16.0); before 9.18 its bits are not reproducible. */
 const coh_cuda_library_name coh_cuda_library_cudnn = {
     .file = "libcudnn.so.9",
     .product = "cuDNN",
@@ -35,7 +38,7 @@ typedef struct walk {
     void *context;
 } walk;
 
-/* Every file that the pattern <root><folder><inner>/<file> names, in the order of their names. */
+/* Visits every file that matches <root><folder><inner>/<file>, in alphabetical order. */
 static int visit_pattern(const walk *w, const char *folder, size_t folder_length, const char *inner)
 {
     char pattern[COH_CUDA_LIBRARY_PATH_BYTES];
@@ -52,7 +55,7 @@ static int visit_pattern(const walk *w, const char *folder, size_t folder_length
     return ended;
 }
 
-/* A folder in all of these forms, one after the other. */
+/* Visits one folder with each of the suffixes `forms`. */
 static int visit_forms(const walk *w, const char *folder, size_t folder_length,
                        const char *const *forms)
 {
@@ -68,7 +71,8 @@ static const char *const of_packages[] = { "/nvidia/*/lib", NULL };
 static const char *const of_a_prefix[] = { "/lib/python3*/site-packages/nvidia/*/lib",
                                            "/lib/python3*/dist-packages/nvidia/*/lib", NULL };
 
-/* The folders that a variable holds, `suffix` cut off, those without it left out. */
+/* Visits the folders listed in a variable, with `suffix` cut off; folders without it are
+ * skipped. */
 static int visit_variable(const walk *w, const char *variable, const char *suffix,
                           const char *const *forms)
 {
@@ -100,7 +104,7 @@ static int visit_home(const walk *w)
     return length > 0 && (size_t)length < sizeof(local) && visit_folder(w, local, of_a_prefix);
 }
 
-/* COH_CUDA_LIBRARIES=none: as if this machine had none of them. */
+/* COH_CUDA_LIBRARIES=none: act as if this machine had none of them. */
 static int are_left_out(void)
 {
     const char *folders = getenv("COH_CUDA_LIBRARIES");
@@ -140,7 +144,7 @@ int coh_cuda_library_find(const char *root, const coh_cuda_library_name *name,
 typedef struct opening {
     void *library;
     char *path;
-    char reason[512]; /* why the first file that was found could not be opened */
+    char reason[512]; /* why the first file found could not be opened */
 } opening;
 
 static int open_path(void *context, const char *path)
@@ -153,7 +157,7 @@ static int open_path(void *context, const char *path)
     return o->library != NULL && take_path(o->path, path);
 }
 
-/* By its bare name: the loader looks where it does for any program. */
+/* Opens the library by its bare name, in the loader's usual places. */
 static void open_by_loader(opening *o, const coh_cuda_library_name *name)
 {
     struct link_map *map = NULL;
@@ -191,7 +195,7 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
                     name->product, name->file, name->package);
 }
 
-/* All three number their versions in this way. */
+/* All three libraries encode their versions this way. */
 static void print_version(int32_t version, char out_text[COH_CUDA_VERSION_BYTES])
 {
     if (version > 0)
@@ -205,7 +209,7 @@ int32_t coh_cuda_library_version(void *library, const coh_cuda_library_name *nam
                                  char out_text[COH_CUDA_VERSION_BYTES])
 {
     size_t (*version_of)(void) = NULL;
-    int (*write_version)(int *) = NULL; /* NCCL's way: 0 is success */
+    int (*write_version)(int *) = NULL; /* NCCL's signature: 0 is success */
     void *address = dlsym(library, name->version);
     int version = 0;
     if (address != NULL && name == &coh_cuda_library_nccl) {

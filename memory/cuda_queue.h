@@ -1,10 +1,10 @@
-/* cuda_queue.h - what a queue is on CUDA: one stream, and what kernels need to enqueue on it.
+/* cuda_queue.h - a queue on CUDA: one stream, and what kernels need to enqueue work on it.
  *
- * A coh_queue of coh_device_cuda (memory/device_cuda.h) begins with this struct, so the pointer
- * that a kind finds in call->queue can be read as a coh_cuda_queue. Its first member says which
- * kernels compute there (base/queue_head.h).
+ * A coh_queue of coh_device_cuda (memory/device_cuda.h) begins with this struct, so a kind can read
+ * the pointer in call->queue as a coh_cuda_queue. Its first member identifies the kernels that
+ * compute on it (base/queue_head.h).
  *
- * Threads: the one that enqueues. */
+ * Threads: only the enqueuing thread. */
 #ifndef COH_MEMORY_CUDA_QUEUE_H
 #define COH_MEMORY_CUDA_QUEUE_H
 
@@ -29,46 +29,49 @@ typedef struct coh_cuda_queue {
     /* A slot of the device's arena, set before coh_device_kernels.open; NULL, 0: none. */
     void *workspace;
     size_t workspace_bytes;
-    /* 1: nothing is to be enqueued, only made ready (coh_device_ops.rehearse), but for what makes
-     * something ready by running: a kernel of a library, which is loaded when it runs first. */
+    /* 1: work is prepared but not enqueued (coh_device_ops.rehearse). Exception: work that can be
+     * prepared only by running, such as a library kernel that is loaded at its first run. */
     int is_rehearsing;
-    /* 1: what is enqueued is recorded (coh_device_ops.record_begin). What fails ends the recording,
-     * not the device. */
+    /* 1: enqueued work is recorded (coh_device_ops.record_begin). A failure then ends the
+     * recording, not the device. */
     int is_recording;
 
-    /* coh_device_config's; NULL: nobody listens. */
+    /* from coh_device_config; NULL: none */
     void (*log)(void *context, const char *sentence);
     void *log_context;
 
-    /* coh_device_kernels.open sets them, close takes them away; NULL: none. */
+    /* set by coh_device_kernels.open and reset by close; NULL: none */
     struct coh_cuda_kernels *kernels;
     const struct coh_cuda_libraries *libraries;
     struct coh_cuda_index_checks *index_checks;
 
-    /* The line that `launch` was told last. Not of which step: that may not be an argument. */
+    /* Instruction of the last `launch`. Without its step, because no value of a step may be an
+     * argument. */
     uint32_t line_index;
 
-    /* While `launch` runs its work: the address on the device of the line's predicate, NULL: none.
-     * The kernels of a line that has one read it themselves, for the host is long past it: whoever
-     * launches them takes it (coh_cuda_take_predicate), and a line whose predicate nobody took is
-     * an error. */
+    /* While `launch` runs its work: device address of the instruction's predicate; NULL: none.
+     * Kernels of such an instruction read the predicate themselves, because the host is already far
+     * ahead. The code that launches them takes it (coh_cuda_take_predicate); an instruction whose
+     * predicate was not taken is an error. */
     const int32_t *predicate;
     int predicate_is_taken;
 
-    /* coh_cuda_queue_admit; NULL: there is always room. */
+    /* implements coh_cuda_queue_admit; NULL: there is always room */
     int (*admit)(struct coh_cuda_queue *queue, uint32_t count);
 } coh_cuda_queue;
 
-/* Before `count` commands (a few; what a library makes of one call is estimated) are enqueued on
- * the stream itself: waits for room, so that the driver need not (memory/device_cuda.h).
- * 0: the device is closed, nothing is to be enqueued. */
+/* Waits for room for `count` commands, so that the driver's own queue never fills up and blocks
+ * (memory/device_cuda.h). Call it before enqueuing on the stream; `count` is small, and an estimate
+ * if a library call makes several commands. Returns 0 if the device is closed: enqueue nothing
+ * then. */
 static inline int coh_cuda_queue_admit(coh_cuda_queue *queue, uint32_t count)
 {
     return queue->admit == NULL || queue->admit(queue, count);
 }
 
-/* Keeps `status` with this thread's error text as the failure of the queue's device, or of what it
- * records; the first one wins, and everything on the device stops. COH_OK is no failure. */
+/* Records `status`, with this thread's error text, as the failure of the queue's device, or of the
+ * recording in progress. The first failure wins and stops everything on the device. COH_OK is
+ * ignored. */
 void coh_cuda_queue_fail(coh_cuda_queue *queue, coh_status status);
 
 #endif

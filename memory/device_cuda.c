@@ -1,3 +1,6 @@
+/* A GPU as a coh_device: creation and destruction of its context, arenas and shared words, copies
+ * from the host, and the first failure. The other parts are listed in device_cuda_state.h; read
+ * device_cuda.h first for how threads and streams wait for one another. */
 #include "memory/device_cuda.h"
 
 #include <inttypes.h>
@@ -12,10 +15,11 @@
 #include "memory/node.h"
 #include "memory/topology.h"
 
-/* Where matrices of 16 bytes a thread and copies of whole lines begin; allocations do as well. */
+/* Alignment of chunks: enough for 16-byte accesses per thread and for whole cache lines; the
+ * driver's allocations have it, too. */
 #define ALIGNMENT 256
 
-/* ---- failing, closing ---- */
+/* ---- failure, closing ---- */
 
 void coh_cuda_device_close(coh_device *device)
 {
@@ -105,7 +109,7 @@ static coh_status find_gpu(coh_device *device)
                           "cuDeviceGetAttribute");
 }
 
-/* What an arena may take now, in whole pages, and what there is. */
+/* Returns the largest arena possible now, in whole pages, and the free and total bytes. */
 static coh_status find_room(const coh_device *device, uint64_t *out_fits, size_t *out_free,
                             size_t *out_total)
 {
@@ -117,7 +121,7 @@ static coh_status find_room(const coh_device *device, uint64_t *out_fits, size_t
     return COH_OK;
 }
 
-/* What is made inside the context. */
+/* Creates everything that needs the context to be current. */
 static coh_status fill_context(coh_device *device)
 {
     const coh_cuda_driver *driver = device->driver;
@@ -258,7 +262,8 @@ static coh_status device_fill(coh_device *device, void *to, int byte, size_t byt
     return status;
 }
 
-/* Up to the end of the piece of the host tier that `at` is in; all of it anywhere else. */
+/* Limits `bytes` to the end of the piece of the host tier that contains `at`; no limit
+ * elsewhere. */
 static size_t within_piece(const coh_device *device, const void *at, size_t bytes)
 {
     if (device->host_arena == NULL)
@@ -288,7 +293,7 @@ static CUresult copy_pieces(coh_device *device, char *to, const char *from, size
     return result;
 }
 
-/* In and out: addresses say which memory they are of. */
+/* Copies in or out; the addresses determine the direction. */
 static coh_status device_copy(coh_device *device, void *to, const void *from, size_t bytes)
 {
     COH_TRY(coh_cuda_enter(device));
@@ -300,7 +305,8 @@ static coh_status device_copy(coh_device *device, void *to, const void *from, si
 
 /* ---- shared with the host ---- */
 
-/* Addresses are one space, which the device was asked for: the GPU reads it where the host does. */
+/* Host memory at the same address on the GPU: the address space is unified, which was checked at
+ * creation. */
 static coh_status device_share(coh_device *device, size_t bytes, void **out)
 {
     *out = NULL;
@@ -317,7 +323,7 @@ static void device_unshare(coh_device *device, void *shared)
 {
     if (shared == NULL)
         return;
-    int is_inside = coh_cuda_enter(device) == COH_OK; /* a GPU that broke lets nobody in */
+    int is_inside = coh_cuda_enter(device) == COH_OK; /* fails if the GPU broke */
     (void)device->driver->cuMemFreeHost(shared);
     if (is_inside)
         coh_cuda_leave(device);
@@ -392,7 +398,8 @@ static void unpin(coh_device *device)
     device->pinned_bytes = 0;
 }
 
-/* In pieces: a driver refuses very large ones, and a refusal says how far it came. */
+/* Registers the host tier in pieces: a driver refuses very large ones, and a failure then shows how
+ * far it got. */
 static coh_status pin(coh_device *device)
 {
     char *base = coh_arena_base(device->host_arena);
@@ -425,7 +432,7 @@ static void destroy_host_arena(coh_device *device)
     device->host_arena = NULL;
 }
 
-/* The driver is not asked where there is nothing to choose. */
+/* With a single node there is nothing to choose, so the driver is not asked. */
 static int near_node(const coh_device *device)
 {
     coh_topology topology;

@@ -1,8 +1,7 @@
-/* What is recorded: a stream captures what lines launch into a graph, which is made ready to be
- * launched and sent to the GPU at once.
- *
- * Relaxed capture: what a library loads or allocates in a call is its own affair, though a
- * rehearsal has run its plans. Nothing else of the queue's device is under way meanwhile. */
+/* Recording: a stream captures the launches of instructions into a CUDA graph, which is
+ * instantiated and uploaded to the GPU at once. The capture is relaxed, because a library may load
+ * or allocate inside a call, although a rehearsal has run its plans. No other work of the device is
+ * in flight meanwhile. Read device_cuda.h first. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "base/alloc.h"
 #include "memory/device_cuda_state.h"
 
-/* With fewer, launching them is one call as well. */
+/* A single command is one call without a graph, too. */
 #define COMMANDS_LEAST 2
 
 coh_status coh_cuda_graphs_wanted(int *out_are_wanted)
@@ -24,13 +23,13 @@ coh_status coh_cuda_graphs_wanted(int *out_are_wanted)
                     graphs);
 }
 
-/* ---- made ---- */
+/* ---- making ---- */
 
 coh_status coh_cuda_record_begin(coh_queue *queue)
 {
     coh_device *device = queue->base.device;
-    /* What rehearsals ran is over, but coh-watch would ask the stream of it until that is told, and
-     * may have seen just before that it was not: a question would end the capture. */
+    /* Waits until coh-retire has passed the rehearsals. Their work is done, but coh-watch queries
+     * the stream until that is known, and a query would end the capture. */
     (void)coh_counter_wait(&queue->popped,
                            atomic_load_explicit(&queue->pushed, memory_order_relaxed));
     COH_TRY(coh_cuda_enter(device));
@@ -53,7 +52,7 @@ static coh_status read_free(const coh_device *device, size_t *out_bytes)
                           "cuMemGetInfo");
 }
 
-/* Ready, and on the GPU: the first launch is to be as quick as the others. */
+/* Instantiates and uploads the graph, so that the first launch is as fast as later ones. */
 static coh_status make_ready(coh_queue *queue, CUgraph graph, coh_recording *recording)
 {
     const coh_device *device = queue->base.device;
@@ -112,13 +111,13 @@ coh_status coh_cuda_record_end(coh_queue *queue, coh_recording **out_recording)
     *out_recording = NULL;
     queue->base.is_recording = 0;
     const coh_status entered = coh_cuda_enter(device);
-    if (entered != COH_OK) { /* the stream would go on keeping what it is given */
+    if (entered != COH_OK) { /* the stream would still be capturing */
         coh_cuda_queue_fail(&queue->base, entered);
         return entered;
     }
     const CUresult result = device->driver->cuStreamEndCapture(queue->base.stream, &graph);
     coh_status status = queue->record_status;
-    if (status != COH_OK) /* why it was ended, not that it was */
+    if (status != COH_OK) /* report why the recording ended, not that it ended */
         coh_error_restore(queue->record_text);
     else
         status = coh_cuda_check(device->driver, result, "cuStreamEndCapture");
@@ -130,7 +129,7 @@ coh_status coh_cuda_record_end(coh_queue *queue, coh_recording **out_recording)
     return status;
 }
 
-/* ---- unmade ---- */
+/* ---- destroying ---- */
 
 void coh_cuda_drop_recordings(coh_queue *queue)
 {

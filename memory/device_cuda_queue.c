@@ -1,4 +1,6 @@
-/* What enqueues on a stream. */
+/* Enqueuing on a stream: copies, launches, signals and waits, each with a record for coh-retire.
+ * Before enqueuing, it waits for room on the host, so that the driver never blocks. Read
+ * device_cuda.h first; device_cuda_retire.c consumes the records. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -6,9 +8,9 @@
 #include "base/clock.h"
 #include "memory/device_cuda_state.h"
 
-/* ---- failing ---- */
+/* ---- failure ---- */
 
-/* The line that is being issued: the last one that said it begins. */
+/* Returns the instruction being issued: the last NOTIFY record. */
 static const coh_cuda_record *last_line(const coh_queue *queue)
 {
     static const coh_cuda_record none;
@@ -38,7 +40,7 @@ void coh_cuda_queue_fail(coh_cuda_queue *base, coh_status status)
     coh_cuda_device_fail(base->device, status, line->number, line->index);
 }
 
-/* 1: `result` is CUDA_SUCCESS. */
+/* Returns 1 for CUDA_SUCCESS; else records the failure. */
 static int check(coh_queue *queue, CUresult result, const char *what)
 {
     if (result == CUDA_SUCCESS)
@@ -49,7 +51,8 @@ static int check(coh_queue *queue, CUresult result, const char *what)
 
 /* ---- progress, records ---- */
 
-/* The stream writes how far it is, unless it did so behind its last command. 0: failed. */
+/* Makes the stream write its progress, unless no command was enqueued since the last write. Returns
+ * 0 on failure. */
 static int cover(coh_queue *queue)
 {
     const coh_device *device = queue->base.device;
@@ -69,7 +72,7 @@ static int cover(coh_queue *queue)
     return 1;
 }
 
-/* For coh-retire, behind all that the last word covers. Waits for room. */
+/* Appends a record for coh-retire, after everything that the last word covers. Waits for room. */
 static void push(coh_queue *queue, const coh_cuda_record *record)
 {
     const uint64_t count = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
@@ -87,7 +90,8 @@ static void push(coh_queue *queue, const coh_cuda_record *record)
 
 /* ---- room ---- */
 
-/* Until coh-retire has done the first record by which at least `commands` are over, or all. */
+/* Waits until coh-retire has passed the first record by which at least `commands` are done, or all
+ * records. */
 static int wait_until_over(coh_queue *queue, uint64_t commands)
 {
     const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
@@ -97,8 +101,9 @@ static int wait_until_over(coh_queue *queue, uint64_t commands)
     return coh_counter_wait(&queue->popped, i < pushed ? i + 1 : pushed);
 }
 
-/* 1: `count` more commands, at most a quarter of all, may be enqueued. When the queue is full it
- * waits until half of them are over. A line of many commands says now and then how far it is. */
+/* Waits for room for `count` more commands, at most a quarter of the limit; returns 1 if there is
+ * room. When the queue is full, waits until half of the commands are done. An instruction with many
+ * commands records its progress in between. */
 static int make_room(coh_queue *queue, uint32_t count)
 {
     const uint64_t most =
@@ -126,11 +131,11 @@ static int admit(coh_cuda_queue *base, uint32_t count)
     return 1;
 }
 
-/* Commands that one of the calls below enqueues beside what it admits. */
+/* Commands that one of the calls below enqueues in addition to those it admits. */
 enum { COMMANDS_OF_A_CALL = 4 };
 
-/* 1: the queue takes commands, and the driver's calls are in its context until coh_cuda_leave: the
- * thread may be the caller's, who has a context of his own. */
+/* Begins a call: returns 1 if the queue takes commands; the driver's calls are then in its context
+ * until coh_cuda_leave, because the caller's thread may have another context. */
 static int begin(coh_queue *queue)
 {
     coh_device *device = queue->base.device;
@@ -240,7 +245,7 @@ void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context
         coh_cuda_leave(queue->base.device);
 }
 
-/* 1: it is the counter that this queue signals. */
+/* Returns 1 if `counter` is the one that this queue signals; the first call sets it. */
 static int take_counter(coh_queue *queue, coh_counter *counter)
 {
     if (queue->counter == NULL)
@@ -290,8 +295,8 @@ static coh_queue *signaller(const coh_device *device, const coh_counter *counter
     return NULL;
 }
 
-/* The event of the first signal of at least `value`; NULL: there was none. Signals that are no
- * longer kept were retired, so nobody asks for them. */
+/* Returns the event of the first signal of at least `value`; NULL: there was none. Signals that are
+ * no longer kept were retired, so no instruction waits for them. */
 static CUevent find_event(const coh_queue *queue, uint64_t value)
 {
     uint64_t end = queue->signal_count;
@@ -306,7 +311,7 @@ static CUevent find_event(const coh_queue *queue, uint64_t value)
     return low == end ? NULL : queue->events[low % COH_CUDA_RING_COUNT];
 }
 
-/* The stream was told to wait: so does coh-retire, and takes the time. */
+/* Appends a record of a wait: coh-retire then waits for the counter, too, and measures the time. */
 static void note_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                       _Atomic uint64_t *stall_ns)
 {
@@ -326,7 +331,7 @@ static void enqueue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
 {
     const coh_queue *other = signaller(queue->base.device, counter);
     if (other == queue)
-        return; /* a stream does its commands one after the other */
+        return; /* a stream executes in order */
     CUevent event = other != NULL ? find_event(other, value) : NULL;
     if (event == NULL) {
         coh_cuda_queue_fail(&queue->base,
@@ -383,7 +388,7 @@ void coh_cuda_queue_wait_host(coh_queue *queue, coh_counter *counter, uint64_t v
     coh_cuda_leave(queue->base.device);
 }
 
-/* ---- made and unmade ---- */
+/* ---- creation and destruction ---- */
 
 static coh_status take_workspace(coh_queue *queue, size_t bytes)
 {

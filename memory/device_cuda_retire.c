@@ -1,7 +1,7 @@
-/* coh-retire: looks at the words that streams write, and does what waits for them on the host. It
- * calls nothing of the driver (but for the names of errors): a call there may wait until streams
- * have gone on, and they may wait for what coh-retire does next (device_cuda.h). A notify may call
- * it under lockstep, when whoever enqueues waits for coh-retire. */
+/* The thread coh-retire: polls the words that streams write, and does the host side of finished
+ * records. It never calls the driver (except for names of errors): such a call may block until
+ * streams proceed, and streams may wait for what coh-retire does next (device_cuda.h). Under
+ * lockstep a notify may call the driver, because the enqueuing thread waits for coh-retire then. */
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -9,18 +9,19 @@
 #include "base/thread.h"
 #include "memory/device_cuda_state.h"
 
-/* Looks before the first nap: some 20 us, as long as small kernels take. */
+/* Polls before the first sleep: some 20 us, as long as small kernels take. */
 #define LOOK_COUNT 256
 #define NAP_NS     50000
 
-/* 0: not yet. */
+/* Handles a wait record. Returns 0 if its counter is not reached yet. */
 static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
 {
     const coh_counter *counter = record->target;
     if (coh_counter_read(counter) < record->number)
         return 0;
     if (record->stall_ns != NULL) {
-        /* The stream stood here since it was done with what is before, or since it was told to. */
+        /* The stream was stalled since the previous commands finished, or since the wait was
+         * enqueued, whichever is later. */
         uint64_t begin_ns =
             queue->passed_ns > record->begin_ns ? queue->passed_ns : record->begin_ns;
         uint64_t now_ns = coh_clock_ns();
@@ -30,7 +31,7 @@ static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
     return 1;
 }
 
-/* 0: it is not over yet, and the queue stays at it. */
+/* Handles one record. Returns 0 if it is not finished; the queue then stays at it. */
 static int pass_record(coh_queue *queue, const coh_cuda_record *record)
 {
     switch (record->kind) {
@@ -48,7 +49,7 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
     return 0;
 }
 
-/* The first line of the queue that is not over; number 0: none. */
+/* Returns the first unfinished instruction of the queue; number 0: none. */
 static const coh_cuda_record *first_line(const coh_queue *queue)
 {
     static const coh_cuda_record none;
@@ -61,8 +62,8 @@ static const coh_cuda_record *first_line(const coh_queue *queue)
     return &none;
 }
 
-/* 1: kernels found nothing wrong in what is done so far. Their line is of the first run that is not
- * over: nobody was told of its end. */
+/* Returns 1 if kernels found no error in the work done so far. An error belongs to the first
+ * unfinished run, because the end of that run was not announced yet. */
 static int is_sound(coh_queue *queue)
 {
     const coh_device_kernels *kernels = queue->base.device->config.kernels;
@@ -77,7 +78,7 @@ static int is_sound(coh_queue *queue)
     return 0;
 }
 
-/* Does what the queue's progress allows. Returns whether that was anything. */
+/* Handles all records that the queue's progress allows. Returns whether there were any. */
 static int pass_queue(coh_queue *queue)
 {
     const coh_device *device = queue->base.device;
@@ -105,8 +106,9 @@ static int pass_queue(coh_queue *queue)
     return 1;
 }
 
-/* A stream that broke never writes its word. A broken context answers so for every stream: the line
- * is that of the compute lane, if it has one, for that is where things break. */
+/* Reports a broken stream, which never writes its word. With a broken context every stream reports
+ * an error; the text names the compute lane's instruction, if there is one, because errors arise
+ * there. */
 static void tell_broken(coh_device *device)
 {
     const uint64_t broken = atomic_load_explicit(&device->broken, memory_order_acquire);
@@ -125,7 +127,7 @@ static void tell_broken(coh_device *device)
                          line->number, line->index);
 }
 
-/* One look at every queue. */
+/* Polls every queue once. */
 static void make_pass(coh_device *device, int *out_moved, int *out_pending)
 {
     *out_moved = *out_pending = 0;
@@ -139,7 +141,7 @@ static void make_pass(coh_device *device, int *out_moved, int *out_pending)
     *out_pending &= !coh_cuda_is_closed(device);
 }
 
-/* Between two looks that found nothing; `count` of them so far. */
+/* Waits between two polls that found nothing; `count` is the number of such polls so far. */
 static void rest(uint64_t count)
 {
     if (count >= LOOK_COUNT)

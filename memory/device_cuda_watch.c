@@ -1,8 +1,10 @@
-/* coh-watch: while something is under way, asks the driver every 10 ms whether a stream broke.
+/* The thread coh-watch: while work is in flight, asks the driver every 10 ms whether a stream
+ * broke.
  *
- * A thread of its own, for the question may be held up as long as another call is: coh-step may
- * stand inside one. Nobody waits for coh-watch, nor for its mutex, but who unmakes a queue or the
- * device, or begins to record, when nobody enqueues. */
+ * It is a separate thread because the query can block while another call is inside the driver, such
+ * as coh-step's. Only three callers wait for coh-watch or its mutex: those that destroy a queue,
+ * destroy the device, or begin to record, and nothing is enqueued then. Read device_cuda.h
+ * first. */
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -13,7 +15,7 @@
 
 #define QUERY_NS 10000000u
 
-/* All of these hold the mutex. */
+/* The functions below hold the mutex. */
 
 static int is_pending(const coh_device *device)
 {
@@ -25,7 +27,7 @@ static int is_pending(const coh_device *device)
     return 0;
 }
 
-/* 1: a stream broke, and coh-retire is told. */
+/* Returns 1 if a stream broke; coh-retire then reports it. */
 static int query_streams(coh_device *device)
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
@@ -42,7 +44,7 @@ static int query_streams(coh_device *device)
     return 0;
 }
 
-/* Until it is time for a question, or the device ends. */
+/* Sleeps until the next query is due, or the device ends. */
 static void rest(coh_device *device)
 {
     const uint64_t end_ns = coh_clock_ns() + QUERY_NS;
@@ -52,7 +54,7 @@ static void rest(coh_device *device)
         (void)pthread_cond_timedwait(&device->watch_ends, &device->watch_mutex, &end);
 }
 
-/* 0: there is nothing more to look at. */
+/* Returns 0 if there is nothing left to watch. */
 static int watch_once(coh_device *device, int *out_pending)
 {
     int is_broken = 0;
@@ -72,7 +74,8 @@ static void *watch_main(void *argument)
     pthread_setname_np(pthread_self(), "coh-watch");
     const coh_status status = coh_cuda_enter(device);
     if (status != COH_OK) {
-        pthread_mutex_lock(&device->watch_mutex); /* failing goes through the queues */
+        /* recording the failure goes through the queues */
+        pthread_mutex_lock(&device->watch_mutex);
         coh_cuda_device_fail(device, status, 0, 0);
         pthread_mutex_unlock(&device->watch_mutex);
         return NULL;
@@ -88,7 +91,7 @@ static void *watch_main(void *argument)
     return NULL;
 }
 
-/* On the clock that coh_clock_ns reads. */
+/* Uses the clock of coh_clock_ns. */
 static int make_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;

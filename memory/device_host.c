@@ -1,4 +1,5 @@
-/* The host device: queues are threads, arenas are memory, a copy is memcpy. */
+/* The host device: queues are threads, arenas are memory, a copy is memcpy. The step thread pushes
+ * commands into a queue's ring; the queue's thread executes them in order. Read device.h first. */
 #include "memory/device.h"
 
 #include <pthread.h>
@@ -13,11 +14,11 @@
 #include "base/thread.h"
 #include "memory/arena.h"
 
-/* Commands a queue holds: the step thread runs about 200 lines ahead, then sleeps until half of
- * them are done. Were it woken for each one, every line would cost a wake-up (15 us with kernels of
- * 10 us: benchmarks/lines). */
+/* Commands that a queue holds. The step thread runs about 200 instructions ahead, then sleeps until
+ * half of them are done. Waking it for each one would cost a wake-up per instruction (15 us, with
+ * kernels of 10 us: benchmarks/lines). */
 #define RING_COUNT 1024u
-/* A throttled copy sleeps in pieces of this, so that a failure elsewhere is noticed. */
+/* A throttled copy sleeps in pieces of this length, so that it notices a failure elsewhere. */
 #define NAP_MOST_NS 5000000u
 
 typedef enum command_kind {
@@ -31,7 +32,7 @@ typedef enum command_kind {
 typedef struct command {
     command_kind kind;
     uint32_t index;
-    uint64_t number; /* of work; value of a counter; bytes of a copy */
+    uint64_t number; /* argument of the work, value of a counter, or bytes of a copy */
     coh_device_work work;
     void *target; /* context, counter, or destination */
     const void *source;
@@ -45,8 +46,8 @@ struct coh_queue {
     pthread_t thread;
     coh_counter pushed, popped;
     uint64_t pushed_count; /* step thread only */
-    /* The queue's thread only: when the throttled link has served all so far, and by how much the
-     * last nap went beyond that: a link does not oversleep. */
+    /* Used by the queue's thread only: when the throttled link has finished all copies so far, and
+     * by how much the last sleep overran, because a real link does not oversleep. */
     uint64_t link_free_ns, overslept_ns;
     command ring[RING_COUNT];
 };
@@ -113,7 +114,7 @@ static coh_status device_fill(coh_device *device, void *to, int byte, size_t byt
     return COH_OK;
 }
 
-/* In and out are the same. */
+/* Copies in and out are the same here. */
 static coh_status device_copy(coh_device *device, void *to, const void *from, size_t bytes)
 {
     (void)device;
@@ -133,7 +134,7 @@ static void device_unshare(coh_device *device, void *shared)
     coh_free(shared);
 }
 
-/* Queues are threads: they look at the counter itself. */
+/* Queues are threads and read the counter itself. */
 static coh_status device_watch(coh_device *device, coh_counter *counter)
 {
     (void)device;
@@ -149,7 +150,8 @@ static coh_status device_failure(coh_device *device)
 
 /* ---- the queue's thread ---- */
 
-/* The link serves one copy after the other at its rate; this one is done when all so far are. */
+/* Waits as the link would: it serves copies one after the other at its rate, so this copy ends when
+ * all so far have. */
 static void throttle(coh_queue *queue, uint64_t begin_ns, size_t bytes)
 {
     double rate = queue->device->config.link_bytes_per_s;
@@ -173,7 +175,7 @@ static void throttle(coh_queue *queue, uint64_t begin_ns, size_t bytes)
     }
 }
 
-/* 1: the counter got there. 0: it was closed. */
+/* Returns 1 when the counter has `value`, 0 if it was closed; adds the waiting time to stall_ns. */
 static int wait_measured(coh_counter *counter, uint64_t value, _Atomic uint64_t *stall_ns)
 {
     if (coh_counter_is_closed(counter))
@@ -187,7 +189,7 @@ static int wait_measured(coh_counter *counter, uint64_t value, _Atomic uint64_t 
     return reached;
 }
 
-/* 0: stop. */
+/* Executes one command. Returns 0 to stop the thread. */
 static int execute(coh_queue *queue, const command *c)
 {
     switch (c->kind) {
@@ -222,7 +224,7 @@ static void *queue_main(void *argument)
     if (queue->lane != COH_LANE_COMPUTE)
         coh_thread_be_brief();
     if (queue->device->config.link_bytes_per_s > 0)
-        (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* naps that end when they should: 1 us, not 50 */
+        (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* 1 us instead of 50, so that sleeps end on time */
     for (uint64_t count = 0; coh_counter_wait(&queue->pushed, count + 1); count++) {
         if (!execute(queue, &queue->ring[count % RING_COUNT]))
             break;
@@ -296,7 +298,7 @@ static void queue_finish(coh_queue *queue)
     (void)coh_counter_wait(&queue->popped, queue->pushed_count);
 }
 
-/* Kernels of the host make nothing ready. */
+/* Kernels of the host need no preparation. */
 static coh_status queue_rehearse(coh_queue *queue, coh_device_work work, void *context,
                                  uint64_t number, uint32_t index)
 {
@@ -334,7 +336,7 @@ static void queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
     push(queue, &(command){ .kind = COMMAND_SIGNAL, .target = counter, .number = value });
 }
 
-/* Threads wait for threads: whether the other side is a queue or a host lane is the same here. */
+/* Threads wait for threads: a queue and a host lane are the same here. */
 static void queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                        _Atomic uint64_t *stall_ns)
 {

@@ -1,3 +1,5 @@
+/* Two books of bytes: reservations under a mutex, and extents as atomic counts. Both are listed as
+ * rows in one order, from which the text is printed. Read ledger.h first. */
 #include "memory/ledger.h"
 
 #include <assert.h>
@@ -16,7 +18,7 @@ typedef struct entry {
     uint64_t bytes, peak_bytes;
 } entry;
 
-/* Every lane thread adds and takes (relaxed: a count orders nothing else). */
+/* Every lane thread adds and subtracts (relaxed: a count orders no other access). */
 typedef struct count {
     _Atomic uint64_t live_bytes, peak_bytes;
 } count;
@@ -146,7 +148,7 @@ void coh_ledger_leave(coh_ledger *ledger, coh_tier tier, uint32_t stream, uint64
     count_out(&ledger->streams[tier][stream], bytes);
 }
 
-/* Reading takes the lock too; the ledger behind a const pointer is never a const object. */
+/* Readers lock, too. The cast is valid because a ledger is never a const object. */
 static void lock(const coh_ledger *ledger)
 {
     pthread_mutex_lock((pthread_mutex_t *)&ledger->lock);
@@ -190,7 +192,7 @@ uint64_t coh_ledger_total_bytes(const coh_ledger *ledger)
     return total;
 }
 
-/* Row *left of the reservations; counts *left down where there are fewer. */
+/* Finds row *left of the reservations; if there are fewer, subtracts their number from *left. */
 static int reserved_row(const coh_ledger *ledger, uint32_t *left, coh_ledger_row *row)
 {
     int found = 0;
@@ -245,7 +247,7 @@ int coh_ledger_row_at(const coh_ledger *ledger, const char *const *stream_names,
 
 typedef struct text_out {
     char *buffer;
-    size_t room, used; /* used counts what does not fit too */
+    size_t room, used; /* used counts what does not fit, too */
 } text_out;
 
 __attribute__((format(printf, 2, 3))) static void put(text_out *out, const char *format, ...)

@@ -1,3 +1,4 @@
+/* Reads a NUMA node's free memory and a PCI device's node from /sys. Read node.h first. */
 #include "memory/node.h"
 
 #include <limits.h>
@@ -22,7 +23,7 @@ int coh_node_of_pci(const char *root, const char *address)
     char path[64], text[32];
     uint64_t node;
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
-    /* "-1", no node, is read as the largest number. */
+    /* "-1" (no node) is parsed as the largest number. */
     if (!coh_small_file_read(root, path, "/numa_node", text, sizeof(text)) ||
         !coh_small_file_number(text, "", &node) || node > INT_MAX)
         return COH_NODE_ANY;

@@ -1,9 +1,9 @@
-/* node.h - a memory node, by the number that the system gives it.
+/* node.h - NUMA memory nodes, by the system's numbers.
  *
- * On a machine with several processors each has memory of its own, and what a device copies from
- * another's crosses between them. Which node is by a device and what is free there stand in files
- * of /sys. `root` is put before their paths: "" for the machine itself, a folder of the test's own
- * in tests.
+ * On a machine with several processors each has its own memory, and a device's copies from another
+ * processor's memory cross between them. Files in /sys tell which node is nearest a device and how
+ * much of it is free. `root` is put before their paths: "" for the machine itself, a test's own
+ * folder in tests.
  *
  * Allocates nothing, opens no stream; any thread. */
 #ifndef COH_MEMORY_NODE_H
@@ -11,15 +11,15 @@
 
 #include <stdint.h>
 
-/* No node is meant, or none is known. */
+/* No particular node, or an unknown one. */
 #define COH_NODE_ANY (-1)
 
-/* Free pages of that node now. The page cache's are not: the kernel looks for free ones on other
- * nodes before it gives them up. 0: not known. */
+/* Returns the free pages of that node now, in bytes, without the page cache: the kernel takes free
+ * pages of other nodes before it shrinks the cache. 0: unknown. */
 uint64_t coh_node_free_bytes(const char *root, int node);
 
-/* The node by the device at a PCI address such as "0000:1b:00.0"; COH_NODE_ANY where the system
- * does not say. */
+/* Returns the node nearest the device at a PCI address such as "0000:1b:00.0"; COH_NODE_ANY if the
+ * system does not know. */
 int coh_node_of_pci(const char *root, const char *address);
 
 #endif

@@ -1,3 +1,4 @@
+/* Names of tiers and lanes, as printed everywhere. tier.h explains what they are. */
 #include "memory/tier.h"
 
 const char *coh_tier_name(coh_tier tier)

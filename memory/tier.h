@@ -1,8 +1,8 @@
-/* tier.h - the places where bytes can stand and the lanes that move or compute them: names used by
- * every layer above.
+/* tier.h - tiers, where bytes are stored, and lanes, which move or compute them: the names that
+ * every layer above uses.
  *
  *   device   what compute reads and writes. On the host device: the RAM budget.
- *   host     pinned memory beside a GPU; with --emulate-host a far tier that compute may not touch.
+ *   host     pinned memory next to a GPU; with --emulate-host a far tier closed to compute.
  *   disk     the working store. */
 #ifndef COH_MEMORY_TIER_H
 #define COH_MEMORY_TIER_H
@@ -23,14 +23,14 @@ typedef enum coh_lane {
     COH_LANE_COUNT
 } coh_lane;
 
-/* Which lane may touch which tier: a fact of the machine, in the profile. Bit t of reads[lane]:
- * lane may read tier t. On the host device disk <-> device is legal; with an emulated (or real)
- * host tier the disk lanes reach only the host tier. */
+/* Which lane may access which tier: a property of the machine, in the profile. Bit t of
+ * reads[lane]: the lane may read tier t. On the host device disk <-> device is legal; with an
+ * emulated (or real) host tier, the disk lanes reach only the host tier. */
 typedef struct coh_access_matrix {
     uint8_t reads[COH_LANE_COUNT], writes[COH_LANE_COUNT];
 } coh_access_matrix;
 
-/* "device", "host", "disk"; "compute", "h2d", ... Never NULL. */
+/* Return "device", "host", "disk"; "compute", "h2d", ... Never NULL. */
 const char *coh_tier_name(coh_tier tier);
 const char *coh_lane_name(coh_lane lane);
 

@@ -1,3 +1,5 @@
+/* Reads cores, caches and NUMA nodes with hwloc, and binds an arena's pages to nodes: preferring
+ * the near node if it has room, else interleaved. Read topology.h first. */
 #include "memory/topology.h"
 
 #include <hwloc.h>
@@ -6,7 +8,7 @@
 
 #include "memory/node.h"
 
-/* hwloc's default filters leave PCI and other I/O devices out, which is what takes time. */
+/* hwloc's default filters omit PCI and other I/O devices, whose discovery is slow. */
 static int load(hwloc_topology_t *out_topology)
 {
     if (hwloc_topology_init(out_topology) != 0)
@@ -18,7 +20,7 @@ static int load(hwloc_topology_t *out_topology)
     return 1;
 }
 
-/* Objects of a kind among the CPUs that this process may run on (taskset, cpuset). */
+/* Counts the objects of a kind among the CPUs that this process may run on (taskset, cpuset). */
 static int count_usable(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, hwloc_obj_type_t type)
 {
     int count = 0;
@@ -74,7 +76,7 @@ static int bind_pages(hwloc_topology_t topology, void *base, uint64_t bytes,
            0;
 }
 
-/* Without HWLOC_MEMBIND_STRICT a bound page may stand elsewhere: the node is preferred. */
+/* Prefers the node: without HWLOC_MEMBIND_STRICT a bound page may go to another node. */
 static int prefer(hwloc_topology_t topology, void *base, uint64_t bytes, int node)
 {
     hwloc_bitmap_t only = hwloc_bitmap_alloc();
@@ -90,8 +92,9 @@ static int has_room(const char *root, hwloc_const_nodeset_t usable, int node, ui
            coh_node_free_bytes(root, node) >= bytes;
 }
 
-/* The nodes that this process may use, and of those the ones that somebody bound its memory to
- * or that it prefers (numactl --membind, --preferred). NULL: no memory. The caller frees. */
+/* Returns the nodes that this process may use; if its memory is bound to some or prefers some
+ * (numactl --membind, --preferred), only those. NULL: out of memory. The caller frees the
+ * bitmap. */
 static hwloc_bitmap_t usable_nodes(hwloc_topology_t topology)
 {
     hwloc_bitmap_t usable = hwloc_bitmap_dup(hwloc_topology_get_allowed_nodeset(topology));

@@ -1,3 +1,5 @@
+/* The process's fault plan, and the random choice of a fault from seed and operation number. Read
+ * fault.h first; store_threads.c injects the faults. */
 #include "offload/fault.h"
 
 #include <errno.h>
@@ -5,10 +7,10 @@
 
 #include "base/rng.h"
 
-/* The plan for stores to come: set by a test before it opens one, so no lock. */
+/* The plan for stores opened later. A test sets it before it opens one, so no lock is needed. */
 static coh_fault_plan installed_plan;
 static int plan_is_installed;
-/* Of the store that was opened last: lane threads add, the test reads. */
+/* For the store opened last: lane threads add, the test reads. */
 static _Atomic uint64_t operation_count;
 static _Atomic int fault_was_hit;
 

@@ -1,3 +1,6 @@
+/* One record per chunk: the mark that a read must have. A mark mixes the XXH3 of the bytes with the
+ * chunk's identity; the mixing is invertible, so a wrong mark can be traced to its origin. Read
+ * proof.h first. */
 #include "coh_config.h"
 
 #include "offload/proof.h"
@@ -5,7 +8,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #ifdef COH_HAVE_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* the same values by the widest registers there are */
+#include <xxh_x86dispatch.h> /* equal values, with the widest registers available */
 #else
 #include <xxhash.h>
 #endif
@@ -13,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-/* bytes 0: nothing valid was written yet. */
+/* bytes 0: no valid write yet. */
 typedef struct record {
     _Atomic uint64_t mark, generation, file_offset, bytes;
     _Atomic uint64_t content_before; /* hash without identity, of the write before the last one */
@@ -24,8 +27,8 @@ struct coh_proof {
     record *records;
 };
 
-/* The mix is one-to-one in the content, so the content of a mark can be had back (see unmix): that
- * is what lets a misplaced chunk be recognised without hashing its bytes once per candidate. */
+/* The mix is one-to-one in the content, so the content can be recovered from a mark (see unmix). A
+ * misplaced chunk is then recognised without hashing its bytes once per candidate. */
 static uint64_t id_key(coh_chunk_id id)
 {
     return coh_rng_mix(coh_rng_mix(id.chunk + UINT64_C(1)) ^ id.generation);
@@ -43,7 +46,7 @@ coh_status coh_proof_create(uint32_t chunk_count, coh_proof **out_proof)
     *out_proof = NULL;
     COH_TRY(COH_ALLOC(1, &proof));
     proof->chunk_count = chunk_count;
-    (void)XXH3_64bits("", 0); /* it chooses at its first call: before there are two threads */
+    (void)XXH3_64bits("", 0); /* selects its code at the first call: before there are two threads */
     COH_TRY_GOTO(status, COH_ALLOC(chunk_count, &proof->records), failed);
     *out_proof = proof;
     return COH_OK;
@@ -97,7 +100,7 @@ void coh_proof_forget(coh_proof *proof, const coh_store_request *request)
     set(&proof->records[request->id.chunk].bytes, 0);
 }
 
-/* Another chunk whose content this is, or chunk_count. */
+/* Returns another chunk with this content, or chunk_count. */
 static uint32_t find_owner(const coh_proof *proof, uint64_t content, uint64_t bytes)
 {
     uint32_t chunk = 0;

@@ -1,3 +1,5 @@
+/* One port of the io_uring store: cuts requests into pieces, keeps the ring full, continues short
+ * transfers, and hashes while the disk works. Read ring_port.h first for slots and pieces. */
 #include "offload/ring_port.h"
 
 #include <errno.h>
@@ -7,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 
-/* A transfer that the kernel keeps refusing with "try again" is an error after that many tries. */
+/* A transfer that the kernel refuses with "try again" becomes an error after this many tries. */
 #define RETRIES_MOST 10000u
 
 /* ---- pieces ---- */
@@ -27,7 +29,7 @@ static int find_buffer(const coh_ring_port *port, const unsigned char *memory, s
     return -1;
 }
 
-/* The oldest request with bytes to hand out, or port_depth. */
+/* Returns the oldest request with bytes to hand out, or port_depth. */
 static uint32_t find_work(const coh_ring_port *port)
 {
     uint32_t depth = port->store->config.port_depth, oldest = depth;
@@ -84,8 +86,8 @@ static void prepare(coh_ring_port *port, struct io_uring_sqe *sqe, uint32_t numb
     io_uring_sqe_set_data64(sqe, number);
 }
 
-/* Sends what waits. When the kernel is short of room (EAGAIN, EBUSY) the entries stay queued and go
- * with a later call; something in flight must come back first. */
+/* Sends the waiting pieces. If the kernel is short of room (EAGAIN, EBUSY), the entries stay queued
+ * for a later call, after a transfer has finished. */
 static coh_status send_waiting(coh_ring_port *port)
 {
     hand_out(port);
@@ -109,7 +111,7 @@ static coh_status send_waiting(coh_ring_port *port)
     return COH_OK;
 }
 
-/* A piece is through, with an error or without. */
+/* Finishes a piece, with or without an error. */
 static void end_piece(coh_ring_port *port, uint32_t number, int error)
 {
     coh_ring_slot *slot = &port->slots[port->pieces[number].slot];
@@ -135,7 +137,7 @@ static void take_result(coh_ring_port *port, uint32_t number, int result)
         return;
     }
     if (result > 0) {
-        /* A torn block is transferred again: O_DIRECT goes on at block borders only. */
+        /* A partial block is transferred again: O_DIRECT continues only at block borders. */
         uint32_t moved = (uint32_t)result;
         if (moved < piece->bytes)
             moved -= moved % COH_PAGE_BYTES;
@@ -216,7 +218,7 @@ coh_status coh_ring_port_reap(coh_ring_port *port, coh_store_completion *complet
     *out_count = 0;
     for (;;) {
         harvest(port);
-        COH_TRY_GOTO(status, send_waiting(port), done); /* keep the disk busy while we hash */
+        COH_TRY_GOTO(status, send_waiting(port), done); /* keep the disk busy while hashing */
         count += hand_over(port, completions + count, most - count, &failed);
         if (count >= least || count == most || port->active_count + port->done_count == 0)
             break;
@@ -267,8 +269,8 @@ coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_p
 void coh_ring_port_fini(coh_ring_port *port)
 {
     if (port->ring_is_open) {
-        /* Closing the ring does not wait, and the kernel writes into memory
-         * that will be unmapped. */
+        /* Closing the ring does not wait, and the kernel would write into memory that is soon
+         * unmapped. */
         while (port->in_kernel_count > io_uring_sq_ready(&port->ring)) {
             struct io_uring_cqe *cqe;
             int waited = io_uring_wait_cqe(&port->ring, &cqe);

@@ -1,11 +1,11 @@
-/* ring_port.h - one io_uring and the requests on it: half of the io_uring store.
+/* ring_port.h - one io_uring and its requests: one port of the io_uring store.
  *
  *   slots   requests of the lane        r1 [....####]  r2 [........]     port_depth of them
  *   pieces  transfers inside the ring   r1.4 r1.5 r1.6 r1.7              queue_depth of them
  *
- * A slot hands out pieces from its front; a piece that came back short is sent again with what is
- * left. All of it belongs to one thread, the lane's: it submits, reaps and
- * hashes; there is no lock. */
+ * A slot hands out pieces from its front. A piece that was transferred only in part is sent again
+ * with the rest. All of it belongs to one thread, the lane's, which submits, reaps and hashes;
+ * there is no lock. */
 #ifndef COH_OFFLOAD_RING_PORT_H
 #define COH_OFFLOAD_RING_PORT_H
 
@@ -36,14 +36,14 @@ typedef struct coh_ring_slot {
     uint64_t mark; /* of a write */
     uint64_t sequence;
     size_t next_bytes;    /* handed out so far */
-    uint32_t piece_count; /* handed out, not come back */
-    int error;            /* first one; COH_STORE_NO_ERROR */
+    uint32_t piece_count; /* handed out, not finished */
+    int error;            /* first one; else COH_STORE_NO_ERROR */
     coh_ring_slot_state state;
 } coh_ring_slot;
 
 typedef struct coh_ring_piece {
     uint32_t slot;
-    uint32_t bytes; /* still to move */
+    uint32_t bytes; /* left to transfer */
     uint32_t retry_count;
     int buffer; /* registered buffer it lies in; -1: none */
     unsigned char *memory;
@@ -55,25 +55,26 @@ typedef struct coh_ring_port {
     coh_store_port port;
     struct io_uring ring;
     int ring_is_open;
-    int file;       /* 0 when the file is registered (its index), else the descriptor */
+    int file;       /* 0, its index, if the file is registered; else the descriptor */
     int file_fixed; /* 1: registered */
     coh_ring_slot *slots;
     coh_ring_piece *pieces;
-    uint32_t *waiting; /* pieces to be sent, a stack: new and to be repeated */
-    uint32_t *unused;  /* pieces, a stack */
+    uint32_t *waiting; /* a stack of pieces to send: new ones and repeated ones */
+    uint32_t *unused;  /* a stack of free pieces */
     uint32_t piece_count, waiting_count, unused_count;
     uint32_t active_count, done_count, in_kernel_count;
     uint64_t sequence;
-    const coh_ring_arena *arenas; /* registered ones: the store's */
+    const coh_ring_arena *arenas; /* registered arenas; owned by the store */
     const uint32_t *arena_count;
     char text[COH_ERROR_TEXT_BYTES]; /* of the first failed completion of a reap */
 } coh_ring_port;
 
-/* A ring of queue_depth entries on `fd`. Fails: COH_ERR_DEVICE when the kernel denies it (the text
- * says how), COH_ERR_MEMORY. On failure `fini` must still be called (it takes what there is). */
+/* Opens a ring of queue_depth entries on `fd`. On failure `fini` must still be called; it frees
+ * what was made.
+ * Fails: COH_ERR_DEVICE if the kernel denies it (the text says how), COH_ERR_MEMORY. */
 coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which, int fd,
                               uint32_t queue_depth);
-/* Waits for what is in the kernel. Nothing on a zeroed struct. */
+/* Waits for transfers in the kernel and frees the port. Does nothing on a zeroed struct. */
 void coh_ring_port_fini(coh_ring_port *port);
 
 coh_status coh_ring_port_submit(coh_ring_port *port, const coh_store_request *request);

@@ -1,3 +1,5 @@
+/* Chooses the working store's backend: io_uring, else posix. Read rungs.h first; store.h describes
+ * the backends. */
 #include "offload/rungs.h"
 
 #include <stdio.h>
@@ -37,7 +39,7 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
     static const coh_store_ops *const ladder[] = { &coh_store_uring, &coh_store_posix };
     if (wanted != NULL)
         return coh_store_open_first(config, &wanted, 1, out_ops, out_store);
-    /* io_uring has no faults to inject: a planned one takes the rung that has. */
+    /* io_uring cannot inject faults: a fault plan needs the posix store. */
     if (coh_fault_planned())
         return coh_store_open_first(config, ladder + 1, 1, out_ops, out_store);
     return coh_store_open_first(config, ladder, 2, out_ops, out_store);

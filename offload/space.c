@@ -1,3 +1,5 @@
+/* Checks and reserves disk space, flushes names, and locks a run's folder: the public functions of
+ * cohobate/run.h. Folders are grouped by file system, because they share its free space. */
 #include "cohobate/run.h"
 
 #include <errno.h>
@@ -17,7 +19,7 @@
 #include "base/file_ops.h"
 #include "cohobate/machine.h"
 
-/* The nearest folder on the way up that exists, and which file system it is on. */
+/* Finds the nearest existing parent folder, and its file system. */
 static coh_status find_existing(const char *folder, char *path, dev_t *out_system)
 {
     struct stat found;
@@ -102,7 +104,7 @@ coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
         while (systems[first] != systems[i])
             first++;
         if (first < i)
-            continue; /* counted with the first of its file system */
+            continue; /* counted with the first folder of its file system */
         for (uint32_t j = i; j < item_count; j++)
             if (systems[j] == systems[i])
                 COH_TRY(coh_bytes_add(needed_bytes, items[j].bytes, &needed_bytes));
@@ -113,11 +115,11 @@ coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)
     return COH_OK;
 }
 
-/* ---- held room ---- */
+/* ---- reserved space ---- */
 
-/* Not posix_fallocate: where the file system cannot reserve, the C library writes every block, and
- * a promise kept by hours of writing is none. What is not free is not asked for: until it gives up,
- * a file system may take all that is left from every other process. */
+/* Reserves blocks. Not with posix_fallocate: if the file system cannot reserve, the C library would
+ * write every block for hours. Checks the free space first, because a file system that is about to
+ * fail may take all that is left from every other process. */
 static int take_blocks(int fd, uint64_t bytes)
 {
     struct statvfs space;
@@ -237,7 +239,7 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
         (void)close(fd);
         return status;
     }
-    /* The number only helps the one who is refused: failing to write it is no reason to stop. */
+    /* The number only informs a run that is refused, so failing to write it is not an error. */
     length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
         (void)ftruncate(fd, 0);

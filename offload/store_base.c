@@ -1,3 +1,6 @@
+/* Common parts of all stores: checking the config and the requests, facts, error texts, and the end
+ * of a request, where a write is recorded and a read is checked (proof.h). Read store_base.h
+ * first. */
 #include "offload/store_base.h"
 
 #include <inttypes.h>
@@ -8,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 
-/* More requests than this in flight per port is no plan but a mistake. */
+/* More requests in flight per port are a mistake, not a plan. */
 #define PORT_DEPTH_MOST 1024u
 
 coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *rung)

@@ -1,8 +1,9 @@
 /* The unnamed file below a store. Three things make it more than an open:
- *   - its blocks are written once here: blocks that are only reserved are "unwritten" to the file
- *     system, which makes a first O_DIRECT write to them wait inside the submission;
- *   - O_DIRECT is tried, not asked for: file systems refuse it at open or at the first transfer;
- *   - on a file system in RAM, O_DIRECT is granted and means nothing: there the truth is told. */
+ *   - Its blocks are written once here. Blocks that are only reserved are "unwritten" to the file
+ *     system, and a first O_DIRECT write to them would wait inside the submission.
+ *   - Whether O_DIRECT works is found by trying: file systems refuse it at open or at the first
+ *     transfer.
+ *   - A file system in RAM accepts O_DIRECT without effect; facts.direct is then 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,10 +22,10 @@
 #include "memory/available.h"
 #include "offload/store_base.h"
 
-/* One write of the first pass; 4 MiB reaches the rate of every drive seen. */
+/* Size of a write of the first pass; 4 MiB reaches the rate of every drive tested. */
 #define FILL_BYTES ((size_t)4 << 20)
 
-/* Not zero: thin disks and compressing file systems do not store zeros. */
+/* Not zero, because thin disks and compressing file systems do not store zeros. */
 #define FILL_BYTE 0xa5
 
 static coh_status full(const coh_store_config *config)
@@ -54,7 +55,7 @@ static coh_status tell(const coh_store_config *config, const char *what)
                     coh_store_error_text(errno));
 }
 
-/* A file without a name, or -1 with errno. */
+/* Opens a file without a name; returns -1 with errno on failure. */
 static int open_unnamed(const char *folder, int flags)
 {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
@@ -93,7 +94,7 @@ static coh_status check_room(const coh_store_config *config, int fd)
     return COH_OK;
 }
 
-/* Writes every block once. A refusal of O_DIRECT at the first write drops it
+/* Writes every block once. If the first write with O_DIRECT is refused, goes on without it
  * (base->facts.direct). */
 static coh_status fill(coh_store *base, int fd)
 {
@@ -161,7 +162,7 @@ coh_status coh_store_file_open(coh_store *base, int *out_fd)
             COH_TRY_GOTO(status, tell(config, "leaving O_DIRECT"), failed);
     }
     COH_TRY_GOTO(status, check_room(config, fd), failed);
-    /* Where the file system cannot reserve, writing does it. */
+    /* If the file system cannot reserve, the writes allocate. */
     if (fallocate(fd, 0, 0, (off_t)config->bytes) != 0 && errno != EOPNOTSUPP && errno != EINTR)
         COH_TRY_GOTO(status, tell(config, "reserving space"), failed);
     COH_TRY_GOTO(status, fill(base, fd), failed);

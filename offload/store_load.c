@@ -1,3 +1,5 @@
+/* Submits chunks round and round, and retires them in order. Used by benchmarks and by the
+ * measurement of a drive. Read store_load.h first. */
 #include "offload/store_load.h"
 
 static coh_status submit(coh_store_load *load)

@@ -1,5 +1,5 @@
-/* store_load.h - one port of a store, kept busy as a lane keeps it: `depth` chunks in flight, a new
- * one for the oldest that is through. What it reads it must have written before. For measuring. */
+/* store_load.h - keeps one port of a store as busy as a lane does, for measuring: `depth` chunks in
+ * flight, and a new one whenever the oldest has finished. It must have written what it reads. */
 #ifndef COH_OFFLOAD_STORE_LOAD_H
 #define COH_OFFLOAD_STORE_LOAD_H
 
@@ -13,18 +13,18 @@ typedef struct coh_store_load {
     coh_store_port port;
     unsigned char *memory; /* `depth` chunks, inside a registered arena */
     size_t chunk_bytes;
-    /* The chunks that it goes round: chunk_begin is at file_begin, the others follow. */
+    /* The chunks to cycle through: chunk_begin is at file_begin, the others follow. */
     uint64_t file_begin;
     uint32_t chunk_begin, chunk_count;
     uint32_t depth;              /* at most COH_STORE_LOAD_DEPTH_MOST */
-    uint64_t submitted, retired; /* chunks so far; begin at 0 */
+    uint64_t submitted, retired; /* chunks so far; start at 0 */
     uint8_t is_done[COH_STORE_LOAD_DEPTH_MOST];
 } coh_store_load;
 
-/* Submits until `depth` chunks are in flight, then waits until at least one is through. Fails: with
- * the store's sentence. */
+/* Submits until `depth` chunks are in flight, then waits until at least one has finished. Fails:
+ * with the store's failure. */
 coh_status coh_store_load_turn(coh_store_load *load);
-/* Waits until nothing is in flight. Another depth or thread may then go on. Fails likewise. */
+/* Waits until nothing is in flight. Another depth or thread may then continue. Fails likewise. */
 coh_status coh_store_load_rest(coh_store_load *load);
 
 #endif

@@ -1,5 +1,5 @@
-/* The mem store: the file is memory of this process. For tests: same threads, same checks, same
- * faults as the posix store, and no disk. */
+/* The mem store: the file is memory of this process. For tests: the threads, checks and faults of
+ * the posix store, without a disk. Read store_threads.h next. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include "memory/available.h"
 #include "offload/store_threads.h"
 
-/* Two at once per port, so that completions do come out of order. */
+/* Two per port, so that completions do come out of order. */
 #define THREAD_COUNT 2u
 
 typedef struct mem_store {

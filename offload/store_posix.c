@@ -1,5 +1,6 @@
-/* The posix store: pread and pwrite by a few threads. It runs everywhere; each piece costs a system
- * call and two passes of a lock (about 10 us, 2 % of a piece's time at 1 GB/s). */
+/* The posix store: pread and pwrite by a few threads (store_threads.h). Runs everywhere; each piece
+ * costs a system call and two passes through a lock (about 10 us, 2 % of a piece's time at 1
+ * GB/s). */
 #include <assert.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -10,10 +11,10 @@
 #include "offload/store_threads.h"
 
 /* Four transfers at once reach the rate of network and solid state disks within a few per cent;
- * more threads only help where io_uring would be better still. */
+ * more threads only help where io_uring would be better anyway. */
 #define THREAD_COUNT 4u
 
-/* Too small to measure a rate over: it would be the host's cache. */
+/* A smaller file would measure the host's cache. */
 #define MEASURED_BYTES_LEAST (UINT64_C(64) << 20)
 #define MEASURE_NS           UINT64_C(50000000)
 
@@ -30,7 +31,8 @@ static ssize_t transfer(coh_threads_store *store, coh_store_port port, void *mem
                                    : pwrite(fd, memory, bytes, (off_t)file_offset);
 }
 
-/* Reads the begin of the file for a short while: one transfer at a time, so a lower bound. */
+/* Reads the beginning of the file for a short time, one transfer at a time, so the rate is a lower
+ * bound. */
 static void measure(posix_store *store)
 {
     coh_store *base = &store->threads.base;

@@ -1,3 +1,6 @@
+/* Threads that make a store's transfers: each takes the oldest request's next piece under the
+ * port's lock, moves it without the lock, and returns the result. Planned faults are injected here.
+ * Read store_threads.h first. */
 #include "offload/store_threads.h"
 
 #include <assert.h>
@@ -19,7 +22,7 @@ typedef struct piece {
     coh_fault fault; /* of the request's first piece; the others have none */
 } piece;
 
-/* ---- the transfer of one piece, with no lock held ---- */
+/* ---- transferring one piece, without the lock ---- */
 
 static void delay(uint32_t microseconds)
 {
@@ -29,8 +32,8 @@ static void delay(uint32_t microseconds)
     }
 }
 
-/* Moves the whole piece: a short transfer is continued, an interrupted one repeated. Returns an
- * errno, 0 when the file ended, COH_STORE_NO_ERROR. */
+/* Moves the whole piece: continues a short transfer, repeats an interrupted one. Returns an errno,
+ * 0 if the file ended, or COH_STORE_NO_ERROR. */
 static int move(coh_threads_port *port, const piece *work)
 {
     size_t done = 0;
@@ -42,7 +45,8 @@ static int move(coh_threads_port *port, const piece *work)
             coh_fault_hit();
             bytes = bytes / 2 / COH_PAGE_BYTES * COH_PAGE_BYTES;
             if (bytes == 0)
-                continue; /* one block cannot be halved: as if interrupted before its first byte */
+                /* one block cannot be halved: act as if interrupted before its first byte */
+                continue;
         }
         ssize_t moved = port->store->transfer(port->store, port->port, work->memory + done, bytes,
                                               work->file_offset + done);
@@ -51,14 +55,14 @@ static int move(coh_threads_port *port, const piece *work)
         if (moved == 0)
             return 0;
         if (moved >
-            0) /* a torn block is transferred again: O_DIRECT goes on at block borders only */
+            0) /* a partial block is transferred again: O_DIRECT continues only at block borders */
             done += (size_t)moved - ((size_t)moved < bytes ? (size_t)moved % COH_PAGE_BYTES : 0);
     }
     return COH_STORE_NO_ERROR;
 }
 
-/* A read: in the memory that it filled. A write: in the file, the caller's
- * memory stays as it is. */
+/* Flips a bit. Of a read: in the memory that it filled. Of a write: in the file; the caller's
+ * memory stays unchanged. */
 static int flip(coh_threads_port *port, const piece *work)
 {
     size_t bit = (size_t)(work->fault.flip_random % (work->bytes * 8));
@@ -93,7 +97,7 @@ static int serve(coh_threads_port *port, const piece *work)
 
 /* ---- handing pieces out, under the lock ---- */
 
-/* The oldest request with bytes to hand out. A request that failed hands out no more. */
+/* Returns the oldest request with bytes to hand out. A failed request hands out no more. */
 static coh_threads_slot *find_work(coh_threads_port *port)
 {
     coh_threads_slot *oldest = NULL;
@@ -187,8 +191,8 @@ coh_status coh_threads_submit(coh_store *store, coh_store_port which,
     return COH_OK;
 }
 
-/* The done request that comes out next: in order of completion, or in the plan's random order; a
- * late one only when it is the last of all in flight. */
+/* Returns the done request to complete next: in order of completion, or in the plan's random order.
+ * A late request comes only when it is the last one in flight. */
 static coh_threads_slot *choose_done(coh_threads_port *port)
 {
     coh_threads_slot *chosen = NULL;

@@ -1,16 +1,16 @@
-/* store_threads.h - a store whose transfers are made by a few threads: the posix store and the mem
- * store, which differ only in what a transfer is.
+/* store_threads.h - a store whose transfers are made by a few threads: the posix and the mem store,
+ * which differ only in the transfer function.
  *
  *   lane      submit r1 (8 pieces)   submit r2       reap (sleeps until a request is done)
  *   coh-read-1   r1.0   r1.2   r1.5   r2.0 ...       a piece at a time, oldest request first
  *   coh-read-2   r1.1   r1.3 ...
  *
- * One lock per port, held only to take a piece and to give its result back, never over a transfer.
- * A slot (one per request in flight) goes free -> active -> done -> free. The lane makes it active
- * and free, the thread that finishes its last piece makes it done. The hash is taken by the lane's
- * thread, at submit for writes and at reap for reads.
+ * One lock per port, held only to take a piece and to return its result, never during a transfer. A
+ * slot (one per request in flight) goes free -> active -> done -> free. The lane makes it active
+ * and free; the thread that finishes its last piece makes it done. The lane's thread computes the
+ * hash, at submit for writes and at reap for reads.
  *
- * Faults (offload/fault.h) are carried out here, so both stores honour the same plan. */
+ * Faults (offload/fault.h) are injected here, so both stores honour the same plan. */
 #ifndef COH_OFFLOAD_STORE_THREADS_H
 #define COH_OFFLOAD_STORE_THREADS_H
 
@@ -23,7 +23,7 @@
 
 typedef struct coh_threads_store coh_threads_store;
 
-/* One transfer of at most `bytes`; like pread and pwrite: the bytes moved, 0 at the end, -1 with
+/* Transfers at most `bytes`; as pread and pwrite: returns the bytes moved, 0 at the end, -1 with
  * errno. Called by several threads at once. */
 typedef ssize_t (*coh_threads_transfer)(coh_threads_store *store, coh_store_port port, void *memory,
                                         size_t bytes, uint64_t file_offset);
@@ -39,15 +39,16 @@ typedef struct coh_threads_slot {
     uint64_t sequence;    /* of submission */
     uint64_t finished;    /* order of completion */
     size_t next_bytes;    /* handed out so far */
-    uint32_t piece_count; /* handed out, not given back */
-    int error;            /* first one; COH_STORE_NO_ERROR */
+    uint32_t piece_count; /* handed out, not returned */
+    int error;            /* first one; else COH_STORE_NO_ERROR */
     coh_slot_state state;
 } coh_threads_slot;
 
 typedef struct coh_threads_port {
     coh_threads_store *store;
     coh_store_port port;
-    /* guards all below; `work`: a piece can be taken or stop, `done`: a slot became done */
+    /* guards everything below; `work`: a piece is available or stop is set, `done`: a slot became
+     * done */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     coh_threads_slot *slots; /* config.port_depth */
@@ -56,10 +57,10 @@ typedef struct coh_threads_port {
     int stop;
     pthread_t threads[COH_THREADS_MOST];
     uint32_t thread_count;
-    unsigned char
-        *bounce; /* a page for flips: COH_PAGE_BYTES from an aligned place in bounce_memory */
+    unsigned char *bounce; /* a page for flips: COH_PAGE_BYTES, aligned, inside bounce_memory */
     void *bounce_memory;
-    char text[COH_ERROR_TEXT_BYTES]; /* of the first failed completion of a reap; the lane's */
+    /* of the first failed completion of a reap; used by the lane only */
+    char text[COH_ERROR_TEXT_BYTES];
 } coh_threads_port;
 
 struct coh_threads_store {
@@ -69,14 +70,15 @@ struct coh_threads_store {
     coh_threads_port ports[COH_STORE_PORT_COUNT];
 };
 
-/* Starts thread_count (1 to COH_THREADS_MOST) threads per port over an initialised base. Fails:
- * COH_ERR_MEMORY, COH_ERR_DEVICE when no thread can be made; nothing runs then. */
+/* Starts thread_count (1 to COH_THREADS_MOST) threads per port on an initialised base.
+ * Fails: COH_ERR_MEMORY, COH_ERR_DEVICE if no thread can be created; nothing runs then. */
 coh_status coh_threads_start(coh_threads_store *store, uint32_t thread_count,
                              coh_threads_transfer transfer);
-/* Waits for what is in flight, ends the threads. Nothing on a store that was not started. */
+/* Waits for requests in flight and joins the threads. Does nothing on a store that was not
+ * started. */
 void coh_threads_stop(coh_threads_store *store);
 
-/* The `submit`, `reap` and `register_arena` of both tables. */
+/* Implement `submit`, `reap` and `register_arena` of both tables. */
 coh_status coh_threads_submit(coh_store *store, coh_store_port port,
                               const coh_store_request *request);
 coh_status coh_threads_reap(coh_store *store, coh_store_port port,

@@ -1,7 +1,7 @@
-/* The io_uring store: one ring per port, no thread of its own. A lane's thread submits whole
- * chunks, the kernel works on several pieces at once, and nothing is copied: O_DIRECT moves between
- * the disk and the arena. Registering the arenas saves the kernel from pinning pages
- * for every transfer. */
+/* The io_uring store: one ring per port (ring_port.h); it starts no thread. A lane's thread submits
+ * whole chunks; the kernel transfers several pieces at once, without copies: O_DIRECT moves bytes
+ * between disk and arena. Registered arenas save the kernel from pinning pages for every transfer.
+ * Read store.h first. */
 #include "coh_config.h"
 
 #include "offload/store_base.h"
@@ -19,15 +19,15 @@
 #include "base/clock.h"
 #include "offload/ring_port.h"
 
-/* With pieces of 2 MiB, 32 MiB in flight: reads gained up to there, and a deeper queue only makes
- * the other port wait (benchmarks/store.c; 8 x 512 KiB read 1.4 GB/s and wrote 3.3, this 2.2 and
- * 4.9). Not measured at open: on a disk that others use too, 20 ms per depth chose at random. */
+/* With pieces of 2 MiB, 32 MiB in flight: reads got faster up to there, and a deeper queue only
+ * delays the other port (benchmarks/store.c; 8 x 512 KiB read 1.4 GB/s and wrote 3.3, this 2.2 and
+ * 4.9). Not measured at open: on a shared disk, 20 ms per depth gave a random choice. */
 #define DEFAULT_DEPTH 16u
-/* Below this a measurement of the rate would see a cache. */
+/* A smaller file would measure a cache. */
 #define MEASURED_BYTES_LEAST (UINT64_C(64) << 20)
 #define MEASURE_NS           UINT64_C(50000000)
 
-/* 128 GiB per arena in pieces of 1 GiB; more is served unregistered. */
+/* 128 GiB per arena in pieces of 1 GiB; larger arenas stay unregistered. */
 #define BUFFERS_MOST 256
 
 typedef struct uring_store {
@@ -36,14 +36,14 @@ typedef struct uring_store {
     coh_ring_port ports[COH_STORE_PORT_COUNT];
     coh_ring_arena arenas[COH_RING_ARENAS_MOST];
     uint32_t arena_count;
-    int unregistered; /* refused once: do not try again */
+    int unregistered; /* 1: refused once, do not try again */
     struct iovec buffers[BUFFERS_MOST];
 } uring_store;
 
-/* ---- the rate, measured ---- */
+/* ---- measuring the rate ---- */
 
-/* One read of the measurement: pieces go round the file, all into the same memory, for nobody looks
- * at them. */
+/* Queues one read of the measurement. Reads cycle through the file, all into the same memory, whose
+ * contents are not used. */
 static void put_read(struct io_uring *ring, int fd, void *memory, uint64_t *next_offset,
                      uint64_t file_bytes)
 {
@@ -54,7 +54,7 @@ static void put_read(struct io_uring *ring, int fd, void *memory, uint64_t *next
     *next_offset += COH_STORE_PIECE_BYTES;
 }
 
-/* Bytes per second of reads with `depth` in flight; 0 if one fails. */
+/* Measures bytes per second of reads with `depth` in flight; 0 if one fails. */
 static double measure_rate(struct io_uring *ring, const uring_store *uring, void *memory,
                            uint32_t depth)
 {
@@ -83,7 +83,7 @@ static double measure_rate(struct io_uring *ring, const uring_store *uring, void
     return failed || end_ns == begin_ns ? 0 : (double)moved * 1e9 / (double)(end_ns - begin_ns);
 }
 
-/* Sets facts.read_bytes_per_s. A measurement that cannot be made is no error. */
+/* Sets facts.read_bytes_per_s. If it cannot measure, that is not an error. */
 static void measure(uring_store *uring, uint32_t depth)
 {
     struct io_uring ring;
@@ -93,7 +93,7 @@ static void measure(uring_store *uring, uint32_t depth)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory != MAP_FAILED)
         uring->base.facts.read_bytes_per_s = (uint64_t)measure_rate(&ring, uring, memory, depth);
-    io_uring_queue_exit(&ring); /* before the memory it may still write to */
+    io_uring_queue_exit(&ring); /* before unmapping the memory it may still write to */
     if (memory != MAP_FAILED)
         (void)munmap(memory, COH_STORE_PIECE_BYTES);
 }
@@ -113,7 +113,7 @@ static void uring_close(coh_store *store)
     coh_free(uring);
 }
 
-/* Denied rings are found out before the file is made and written. */
+/* Checks whether rings are denied, before the file is made and written. */
 static coh_status probe(void)
 {
     struct io_uring ring;
@@ -168,8 +168,8 @@ static void leave_unregistered(uring_store *uring, int error)
                        coh_store_error_text(error));
 }
 
-/* All buffers of a ring are registered in one call, so the second arena
- * registers the first anew. */
+/* All buffers of a ring are registered in one call, so the second arena registers the first
+ * again. */
 static coh_status uring_register_arena(coh_store *store, void *base, size_t bytes)
 {
     uring_store *uring = (uring_store *)store;

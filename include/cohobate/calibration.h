@@ -1,14 +1,14 @@
-/* calibration.h - what earlier runs on this machine found: how long lines took, by opcode, as a
- * part of what the profile said.
+/* calibration.h - corrects a profile's prices by the times that earlier runs on this machine took.
  *
  *     profile ──> coh_profile_calibrate ──> plan ──> engine: steps ──> coh_engine_calibrate
  *                        ^                                                     │
  *                        └────────── calibration-<machine>-<profile>.json <────┘
  *
- * A calibration is of one profile, and says so by its hash: a profile that is measured anew starts
- * without. It changes prices, and with them which plan is chosen; never a bit of what a run
- * computes: what bits depend on is chosen without (coh_plan_options' `uncalibrated`).
- * docs/planning.md says what stands in the file. */
+ * A calibration holds one factor per opcode: measured time over the profile's time. It belongs to
+ * one profile, identified by its hash; a profile that is measured again starts without a
+ * calibration. Calibration changes prices, and so which plan is chosen. It never changes the bits
+ * of a run: choices that affect bits are made without it (coh_plan_options.uncalibrated).
+ * docs/planning.md describes the file. */
 #ifndef COHOBATE_CALIBRATION_H
 #define COHOBATE_CALIBRATION_H
 
@@ -21,37 +21,41 @@ extern "C" {
 
 enum { COH_CALIBRATION_PATH_BYTES = 4096 };
 
-/* Where the calibration of a profile stands on this machine: in $XDG_CACHE_HOME/cohobate, or
- * $HOME/.cache/cohobate, which is made where it is not there. The profile is not calibrated yet.
+/* Returns the path of the profile's calibration file on this machine: in $XDG_CACHE_HOME/cohobate
+ * or $HOME/.cache/cohobate, which is created if missing. Call it before coh_profile_calibrate.
  * Fails: COH_ERR_ARGUMENT (neither variable is set), COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_calibration_path(const coh_profile *profile,
                                         char out_path[COH_CALIBRATION_PATH_BYTES]);
 
-/* The factors of the file become the profile's own. *out_runs: how many runs they are from; 0:
- * there is no such file, or it is of another profile. May be called once.
- * Fails: COH_ERR_CORRUPT, COH_ERR_IO: the profile is then as before, and coh_engine_calibrate will
- * write the file anew; COH_ERR_MEMORY. */
+/* Applies the factors in file `path` to the profile. *out_runs is the number of runs they come
+ * from; 0: there is no such file, or it belongs to another profile. Call it at most once per
+ * profile.
+ * Fails: COH_ERR_CORRUPT, COH_ERR_IO: the profile is unchanged, and coh_engine_calibrate will
+ * overwrite the file; COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_calibrate(coh_profile *profile, const char *path,
                                          uint32_t *out_runs);
 
-/* The profile that is built in, for so many threads, as an object: to be calibrated. Owns: the
- * caller destroys it. Fails: COH_ERR_MEMORY. */
+/* Creates the built-in profile for `thread_count` threads as an object, so that it can be
+ * calibrated.
+ * Owns: the caller destroys it.
+ * Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_builtin_create(int32_t thread_count, coh_profile **out_profile);
 
-/* What one opcode's lines took in this run. */
+/* Measured against predicted time of one opcode in this run. */
 typedef struct coh_calibration_class {
     const char *opcode;
-    double part;   /* of the time of the compute lane in a step, or of a link's lane alone */
-    double factor; /* measured over what the profile said without calibration */
-    double error;  /* predicted, calibrated as it was, over measured, less 1 */
+    double part;   /* share of the compute lane's time in a step; 1 for an opcode of a link */
+    double factor; /* measured time over the time predicted without calibration */
+    double error;  /* predicted time (with the calibration in use) over measured time, minus 1 */
 } coh_calibration_class;
 enum { COH_CALIBRATION_CLASSES_MOST = 16 };
 
-/* After steps, with none under way: compares and folds what is found into the file: the mean over
- * runs, of which the last eight count most. Where fewer than three steps count, nothing is written
- * and *out_count is 0. The plan was made with a profile that coh_profile_calibrate had seen.
- * Whole or not at all. Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY; the engine's
- * failure. */
+/* Compares measured with predicted times and adds this run's factors to the file `path`. Call it
+ * after steps, while none is running. The file keeps the mean over runs; from the eighth run on,
+ * older runs fade. With fewer than three counted steps nothing is written and *out_count is 0. The
+ * plan must have been made with a profile that went through coh_profile_calibrate. The file is
+ * written whole or not at all.
+ * Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY; the engine's failure. */
 COH_API coh_status coh_engine_calibrate(
     coh_engine *engine, const char *path,
     coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST], uint32_t *out_count);

@@ -1,5 +1,24 @@
-/* cohobate.h - everything public. Start with model.h (what to compute), then plan.h (where and
- * when), then engine.h (run it). */
+/* cohobate.h - includes the whole public API. Start here.
+ *
+ * Training goes through three objects, and each has one header:
+ *
+ *   model.h   coh_graph    what is computed: operators and their tensors
+ *   plan.h    coh_plan     where each byte lies and when it moves, with predicted time and memory
+ *   engine.h  coh_engine   runs the plan: steps, evaluation, checkpoints
+ *
+ * The other headers feed these three:
+ *
+ *   models.h, kinds.h                     known models as graphs, and their operators
+ *   folder.h, adapters.h                  Hugging Face folders in and out; LoRA adapters
+ *   text.h                                tokenizers, token files, training windows
+ *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times
+ *   kernels.h, machine.h                  tables of matrix products; what this machine has
+ *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
+ *   status.h                              error codes and error texts
+ *
+ * Errors: every call that can fail returns a coh_status (status.h).
+ * Ownership: X_create, X_open and X_read make an object; X_destroy, X_close or X_free frees it and
+ * accepts NULL. A graph must outlive its plans, a plan must outlive its engines. */
 #ifndef COHOBATE_COHOBATE_H
 #define COHOBATE_COHOBATE_H
 
@@ -24,7 +43,7 @@
 extern "C" {
 #endif
 
-/* "0.1.0". */
+/* Returns the library's version, "0.1.0". Static storage; any thread. */
 COH_API const char *coh_version(void);
 
 #ifdef __cplusplus

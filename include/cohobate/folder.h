@@ -1,18 +1,18 @@
-/* folder.h - the parameters of a Hugging Face folder, into an engine and out of a checkpoint.
+/* folder.h - reads parameters from a Hugging Face folder into an engine, and writes them from a
+ * checkpoint into a folder.
  *
  *     FOLDER ──> coh_folder_open ──> coh_engine_init_from(..., coh_folder_numbers, folder)
  *     checkpoint ──> a coh_number_source ──> coh_folder_write ──> FOLDER
  *
- * The one idea: both ways go by ranges of one parameter in our name and our layout, so a model
- * passes through a few MiB whatever its size. What a folder calls its tensors, keeps the other way
- * round (GPT-2's linears) and stores in 16 bits is known here and nowhere else
- * (coh_model_tensor_at).
+ * The one idea: both directions move ranges of one parameter, in our name and our layout, so a
+ * model of any size passes through a few MiB. A folder's tensor names, its transposed tensors
+ * (GPT-2's linears) and its 16-bit storage are handled here and nowhere else (coh_model_tensor_at).
  *
- * A folder is taken as a whole or not at all: every parameter is there once, in its shape and in
- * f32, f16 or bf16, and nothing is there that the model does not have. Passed over are a tied head
- * that holds the token table once more, and constants that old files hold.
+ * A folder must match its model exactly: every parameter appears once, in its shape, as f32, f16 or
+ * bf16, and there is no tensor that the model does not have. Two things are skipped: a tied head
+ * that repeats the token table, and constants that old files hold.
  *
- * Threads: an open folder does not change but for coh_folder_close; any thread may read it. */
+ * Threads: an open folder changes only in coh_folder_close; any thread may read it. */
 #ifndef COHOBATE_FOLDER_H
 #define COHOBATE_FOLDER_H
 
@@ -26,97 +26,102 @@ extern "C" {
 
 typedef struct coh_folder coh_folder;
 
-/* Opens the tensors of model->folder and holds them to the model by their headers. Data are read of
- * a tied head alone, where it is there beside its table: 24 KiB of stack, both tensors once.
- * Fails: COH_ERR_CORRUPT naming folder, tensor and what is wrong with it (missing, twice, unknown,
- * of another shape, of another dtype, a tied head that is not its table); COH_ERR_ARGUMENT (the
- * model is of no folder); COH_ERR_IO; COH_ERR_MEMORY. */
+/* Opens the tensors of model->folder and checks their headers against the model. Reads data only if
+ * a tied head is stored next to its table: then both tensors once, with 24 KiB of stack.
+ * Fails: COH_ERR_CORRUPT naming folder, tensor and problem (missing, twice, unknown, wrong shape,
+ * wrong dtype, a tied head that differs from its table); COH_ERR_ARGUMENT (the model comes from no
+ * folder); COH_ERR_IO; COH_ERR_MEMORY. */
 COH_API coh_status coh_folder_open(const coh_model *model, coh_folder **out_folder);
-/* Accepts NULL. Texts that the folder gave out end with it. */
+/* Accepts NULL. Frees the texts that the folder returned. */
 COH_API void coh_folder_close(coh_folder *folder);
 
 typedef struct coh_folder_facts {
-    /* Of the tensors: where they differ, that of most numbers. It goes before what config.json
-     * says, which many folders leave out. */
+    /* dtype of the tensors; if they differ, the dtype that most numbers have. Takes precedence over
+     * config.json, where many folders omit it. */
     coh_dtype stored;
-    int32_t mixed; /* 1: they differ */
+    int32_t mixed; /* 1: the dtypes differ */
     int64_t tensor_count;
     uint64_t parameter_count; /* numbers in them */
     uint64_t bytes;           /* of their data */
     uint32_t file_count;
-    int64_t passed_over_count; /* tensors of the files that are no parameters */
+    int64_t passed_over_count; /* tensors in the files that are not parameters */
 } coh_folder_facts;
-/* From the headers: reads no data. Fails: COH_ERR_ARGUMENT (NULL). */
+/* Reads the facts from the headers; reads no data. Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_folder_facts_get(const coh_folder *folder, coh_folder_facts *out_facts);
 
-/* Notes in `model`, which the folder was opened with, how its tensors are stored: stored, dtypes
- * and metadata, so that an export of it, or of what was trained from it, is stored alike. What
- * there is no room for is said in model->notes: several dtypes of more than 2047 tensors, metadata
- * of more than 1 KB or that its files do not share. Fails: COH_ERR_ARGUMENT (NULL). */
+/* Records in `model`, with which the folder was opened, how its tensors are stored: stored, dtypes
+ * and metadata. An export of the model, or of what was trained from it, is then stored alike. Facts
+ * that do not fit are reported in model->notes: different dtypes among more than 2047 tensors,
+ * metadata of more than 1 KB, or metadata that differs between files.
+ * Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_folder_describe(const coh_folder *folder, coh_model *model);
 
-/* Where one parameter was found. Texts live as long as the folder is open. */
+/* Location of one parameter in the files. Texts live as long as the folder is open. */
 typedef struct coh_folder_tensor {
     coh_model_tensor tensor;
-    const char *found_name; /* in the file: may lack the prefix of tensor.published */
+    const char *found_name; /* in the file; may lack the prefix of tensor.published */
     const char *file_name;
     coh_dtype dtype;
 } coh_folder_tensor;
-/* By index, as coh_model_tensor_at. Fails: COH_ERR_ARGUMENT when there is none. */
+/* Reads entry `index`, numbered as in coh_model_tensor_at. Fails: COH_ERR_ARGUMENT if there is
+ * none. */
 COH_API coh_status coh_folder_tensor_at(const coh_folder *folder, int64_t index,
                                         coh_folder_tensor *out_tensor);
 
-/* A coh_parameter_source (engine.h), `folder` a coh_folder: elements [element_begin, element_begin
- * + count) of the parameter we call `name`, in our layout, as f32 (exact). Adapters
- * (coh_model_is_adapter_name) are in no folder of a model: theirs stay as they are.
- * Memory: 24 KiB of stack. A tensor kept the other way round is read by pieces of its rows, one
- * read a row: wide ranges are cheaper than narrow ones.
- * Fails: COH_ERR_CORRUPT (a name or range the model does not have), COH_ERR_IO (also: the file has
+/* A coh_parameter_source (engine.h) whose context `folder` is a coh_folder: gives elements
+ * [element_begin, element_begin + count) of the parameter we call `name`, in our layout, as f32
+ * (exact). A model's folder holds no adapters (coh_model_is_adapter_name); their values are left
+ * unchanged.
+ * Memory: 24 KiB of stack. A transposed tensor is read row by row, one read per row, so wide ranges
+ * are cheaper than narrow ones.
+ * Fails: COH_ERR_CORRUPT (the model has no such name or range), COH_ERR_IO (also if the file has
  * become shorter). */
 COH_API coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char *name,
                                       uint64_t element_begin, uint64_t count, float *values);
 
 /* ---- out ---- */
 
-/* Gives elements [element_begin, element_begin + count) of the parameter we call `name`, in our
- * layout. Called in any order of ranges, some more than once. */
+/* Supplies elements [element_begin, element_begin + count) of the parameter we call `name`, in our
+ * layout. Called with ranges in any order, some more than once. */
 typedef coh_status (*coh_number_source)(void *context, const char *name, uint64_t element_begin,
                                         uint64_t count, float *values);
 
 typedef struct coh_folder_write_options {
-    /* of the tensors: f32, f16 or bf16; narrowing rounds to the nearest. Those that model->dtypes
-     * says another of get that. */
+    /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest. model->dtypes overrides it for
+     * the tensors that it lists. */
     coh_dtype dtype;
-    uint64_t shard_bytes; /* a new file where the next tensor would lift one above that; 0: one */
-    /* The folder (or tokenizer file) whose tokenizer goes along, those of its files that are there;
-     * NULL: none. */
+    uint64_t shard_bytes; /* begin a new file if the next tensor would exceed this; 0: one file */
+    /* Folder or tokenizer file to copy tokenizer files from, as far as they exist; NULL: copy
+     * none. */
     const char *files_from;
-    /* The folder that the weights came from, whose terms, model card and generation_config.json go
-     * along: LICENSE*, LICENCE*, NOTICE* (in any case) and README.md. NULL: no terms, and
-     * generation_config.json comes from files_from. */
+    /* Folder that the weights came from. Its licence terms, model card and generation_config.json
+     * are copied: LICENSE*, LICENCE*, NOTICE* (in upper or lower case) and README.md. NULL: no
+     * terms, and generation_config.json comes from files_from. */
     const char *notices_from;
 } coh_folder_write_options;
 
-/* Writes the model into a new folder `path` that `transformers` reads: config.json, tensors as
- * safetensors, files of the tokenizer. Whole or not at all: under a temporary name beside `path`,
- * each file flushed, then renamed; an existing `path` is refused.
- * Memory: 9 MiB for numbers, and below 1 KiB a tensor for lists and headers.
- * Time: each tensor is asked for once; one kept the other way round once for every 4 MiB of it.
- * Fails: with the source's failure; COH_ERR_CORRUPT (a number that is not finite: tensor, row and
- * column are named); COH_ERR_NUMBER (a finite number that `dtype` has no room for,
- * named); COH_ERR_ARGUMENT (`path` exists, dtype); COH_ERR_FULL, COH_ERR_IO, COH_ERR_MEMORY.
- * Nothing is left behind then. */
+/* Writes the model into a new folder `path` that `transformers` reads: config.json, the tensors as
+ * safetensors, and the tokenizer's files. Writes under a temporary name next to `path`, flushes
+ * each file, then renames; an existing `path` is refused.
+ * Memory: 9 MiB for numbers, and less than 1 KiB per tensor for lists and headers.
+ * Time: asks for each tensor once; for a transposed one, once per 4 MiB of it.
+ * Fails: with the source's failure; COH_ERR_CORRUPT (a number is not finite: tensor, row and column
+ * are named); COH_ERR_NUMBER (a finite number is out of the range of `dtype`, named);
+ * COH_ERR_ARGUMENT (`path` exists, dtype); COH_ERR_FULL, COH_ERR_IO, COH_ERR_MEMORY. Nothing is
+ * left behind then. */
 COH_API coh_status coh_folder_write(const coh_model *model, const coh_folder_write_options *options,
                                     const char *path, coh_number_source source, void *context);
 
-/* Before asking for room: removes what killed writes of folder `path` left beside it, of this user
- * and held by no process. Every write begins so. Fails: COH_ERR_ARGUMENT (`path` exists, or cannot
- * be a folder's). */
+/* Removes temporary folders that killed writes of folder `path` left next to it, if they belong to
+ * this user and no process holds them. Call it before checking disk space; every write begins with
+ * it.
+ * Fails: COH_ERR_ARGUMENT (`path` exists, or cannot name a folder). */
 COH_API coh_status coh_folder_clear(const char *path);
 
-/* Bytes of disk that such a folder takes, each file to whole pages: known before the first one.
- * Fails: COH_ERR_ARGUMENT (NULL, dtype), COH_ERR_FULL (beyond 64 bits), COH_ERR_IO (files_from
- * or notices_from cannot be read), COH_ERR_MEMORY. */
+/* Returns the disk bytes of such a folder, each file rounded up to whole pages, before anything is
+ * written.
+ * Fails: COH_ERR_ARGUMENT (NULL, dtype), COH_ERR_FULL (beyond 64 bits), COH_ERR_IO (files_from or
+ * notices_from cannot be read), COH_ERR_MEMORY. */
 COH_API coh_status coh_folder_write_bytes(const coh_model *model,
                                           const coh_folder_write_options *options,
                                           uint64_t *out_bytes);

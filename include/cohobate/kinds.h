@@ -1,10 +1,11 @@
-/* kinds.h - the operator kinds that come with the library: tables like any user's (model.h).
+/* kinds.h - the operator kinds of the library. They are plain tables, as yours are (model.h).
  *
- * Shapes: B sequences, T tokens, C channels, O outputs, H heads (G of them for keys and values),
- * D = C / H, V vocabulary. Token ids are i32; everything else is of one element type, f32 or bf16,
- * which begins at the embedding and which each kind takes over from input 0, parameters included;
- * losses and the output of `logits` are always f32. Weights are [outputs, inputs], row-major. Every
- * kind states its formula; the backward pass is its exact derivative. */
+ * Shapes: B sequences, T tokens, C channels, I inputs, O outputs, H heads (G of them for keys and
+ * values), D = C / H head width, V vocabulary. Token ids are i32. All other tensors have one
+ * element type, f32 or bf16: the embedding sets it, and each kind takes it over from input 0,
+ * parameters included. Losses and the output of `logits` are always f32. Weights are [outputs,
+ * inputs], row-major. Every comment gives the formula of forward; backward is its exact
+ * derivative. */
 #ifndef COHOBATE_KINDS_H
 #define COHOBATE_KINDS_H
 
@@ -14,9 +15,9 @@
 extern "C" {
 #endif
 
-/* tokens i32 [B,T] -> y [B,T,C]; weight [V,C]: y[b,t,:] = weight[tokens[b,t],:]. Row-split. A token
- * outside 0..V-1 fails with COH_ERR_CORRUPT; where tokens are an input of the graph, submit already
- * refuses it with COH_ERR_ARGUMENT. */
+/* Embedding lookup: tokens i32 [B,T] -> y [B,T,C]; weight [V,C]: y[b,t,:] = weight[tokens[b,t],:].
+ * Row-split. A token outside 0..V-1 fails with COH_ERR_CORRUPT. If the tokens are a graph input,
+ * submit refuses it with COH_ERR_ARGUMENT before the step. */
 typedef struct coh_embedding_attributes {
     int64_t vocabulary, channels;
     float init_std;
@@ -24,16 +25,16 @@ typedef struct coh_embedding_attributes {
 } coh_embedding_attributes;
 extern COH_API const coh_op_kind coh_kind_embedding;
 
-/* The same where one id stands for "no token": looking it up gives its row no gradient. (A tied
- * head's gradient reaches that row all the same.) */
+/* As coh_kind_embedding, but one id means "no token": looking it up gives its row no gradient. (A
+ * tied head's gradient still reaches that row.) */
 typedef struct coh_embedding_padded_attributes {
     coh_embedding_attributes embedding;
     int64_t padding; /* the id */
 } coh_embedding_padded_attributes;
 extern COH_API const coh_op_kind coh_kind_embedding_padded;
 
-/* x [B,T,C] -> y = x + weight[t + offset,:]; weight [positions + offset, C], T <= positions. The
- * first `offset` rows are never read (OPT has two of them). */
+/* Learned position embedding: x [B,T,C] -> y = x + weight[t + offset,:]; weight [positions +
+ * offset, C], T <= positions. The first `offset` rows are never read (OPT has two such rows). */
 typedef struct coh_position_attributes {
     int64_t positions;
     float init_std;
@@ -41,88 +42,92 @@ typedef struct coh_position_attributes {
 } coh_position_attributes;
 extern COH_API const coh_op_kind coh_kind_position;
 
-/* x [B,1,C], position i32 [1] -> y = x + weight[position + offset,:]: one step of a decoder.
- * Forward only. */
+/* Position embedding for one step of a decoder: x [B,1,C], position i32 [1] -> y = x +
+ * weight[position + offset,:]. Forward only. */
 extern COH_API const coh_op_kind coh_kind_position_at;
 
-/* x [..,C] -> y = (x - mean) / sqrt(var + epsilon) * weight + bias, over the last axis, biased
- * variance (Ba et al. 2016). Saves mean and 1/std. */
+/* Layer norm: x [..,C] -> y = (x - mean) / sqrt(var + epsilon) * weight + bias, over the last axis,
+ * biased variance (Ba et al. 2016). Saves mean and 1/std. */
 typedef struct coh_layernorm_attributes {
     float epsilon;
 } coh_layernorm_attributes;
 extern COH_API const coh_op_kind coh_kind_layernorm;
 
-/* x [..,C] -> y = x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang and Sennrich
- * 2019). Saves 1 / sqrt. */
+/* RMS norm: x [..,C] -> y = x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang and
+ * Sennrich 2019). Saves 1 / sqrt. */
 typedef struct coh_rmsnorm_attributes {
     float epsilon;
 } coh_rmsnorm_attributes;
 extern COH_API const coh_op_kind coh_kind_rmsnorm;
 
-/* x [..,I] -> y [..,O] = x weightᵀ + bias; weight [O,I], bias [O] (absent unless has_bias). */
+/* Linear layer: x [..,I] -> y [..,O] = x weightᵀ + bias; weight [O,I], bias [O] (absent unless
+ * has_bias). */
 typedef struct coh_linear_attributes {
     int64_t outputs;
     int32_t has_bias;
-    float init_std; /* 0: the weight begins at zero */
+    float init_std; /* 0: the weight starts at zero */
 } coh_linear_attributes;
 extern COH_API const coh_op_kind coh_kind_linear;
 
-/* The same, its weight drawn uniformly from -1/sqrt(I) to 1/sqrt(I) (init_std is not looked at), as
- * the first factor of an adapter of low rank begins (Hu et al. 2021; PEFT). */
+/* As coh_kind_linear, but the weight starts uniform from -1/sqrt(I) to 1/sqrt(I) and init_std is
+ * ignored: the first factor of a low-rank adapter (Hu et al. 2021; PEFT). */
 extern COH_API const coh_op_kind coh_kind_linear_uniform;
 
-/* x [..,I], residual [..,O] -> y = residual + x weightᵀ + bias, in one pass. */
+/* Linear layer with residual, in one pass: x [..,I], residual [..,O] -> y = residual + x weightᵀ +
+ * bias. */
 extern COH_API const coh_op_kind coh_kind_linear_residual;
 
-/* x [..,I] -> y [..,O] = gelu(x weightᵀ + bias), in one pass: linear and gelu below with the same
- * parameters. Saves what the gelu takes. */
+/* Linear layer with GELU, in one pass: x [..,I] -> y [..,O] = gelu(x weightᵀ + bias): linear and
+ * gelu with the same parameters. Saves the input of the gelu. */
 extern COH_API const coh_op_kind coh_kind_linear_gelu;
 
-/* x [..,I] -> y [..,O] = max(x weightᵀ + bias, 0), in one pass: linear and relu below with the same
- * parameters. Saves nothing. */
+/* Linear layer with ReLU, in one pass: x [..,I] -> y [..,O] = max(x weightᵀ + bias, 0): linear and
+ * relu with the same parameters. Saves nothing. */
 extern COH_API const coh_op_kind coh_kind_linear_relu;
 
-/* x -> y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, the tanh
- * form, GPT-2's). */
+/* GELU: x -> y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016; the
+ * tanh form, as in GPT-2). */
 extern COH_API const coh_op_kind coh_kind_gelu;
 
-/* x -> y = factor x. */
+/* Scaling: x -> y = factor x. */
 typedef struct coh_scale_attributes {
     float factor;
 } coh_scale_attributes;
 extern COH_API const coh_op_kind coh_kind_scale;
 
-/* x -> y = 0 for a share `probability` of its elements, x / (1 - probability) for the others
- * (Srivastava et al. 2014, scaled in training). Element i is dropped where word i of the call
- * (coh_random_words) is below floor(probability 2^32); backward makes it again. Outside of training
- * y = x. 0 <= probability < 1. */
+/* Dropout: x -> y = 0 for a share `probability` of its elements, x / (1 - probability) for the
+ * others (Srivastava et al. 2014, scaled in training). Element i is dropped if word i of the call
+ * (coh_random_words) is below floor(probability 2^32); backward generates the same words again.
+ * Outside training y = x. 0 <= probability < 1. */
 typedef struct coh_dropout_attributes {
     double probability;
 } coh_dropout_attributes;
 extern COH_API const coh_op_kind coh_kind_dropout;
 
-/* x, residual -> y = residual + dropout(x), in one pass. */
+/* Dropout with residual, in one pass: x, residual -> y = residual + dropout(x). */
 extern COH_API const coh_op_kind coh_kind_dropout_residual;
 
-/* x -> y = max(x, 0). Backward reads y, so that y may take x's bytes. */
+/* ReLU: x -> y = max(x, 0). Backward reads y, so y may overwrite x. */
 extern COH_API const coh_op_kind coh_kind_relu;
 
-/* gate [..], up [..] -> y = gate / (1 + e^-gate) * up (Shazeer 2020: the gate is one linear of x,
- * up another). */
+/* SwiGLU: gate [..], up [..] -> y = gate / (1 + e^-gate) * up (Shazeer 2020: gate and up are two
+ * linears of the same x). */
 extern COH_API const coh_op_kind coh_kind_swiglu;
 
-/* x [B,T,H*D] -> y: channels c and c + D/2 of every head of D are turned by t f_c, c < D/2 (Su et
- * al. 2021; which channels are a pair is Hugging Face's convention):
+/* Rotary position embedding (RoPE): x [B,T,H*D] -> y: rotates channels c and c + D/2 of every head
+ * by the angle t f_c, c < D/2 (Su et al. 2021; the pairing of channels is Hugging Face's
+ * convention):
  *
  *     y[c]       = x[c] cos(t f_c) - x[c + D/2] sin(t f_c)
  *     y[c + D/2] = x[c + D/2] cos(t f_c) + x[c] sin(t f_c)
  *
- * f_c = theta^(-2c / D), scaled: COH_ROPE_LINEAR divides it by `factor`. COH_ROPE_LLAMA3 does so
- * where a turn takes more than original_positions / low_frequency positions, leaves it as it is
- * where it takes fewer than original_positions / high_frequency, and goes from one to the other
- * linearly in turns per original_positions between. f_c and t f_c are rounded to float, as models
- * of that folder format are trained with. What a scaling does not use is 0. theta is from 1 to
- * COH_ROPE_THETA_MOST, D at most COH_HEAD_WIDTH_MOST, T times the fastest f_c at most 2^31. */
+ * f_c = theta^(-2c / D), then scaled. COH_ROPE_LINEAR divides f_c by `factor`. COH_ROPE_LLAMA3
+ * depends on the wavelength 2 pi / f_c: above original_positions / low_frequency it divides by
+ * `factor`, below original_positions / high_frequency it leaves f_c unchanged, and between the two
+ * it interpolates linearly in original_positions / wavelength. f_c and t f_c are rounded to float,
+ * as in the training of models of that folder format. Fields that a scaling does not use are 0.
+ * theta is from 1 to COH_ROPE_THETA_MOST, D at most COH_HEAD_WIDTH_MOST, T times the fastest f_c at
+ * most 2^31. */
 #define COH_HEAD_WIDTH_MOST 512
 #define COH_ROPE_THETA_MOST 0x1p100
 typedef enum coh_rope_scaling {
@@ -139,44 +144,45 @@ typedef struct coh_rope_attributes {
 } coh_rope_attributes;
 extern COH_API const coh_op_kind coh_kind_rope;
 
-/* x [B,1,H*D], position i32 [1] -> y, turned as token `position` of a sequence: one step of a
- * decoder. Forward only. */
+/* RoPE for one step of a decoder: x [B,1,H*D], position i32 [1] -> y, rotated as token `position`
+ * of a sequence. Forward only. */
 extern COH_API const coh_op_kind coh_kind_rope_at;
 
-/* qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head, never holding T x T for the
- * whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al. 2022). Saves log-sum-exp
- * [B,H,T]. D is at most COH_HEAD_WIDTH_MOST, here and below. */
+/* Causal self-attention: qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head.
+ * Never holds T x T for the whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al.
+ * 2022). Saves log-sum-exp [B,H,T]. D is at most COH_HEAD_WIDTH_MOST, here and below. */
 typedef struct coh_attention_attributes {
     int64_t heads;
 } coh_attention_attributes;
 extern COH_API const coh_op_kind coh_kind_attention;
 
-/* qkv [B,1,3C], position i32 [1] -> y [B,1,C], with states keys and values [B,positions,C]: writes
- * row `position` of both, attends over rows 0..position. Forward only. */
+/* Attention for one step of a decoder: qkv [B,1,3C], position i32 [1] -> y [B,1,C], with states
+ * keys and values [B,positions,C]: writes row `position` of both, then attends over rows
+ * 0..position. Forward only. */
 typedef struct coh_attention_decode_attributes {
     int64_t heads, positions;
 } coh_attention_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_decode;
 
-/* q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]: the same where heads of queries share heads of
- * keys and values (Ainslie et al. 2023): head h of q attends over head h / (H / G) of k and v. G is
- * `kv_heads`, a divisor of `heads`; with G = H the bits are those of coh_kind_attention. Saves
- * log-sum-exp [B,H,T]. */
+/* Grouped-query attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]. Several query
+ * heads share a head of keys and values (Ainslie et al. 2023): head h of q attends over head h / (H
+ * / G) of k and v. G is `kv_heads`, a divisor of `heads`; with G = H the bits are
+ * those of coh_kind_attention. Saves log-sum-exp [B,H,T]. */
 typedef struct coh_attention_grouped_attributes {
     int64_t heads, kv_heads;
 } coh_attention_grouped_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped;
 
-/* The two of them, backward on a GPU in one pass over all rows where cuDNN takes them: that adds up
- * dq by atomics, in another order and so to other bits each time (coh_op_kind.atomics). Scratch is
- * 8 bytes for each element of q, 12 where heads share keys. The host's bits are those of the plain
- * kinds. */
+/* The two attention kinds above, but on a GPU their backward is one pass over all rows where cuDNN
+ * supports it. That pass adds up dq by atomics, in varying order, so its bits vary from run to run
+ * (coh_op_kind.atomics). Scratch: 8 bytes per element of q, 12 if heads share keys. On the host the
+ * bits are those of the plain kinds. */
 extern COH_API const coh_op_kind coh_kind_attention_atomic, coh_kind_attention_grouped_atomic;
 
-/* The plain two with dropout of the weights after the softmax, in training: y = (m * softmax) v,
- * m being 0 for a share `probability` of all pairs of a query and a key, 1 / (1 - probability) for
- * the others. Which pair has which word of the call: kernels/kernels.h. B H ceil(T / 4) is below
- * 2^32. With the attributes of the plain kind in front. */
+/* The two plain attention kinds with dropout of the weights after the softmax, in training: y = (m
+ * * softmax) v. m is 0 for a share `probability` of all pairs of a query and a key, 1 / (1 -
+ * probability) for the others. kernels/kernels.h says which pair uses which word of the call. B H
+ * ceil(T / 4) is below 2^32. The attributes begin with those of the plain kind. */
 typedef struct coh_attention_dropout_attributes {
     coh_attention_attributes attention;
     double probability;
@@ -189,18 +195,20 @@ typedef struct coh_attention_grouped_dropout_attributes {
 } coh_attention_grouped_dropout_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped_dropout;
 
-/* q [B,1,H*D], k and v [B,1,G*D], position i32 [1] -> y [B,1,H*D], with states keys and values
- * [B,positions,G*D]: writes row `position` of both, attends over rows 0..position. Forward only. */
+/* Grouped-query attention for one step of a decoder: q [B,1,H*D], k and v [B,1,G*D], position i32
+ * [1] -> y [B,1,H*D], with states keys and values [B,positions,G*D]: writes row `position` of both,
+ * then attends over rows 0..position. Forward only. */
 typedef struct coh_attention_grouped_decode_attributes {
     int64_t heads, kv_heads, positions;
 } coh_attention_grouped_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped_decode;
 
-/* x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all B*T items of
- * -log softmax(x weightᵀ)[target]; a target of -1 counts as 0 loss. weight [V,C], row-split: passes
- * over ranges of vocabulary rows, so logits need never be held for batch x tokens x vocabulary;
- * where it is given a cache it keeps them for backward. Saves running max, sum and the target's
- * logit per token, and in bf16 has room there for the sums of its input's gradient. */
+/* Classifier head with cross-entropy loss: x [B,T,C], targets i32 [B,T] -> loss [1]: mean over all
+ * B*T items of -log softmax(x weightᵀ)[target]; a target of -1 contributes 0. weight [V,C],
+ * row-split: passes over ranges of vocabulary rows, so the logits of batch x tokens x vocabulary
+ * are never all held, unless the plan gives it a cache to keep them for backward. Saves running
+ * max, sum and the target's logit per token; in bf16 the same object has room for the sums of the
+ * input's gradient. */
 typedef struct coh_classifier_attributes {
     int64_t vocabulary;
     float init_std;
@@ -208,7 +216,8 @@ typedef struct coh_classifier_attributes {
 } coh_classifier_attributes;
 extern COH_API const coh_op_kind coh_kind_classifier;
 
-/* x [B,T,C] -> logits [B,T,V] = x weightᵀ; weight [V,C], row-split. Forward only. */
+/* Logits of the classifier head: x [B,T,C] -> logits [B,T,V] = x weightᵀ; weight [V,C], row-split.
+ * Forward only. */
 extern COH_API const coh_op_kind coh_kind_logits;
 
 #ifdef __cplusplus

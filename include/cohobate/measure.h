@@ -1,16 +1,17 @@
-/* measure.h - how fast this machine is, as a profile (profile.h) that prices plans.
+/* measure.h - measures how fast this machine is, as a profile (profile.h) from which plans are
+ * priced.
  *
  *     graphs, a disk folder ──> coh_profile_measure ──> coh_profile ──> coh_profile_write
  *
- * Measured are products, memory and an empty line; every operator of the graphs, forward and
- * backward, by the code that a step calls and on memory as cold as a step leaves it; norms, updates
- * and additions; copies to and from the emulated far tier; the drive behind the disk folder,
- * through the working store; and how much lanes slow one another. Each figure is a median with its
- * spread. What runs beside it is measured along: let the machine do nothing else.
+ * It measures matrix products, memory and an empty instruction; every operator of the graphs,
+ * forward and backward, with the code that a step calls and with memory as cold as in a step;
+ * norms, updates and additions; copies to and from the emulated far tier; the drive behind the disk
+ * folder, through the working store; and how much lanes slow one another. Each figure is a median
+ * with its spread. Other programs disturb the figures, so the machine should be otherwise idle.
  *
- * Of a GPU it is the same: kernels by the lane that a step gives them to, many enqueued between two
- * looks at the clock; copies to and from pinned memory. Beside it the host's memory and the updates
- * that the host makes. Such a profile plans for that GPU alone. */
+ * For a GPU it measures the same things: kernels on the lane that a step uses, many enqueued
+ * between two readings of the clock; copies to and from pinned memory. It also measures the host's
+ * memory and the updates that the host makes. Such a profile prices plans for that GPU only. */
 #ifndef COHOBATE_MEASURE_H
 #define COHOBATE_MEASURE_H
 
@@ -23,59 +24,61 @@ extern "C" {
 
 typedef struct coh_measure_options {
     uint32_t struct_bytes;
-    /* One model in several micro-batches, several models, or both: an operator that is in more than
-     * one is measured at each of its sizes. May be none. */
+    /* One model in several micro-batch sizes, several models, or both. An operator that occurs in
+     * several graphs is measured at each of its sizes. There may be no graph. */
     const coh_graph *const *graphs;
     uint32_t graph_count;
     int32_t thread_count;    /* >= 1 */
     const char *disk_folder; /* NULL: the drive is not measured */
-    uint64_t disk_bytes;     /* most the scratch file there may take; UINT64_MAX: as it likes */
-    /* As plans of these graphs will have them: 1: gradients of bf16 parameters are f32
-     * (coh_plan_options); 1: a step has several micro-batches, so that backwards that add to
-     * gradients which are there are measured, too. */
+    uint64_t disk_bytes;     /* limit of the scratch file there; UINT64_MAX: no limit */
+    /* As the plans of these graphs will be made. f32_gradients, 1: gradients of bf16 parameters are
+     * f32 (coh_plan_options). accumulates, 1: a step has several micro-batches, so backward
+     * functions that add to existing gradients are measured, too. */
     int32_t f32_gradients, accumulates;
-    int32_t quick; /* 1: seconds instead of minutes, and a drive's fresh writes only */
-    /* 1: the operators and chunks of these graphs are measured though `known` has them, and figures
-     * are of all measurements: of a machine that others use, too, one says little. */
+    int32_t quick; /* 1: seconds instead of minutes, and only fresh writes of a drive */
+    /* 1: measures operators and chunks of these graphs even if `known` has them; the figures then
+     * combine all measurements. Useful on a shared machine, where one measurement says little. */
     int32_t again;
     /* Called on another thread while coh_profile_measure waits; may be NULL. `what` is measured
-     * next, the done-th of total things. */
+     * next, number `done` of `total` things. */
     void (*progress)(void *context, uint32_t done, uint32_t total, const char *what);
-    /* Gets sentences for people: what could not be measured, and why; may be NULL. */
+    /* Receives sentences for people: what could not be measured, and why. May be NULL. */
     void (*log)(void *context, const char *sentence);
-    void *context; /* of both */
-    /* NULL or "host"; "cuda:0", "cuda:1", ...: what is measured is that GPU, with this host beside
-     * it. It should do nothing else, and have 3 GiB of its memory free. */
+    void *context; /* passed to progress and log */
+    /* NULL or "host", or the GPU to measure, together with this host: "cuda:0", "cuda:1", ... The
+     * GPU should be idle and have 3 GiB of free memory. */
     const char *device;
-    /* Of a GPU: most bytes of its memory that measuring takes; UINT64_MAX: what is worth it. The
-     * profile's capacity is the GPU's all the same: a profile says what a machine is. */
+    /* Limit of GPU memory used while measuring; UINT64_MAX: as much as is useful. It does not
+     * change the profile's capacity, which is the GPU's: a profile describes a machine. */
     uint64_t device_bytes;
-    /* Of a GPU: the kernel table (cohobate/kernels.h) whose algorithms multiply meanwhile. Those of
-     * products that it does not name are timed and added; it is written when all is measured. NULL:
-     * none is timed. */
+    /* For a GPU: kernel table (cohobate/kernels.h) whose algorithms multiply while measuring.
+     * Products that it lacks are timed and added; the table is written at the end. NULL: no
+     * algorithm is timed. */
     const char *kernel_table;
 } coh_measure_options;
 
-/* Defaults: no graph, gradients as parameters are, one thread, no drive, not quick, any of a GPU's
- * memory, no kernel table. */
+/* Sets the defaults: no graph, gradients in their parameters' dtype, one thread, no drive, not
+ * quick, any amount of GPU memory, no kernel table. */
 COH_API void coh_measure_options_init(coh_measure_options *out_options);
 
-/* Measures what `known` (NULL: nothing is known) does not say and gives both together; `known`
- * stays as it is. Owns: the caller destroys the profile.
- * Time: minutes; seconds for a small model when quick. Writes up to disk_bytes of a scratch file
- * that has no name, so that nothing of it stays.
+/* Measures what `known` (may be NULL) lacks and returns both together; `known` is unchanged.
+ * Owns: the caller destroys the profile.
+ * Time: minutes; seconds for a small model with `quick`. Writes up to disk_bytes to an unnamed
+ * scratch file, so nothing of it stays.
  * Fails: COH_ERR_ARGUMENT (no such folder or device; `known` was measured on another machine or
- * device, by another build or for other threads, or has entries replaced), COH_ERR_FULL (no room
- * for the scratch file, or device_bytes is too little to measure in), COH_ERR_MEMORY,
- * COH_ERR_DEVICE, COH_ERR_IO. */
+ * device, by another build or for other threads, or has overridden entries), COH_ERR_FULL (no room
+ * for the scratch file, or device_bytes is too small), COH_ERR_MEMORY, COH_ERR_DEVICE,
+ * COH_ERR_IO. */
 COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                        coh_profile **out_profile);
 
-/* Is the drive that it measured the one that `folder` is on? 1 where it names none. */
+/* Returns 1 if the profile's drive is the one that holds `folder`, or if the profile names no
+ * drive. */
 COH_API int coh_profile_is_of_drive(const coh_profile *profile, const char *folder);
 
-/* Was it measured on this machine, by this build? 0 for what was not measured. Of a GPU: and is one
- * so called here, under a driver for the same CUDA? The driver is asked once in a process. */
+/* Returns 1 if the profile was measured on this machine by this build; 0 also for one that was not
+ * measured. For a GPU's profile, additionally a GPU of that name must be here, under a driver for
+ * the same CUDA version. The driver is queried once per process. */
 COH_API int coh_profile_is_of_here(const coh_profile *profile);
 
 #ifdef __cplusplus

@@ -1,11 +1,16 @@
-/* plan.h - decide everything before anything runs: placements, schedule, addresses, predicted time.
+/* plan.h - decides everything before a run: placements, schedule, addresses and predicted time.
  *
  *     graph + options ──> coh_plan_create ──> coh_plan ──> coh_engine_create (engine.h)
  *
- * A plan has two halves. The *numeric plan* is what may change bits: micro-batch, accumulation,
- * kinds, shapes, dtypes, kernel path. The *placement plan* is the rest: budgets, chunk size, tiers,
- * recomputation, threads. Same numeric plan, same bits, whatever the placement plan; but for kinds
- * that add by atomics on a GPU (coh_op_kind), which only a caller who asks for them has. */
+ * A plan has two halves. The *numeric plan* is everything that may change bits: micro-batch,
+ * accumulation, kinds, shapes, dtypes, kernel path. The *placement plan* is the rest: budgets,
+ * chunk size, tiers, recomputation, threads. Equal numeric plans give equal bits, whatever the
+ * placement plan. The only exceptions are kinds that add by atomics on a GPU (coh_op_kind), which
+ * the caller has to ask for.
+ *
+ * Tiers: device, host, disk. Lanes: compute and the links (h2d, d2h, read, write, ...); lanes work
+ * in parallel. A plan holds a program, a list of instructions, for the step (the *body*) and for
+ * saving, evaluating and so on. Read docs/planning.md next. */
 #ifndef COHOBATE_PLAN_H
 #define COHOBATE_PLAN_H
 
@@ -22,63 +27,65 @@ typedef enum coh_recompute {
     COH_RECOMPUTE_ALL
 } coh_recompute;
 
-/* The order of the calls of a step of several micro-batches. A part of the numeric plan: where a
- * parameter is used by several operators, its gradient is summed in this order. */
+/* Order of the calls in a step of several micro-batches. Part of the numeric plan: if several
+ * operators use a parameter, its gradient is summed in this order. */
 typedef enum coh_sweep_order {
-    COH_SWEEP_MICROBATCH, /* each micro-batch goes forward and back, then the next begins */
-    /* Each block takes all micro-batches, then the next does: weights that stream are fetched twice
-     * a step, however many micro-batches it has; activations of all of them live at once. */
+    COH_SWEEP_MICROBATCH, /* one micro-batch goes forward and back, then the next */
+    /* Each block runs all micro-batches, then the next block does. Streamed weights are fetched
+     * only twice a step, however many micro-batches it has, but activations of all micro-batches
+     * are live at once. */
     COH_SWEEP_LAYER,
-    COH_SWEEP_AUTO /* the faster of the two, by a profile without what runs found */
+    COH_SWEEP_AUTO /* the faster of the two, priced without calibration */
 } coh_sweep_order;
 
-/* "micro-batch", "layer", "auto". */
+/* Returns "micro-batch", "layer" or "auto". */
 COH_API const char *coh_sweep_order_name(coh_sweep_order order);
 
-/* How long the search for a placement goes on. Bits do not depend on it. */
+/* Effort of the search for a placement. It does not affect bits. */
 typedef enum coh_search {
-    COH_SEARCH_USUAL, /* betters the best placements of the first round */
-    /* Takes the best placement of the first round: a third to a thirtieth of the time. Steps are
-     * often a tenth slower, and a host updates no parameters for a GPU. */
+    COH_SEARCH_USUAL, /* improves the best placements of the first round */
+    /* Takes the best placement of the first round, in a third to a thirtieth of the time. Steps are
+     * often a tenth slower, and the host updates no parameters for a GPU. */
     COH_SEARCH_QUICK,
-    /* Gives up early, so that COH_ERR_FULL does not mean that a usual search finds nothing. For a
-     * caller that asks for many budgets which of them may do. */
+    /* Gives up early: COH_ERR_FULL does not mean that the usual search finds nothing. For callers
+     * that try many budgets to see which may fit. */
     COH_SEARCH_PROBE
 } coh_search;
 
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
-    COH_PLAN_INFER  /* body = forward only; parameters are read, states of kinds kept */
+    COH_PLAN_INFER  /* body = forward only; parameters are read, kinds' states kept */
 } coh_plan_mode;
 
-/* What a pin asks for. The first three are of parameters: where their weights stand between steps
- * (gradients and optimizer states stay the planner's choice). The others are of activations in
- * training. */
+/* Decision that a pin makes. The first three are about parameters: where weights are stored between
+ * steps (gradients and optimizer states remain the planner's choice). The others are about
+ * activations in training. */
 typedef enum coh_pin_place {
-    COH_PIN_DEVICE,    /* the weights never leave the device */
-    COH_PIN_HOST,      /* ... stand in the host tier, and come for each use */
-    COH_PIN_DISK,      /* ... stand on disk alone */
-    COH_PIN_KEEP,      /* what is made for backward never leaves the device */
-    COH_PIN_RECOMPUTE, /* the operator's whole block is run again in backward */
-    COH_PIN_OFFLOAD,   /* what is made for backward leaves the device when it is idle */
+    COH_PIN_DEVICE,    /* weights never leave the device */
+    COH_PIN_HOST,      /* weights are stored in the host tier and fetched for each use */
+    COH_PIN_DISK,      /* weights are stored on disk only */
+    COH_PIN_KEEP,      /* activations for backward never leave the device */
+    COH_PIN_RECOMPUTE, /* the operator's whole block runs again in backward */
+    COH_PIN_OFFLOAD,   /* activations for backward leave the device while unused */
     COH_PIN_PLACE_COUNT
 } coh_pin_place;
 
-/* One decision that is made by hand; the search fills in the rest. `target` is "blocks.3",
- * "blocks.0-3" (blocks by their number in the order of the graph) or a pattern of operators' names
- * with * ? [..]. Placement: bits do not change. */
+/* A decision made by hand; the search makes the others. `target` is "blocks.3", "blocks.0-3"
+ * (blocks by number, in graph order) or a pattern for operator names with * ? [..]. Pins are part
+ * of the placement plan, so they do not change bits. */
 enum { COH_PIN_TARGET_BYTES = 128, COH_PINS_MOST = 4096 };
 typedef struct coh_pin {
     char target[COH_PIN_TARGET_BYTES];
     coh_pin_place place;
 } coh_pin;
 
-/* Reads "blocks.0-3=device". Fails: COH_ERR_ARGUMENT. */
+/* Parses "blocks.0-3=device". Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_pin_parse(const char *text, coh_pin *out_pin);
-/* "device", "host", ... as coh_pin_parse takes them. */
+/* Returns "device", "host", ... as in coh_pin_parse. */
 COH_API const char *coh_pin_place_name(coh_pin_place place);
-/* The pins of a file (docs/planning.md has its form). *out_pins is the caller's: coh_pins_free.
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT with the entry, COH_ERR_MEMORY. */
+/* Reads the pins in a file (docs/planning.md describes its form). Owns: the caller frees *out_pins
+ * with coh_pins_free.
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT naming the entry, COH_ERR_MEMORY. */
 COH_API coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *out_count);
 /* Accepts NULL. */
 COH_API void coh_pins_free(coh_pin *pins);
@@ -86,122 +93,127 @@ COH_API void coh_pins_free(coh_pin *pins);
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
-    uint64_t device_memory_bytes; /* the RAM budget; UINT64_MAX: no limit (in memory) */
-    uint64_t emulate_host_bytes;  /* > 0: an emulated far tier of at most so many bytes */
-    uint64_t disk_bytes;          /* far tier on disk of at most so many bytes; 0: none;
-                                     UINT64_MAX: as much as needed */
-    double link_bytes_per_s;      /* throttle of the emulated far tier; 0: memory speed */
-    uint64_t wear_bytes;          /* most bytes written to disk per step; 0: no limit */
-    int32_t thread_count;         /* >= 1 */
-    uint64_t chunk_bytes;         /* largest chunk; 0: the planner chooses */
+    uint64_t device_memory_bytes; /* RAM or GPU memory budget; UINT64_MAX: no limit (in memory) */
+    uint64_t emulate_host_bytes;  /* > 0: limit of an emulated far tier */
+    uint64_t disk_bytes; /* limit of the far tier on disk; 0: no such tier; UINT64_MAX: no limit */
+    double link_bytes_per_s; /* rate limit of the emulated far tier; 0: memory speed */
+    uint64_t wear_bytes;     /* limit of disk bytes written per step; 0: no limit */
+    int32_t thread_count;    /* >= 1 */
+    uint64_t chunk_bytes;    /* largest chunk; 0: the planner chooses */
     coh_recompute recompute;
     int32_t microbatch_count; /* per optimizer step, >= 1 */
     coh_sweep_order sweep_order;
-    /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward.
-     * 0: clipping off, updates go out in backward. */
+    /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward. 0:
+     * no clipping, updates are made during backward. */
     int32_t deferred_update;
-    char kernel_path[128]; /* instruction set and BLAS core: goes into the numeric plan */
-    int32_t bf16_is_fast;  /* 1: price bf16 as multiplied in hardware; changes no bits */
-    /* What prices the plan; NULL: constants that are built in. Borrowed: it must outlive the
+    char kernel_path[128]; /* instruction set and BLAS core; part of the numeric plan */
+    int32_t bf16_is_fast;  /* 1: price bf16 as multiplied in hardware; does not change bits */
+    /* Profile that prices the plan; NULL: built-in constants. Borrowed: it must outlive the
      * plan. */
     const coh_profile *profile;
-    /* 1: priced as if coh_profile_calibrate had found nothing. Who chooses a micro-batch by the
-     * time of its plan chooses so, since bits depend on it; COH_SWEEP_AUTO does. */
+    /* 1: ignore the profile's calibration. Set it when comparing micro-batches by predicted time:
+     * their choice affects bits, so calibration must not change it. COH_SWEEP_AUTO does the
+     * same. */
     int32_t uncalibrated;
-    /* Decisions made by hand, at most COH_PINS_MOST; copied. Two that contradict one another, or
-     * one that names nothing, are refused. */
+    /* Decisions made by hand, at most COH_PINS_MOST; copied. Pins that contradict each other, or
+     * that match nothing, are refused. */
     const coh_pin *pins;
     int32_t pin_count;
-    /* Plans of the same model whose decisions are tried as well, where they fit: with those of less
-     * memory or slower links among them, more memory or faster links do not make a step slower. One
-     * of another numeric plan is left out. Borrowed while the plan is made. */
+    /* Earlier plans of the same model; their decisions are tried as well if they fit. Passing plans
+     * with less memory or slower links guarantees that more memory or faster links never make a
+     * step slower. A plan with another numeric plan is skipped. Borrowed during coh_plan_create. */
     const struct coh_plan *const *earlier;
     int32_t earlier_count;
-    /* 1: gradients of bf16 parameters are f32, so that sums over micro-batches and over the uses of
-     * a tied parameter are not rounded on the way: 2 bytes a parameter more. 0: they are bf16. Of
-     * the numeric plan where a parameter is bf16 and trained, else nothing. */
+    /* 1: gradients of bf16 parameters are f32, so sums over micro-batches, or over the uses of a
+     * tied parameter, are not rounded on the way; costs 2 bytes more per parameter. 0: they are
+     * bf16. Part of the numeric plan if a bf16 parameter is trained, else without effect. */
     int32_t f32_gradients;
     coh_search search;
 } coh_plan_options;
 
-/* Defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred, the usual
- * search. kernel_path and bf16_is_fast are set to this machine's. */
+/* Sets the defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred updates,
+ * the usual search; kernel_path and bf16_is_fast of this machine. */
 COH_API void coh_plan_options_init(coh_plan_options *out_options);
 
 typedef struct coh_plan coh_plan;
 
-/* Does the machine of options->profile let a process have budgets like these (the memory limit of
- * its cgroup)? coh_plan_create asks as well; before it, no other plan has to be looked for.
- * Fails: COH_ERR_FULL with the tier, the bytes short and what to do. */
+/* Checks that the machine of options->profile allows a process such budgets (the memory limit of
+ * its cgroup). coh_plan_create checks, too; call this first to avoid useless searches.
+ * Fails: COH_ERR_FULL with the tier, the missing bytes and what to do. */
 COH_API coh_status coh_plan_check_budgets(const coh_plan_options *options);
 
-/* Writes, verifies and prices all programs for `graph`. The graph must outlive the plan.
- * Deterministic: same graph and options, same plan.
- * Fails: COH_ERR_FULL: does not fit; the sentence names the tier, the bytes short and the smallest
- * change that fits, and says whether that is proven or only not found; where a pin is what does not
- * fit, which. COH_ERR_ARGUMENT (also: a tier is given that the profile knows no links to; a pin
- * that names nothing, contradicts another or needs a tier that is not there), COH_ERR_SHAPE,
- * COH_ERR_MEMORY. */
+/* Makes the plan for `graph`: searches the decisions, then writes, verifies and prices all
+ * programs. The graph must outlive the plan. Deterministic: equal graph and options give an equal
+ * plan.
+ * Fails: COH_ERR_FULL if it does not fit: the text names the tier, the missing bytes and the
+ * smallest change that fits, says whether that is proven or only the best found, and names a pin
+ * that causes it. COH_ERR_ARGUMENT (also: the profile has no links to a given tier; a pin matches
+ * nothing, contradicts another or needs a missing tier), COH_ERR_SHAPE, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                                    coh_plan **out_plan);
-/* After every engine made from it. Accepts NULL. */
+/* Call it after destroying every engine made from the plan. Accepts NULL. */
 COH_API void coh_plan_destroy(coh_plan *plan);
 
-/* device host disk; compute h2d d2h read write ... */
+/* tiers: device host disk; lanes: compute h2d d2h read write ... */
 enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 };
 
-/* Lower bounds of a settled step, by what sets them: true of every schedule of a plan's decisions
- * within its limits, whatever stands where. The largest names what limits the step. */
+/* Lower bounds of a steady-state step, by cause. They hold for every schedule of the plan's
+ * decisions within its limits, wherever tensors are placed. The largest bound names the
+ * bottleneck. */
 typedef enum coh_plan_bound {
-    COH_PLAN_BOUND_COMPUTE, /* every line of the compute lane, one after the other */
-    COH_PLAN_BOUND_H2D,     /* the fewest bytes over each link, at its rate */
+    COH_PLAN_BOUND_COMPUTE, /* all instructions of the compute lane, one after the other */
+    COH_PLAN_BOUND_H2D,     /* fewest bytes over each link, at its rate */
     COH_PLAN_BOUND_D2H,
     COH_PLAN_BOUND_READ,
     COH_PLAN_BOUND_WRITE,
-    COH_PLAN_BOUND_HOST,         /* updates in host memory */
-    COH_PLAN_BOUND_LINK,         /* both directions of the host link at once */
-    COH_PLAN_BOUND_DRIVE,        /* reads and writes of the drive at once */
-    COH_PLAN_BOUND_CORES,        /* compute beside a lane that slows it */
-    COH_PLAN_BOUND_DRAM,         /* two others that slow one another */
-    COH_PLAN_BOUND_TURNAROUND,   /* a gradient's way out, its update there, its weight's way back */
-    COH_PLAN_BOUND_HOST_WINDOW,  /* no update before the first gradient or after the last forward */
-    COH_PLAN_BOUND_UPDATE_PHASE, /* deferred: all states pass within the first forward */
-    COH_PLAN_BOUND_PHASE,        /* any part of the step that needs more bytes than there is room */
+    COH_PLAN_BOUND_HOST,       /* updates in host memory */
+    COH_PLAN_BOUND_LINK,       /* both directions of the host link at once */
+    COH_PLAN_BOUND_DRIVE,      /* reads and writes of the drive at once */
+    COH_PLAN_BOUND_CORES,      /* compute together with a lane that slows it */
+    COH_PLAN_BOUND_DRAM,       /* two other lanes that slow each other */
+    COH_PLAN_BOUND_TURNAROUND, /* a gradient's way out, its update, its weight's way back */
+    /* host updates can run only from the first gradient to the last forward */
+    COH_PLAN_BOUND_HOST_WINDOW,
+    COH_PLAN_BOUND_UPDATE_PHASE, /* deferred: all states pass during the first forward */
+    /* a part of the step that needs more bytes than the device has room for */
+    COH_PLAN_BOUND_PHASE,
     COH_PLAN_BOUND_COUNT
 } coh_plan_bound;
 
-/* "compute", "h2d", "drive", "update phase", ... Never NULL. */
+/* Returns "compute", "h2d", "drive", "update phase", ... Never NULL. */
 COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
 
-/* What is known before the run. */
+/* Facts known before the run. */
 typedef struct coh_plan_summary {
-    uint64_t peak_bytes[COH_PLAN_TIERS]; /* arenas, to the byte; disk: the working store */
-    /* No budget below it plans with the same other options, chunk size, recomputation and pins
-     * among them; 0 for a plan that was read, where nothing was searched. */
+    uint64_t peak_bytes[COH_PLAN_TIERS]; /* exact size of the arenas; disk: the working store */
+    /* No smaller device budget has a plan with the other options unchanged, chunk size,
+     * recomputation and pins included; 0 for a plan that was read, because nothing was searched. */
     uint64_t smallest_device_bytes;
-    int32_t smallest_is_proven; /* a bound of every schedule; else the least that was found */
+    int32_t smallest_is_proven; /* 1: a lower bound of every schedule; 0: the smallest found */
     uint64_t parameter_count, parameter_bytes;
     uint64_t stream_bytes; /* work + gradient + states of all parameters */
-    uint64_t step_ns;      /* predicted time of a settled body */
-    uint64_t bound_ns;     /* no schedule of these decisions can be faster: the largest of: */
+    uint64_t step_ns;      /* predicted time of a body in steady state */
+    uint64_t bound_ns;     /* no schedule of these decisions is faster: the maximum of bounds_ns */
     uint64_t bounds_ns[COH_PLAN_BOUND_COUNT];
-    coh_plan_bound binding, runner_up; /* the largest, and the largest of what else limits */
+    /* the largest bound, and the next largest with another cause */
+    coh_plan_bound binding, runner_up;
     uint64_t drain_ns, save_ns, evaluate_ns;
     uint64_t busy_ns[COH_PLAN_LANES], exposed_ns[COH_PLAN_LANES];
     uint64_t link_bytes[COH_PLAN_LANES]; /* per body */
-    /* the fewest that any schedule of these decisions moves within these limits */
+    /* the fewest bytes that any schedule of these decisions moves within these limits */
     uint64_t least_link_bytes[COH_PLAN_LANES];
-    /* of READ and WRITE (or LOAD and STORE without a disk) per body: parameter streams only */
+    /* Bytes per body over the outermost link (READ and WRITE; LOAD and STORE without a disk), by
+     * stream: weights, gradients, states, all others. */
     uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
-    uint32_t line_count, program_count; /* of the body; of all */
+    uint32_t line_count, program_count; /* instructions of the body; programs in all */
     uint64_t numeric_fingerprint;       /* of the numeric plan */
-    uint64_t program_hash;              /* of the body and its layout */
+    uint64_t program_hash;              /* of the body and its memory layout */
     uint64_t chunk_bytes;
-    uint64_t host_update_bytes;  /* of parameters: updated on the host lane, not on the device */
+    uint64_t host_update_bytes;  /* bytes of parameters that are updated on the host lane */
     coh_sweep_order sweep_order; /* never AUTO */
-    int32_t recomputes;          /* blocks that are recomputed */
-    /* Compute time of the forward calls, and of those that run again in backward, each alone: parts
-     * of bounds_ns[COH_PLAN_BOUND_COMPUTE]. */
+    int32_t recomputes;          /* number of recomputed blocks */
+    /* Compute time of the forward calls, and of those repeated in backward, each without
+     * interference: parts of bounds_ns[COH_PLAN_BOUND_COMPUTE]. */
     uint64_t forward_ns, recompute_ns;
     int32_t caches;     /* operators that keep their optional cache for backward */
     int32_t row_passes; /* passes over the rows of split parameters */
@@ -209,25 +221,28 @@ typedef struct coh_plan_summary {
     double disk_bytes_written; /* per body */
     /* step_ns if no lane slowed another, and if every lane always slowed every other */
     uint64_t step_alone_ns, step_contended_ns;
-    /* the step's time with the spread of the profile's figures: a tenth of such machines is faster
-     * than p10, a tenth slower than p90. All three are step_ns where the profile has no spread. */
+    /* The step's time under the spread of the profile's figures: 10 % of such machines are faster
+     * than p10, 10 % slower than p90. All three equal step_ns if the profile has no spread. */
     uint64_t step_p10_ns, step_p50_ns, step_p90_ns;
 } coh_plan_summary;
 
-/* What priced it, link_bytes_per_s taken into account; lives as long as the plan. */
+/* Returns the profile that priced the plan, with link_bytes_per_s applied; lives as long as the
+ * plan. */
 COH_API const coh_profile *coh_plan_profile(const coh_plan *plan);
 
-/* Copies what the planner found out; texts in it live as long as the plan. */
+/* Reads the planner's results; texts in them live as long as the plan. */
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
 
-/* Bytes occupied while a settled step runs, by the predicted times: the period in `count` equal
- * parts, the most in each. out_bytes has COH_PLAN_TIERS * count places, tier after tier.
+/* Computes the bytes occupied over a steady-state step, by predicted times: splits the period into
+ * `count` equal parts and reports each part's maximum. out_bytes has COH_PLAN_TIERS * count places,
+ * tier after tier.
  * Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes);
 
-/* ---- what it comes to ---- */
+/* ---- contents of a plan ---- */
 
-/* What bytes are for. Workspaces: also inputs, outputs, cells and padding between pinned things. */
+/* Purposes of bytes. Workspaces include inputs, outputs, cells and padding between pinned
+ * tensors. */
 typedef enum coh_plan_purpose {
     COH_PLAN_PARAMETERS,
     COH_PLAN_GRADIENTS,
@@ -237,88 +252,94 @@ typedef enum coh_plan_purpose {
 } coh_plan_purpose;
 enum { COH_PLAN_PURPOSES = 5 };
 
-/* Bytes of each tier by purpose at the moment of a settled step at which that tier is fullest, by
- * the predicted times. Their sum is at most peak_bytes: between them is room that stands empty
- * then, or that another program needs. Fails: COH_ERR_MEMORY. */
+/* Reports the bytes of each tier by purpose, at the moment of a steady-state step when that tier is
+ * fullest (by predicted times). Their sum is at most peak_bytes; the rest is unused at that moment
+ * or needed by another program.
+ * Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory(const coh_plan *plan,
                                    uint64_t out_bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES]);
 
-/* Where one operator's things stand in this plan. */
+/* Placement of one operator's tensors in this plan. */
 typedef struct coh_plan_operator {
     const char *name, *kind;
     int32_t block;
     uint64_t parameter_bytes, activation_bytes, saved_bytes;
-    const char *activations; /* "keep", "recompute", "move" (some of it leaves the device) */
-    const char *parameters;  /* "device", "host", "disk": where they stand between steps; "-" */
+    const char *activations; /* "keep", "recompute", "move" (some of them leave the device) */
+    const char *parameters;  /* between steps: "device", "host", "disk"; "-": none */
     const char *states;
-    const char *updates; /* "device", "host": the lane that updates its parameters; "-" */
-    /* "replicate": whole, on every device; "slice x4": its weight in so many ranges of rows */
+    const char *updates; /* lane that updates its parameters: "device", "host"; "-": none */
+    /* "replicate": whole, on every device; "slice x4": its weight is used in 4 ranges of rows */
     const char *pattern;
 } coh_plan_operator;
 
-/* By index in the order of the graph. Fails: COH_ERR_ARGUMENT when there is no such operator. */
+/* Returns the number of operators. Index i below is operator i in graph order. */
 COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
-/* Texts in *out_operator live as long as the plan. Fails: COH_ERR_ARGUMENT. */
+/* Reads operator `index`; texts in *out_operator live as long as the plan. Fails: COH_ERR_ARGUMENT
+ * if there is none. */
 COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
 
-/* One decision made otherwise, all others as they are: what the step comes to. */
+/* Result of changing one decision and keeping all others. */
 typedef struct coh_plan_trial {
     int32_t fits;
-    int32_t replaces_pin; /* one of the plan's own, for the same target: left out meanwhile */
+    int32_t replaces_pin; /* 1: the plan has a pin for the same target, which the trial replaces */
     uint64_t step_ns;
     uint64_t peak_bytes[COH_PLAN_TIERS], link_bytes[COH_PLAN_LANES], busy_ns[COH_PLAN_LANES],
         exposed_ns[COH_PLAN_LANES];
-    uint64_t program_hash; /* that of the plan: the pin changes nothing */
-    char why[512];         /* where it does not fit */
+    uint64_t program_hash; /* equal to the plan's if the pin changes nothing */
+    char why[512];         /* the reason if it does not fit */
 } coh_plan_trial;
 
-/* Builds, verifies and simulates the step of this plan's decisions with `pin` beside its own pins
- * (in place of one for the same target);
- * nothing is searched, so a search may find better around it. Not to fit is no failure.
- * Fails: COH_ERR_ARGUMENT: the pin names nothing, contradicts one of the plan's, or needs a tier
- * that is not there; COH_ERR_MEMORY. */
+/* Builds, verifies and simulates the step of this plan's decisions with `pin` added to its pins, or
+ * replacing one for the same target. It does not search, so a search with this pin may find a
+ * better plan. A trial that does not fit is not an error.
+ * Fails: COH_ERR_ARGUMENT: the pin matches nothing, contradicts one of the plan's, or needs a
+ * missing tier; COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin,
                                 coh_plan_trial *out_trial);
-/* The same with the parameters of operator `index` updated on the host lane, and with them those of
- * all blocks behind it, or on the device, and with them those of all before it: so updates are
- * divided. Nothing changes where it is so. Fails: as above, also without a host tier. */
+/* As coh_plan_try, but moves an operator's updates. on_host 1: the host lane updates the parameters
+ * of operator `index` and of all blocks after it. 0: the device updates those of operator `index`
+ * and of all blocks before it. Updates are always divided at one block like this. If the operator's
+ * updates are there already, nothing changes.
+ * Fails: as above, and if there is no host tier. */
 COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
                                        coh_plan_trial *out_trial);
 
-/* The least time of a step that a search for a plan begins with (the bound of its first sets of
- * decisions), without making one: tenths of a second where a plan takes seconds. The plan is rarely
- * faster, and by some per cent. 0: nothing is known, as without a far tier.
- * Fails: as coh_plan_create, but for COH_ERR_FULL. */
+/* Estimates the step time without making a plan: the smallest lower bound among the decisions with
+ * which the search begins. Takes tenths of a second, where a plan takes seconds. The search may go
+ * on to other decisions, so a plan can be faster; this is rare and a matter of some per cent. 0:
+ * unknown, as without a far tier.
+ * Fails: as coh_plan_create, except COH_ERR_FULL. */
 COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
                                      uint64_t *out_ns);
 
-/* The bytes that a run in memory (no far tier) would need: the reference of "25 % budget". If its
- * program is too long to be planned, the fewest bytes that exist at once in it. */
+/* Returns the bytes that an in-memory run (no far tier) would need: the reference of a "25 %
+ * budget". If that program is too long to be planned, the largest number of bytes live at once in
+ * it. */
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
-/* What a step writes to disk at the least, of the plans that the search begins with: with
- * wear_bytes of so many there is a plan, with fewer none is found. options->wear_bytes is not
- * asked. 0: not known, or a plan that writes nothing was found.
- * Fails: as coh_plan_create for other reasons than room. */
+/* Returns the least disk bytes written per step among the plans that the search begins with: the
+ * smallest wear_bytes for which a plan is found. options->wear_bytes is ignored. 0: unknown, or a
+ * plan that writes nothing was found.
+ * Fails: as coh_plan_create, except for lack of room. */
 COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
                                           uint64_t *out_bytes);
 
-/* plan.json: decisions, slots, predictions, builder version, program hash. Canonical: same plan,
- * same bytes. Written to `path` whole or not at all. */
+/* Writes plan.json to `path`, whole or not at all: decisions, slots, predictions, builder version,
+ * program hash. Canonical: equal plans give equal bytes. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
 enum { COH_PLAN_NOTE_BYTES = 16384 };
-/* The same, with what its caller wants to know of it later: a text of at most
- * COH_PLAN_NOTE_BYTES - 1 bytes without control characters. Fails: COH_ERR_ARGUMENT, COH_ERR_IO,
- * COH_ERR_MEMORY. */
+/* As coh_plan_write, with a note for the caller's own later use: a text of at most
+ * COH_PLAN_NOTE_BYTES - 1 bytes without control characters.
+ * Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const char *path);
 
-/* What a plan file says of itself, before anything is rebuilt. */
+/* Facts in a plan file, read without rebuilding the plan. */
 typedef struct coh_plan_file {
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
-    char profile_name[64];          /* what priced it */
+    char profile_name[64];          /* profile that priced it */
     uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, emulate_host_bytes, disk_bytes;
     int32_t is_gpu, microbatch_count;
     uint64_t peak_host_bytes, peak_disk_bytes, chunk_bytes, numeric_fingerprint;
@@ -326,28 +347,29 @@ typedef struct coh_plan_file {
     coh_sweep_order sweep_order; /* never AUTO */
     int32_t is_in_memory;        /* nothing leaves the device */
     int32_t recomputes;          /* blocks */
-    int32_t host_updates;        /* so many of the last blocks are updated on the host lane */
+    int32_t host_updates;        /* number of last blocks that the host lane updates */
     int32_t pin_count, operator_count;
     int32_t f32_gradients; /* of bf16 parameters */
-    int32_t atomics;       /* 1: a kind may add by atomics on a GPU: other bits each time */
-    /* How many operators stand where, or have theirs how: "12 device, 30 disk". */
+    int32_t atomics;       /* 1: a kind may add by atomics on a GPU, so bits vary from run to run */
+    /* Number of operators per place or treatment: "12 device, 30 disk". */
     char parameters[96], states[96], activations[96];
 } coh_plan_file;
-/* Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
+/* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);
 
-/* Rebuilds the plan that `path` describes for this graph, compares hashes, verifies. `options`
- * gives budgets to hold it to (the plan's own peaks must fit; a far tier of 0 bytes is as large as
- * the file has it), thread count and profile; pins are the file's.
+/* Rebuilds the plan in file `path` for this graph, compares hashes and verifies. `options` gives
+ * the budgets (the plan's peaks must fit; a far tier of 0 bytes is as large as in the file), thread
+ * count and profile; the pins are the file's.
  * Fails: COH_ERR_CORRUPT (foreign, malformed, or the rebuilt program differs), COH_ERR_FULL;
- * COH_ERR_ARGUMENT for other options than it was made with, or a GPU's plan without its profile. */
+ * COH_ERR_ARGUMENT if other options differ from those it was made with, or a GPU's plan has no
+ * profile. */
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
                                  const char *path, coh_plan **out_plan);
 
-/* Writes the program list itself, a line an instruction, for people and diffs. */
+/* Writes the program as text, one line per instruction, for people and diffs. */
 COH_API coh_status coh_plan_write_program(const coh_plan *plan, const char *path);
 
-/* Is `path` a whole and well-formed plan file? Fails: COH_ERR_CORRUPT, COH_ERR_IO. */
+/* Checks that `path` is a complete, well-formed plan file. Fails: COH_ERR_CORRUPT, COH_ERR_IO. */
 COH_API coh_status coh_plan_check_file(const char *path);
 
 #ifdef __cplusplus

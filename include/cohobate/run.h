@@ -1,15 +1,16 @@
-/* run.h - asked before the first step: is there room for everything the run will write, and is the
- * folder ours?
+/* run.h - checks before the first step: is there disk space for everything the run will write, and
+ * is the folder free for this run?
  *
  *     coh_run_lock_take ──> coh_space_check ──> coh_space_hold_take ──> steps, saves
- *     one run a folder      would it fit?       now it is ours          coh_space_hold_keep: each
- *                                                                       save takes a piece of it
+ *     one run per folder    would it fit?       reserve the space       coh_space_hold_keep: each
+ *                                                                       save uses a part of it
  *
- * A run that finds a full disk at its first checkpoint has lost hours. So all that will be written
- * is listed with its folder; folders on one file system are added up, since they share its room.
- * What is written hours later is held until then, so that nobody else can take it.
+ * A run that meets a full disk at its first checkpoint has lost hours. So the caller lists
+ * everything that will be written, with its folder; folders on one file system are added up,
+ * because they share its space. Space that is needed hours later is reserved at once, so that no
+ * other program takes it.
  *
- * Nothing here allocates. Threads: one at a time per struct. */
+ * Nothing here allocates memory. Threads: one at a time per struct. */
 #ifndef COHOBATE_RUN_H
 #define COHOBATE_RUN_H
 
@@ -24,42 +25,45 @@ extern "C" {
 /* ---- room ---- */
 
 typedef struct coh_space_item {
-    const char *folder; /* need not exist yet: its nearest parent counts */
-    const char *what;   /* "working store", "3 checkpoints" */
+    const char *folder; /* may not exist yet: its nearest existing parent counts */
+    const char *what;   /* for the error text: "working store", "3 checkpoints" */
     uint64_t bytes;
 } coh_space_item;
 
 #define COH_SPACE_ITEMS_MOST 16
 
-/* Fails: COH_ERR_FULL, with the file system's folder, the bytes needed there item by item, and
- * those free for this user; COH_ERR_IO when a folder's file system cannot be asked;
- * COH_ERR_ARGUMENT. Reserves nothing. */
+/* Checks that all items fit together. Reserves nothing.
+ * Fails: COH_ERR_FULL with the file system's folder, the bytes needed there item by item, and the
+ * bytes free for this user; COH_ERR_IO if a folder's file system cannot be queried;
+ * COH_ERR_ARGUMENT. */
 COH_API coh_status coh_space_check(const coh_space_item *items, uint32_t item_count);
 
-/* Bytes free for this user where `folder` is or would be. */
+/* Returns the bytes free for this user on the file system where `folder` is or would be. */
 COH_API coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes);
 
-/* Blocks of a file system that are ours and not yet used: those of a file that has lost its name,
- * so they go back when the process ends, however it ends. */
+/* Reserved disk blocks that are not used yet. They belong to an unlinked file, so the system frees
+ * them when the process ends, however it ends. */
 typedef struct coh_space_hold {
-    int fd;         /* -1: nothing is held */
-    uint64_t bytes; /* held */
+    int fd;         /* -1: nothing is reserved */
+    uint64_t bytes; /* reserved */
 } coh_space_hold;
 
-/* Holds `bytes` on the file system of the existing `folder`. The file is called reserve.partial for
- * a moment; what a killed process left of that name is removed, so the folder must be ours.
- * Where the file system cannot reserve, nothing is held and that is no failure: coh_space_check is
- * all there is then. Fails: COH_ERR_FULL, COH_ERR_IO; nothing is held then. */
+/* Reserves `bytes` on the file system of the existing `folder`. The file is called reserve.partial
+ * for a moment, and one that a killed process left is removed, so the folder must belong to this
+ * run. A file system that cannot reserve is no failure: nothing is reserved, and coh_space_check is
+ * the only protection.
+ * Fails: COH_ERR_FULL, COH_ERR_IO; nothing is reserved then. */
 COH_API coh_status coh_space_hold_take(const char *folder, uint64_t bytes,
                                        coh_space_hold *out_hold);
-/* Gives back all but `bytes`; does nothing where less is held. */
+/* Frees all but `bytes` of the reservation. Does nothing if less is reserved. */
 COH_API void coh_space_hold_keep(coh_space_hold *hold, uint64_t bytes);
-/* Gives the room back. Does nothing if none is held. */
+/* Frees the reservation. Does nothing if there is none. */
 COH_API void coh_space_hold_release(coh_space_hold *hold);
 
-/* Makes the name of the new file or folder `path` survive a power cut: what is in it is no safer
- * than that. A folder above it that we may not open, or a file system that has no notion of it, is
- * left as it is. Fails: COH_ERR_IO. */
+/* Makes the name of the new file or folder `path` survive a power cut, by flushing its parent
+ * folder; without that, flushed contents can be lost with their name. A parent folder that we may
+ * not open, or whose file system cannot flush folders, is left as it is.
+ * Fails: COH_ERR_IO. */
 COH_API coh_status coh_name_flush(const char *path);
 
 /* ---- one run per folder ---- */
@@ -68,12 +72,12 @@ typedef struct coh_run_lock {
     int fd; /* -1: not held */
 } coh_run_lock;
 
-/* Locks the existing `folder` for this process by its file "lock", which holds our process number.
- * The lock dies with the process, however that ends; the file stays.
- * Fails: COH_ERR_ARGUMENT when another run holds it, naming its process; COH_ERR_IO. out_lock->fd
- * is -1 then. */
+/* Locks the existing `folder` for this process, with the file "lock" in it, which holds the process
+ * number. The lock ends with the process, however that ends; the file stays.
+ * Fails: COH_ERR_ARGUMENT if another run holds the lock, naming its process; COH_ERR_IO.
+ * out_lock->fd is -1 then. */
 COH_API coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock);
-/* Does nothing if it is not held. */
+/* Releases the lock. Does nothing if it is not held. */
 COH_API void coh_run_lock_release(coh_run_lock *lock);
 
 #ifdef __cplusplus
