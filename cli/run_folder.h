@@ -34,7 +34,7 @@ typedef struct cli_run_folder {
     int keeps_best; /* the checkpoint of best_step is not removed; set at open by a link `best` */
     uint64_t best_step;   /* UINT64_MAX: none yet */
     uint64_t linked_step; /* that the link `best` names, not removed either; UINT64_MAX: none */
-    double best_loss;   /* of validation; INFINITY: none to compare with */
+    double best_loss;     /* of validation; INFINITY: none to compare with */
 } cli_run_folder;
 
 /* "run-<model>-<date>-<time>" in the working folder, with a number behind it if that is taken. */
