@@ -59,8 +59,8 @@ typedef struct coh_checkpoint_seal {
 
 /* Checks that every grain of every tensor was put once, makes all files durable, and renames the
  * folder to its path. `out_hash` (may be NULL) receives the logical hash, as coh_engine_hash gives
- * it. Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_ARGUMENT (another process
- * has created `path`). A failed call leaves no files behind and needs no abort. */
+ * it. Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_ARGUMENT (`path` exists by
+ * now). A failed call leaves no files behind and needs no abort. */
 coh_status coh_checkpoint_writer_finish(coh_checkpoint_writer *writer,
                                         const coh_checkpoint_seal *seal, uint64_t *out_hash);
 

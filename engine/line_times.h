@@ -9,7 +9,7 @@
  * COH_TIMES_KEPT runs are kept: their median is robust against one disturbed run. The first run
  * after a quiet point does not count: memory is cold, and nothing is pending.
  *
- * Threads: each lane writes its own lines' samples. They are read at quiet points. */
+ * Threads: each lane writes its own begin, end and samples. They are read at quiet points. */
 #ifndef COH_ENGINE_LINE_TIMES_H
 #define COH_ENGINE_LINE_TIMES_H
 
@@ -27,9 +27,8 @@ typedef struct coh_line_times {
     coh_line_samples *samples; /* by line of the body */
     float *predicted_s;        /* of each line, in the steady state */
     uint32_t line_count;
-    uint64_t begin_ns[COH_LANE_COUNT]; /* of the current line; 0: it does not count; written by the
-                                        * lane */
-    uint64_t end_ns[COH_LANE_COUNT];   /* of the line before; written by the lane */
+    uint64_t begin_ns[COH_LANE_COUNT]; /* of the current line; 0: not timed */
+    uint64_t end_ns[COH_LANE_COUNT];   /* of the line before */
 } coh_line_times;
 
 /* Makes tables for the lines of the plan's body; empty if the plan has no body. Fails:
