@@ -227,8 +227,7 @@ coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
     if (status == COH_OK && out_result != NULL)
         *out_result = result;
     if (coh_step_failure(engine->step) != COH_OK)
-        coh_step_halt(engine->step); /* the visitor's context is the caller's: no thread may use it
-                                      * after this return */
+        coh_step_halt(engine->step); /* no thread may use the visitor's context now */
     return status;
 }
 
@@ -269,8 +268,7 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
         return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
     const coh_status status = coh_step_await(engine->step, engine->under_way[0], out_result);
     if (status != COH_OK)
-        COH_TRY(coh_step_failure(engine->step)); /* otherwise a kind failed, which ended only this
-                                                  * step */
+        COH_TRY(coh_step_failure(engine->step)); /* else a kind failed: ended only this step */
     engine->under_way[0] = engine->under_way[1];
     engine->under_way_count--;
     return status;

@@ -1,4 +1,5 @@
-/* Kernel tables as files: written in one form, read strictly. Next: kernel_table.h. */
+/* Kernel tables as files: JSON, written in one form, and read strictly, so that a damaged or edited
+ * table is refused with its line. Next: kernel_table.h. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The lanes with a thread of their own. Read and write keep several requests in flight through the
+/* The lanes that have separate threads. Read and write keep several requests in flight through the
  * store and retire them in order; host runs its lines one after the other.
  *
  *  submit r1 r2 r3 .... r4 waits for compute 7: first retire r1 r2 r3, then sleep
@@ -61,8 +61,7 @@ static void retire_front(coh_lane_thread *lane)
     for (uint64_t number = coh_counter_read(retired) + 1;
          number <= lane->submitted && request_at(lane, number)->is_done; number++) {
         const coh_disk_request *request = request_at(lane, number);
-        lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* other requests have begun
-                                                                     * since */
+        lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* others have begun */
         coh_line_end(lane->step, request->ticket, request->line);
         coh_counter_raise(retired, number);
     }

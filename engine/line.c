@@ -228,8 +228,7 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->loss_scale =
         1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
     call->loss_share = 1.0f / (float)step->layout->microbatch_count;
-    if (step->layout->cells >= 0) /* written by FEED, which precedes this line on the compute
-                                   * lane */
+    if (step->layout->cells >= 0) /* written by an earlier FEED of this lane */
         call->loss_factor_cell = &coh_step_cells(step)->loss_factor;
     call->row_begin = line_call->row_begin;
     call->row_end = line_call->row_end;

@@ -9,8 +9,7 @@
 
 #include "coh_config.h"
 #ifdef COH_HAVE_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* uses the widest registers of the processor; the values are the
-                              * same */
+#include <xxh_x86dispatch.h> /* widest registers, same values */
 #else
 #include <xxhash.h>
 #endif
@@ -89,8 +88,7 @@ coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t t
     COH_TRY_GOTO(status, COH_ALLOC((size_t)tensor_count + 1, &hash->grain_begin), done);
     hash->tensor_count = tensor_count;
     hash->pool = pool;
-    (void)XXH3_64bits("", 0); /* selects its code at the first call, which must precede the pool's
-                               * threads */
+    (void)XXH3_64bits("", 0); /* selects its code, before the pool's threads do */
     COH_TRY_GOTO(status, tensors_copy(hash, tensors), done);
     uint64_t entries;
     COH_TRY_GOTO(status,

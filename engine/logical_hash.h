@@ -56,8 +56,7 @@ coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applie
 
 uint32_t coh_logical_hash_tensor_count(const coh_logical_hash *hash);
 const coh_logical_tensor *coh_logical_hash_tensor(const coh_logical_hash *hash, uint32_t tensor);
-int coh_logical_hash_has_states(const coh_logical_hash *hash); /* 1: at least one tensor has
-                                                                * states */
+int coh_logical_hash_has_states(const coh_logical_hash *hash); /* of any tensor */
 
 /* Returns the table of grain hashes as stored in hashes.bin: a row per part (1 or 3 rows), each
  * with the grains of all tensors one after the other; zero where a tensor has no states. */

@@ -5,7 +5,7 @@
  *
  *   the processor   | clock | work | clock |                        the caller works, with the pool
  *   a GPU           | clock | work work work ... work | finish | clock |      work is enqueued, and
- *                                                          launching goes on while it is computed
+ *                                                          launched while earlier work is computed
  *
  * Memory of the processor is an arena for each use. Memory of a GPU is parts of one arena, taken
  * and given back like a stack.
@@ -53,8 +53,8 @@ typedef struct coh_bed {
     int door_is_made;
 } coh_bed;
 
-/* Opens the device. The host has no kernels of its own here, so nothing is opened for it. `what`
- * and `pool` must outlive the bed. Of the options only threads and log are used. Call coh_bed_close
+/* Opens the device. The host has no device kernels here, so nothing is opened for it. `what` and
+ * `pool` must outlive the bed. Of the options only threads and log are used. Call coh_bed_close
  * even after a failure. Fails: COH_ERR_DEVICE, COH_ERR_MEMORY. */
 coh_status coh_bed_open(const coh_engine_device *what, coh_pool *pool,
                         const coh_measure_options *options, coh_bed *bed);

@@ -186,8 +186,7 @@ void coh_measure_machine(coh_measure *m)
     struct tm local;
     localtime_r(&now, &local);
     strftime(profile->date, sizeof(profile->date), "%Y-%m-%d", &local);
-    if (profile->name[0] == '\0') /* else a known profile's name already tells how steady the
-                                   * machine was */
+    if (profile->name[0] == '\0') /* else it is a known profile's name */
         snprintf(profile->name, sizeof(profile->name), "measured, %d thread%s%s",
                  (int)m->options->thread_count, m->options->thread_count == 1 ? "" : "s",
                  m->options->quick ? COH_MEASURE_QUICK : "");
