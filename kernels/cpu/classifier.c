@@ -1,5 +1,5 @@
-/* The classifier on the host: softmax cross-entropy over x weight^T, tile by tile, so that the
- * logits of all tokens never exist at once. Next: kernels/kernels.h (coh_classifier),
+/* The classifier on the host: softmax cross-entropy over x weight^T, tile by tile, so that without
+ * a cache the logits of only one tile exist at a time. Next: kernels/kernels.h (coh_classifier),
  * isa/classes.c. */
 #include "kernels/table.h"
 

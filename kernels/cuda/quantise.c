@@ -1,5 +1,6 @@
-/* Launches stochastic rounding and quantisation on CUDA. Grids are sized in groups of random
- * halves, so that each Philox block is computed once. Next: kernels/quantise.h, quantise.cu. */
+/* Launches stochastic rounding and quantisation on CUDA. The grid of stochastic rounding counts
+ * groups of random halves, because a thread uses whole Philox blocks. Next: kernels/quantise.h,
+ * quantise.cu. */
 #include <assert.h>
 
 #include "kernels/cuda/arguments.h"

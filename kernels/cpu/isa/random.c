@@ -1,6 +1,5 @@
-/* Random words, groups of 64 at a time: sixteen Philox counters per word of the block, one per
- * lane. Compiled once per instruction set. Next: kernels/random.h for the order of words,
- * philox.h. */
+/* Random words in groups of 64: sixteen Philox blocks, one per lane, make the four rows of a group.
+ * Compiled once per instruction set. Next: kernels/random.h for the order of words, philox.h. */
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/cpu/isa/lanes.h"
 #include "kernels/cpu/isa/philox.h"

@@ -1,6 +1,5 @@
-/* The running softmax over rows of f32 scores: exponentials relative to the maximum so far, and the
- * factor for earlier sums. Compiled once per instruction set. Next: kernels/cpu/rows.h
- * (coh_row_softmax_exp). */
+/* Loops over rows of f32 scores: the running softmax, with the factor for earlier sums, and a
+ * scale. Compiled once per instruction set. Next: kernels/cpu/rows.h (coh_row_softmax_exp). */
 #include "kernels/cpu/isa/isa.h"
 
 #include "kernels/cpu/isa/running_softmax.h"

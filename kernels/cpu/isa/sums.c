@@ -1,4 +1,4 @@
-/* Sums of squares in double, and checks for values that are not finite. Compiled once per
+/* Row loops that reduce a row: the sum of squares in double, and the dot product. Compiled once per
  * instruction set and element type; all give the same bits. Next: kernels/cpu/rows.h. */
 #include "kernels/cpu/isa/element.h"
 
